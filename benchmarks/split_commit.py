@@ -32,7 +32,7 @@ from airflow_recovery.model.records import (
     Outcome,
     RunIdentity,
 )
-from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
+from airflow_recovery.splits.mode import AdoptedBatches, SplitClaim
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.testing.s3_proxy import S3Proxy
@@ -99,9 +99,9 @@ class Lake:
         run_region(self._spark, spec, log=log, progress=Progress(log, 1))
         ended = Outcome(NAME, 1, AttemptState.FENCED, spec.trace.writer, _now(), cause=FenceCause.SUPERSEDED)
         journal.fence(ended)
-        return self._attempt(run, 2, self._splits((AdoptedParts(1, KEPT),)))
+        return self._attempt(run, 2, self._splits((AdoptedBatches(1, KEPT),)))
 
-    def _splits(self, base: tuple[AdoptedParts, ...] = ()) -> SplitSpec:
+    def _splits(self, base: tuple[AdoptedBatches, ...] = ()) -> SplitSpec:
         return SplitSpec("lines", sum(external.size for external in self._externals) // BATCHES + FILES, base)
 
     def _attempt(self, run: str, number: int, mode: ModeSpec) -> Measured:
@@ -176,7 +176,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
             f"{FILES:,} CSV files of {LINES:,} lines on an S3 server, one source and one row-local vertex, Spark "
             "local[2] over s3a, everything through a proxy that counts requests. Measured is an attempt from its claim "
             "to its outcome object, on a session that is warm: by one job over all files, and by "
-            f"{BATCHES} batches of which two run at a time and each becomes a part of its own. Resumed is attempt 2 "
+            f"{BATCHES} batches of which two run at a time and each is committed by itself. Resumed is attempt 2 "
             f"after one that was lost when {KEPT} of {BATCHES} batches were committed. The proxy, a Python process on "
             "the same machine, makes every request slower than it would be; the files are so small that requests are "
             "most of the time."
@@ -188,7 +188,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
         ],
         tables=[
             Table(
-                "Seconds, requests, and conditional writes (claim, parts, outcome)",
+                "Seconds, requests, and conditional writes (claim, batches, outcome)",
                 ("the attempt", "requests", "conditional writes", "median", "least", "most", "tries"),
                 [
                     (name, requests[name], measured[-1].journal_writes, *summary(seconds[name]))

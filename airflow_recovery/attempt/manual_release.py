@@ -25,7 +25,7 @@ _AT_ONCE = Retention.as_consumed()
 class ReleaseByHand:
     """An attempt that may be released. ``still_needed``: why the rule would keep it, or empty.
 
-    ``also``: attempts whose parts nobody else uses, and which go with it.
+    ``also``: attempts whose batches nobody else uses, and which go with it.
     """
 
     region: str
@@ -62,7 +62,7 @@ def look_at_release(
     found = state.of(region)
     kept = {attempt.number for attempt in (found.current, *found.pinned) if attempt is not None}
     for finish in sorted(kept & set(finishes_made_of(found, [attempt.number]))):
-        raise Refused(f"{region}@{finish} is made of parts of {name}, among others. Release that one.")
+        raise Refused(f"{region}@{finish} is made of batches of {name}, among others. Release that one.")
     verdict = rule.verdict(region, attempt.number)
     return ReleaseByHand(region, attempt, "" if verdict.may_go else verdict.why, also)
 

@@ -25,7 +25,7 @@ def hold(journal: Journal, state: RunState, region: str, number: int | None, who
     """Pin the data of an attempt: no release policy, `gc` or purge deletes them. Pinning twice is once.
 
     Whoever holds writes that, *then* looks for ``released``; whoever releases writes ``released``, *then* looks for
-    holds. So of two that race, one sees the other. A finish that took over parts of earlier attempts is pinned with
+    holds. So of two that race, one sees the other. A finish that took over batches of earlier attempts is pinned with
     them; not once a later one counts, since the sweeper may have deleted what that does not use.
 
     Raises `NothingRecorded` without such a finish, and `Refused` where the data were released.
@@ -63,7 +63,7 @@ def _check_is_whole(state: RegionState, region: str, attempt: Attempt) -> None:
         return
     if state.current.number > attempt.number:
         raise Refused(
-            f"{region}@{attempt.number} was committed in parts, and @{state.current.number} counts now: some of its "
+            f"{region}@{attempt.number} was committed in batches, and @{state.current.number} counts now: some of its "
             "files may be gone. Pin that one."
         )
 

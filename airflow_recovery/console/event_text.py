@@ -77,7 +77,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     Committed: lambda committed: f"{committed.end.value.lower()} {committed.commit_id}".strip(),
     CommitterTurn: lambda turn: f"turn {turn.turn}",
     CommitterDead: lambda dead: f"by {dead.who}: {dead.why}",
-    ev.SplitsCommitted: lambda part: f"part {part.number}: {part.splits} splits{' given up' if part.lost else ''}",
+    ev.SplitsCommitted: lambda batch: f"batch {batch.number}: {batch.splits} splits{' given up' if batch.lost else ''}",
     Hold: lambda hold: f"{'pinned' if hold.is_pinned else 'let go'} by {hold.who}: {hold.why}",
     Publish: lambda publish: f"publish {publish.number}, {len(publish.regions)} regions",
     ev.WriteInDoubt: lambda event: f"{event.key}: {event.why}",

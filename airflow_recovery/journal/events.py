@@ -74,7 +74,7 @@ class JobPlanned(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class SplitsCommitted(JobEvent):
-    """Part ``number`` of an attempt: ``splits`` of its splits are done. ``lost``: given up, within the loss budget."""
+    """Batch ``number`` of an attempt: ``splits`` of its splits are done. ``lost``: given up, within the loss budget."""
 
     region: str
     attempt: int

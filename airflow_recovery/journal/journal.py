@@ -34,13 +34,13 @@ from airflow_recovery.model.records import (
     Claim,
     Closed,
     Committed,
+    CommittedBatch,
     CommitterDead,
     CommitterTurn,
     Hold,
     InputRef,
     Lost,
     Outcome,
-    Part,
     PlanRecord,
     Publish,
     Record,
@@ -129,7 +129,7 @@ class Journal:
         """
         names = {encode(region): region for region in regions}
         marks: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in names.values()}
-        parts: dict[tuple[str, int], set[int]] = {}
+        batches: dict[tuple[str, int], set[int]] = {}
         plans: set[str] = set()
         newest_publish = newest_closed = 0
         etags: dict[str, str] = {}
@@ -139,7 +139,7 @@ class Journal:
             key = self.layout.parse_attempt(info.key)
             if key is not None:
                 if key.region in names and key.kind == "part":
-                    parts.setdefault((names[key.region], key.attempt), set()).add(key.turn)
+                    batches.setdefault((names[key.region], key.attempt), set()).add(key.turn)
                 elif key.region in names:
                     marked = marks[names[key.region]].setdefault(key.attempt, {})
                     if (mark := RECORD_KINDS[key.kind].mark) is not None:
@@ -156,8 +156,8 @@ class Journal:
                 snapshot = info
             else:
                 self._check_known(info.key, names)
-        for (region, attempt), numbers in parts.items():
-            marks[region].setdefault(attempt, {})["parts"] = _length_of(numbers)
+        for (region, attempt), numbers in batches.items():
+            marks[region].setdefault(attempt, {})["batches"] = _length_of(numbers)
         closed_at = self.closed_at(newest_closed) if newest_closed else {}
         for region, found in marks.items():
             for attempt, marked in found.items():
@@ -246,18 +246,18 @@ class Journal:
         many = get_many(self.store, keys)
         return tuple(self._decode(Claim, many[key].body, key) for key in keys)
 
-    def read_parts(self, region: str, attempt: int, length: int) -> tuple[Part, ...]:
-        """The parts of an attempt that are numbered below ``length``, in order, read at once.
+    def read_batch_log(self, region: str, attempt: int, length: int) -> tuple[CommittedBatch, ...]:
+        """The batches of an attempt that are numbered below ``length``, in order, read at once.
 
         Raises `ObjectMissing` where one of them is not there.
         """
-        return self.read_parts_of(region, [(attempt, number) for number in range(length)])
+        return self.read_committed_batches(region, [(attempt, number) for number in range(length)])
 
-    def read_parts_of(self, region: str, parts: Iterable[tuple[int, int]]) -> tuple[Part, ...]:
-        """Parts by attempt and number, in the order given, read at once. Raises `ObjectMissing`."""
-        keys = [self.layout.part(region, attempt, number) for attempt, number in parts]
+    def read_committed_batches(self, region: str, batches: Iterable[tuple[int, int]]) -> tuple[CommittedBatch, ...]:
+        """Committed batches by attempt and number, in the order given, read at once. Raises `ObjectMissing`."""
+        keys = [self.layout.batch(region, attempt, number) for attempt, number in batches]
         many = get_many(self.store, keys)
-        return tuple(self._decode(Part, many[key].body, key) for key in keys)
+        return tuple(self._decode(CommittedBatch, many[key].body, key) for key in keys)
 
     def read_outcome(self, region: str, attempt: int) -> Outcome | None:
         """One outcome, or `None` while the attempt is open."""
@@ -303,10 +303,10 @@ class Journal:
             claim, self.layout.attempt(claim.region, claim.attempt, "claim"), lambda found: found.writer == claim.writer
         )
 
-    def put_part(self, part: Part) -> ObjectInfo:
-        """Commit splits. Raises `AttemptLost` where another process has written a part of this number."""
-        key = self.layout.part(part.region, part.attempt, part.number)
-        return self._put(part, key, lambda found: (found.writer, found.splits) == (part.writer, part.splits))
+    def commit_batch(self, batch: CommittedBatch) -> ObjectInfo:
+        """Commit splits. Raises `AttemptLost` where another process has written a batch of this number."""
+        key = self.layout.batch(batch.region, batch.attempt, batch.number)
+        return self._put(batch, key, lambda found: (found.writer, found.splits) == (batch.writer, batch.splits))
 
     def finish(self, outcome: Outcome) -> ObjectInfo:
         """End an attempt with its result. Raises `AttemptLost` where it was fenced."""
@@ -482,7 +482,7 @@ class Journal:
 
 
 def _length_of(numbers: set[int]) -> int:
-    """How long a log of these parts is: a hole is a part that an early page lacks, and ends what is known of it."""
+    """How long a log of these batches is: a hole is a batch that an early page lacks, and ends what is known of it."""
     length = 0
     while length in numbers:
         length += 1
@@ -504,10 +504,10 @@ def _check_pages(state: RunState, regions: Iterable[str]) -> None:
                     raise PagesDisagree(
                         f"{region}@{attempt.number} names {pin.region}@{pin.attempt}, which the listing lacks."
                     )
-            for number, length in attempt.claim.mode.parts_named if attempt.claim is not None else ():
+            for number, length in attempt.claim.mode.batches_named if attempt.claim is not None else ():
                 named = state.of(region).attempts.get(number)
-                if number > state.of(region).closed_at and (named is None or named.parts < length):
+                if number > state.of(region).closed_at and (named is None or named.batches < length):
                     raise PagesDisagree(
-                        f"{region}@{attempt.number} has adopted {length} parts of attempt {number}, and the listing "
+                        f"{region}@{attempt.number} has adopted {length} batches of attempt {number}, and the listing "
                         "lacks some of them."
                     )

@@ -20,7 +20,7 @@ and, relative to the base of the results,
 
 Streams and splits lie beside the truth, not below it, so that the one listing of a pre-check never pages through them.
 No id can begin with an underscore (`airflow_recovery.model.names`), so they can't meet. ``n`` and ``k`` have eight
-digits, but for a turn and a part, which have four or more.
+digits, but for a turn and a committed batch, which have four or more.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def parse_number(segment: str) -> int | None:
 
 @dataclass(frozen=True)
 class AttemptKey:
-    """What the name of an object below ``t/`` says. ``turn``: that of a committer or a hold, a part's number, or 0."""
+    """What the name of an object below ``t/`` says. ``turn``: that of a committer or a hold, a batch's number, or 0."""
 
     region: str
     attempt: int
@@ -173,8 +173,8 @@ class JournalLayout:
         key = self.attempt(record.region, record.attempt, kind.name)
         return key if kind.number is None else f"{key}-{getattr(record, kind.number):04d}"
 
-    def part(self, region: str, attempt: int, number: int) -> str:
-        """One part of an attempt that commits split by split."""
+    def batch(self, region: str, attempt: int, number: int) -> str:
+        """One committed batch of an attempt that commits split by split."""
         return f"{self.prefix}t/{encode(region)}/{attempt:08d}.part-{number:04d}"
 
     def publish(self, number: int) -> str:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from airflow_recovery.journal.events import JobEvent, JobPlanned, RecordWritten, SplitsCommitted, WriteInDoubt
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.model.records import Part, PlanRecord, Record
+from airflow_recovery.model.records import CommittedBatch, PlanRecord, Record
 
 
 class JournalListener(Protocol):
@@ -49,10 +49,10 @@ class Recorder:
 
 
 def _event_of(record: Record, at: str, number: int) -> JobEvent:
-    # Two kinds are told in fewer words: plans are large, and parts are many.
+    # Two kinds are told in fewer words: plans are large, and committed batches are many.
     if isinstance(record, PlanRecord):
         return JobPlanned(occurred_at=at, job=record.job, plan_hash=plan_hash(record))
-    if isinstance(record, Part):
+    if isinstance(record, CommittedBatch):
         return SplitsCommitted(
             occurred_at=at,
             region=record.region,

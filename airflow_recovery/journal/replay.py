@@ -73,7 +73,7 @@ class EventFold:
             self._put(record.region, replace(before, **changes))
         elif isinstance(event, SplitsCommitted):
             before = self._of(event.region, event.attempt)
-            self._put(event.region, replace(before, parts=max(before.parts, event.number + 1)))
+            self._put(event.region, replace(before, batches=max(before.batches, event.number + 1)))
         elif isinstance(event, JobPlanned):
             self._plans.add(event.plan_hash)
         elif isinstance(record, Publish):
@@ -106,7 +106,7 @@ def differences(journal: RunState, history: RunState) -> tuple[str, ...]:
     """What the one says and the other does not, in words; empty where they are the same.
 
     Only of the regions that ``journal`` names. Left out: etags, claims of attempts that have ended (the fold does not
-    read them), parts (most are written by drivers, which have no stream), and what a tombstone has made void.
+    read them), batches (most are written by drivers, which have no stream), and what a tombstone has made void.
     """
     found = []
     for name, mine in journal.regions.items():
@@ -126,7 +126,7 @@ def differences(journal: RunState, history: RunState) -> tuple[str, ...]:
 def _essence(state: RegionState, is_closed: bool) -> dict[int, Attempt]:
     # A reset of attempt 0 stands for "before any attempt"; after a purge there is none before.
     return {
-        number: replace(each, outcome_etag=None, parts=0, claim=None if each.has_outcome else each.claim)
+        number: replace(each, outcome_etag=None, batches=0, claim=None if each.has_outcome else each.claim)
         for number, each in state.attempts.items()
         if number > state.closed_at or (number == 0 and not is_closed)
     }

@@ -19,8 +19,8 @@ class Attempt:
 
     ``is_followed``: a later attempt was claimed, whatever became of it. ``turns`` and ``dead_turns``: the highest turn
     of a committer that was taken, and the highest one whose process is confirmed to be dead. ``holds``: the highest
-    turn of a person's hold on its data. ``parts``: the length of its log of parts, of a region that commits split by
-    split.
+    turn of a person's hold on its data. ``batches``: how many batches it has committed, of a region that commits
+    split by split.
     """
 
     number: int
@@ -34,7 +34,7 @@ class Attempt:
     turns: int = 0
     dead_turns: int = 0
     holds: int = 0
-    parts: int = 0
+    batches: int = 0
     claim: Claim | None = None
     outcome: Outcome | None = None
     reset: Reset | None = None
@@ -58,7 +58,7 @@ class Attempt:
 
     @property
     def oldest(self) -> int:
-        """The first of the attempts that the finish is made of: its own, unless it took over parts."""
+        """The first of the attempts that the finish is made of: its own, unless it took over batches."""
         return min(self.outcome.mode.attempts if self.outcome is not None else (), default=self.number)
 
     @property
@@ -132,7 +132,7 @@ class RegionState:
     def current(self) -> Attempt | None:
         """The highest finished attempt above the mark and above what was purged. Older ones never come back.
 
-        Nor does one count that took over parts of an attempt up to the mark: who resets wants them made again.
+        Nor does one count that took over batches of an attempt up to the mark: who resets wants them made again.
         """
         void = self.invalid_up_to
         counted = [n for n, each in self.attempts.items() if each.is_finished and n > void and each.oldest > void]

@@ -14,7 +14,7 @@ What a type does not say, its annotation or its field adds:
     Annotated[X, ROW]       the dataclass X as a list: the values of its fields, but for those that came `later`
     Annotated[X, Tagged]    the dataclass X or one derived from it, whose name is among the keys
     Annotated[X, Check]     what must hold of the value besides (`Id`, `Positive`, `PathBelow`)
-    later(default)          a field that is not written while it has its default
+    later(default)          a field that is not written while it has its default; with ``key``, under another name
     needed(default)         a field that must be there on reading, although it has a default
     flat(default, choose)   a field whose own fields stand among the keys of the record that holds it
 
@@ -125,12 +125,13 @@ PathBelow = Annotated[str, Check("a key that stays where it begins", _is_path_be
 """A key below a prefix: what is read, and one day deleted, is what it says (docs/faults.md, fault 86)."""
 
 
-def later(default: Any) -> Any:
+def later(default: Any, *, key: str | None = None) -> Any:
     """A field that its format did not have at first. It is not written while it has its ``default``.
 
-    So what says the same has the same bytes, and a plan the same hash, whichever version wrote it.
+    So what says the same has the same bytes, and a plan the same hash, whichever version wrote it. ``key`` is its key
+    in the JSON object, where that is not its name.
     """
-    return field(default=default, metadata={"later": True})
+    return field(default=default, metadata={"later": True, "key": key})
 
 
 def needed(default: Any = MISSING, *, factory: Any = MISSING) -> Any:
@@ -161,6 +162,11 @@ def from_json(kind: type[T], value: Any, *, exact: bool = False) -> T:
         raise error.at(kind.__name__) from error.__cause__
 
 
+def key_of(field_: Field[Any]) -> str:
+    """The key of a dataclass's field in the JSON object."""
+    return field_.metadata.get("key") or field_.name
+
+
 # Writing.
 
 
@@ -174,14 +180,14 @@ def _writer(kind: type[Any]) -> _Write:
             nested.append(field_.name)
         else:
             omitted = field_.default if field_.metadata.get("later") else _NEVER
-            plain.append((field_.name, _write_of(hints[field_.name]), omitted))
+            plain.append((field_.name, key_of(field_), _write_of(hints[field_.name]), omitted))
 
     def write(value: Any) -> dict[str, Any]:
         document: dict[str, Any] = {}
-        for name, write_field, omitted in plain:
+        for name, key, write_field, omitted in plain:
             content = getattr(value, name)
             if omitted is _NEVER or content != omitted:
-                document[name] = content if write_field is None else write_field(content)
+                document[key] = content if write_field is None else write_field(content)
         for name in nested:
             document.update(to_json(getattr(value, name)))
         return document
@@ -256,8 +262,8 @@ def _reader(kind: type[Any], exact: bool) -> _Read:
     }
     bare = {type(default) for _, default in flat_fields.values() if is_dataclass(default) and not fields(default)}
     own = [field_ for field_ in fields(kind) if field_.init and field_.name not in flat_fields]
-    readers = {field_.name: _read_of(hints[field_.name], exact) for field_ in own}
-    required = {field_.name for field_ in own if not field_.metadata.get("later") and (exact or _is_needed(field_))}
+    readers = {key_of(field_): (field_.name, _read_of(hints[field_.name], exact)) for field_ in own}
+    required = {key_of(field_) for field_ in own if not field_.metadata.get("later") and (exact or _is_needed(field_))}
 
     def read(value: Any) -> Any:
         if type(value) is not dict:
@@ -267,14 +273,14 @@ def _reader(kind: type[Any], exact: bool) -> _Read:
         if exact and not flat_fields and not value.keys() <= readers.keys():
             raise _unlike(f"an object with exactly {', '.join(readers)}", sorted(value))
         given = {}
-        name = ""
+        key = ""
         try:
-            for name, content in value.items():
-                read_field = readers.get(name)
-                if read_field is not None:
+            for key, content in value.items():
+                if key in readers:
+                    name, read_field = readers[key]
                     given[name] = read_field(content)
         except Unlike as error:
-            raise error.at(f".{name}") from error.__cause__
+            raise error.at(f".{key}") from error.__cause__
         for name, (choose, default) in flat_fields.items():
             chosen = choose(kind, value.keys())
             given[name] = default if chosen in bare else _reader(chosen, False)(value)

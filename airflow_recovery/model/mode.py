@@ -43,13 +43,13 @@ class RegionMode:
         return ()
 
     @property
-    def parts_named(self) -> tuple[tuple[int, int], ...]:
-        """Of a claim: for each attempt whose parts it goes on from, how many of them were there: (attempt, length)."""
+    def batches_named(self) -> tuple[tuple[int, int], ...]:
+        """Of a claim: (attempt, length) of each attempt whose committed batches it goes on from. Their number then."""
         return ()
 
     @property
-    def parts_used(self) -> tuple[tuple[int, int], ...]:
-        """Of a claim or an outcome: which parts of their work these are, as (attempt, number)."""
+    def batches_used(self) -> tuple[tuple[int, int], ...]:
+        """Of a claim or an outcome: which committed batches it takes over or is made of, as (attempt, number)."""
         return ()
 
 

@@ -191,7 +191,7 @@ class SharedRef:
 
 
 @dataclass(frozen=True)
-class Part:
+class CommittedBatch:
     """``t/<region>/<n>.part-<k>``: these splits are read, and what became of them is written. One writer, no holes.
 
     ``splits`` are content keys. ``outputs`` has a manifest for every result of the region, each in a folder of its own.
@@ -503,7 +503,7 @@ class Closed:
 Record = (
     PlanRecord
     | Claim
-    | Part
+    | CommittedBatch
     | Outcome
     | Reset
     | Lost

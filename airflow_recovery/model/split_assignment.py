@@ -1,7 +1,7 @@
 """Which subtask reads which split, and what is read together. Pure: a function of the splits and of what was before.
 
 A split that has a *home* keeps it for as long as it is listed, whatever comes and goes beside it: so a subtask that has
-finished, and the parts that an attempt has committed, stay good. New splits go to the lightest subtask, the largest
+finished, and the batches that an attempt has committed, stay good. New splits go to the lightest subtask, the largest
 first.
 """
 
@@ -17,7 +17,7 @@ from airflow_recovery.model.split import Split, in_order
 from airflow_recovery.model.split_matching import ListingMatch, Vanished, match, names
 
 MAX_BATCH_SPLITS = 1_000
-"""Of one Spark job: a part names its splits, and Spark plans every file."""
+"""Of one Spark job: a committed batch names its splits, and Spark plans every file."""
 
 
 @dataclass(frozen=True)

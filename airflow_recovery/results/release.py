@@ -8,8 +8,8 @@ Whether every consumer is valid is Flink's release rule (FLIP-1), in one line: `
 publish and no clock.
 
 A reader claims, *then* looks for ``released``. Whoever releases writes ``released``, *then* looks for claims. So of two
-that race, one sees the other, and no reader ever holds half of a result. In this sense a claim that adopts parts of an
-earlier attempt reads it, and its finish goes on to do so. What was committed in parts is made of files of several
+that race, one sees the other, and no reader ever holds half of a result. In this sense a claim that adopts batches of
+an earlier attempt reads it, and its finish goes on to do so. What was committed in batches is made of files of several
 attempts (`airflow_recovery.results.batches_in_use`): they go together, less those that somebody else uses.
 """
 
@@ -39,7 +39,7 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
 from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.results.batches_in_use import PartsOf, finishes_made_of, made_of, parts_in_use
+from airflow_recovery.results.batches_in_use import BatchNumbers, batches_in_use, finishes_made_of, made_of
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 
@@ -56,7 +56,7 @@ class ReleaseRule:
 
     ``age_s(keys)`` is how long ago the newest of these journal objects was stored, by the store's own clock.
     ``orphan_grace_s`` is how long an attempt that no longer counts is kept all the same. ``claims`` are the newest ones
-    of the regions that have parts.
+    of the regions that have batches.
     """
 
     def __init__(  # noqa: PLR0913 - all that the rule is told: it reads nothing itself
@@ -90,9 +90,9 @@ class ReleaseRule:
             return Verdict(False, "it is open" if attempt is not None and attempt.is_open else "it was never claimed")
         if attempt.is_pinned:
             return Verdict(False, "it is pinned")
-        adopted = self.used_parts(region, but_finish=self._current_number(region, number)).get(number)
+        adopted = self.used_batches(region, but_finish=self._current_number(region, number)).get(number)
         if adopted:
-            return Verdict(False, f"{len(adopted)} of its parts are in use")
+            return Verdict(False, f"{len(adopted)} of its batches are in use")
         if attempt.outcome.state is AttemptState.FENCED:
             cause = attempt.outcome.cause
             return self._orphan(region, number, f"fenced ({cause.value if cause is not None else 'no cause'})")
@@ -105,20 +105,20 @@ class ReleaseRule:
             return self._orphan(region, current.number, f"superseded by attempt {current.number}")
         return self._current(region, self._regions.get(region), attempt)
 
-    def used_parts(self, region: str, *, but_finish: int | None = None) -> PartsOf:
-        """The parts of ``region`` that are used, by attempt (`parts_in_use`); none of a region that has no parts."""
+    def used_batches(self, region: str, *, but_finish: int | None = None) -> BatchNumbers:
+        """The batches of ``region`` that are used, by attempt (`batches_in_use`); empty where it does not commit so."""
         published = (
             {entry.attempt for entry in self._publish.regions if entry.region == region} if self._publish else ()
         )
-        return parts_in_use(self._state.of(region), self._claims.get(region), published, but_finish=but_finish)
+        return batches_in_use(self._state.of(region), self._claims.get(region), published, but_finish=but_finish)
 
     def let_go_with(self, region: str, number: int) -> tuple[int, ...]:
-        """The attempts that go with this finish: it alone uses their parts."""
-        others = self.used_parts(region, but_finish=number)
+        """The attempts that go with this finish: it alone uses their batches."""
+        others = self.used_batches(region, but_finish=number)
         return tuple(maker for maker in made_of(self._state.of(region), number) if maker not in others)
 
     def _current_number(self, region: str, number: int) -> int | None:
-        """``number`` where it is the finish that counts: its own use of its parts does not keep it."""
+        """``number`` where it is the finish that counts: its own use of its batches does not keep it."""
         current = self._state.of(region).current
         return number if current is not None and current.number == number else None
 
@@ -231,7 +231,7 @@ class Releaser:
     def release(self, region: str, attempt: Attempt, also: Iterable[int] = ()) -> Deleted:
         """Marker, look for readers, delete. Raises the store's errors; may be called again where that happened.
 
-        ``also``: attempts whose parts go with it (`ReleaseRule.let_go_with`).
+        ``also``: attempts whose batches go with it (`ReleaseRule.let_go_with`).
         """
         numbers = (attempt.number, *also)
         if not self._dry_run:
@@ -239,7 +239,7 @@ class Releaser:
                 if number != attempt.number or not attempt.is_released:
                     self._journal.release(Released(region, number, self._who))
         readers = readers_of(self._journal, region, *numbers)
-        if attempt.parts or also:
+        if attempt.batches or also:
             readers += self._made_of(region, numbers)
         if readers:
             return Deleted(pinned_by=", ".join(readers))
@@ -276,10 +276,10 @@ class Releaser:
     def delete_surplus(
         self, region: str, number: int, outputs: Iterable[PartitionManifest], is_old: Callable[[ObjectInfo], bool]
     ) -> Deleted:
-        """Of an attempt whose parts are in use, what is in none of them: ``outputs`` are theirs. No marker: it counts.
+        """Of an attempt whose batches are used, what is in none of them: ``outputs`` are theirs. No marker: it counts.
 
-        What a zombie has committed beyond what was adopted, parts that were dropped, and batches that were not
-        committed. Only where no later claim can adopt more of it (`batches_in_use.is_settled`).
+        What a zombie has committed beyond what was adopted, committed batches that were dropped, and what
+        was not committed. Only where no later claim can adopt more of it (`batches_in_use.is_settled`).
         """
         base = self._results.base_uri
         kept = {key_below(base, uri) for output in outputs for uri in output.uris()}
@@ -296,7 +296,7 @@ class Releaser:
 
 
 def readers_of(journal: Journal, region: str, *numbers: int) -> list[str]:
-    """The open claims that pin, or have adopted parts of, one of these attempts of ``region``, as text.
+    """The open claims that pin, or have adopted batches of, one of these attempts of ``region``, as text.
 
     And the person who holds one of them.
     """

@@ -144,7 +144,7 @@ class Sweeper:
                 surplus = self._delete_surplus(run, rule, releaser, region, number)
                 self._report.add(what, Action.KEPT, verdict.why, objects - surplus.objects, size - surplus.size)
                 if surplus.objects:
-                    self._report.add(what, Action.DELETED, "in no part that is used", surplus.objects, surplus.size)
+                    self._report.add(what, Action.DELETED, "in no batch that is used", surplus.objects, surplus.size)
                 continue
             attempt = run.state.of(region).attempts.get(number)
             if attempt is None:
@@ -229,22 +229,22 @@ class Sweeper:
     def _delete_surplus(
         self, run: SweptRun, rule: ReleaseRule, releaser: Releaser, region: str, number: int
     ) -> Deleted:
-        """Of an attempt with parts that stays: what is in no part that is used, and is old enough."""
+        """Of an attempt with batches that stays: what is in no batch that is used, and is old enough."""
         state = run.state.of(region)
-        used = rule.used_parts(region).get(number)
+        used = rule.used_batches(region).get(number)
         if not used or not is_settled(state, number):
             return Deleted()
         if readers_of(run.journal, region, number, *finishes_made_of(state, [number])):
             return Deleted()  # of a finish that counts no more
-        parts = run.journal.read_parts_of(region, [(number, part) for part in sorted(used)])
+        batches = run.journal.read_committed_batches(region, [(number, batch) for batch in sorted(used)])
         latest_s = self._results_now_s - CLOCK_MARGIN_S - self._options.grace_s
-        outputs = [output for part in parts for output in part.outputs]
+        outputs = [output for batch in batches for output in batch.outputs]
         return releaser.delete_surplus(region, number, outputs, lambda info: modified_s(info) <= latest_s)
 
     def _attempts(self, run: SweptRun) -> list[tuple[str, int]]:
         """Every attempt with data, and every one that holds what others wrote and has not let go of it.
 
-        Which is a shared result, or parts of earlier attempts. By the region's name as a path segment.
+        Which is a shared result, or batches of earlier attempts. By the region's name as a path segment.
         """
         attempts = set(run.data.attempts)
         for region, state in run.state.regions.items():

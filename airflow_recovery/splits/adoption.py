@@ -19,11 +19,11 @@ from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
+    CommittedBatch,
     ExternalObject,
     FenceCause,
     InputRef,
     Outcome,
-    Part,
     ReadMetrics,
     RegionPlan,
 )
@@ -52,10 +52,10 @@ def split_work(
 ) -> SplitWork:
     """What the next attempt of ``region`` has to read of ``externals``, and what it can take over.
 
-    One read for each earlier attempt and each of its parts, and one listing of the data. Where splits are pulled, only
-    parts are taken over whose splits the log says were never given back since. Raises the store's errors,
-    `RecordInvalid` where a part that was adopted before is not there, and `UserCodeError` where rows that are to be
-    kept of splits which have vanished can't be taken over.
+    One read for each earlier attempt and each batch that it committed, and one listing of the data. Where splits are
+    pulled, only batches are taken over whose splits were never given back since, as the log says. Raises the store's
+    errors, `RecordInvalid` where a batch that was adopted before is not there, and `UserCodeError` where rows that are
+    to be kept of splits which have vanished can't be taken over.
     """
     planned = SplitPlan.of(region)
     assigned = tuple(Split.of_external(external) for external in externals if external.vertex == planned.split_source)
@@ -64,20 +64,20 @@ def split_work(
     before = [(region.name, n) for n, each in mine.attempts.items() if each.is_claimed and n > mine.invalid_up_to]
     claims = {claim.attempt: claim for claim in run.journal.read_claims(before)}
     base = adoptable(mine, claims, reading)
-    parts = _read(run, region.name, numbers_of(base))
+    batches = _read(run, region.name, numbers_of(base))
     book = split_log(run.journal, planned.split_source).book if before and planned.pulls_splits else None
     index = region.subtask.index if region.subtask is not None else 0
 
-    def is_own(part: Part) -> bool:
-        return book is None or book.has(index, part.attempt, part.splits)
+    def is_own(batch: CommittedBatch) -> bool:
+        return book is None or book.has(index, batch.attempt, batch.splits)
 
-    base = usable(base, parts, {split.key for split in assigned}, _gone(run, region.name, parts), is_own=is_own)
+    base = usable(base, batches, {split.key for split in assigned}, _gone(run, region.name, batches), is_own=is_own)
     if book is not None:
-        _check_kept(run, region, book, index, assigned, {key for part in taken(base, parts) for key in part.splits})
-    work = SplitWork(assigned, base, taken(base, parts), reading, planned.pulls_splits)
+        _check_kept(run, region, book, index, assigned, {key for batch in taken(base, batches) for key in batch.splits})
+    work = SplitWork(assigned, base, taken(base, batches), reading, planned.pulls_splits)
     if before:
-        lost = len(parts) - len(work.adopted)
-        unusable = f" ({lost} parts of earlier attempts can't be used any more)" if lost else ""
+        lost = len(batches) - len(work.adopted)
+        unusable = f" ({lost} batches of earlier attempts can't be used any more)" if lost else ""
         run.log.info("%s: %s%s.", region.name, work.text(), unusable)
     return work
 
@@ -85,13 +85,13 @@ def split_work(
 def check_base(run: Run, claim: Claim) -> None:
     """Was something that the claim adopts released, or reset? Then the attempt is fenced.
 
-    Before anything else: parts are taken over and not read, so nothing would fail where they are gone. Raises
+    Before anything else: batches are taken over and not read, so nothing would fail where they are gone. Raises
     `AttemptLost`, and the store's errors.
     """
     if not SplitClaim.of(claim).base:
         return
     mine = run.list().state.of(claim.region)
-    adopted = [part.attempt for part in SplitClaim.of(claim).base]
+    adopted = [batch.attempt for batch in SplitClaim.of(claim).base]
     gone = [attempt for attempt in adopted if attempt <= mine.reset_watermark or mine.is_let_go(attempt)]
     if gone:
         detail = ", ".join(f"{claim.region}@{number}" for number in gone) + " was released or reset"
@@ -110,7 +110,7 @@ def finish_without_spark(run: Run, attempt: ClaimedAttempt) -> Outcome:
         spark_seconds=0.0,
         read=ReadMetrics.of((), ()),
         accumulators=accumulated(work.adopted),
-        mode=SplitOutcome(parts=refs_of(work.adopted), lost_splits=lost_splits_of(work.adopted, work.assigned)),
+        mode=SplitOutcome(batches=refs_of(work.adopted), lost_splits=lost_splits_of(work.adopted, work.assigned)),
     )
     run.journal.finish(outcome)
     run.log.info("%s@%d is finished without Spark: %s.", region.name, outcome.attempt, work.text())
@@ -128,25 +128,25 @@ def _check_kept(
         check_kept(region.name, [split for split in left if split.key in committed])
 
 
-def _read(run: Run, region: str, numbers: Sequence[tuple[int, int]]) -> tuple[Part, ...]:
+def _read(run: Run, region: str, numbers: Sequence[tuple[int, int]]) -> tuple[CommittedBatch, ...]:
     try:
-        return run.journal.read_parts_of(region, numbers)
+        return run.journal.read_committed_batches(region, numbers)
     except ObjectMissing as error:
         raise RecordInvalid(
-            f"{region}: expected {len(numbers)} parts of its earlier attempts in the journal, found one missing "
+            f"{region}: expected {len(numbers)} batches of its earlier attempts in the journal, found one missing "
             f"({error}): somebody deleted it. Restart the region, which reads everything anew."
         ) from error
 
 
-def _gone(run: Run, region: str, parts: Sequence[Part]) -> frozenset[tuple[int, int]]:
-    """The parts whose objects are not there as they were written. One listing, where nothing is amiss."""
-    made = [part for part in parts if part.outputs]
+def _gone(run: Run, region: str, batches: Sequence[CommittedBatch]) -> frozenset[tuple[int, int]]:
+    """The batches whose objects are not there as they were written. One listing, where nothing is amiss."""
+    made = [batch for batch in batches if batch.outputs]
     if not made:
         return frozenset()
     results = [output.result for output in made[0].outputs]
     if _is_there(run, region, union_of(folder_of(made), results, made)):
         return frozenset()
-    return frozenset((part.attempt, part.number) for part in made if not _is_there(run, region, part.outputs))
+    return frozenset((batch.attempt, batch.number) for batch in made if not _is_there(run, region, batch.outputs))
 
 
 def _is_there(run: Run, region: str, outputs: tuple[PartitionManifest, ...]) -> bool:

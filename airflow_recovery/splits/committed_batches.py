@@ -1,12 +1,12 @@
-"""Parts: what a region that commits split by split has written so far, and what may be taken over of it. Pure.
+"""What a region that commits split by split has committed so far, and what a later attempt may take over. Pure.
 
-A part is kept only as a whole, and from one attempt. What a later attempt takes over is said in one place, the *base*
+A batch is kept only as a whole, and from one attempt. What a later attempt takes over is said in one place, the *base*
 in its claim: whoever looks for what is still to be read, and whoever puts the result together, looks there. Two looks
-at a log of parts that a zombie may still write to would count a split twice.
+at a log of batches that a zombie may still write to would count a split twice.
 
     base of a claim   that of the newest attempt above the reset mark that was made of the same (its ``reading``), and
                       that attempt's own log, as long as it was when it was listed; less what can't be used any more
-    finish            the parts of the base and the own ones: each split of the assignment in exactly one of them
+    finish            the batches of the base and the own ones: each split of the assignment in exactly one of them
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from airflow_recovery.errors import ManifestInvalid, SplitsNotCovered
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.mode import AttemptWork
-from airflow_recovery.model.records import Claim, Part
+from airflow_recovery.model.records import Claim, CommittedBatch
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import names
-from airflow_recovery.splits.mode import AdoptedParts, LostSplit, PartRef, SplitClaim
+from airflow_recovery.splits.mode import AdoptedBatches, CommittedBatchRef, LostSplit, SplitClaim
 
 MAX_NAMED = 5
 
 
-def adoptable(state: RegionState, claims: Mapping[int, Claim], reading: str) -> tuple[AdoptedParts, ...]:
+def adoptable(state: RegionState, claims: Mapping[int, Claim], reading: str) -> tuple[AdoptedBatches, ...]:
     """What the next claim may take over of what ``claims`` (by attempt) have left, by the names alone.
 
     Nothing of attempts up to the reset mark, and nothing that was released or purged.
@@ -40,34 +40,34 @@ def adoptable(state: RegionState, claims: Mapping[int, Claim], reading: str) -> 
     if not same:
         return ()
     newest = max(same)
-    logs = (*SplitClaim.of(claims[newest]).base, AdoptedParts(newest, state.attempts[newest].parts))
+    logs = (*SplitClaim.of(claims[newest]).base, AdoptedBatches(newest, state.attempts[newest].batches))
     return tuple(
         log for log in logs if log.numbers and log.attempt > state.invalid_up_to and not state.is_let_go(log.attempt)
     )
 
 
-def numbers_of(base: Iterable[AdoptedParts]) -> list[tuple[int, int]]:
-    """(attempt, number) of every part that is adopted, in order."""
-    return [(parts.attempt, number) for parts in base for number in parts.numbers]
+def numbers_of(base: Iterable[AdoptedBatches]) -> list[tuple[int, int]]:
+    """(attempt, number) of every batch that is adopted, in order."""
+    return [(batches.attempt, number) for batches in base for number in batches.numbers]
 
 
 def usable(
-    base: Sequence[AdoptedParts],
-    parts: Iterable[Part],
+    base: Sequence[AdoptedBatches],
+    batches: Iterable[CommittedBatch],
     assigned: Collection[str],
     gone: Collection[tuple[int, int]] = (),
     *,
-    is_own: Callable[[Part], bool] = lambda part: True,
-) -> tuple[AdoptedParts, ...]:
-    """``base`` without the parts that can't be used; ``parts`` are those that it names, ``gone`` lack their objects.
+    is_own: Callable[[CommittedBatch], bool] = lambda batch: True,
+) -> tuple[AdoptedBatches, ...]:
+    """``base`` without what can't be used; ``batches`` are those that it names, those in ``gone`` lack their objects.
 
-    A part goes as a whole: where one of its splits is not among ``assigned`` any more (it vanished, or its content is
-    another), is in an earlier part already, or was given back since it was read (``is_own``).
+    A batch goes as a whole: where one of its splits is not among ``assigned`` any more (it vanished, or its content is
+    another), is in an earlier batch already, or was given back since it was read (``is_own``).
     """
     wanted = set(assigned)
     covered: set[str] = set()
     dropped: dict[int, set[int]] = {}
-    for committed in parts:
+    for committed in batches:
         splits = set(committed.splits)
         if (
             (committed.attempt, committed.number) in gone
@@ -79,12 +79,12 @@ def usable(
         else:
             covered |= splits
     found = (
-        replace(parts, dropped=tuple(sorted({*parts.dropped, *dropped[parts.attempt]})))
-        if parts.attempt in dropped
-        else parts
-        for parts in base
+        replace(batches, dropped=tuple(sorted({*batches.dropped, *dropped[batches.attempt]})))
+        if batches.attempt in dropped
+        else batches
+        for batches in base
     )
-    return tuple(parts for parts in found if parts.numbers)
+    return tuple(batches for batches in found if batches.numbers)
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class SplitWork(AttemptWork):
     """
 
     assigned: tuple[Split, ...]
-    base: tuple[AdoptedParts, ...] = ()
-    adopted: tuple[Part, ...] = ()
+    base: tuple[AdoptedBatches, ...] = ()
+    adopted: tuple[CommittedBatch, ...] = ()
     reading: str = ""
     is_pulled: bool = False
 
@@ -108,7 +108,7 @@ class SplitWork(AttemptWork):
     @property
     def is_done(self) -> bool:
         """Nothing is left to be read, and something was: it can be finished as it is."""
-        return not self.is_pulled and not self.todo and any(part.outputs for part in self.adopted)
+        return not self.is_pulled and not self.todo and any(batch.outputs for batch in self.adopted)
 
     @property
     def in_claim(self) -> SplitClaim:
@@ -122,30 +122,30 @@ class SplitWork(AttemptWork):
 
     def text(self) -> str:
         """For people."""
-        kept = sum(len(part.splits) for part in self.adopted)
+        kept = sum(len(batch.splits) for batch in self.adopted)
         return f"{kept} splits kept" if self.is_pulled else f"{kept} of {len(self.assigned)} splits kept"
 
 
-def folder_of(parts: Iterable[Part]) -> str:
-    """The folder of the region that these parts are of: a part's results lie at ``<attempt>/<result>/<number>`` there.
+def folder_of(batches: Iterable[CommittedBatch]) -> str:
+    """The folder of the region of these batches: the results of one lie at ``<attempt>/<result>/<number>`` there.
 
     Raises `ManifestInvalid` where none of them has a result.
     """
-    for part in parts:
-        for output in part.outputs:
+    for batch in batches:
+        for output in batch.outputs:
             return output.location.rsplit("/", 3)[0]
-    raise ManifestInvalid("expected a part with results, found none: restart the region, which reads everything anew")
+    raise ManifestInvalid("expected a batch with results, found none: restart the region, which reads everything anew")
 
 
-def taken(base: Iterable[AdoptedParts], parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Of ``parts``, those that ``base`` adopts."""
+def taken(base: Iterable[AdoptedBatches], batches: Iterable[CommittedBatch]) -> tuple[CommittedBatch, ...]:
+    """Of ``batches``, those that ``base`` adopts."""
     adopted = set(numbers_of(base))
-    return tuple(part for part in parts if (part.attempt, part.number) in adopted)
+    return tuple(batch for batch in batches if (batch.attempt, batch.number) in adopted)
 
 
 @dataclass(frozen=True)
 class Cover:
-    """How parts cover an assignment; all three empty: exactly."""
+    """How batches cover an assignment; all three empty: exactly."""
 
     missing: tuple[str, ...]
     twice: tuple[str, ...]
@@ -157,9 +157,9 @@ class Cover:
         return not (self.missing or self.twice or self.foreign)
 
 
-def cover(assigned: Iterable[str], parts: Iterable[Part]) -> Cover:
-    """Compare the splits of ``parts`` with the content keys that were assigned."""
-    counts = Counter(key for part in parts for key in part.splits)
+def cover(assigned: Iterable[str], batches: Iterable[CommittedBatch]) -> Cover:
+    """Compare the splits of ``batches`` with the content keys that were assigned."""
+    counts = Counter(key for batch in batches for key in batch.splits)
     wanted = dict.fromkeys(assigned)
     return Cover(
         missing=tuple(key for key in wanted if key not in counts),
@@ -168,10 +168,10 @@ def cover(assigned: Iterable[str], parts: Iterable[Part]) -> Cover:
     )
 
 
-def check_cover(assigned: Iterable[Split], parts: Iterable[Part]) -> None:
-    """Before a finish. Raises `SplitsNotCovered` where ``parts`` are not exactly what was to be read."""
+def check_cover(assigned: Iterable[Split], batches: Iterable[CommittedBatch]) -> None:
+    """Before a finish. Raises `SplitsNotCovered` where ``batches`` are not exactly what was to be read."""
     by_key = {split.key: split for split in assigned}
-    found = cover(by_key, parts)
+    found = cover(by_key, batches)
     if found.is_exact:
         return
     said = {
@@ -180,60 +180,60 @@ def check_cover(assigned: Iterable[Split], parts: Iterable[Part]) -> None:
         "not assigned": _named(found.foreign, by_key),
     }
     raise SplitsNotCovered(
-        f"expected each of {len(by_key)} splits in exactly one part, found "
+        f"expected each of {len(by_key)} splits in exactly one batch, found "
         f"{'; '.join(f'{what}: {which}' for what, which in said.items() if which)}. Nothing was finished. Restart the "
         "region (`airflow recovery plan DAG RUN --restart REGION --apply`), which reads all of them anew, and report "
         "this."
     )
 
 
-def to_read(assigned: Iterable[Split], parts: Iterable[Part]) -> tuple[Split, ...]:
-    """Of ``assigned``, what is in none of ``parts``, in the order given."""
-    done = {key for part in parts for key in part.splits}
+def to_read(assigned: Iterable[Split], batches: Iterable[CommittedBatch]) -> tuple[Split, ...]:
+    """Of ``assigned``, what is in none of ``batches``, in the order given."""
+    done = {key for batch in batches for key in batch.splits}
     return tuple(split for split in assigned if split.key not in done)
 
 
-def refs_of(parts: Iterable[Part]) -> tuple[PartRef, ...]:
-    """``parts`` as a finish names them."""
-    return tuple(PartRef(part.attempt, part.number, part.splits) for part in parts)
+def refs_of(batches: Iterable[CommittedBatch]) -> tuple[CommittedBatchRef, ...]:
+    """``batches`` as a finish names them."""
+    return tuple(CommittedBatchRef(batch.attempt, batch.number, batch.splits) for batch in batches)
 
 
-def accumulated(parts: Iterable[Part]) -> tuple[tuple[str, float], ...]:
-    """The sums of all parts: what a part counted stands in it, so that no attempt that dies takes it along."""
+def accumulated(batches: Iterable[CommittedBatch]) -> tuple[tuple[str, float], ...]:
+    """The sums of all batches: what a batch counted stands in it, so that no attempt that dies takes it along."""
     sums: dict[str, float] = {}
-    for part in parts:
-        for name, amount in part.accumulators:
+    for batch in batches:
+        for name, amount in batch.accumulators:
             sums[name] = sums.get(name, 0) + amount
     return tuple(sorted(sums.items()))
 
 
-def lost_splits_of(parts: Iterable[Part], assigned: Iterable[Split]) -> tuple[LostSplit, ...]:
-    """The splits that a finish of ``parts`` does without."""
+def lost_splits_of(batches: Iterable[CommittedBatch], assigned: Iterable[Split]) -> tuple[LostSplit, ...]:
+    """The splits that a finish of ``batches`` does without."""
     by_key = {split.key: split for split in assigned}
     return tuple(
-        LostSplit(key, by_key[key].uri if key in by_key else "", f"{part.lost.type}: {part.lost.message}")
-        for part in parts
-        if part.lost is not None
-        for key in part.splits
+        LostSplit(key, by_key[key].uri if key in by_key else "", f"{batch.lost.type}: {batch.lost.message}")
+        for batch in batches
+        if batch.lost is not None
+        for key in batch.splits
     )
 
 
-def union_of(location: str, results: Iterable[str], parts: Iterable[Part]) -> tuple[PartitionManifest, ...]:
-    """One manifest for each of ``results``, of the objects of all ``parts``; they lie under several attempts.
+def union_of(location: str, results: Iterable[str], batches: Iterable[CommittedBatch]) -> tuple[PartitionManifest, ...]:
+    """One manifest for each of ``results``, of the objects of all ``batches``; they lie under several attempts.
 
     ``location`` is the folder of the region, which holds those of all its attempts. Raises `ManifestInvalid` where a
-    part lacks a result, lies elsewhere, or has other columns than the others.
+    batch lacks a result, lies elsewhere, or has other columns than the others.
     """
-    made = [part for part in parts if part.lost is None]
+    made = [batch for batch in batches if batch.lost is None]
     return tuple(_union(location, result, made) for result in results)
 
 
-def _union(location: str, result: str, parts: list[Part]) -> PartitionManifest:
+def _union(location: str, result: str, batches: list[CommittedBatch]) -> PartitionManifest:
     objects: list[ResultObject] = []
     manifests: list[PartitionManifest] = []
-    for part in parts:
-        own = [output for output in part.outputs if output.result == result]
-        where = f"part {part.number} of {part.region}@{part.attempt}"
+    for batch in batches:
+        own = [output for output in batch.outputs if output.result == result]
+        where = f"batch {batch.number} of {batch.region}@{batch.attempt}"
         if len(own) != 1:
             raise ManifestInvalid(
                 f"{where}: expected one manifest of {result!r}, found {len(own)}: restart the region, and report this"
@@ -245,7 +245,7 @@ def _union(location: str, result: str, parts: list[Part]) -> PartitionManifest:
             )
         if manifests and own[0].schema != manifests[0].schema:
             raise ManifestInvalid(
-                f"{where}: expected the columns of the parts before it in {result!r}, {manifests[0].schema}, found "
+                f"{where}: expected the columns of the batches before it in {result!r}, {manifests[0].schema}, found "
                 f"{own[0].schema}: have the source say its columns and types, instead of taking them from each batch "
                 "of files; then restart the region"
             )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def committed_splits(journal: Journal, region: str, vertex: str) -> frozenset[str]:
     """Content keys of the splits of ``vertex`` in the finish that counts, and in what its next attempt may take over.
 
-    One listing and a read for each attempt and part. Raises the store's errors, and `PagesDisagree`.
+    One listing and a read for each attempt and batch. Raises the store's errors, and `PagesDisagree`.
     """
     state = journal.load(journal.list([region])).of(region)
     found: set[str] = set()
@@ -36,8 +36,8 @@ def committed_splits(journal: Journal, region: str, vertex: str) -> frozenset[st
     }
     reading = SplitClaim.of(claims[max(claims)]).reading if claims else None
     if reading is not None:
-        parts = journal.read_parts_of(region, numbers_of(adoptable(state, claims, reading)))
-        found |= {key for part in parts for key in part.splits}
+        batches = journal.read_committed_batches(region, numbers_of(adoptable(state, claims, reading)))
+        found |= {key for batch in batches for key in batch.splits}
     return frozenset(found)
 
 

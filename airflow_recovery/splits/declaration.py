@@ -96,7 +96,7 @@ class SplitDeclaration(DeclaringMode):
         return {"split_wise": True, **({"assignment": SplitAssignment.DYNAMIC.value} if is_dynamic else {})}
 
     def check_job(self, graph: RegionGraph, vertices: Mapping[str, Vertex], job_graph: JobGraph) -> None:
-        """Raise `JobDefinitionError` for a region that could not be put together from parts."""
+        """Raise `JobDefinitionError` for a region that could not be put together from batches."""
         for region in graph.regions:
             declared = [name for name in region.vertices if is_split_wise(vertices[name])]
             if declared:
@@ -203,7 +203,7 @@ def _check_region(region: Region, declared: list[str], vertices: Mapping[str, Ve
     if len(sources) > 1:
         raise JobDefinitionError(
             f"{vertices[sources[1]].where}: expected one source with commit='split' in a region, found {sources[0]!r} "
-            "as well: a part is of splits of one source. Put a vertex with result=BLOCKING and commit='split' after "
+            "as well: a batch is of splits of one source. Put a vertex with result=BLOCKING and commit='split' after "
             "each of them"
         )
     below = _made_of(sources[0], region, vertices)
@@ -223,7 +223,7 @@ def _check_region(region: Region, declared: list[str], vertices: Mapping[str, Ve
         if vertex.result.is_cached or vertex.result.persistent:
             raise JobDefinitionError(
                 f"{vertex.where}: expected a region that commits split by split to make results with result=BLOCKING, "
-                f"found {vertex.result.value}: its parts are files of several attempts of one run"
+                f"found {vertex.result.value}: its batches are files of several attempts of one run"
             )
 
 

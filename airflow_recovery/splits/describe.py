@@ -1,7 +1,7 @@
 """How far each attempt came, of a region that commits split by split.
 
-A page follows a run at work, and asks again and again. Parts are written once, so how many splits one has is read once
-for each process.
+A page follows a run at work, and asks again and again. A committed batch never changes, so a process reads only once
+how many splits it has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.records import Claim, Outcome
 from airflow_recovery.splits.committed_batches import numbers_of
-from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome
+from airflow_recovery.splits.mode import CommittedBatchRef, SplitClaim, SplitOutcome
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.story.mode import AttemptProgress, StoryMode
 
@@ -37,24 +37,24 @@ class _Count:
 
 
 _counts: WeakKeyDictionary[ObjectStore, dict[str, _Count]] = WeakKeyDictionary()
-"""By the part's key."""
+"""By the key of the committed batch."""
 
 
 def splits_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | None) -> SplitsDone | None:
-    """`None` of an attempt that does not commit split by split, or has done nothing, or whose parts were purged.
+    """`None` of an attempt that does not commit split by split, or has done nothing, or whose batches were purged.
 
     ``claim``: its own, where that is known.
     """
     outcome = attempt.outcome
-    if outcome is not None and (ended := SplitOutcome.of(outcome)).parts:
-        done = _size(ended.parts)
-        kept = _size(part for part in ended.parts if part.attempt != attempt.number)
+    if outcome is not None and (ended := SplitOutcome.of(outcome)).batches:
+        done = _size(ended.batches)
+        kept = _size(batch for batch in ended.batches if batch.attempt != attempt.number)
         return SplitsDone(done, kept, len(ended.lost_splits), done)
     base = numbers_of(SplitClaim.of(claim).base) if claim is not None else []
-    if not attempt.parts and not base:
+    if not attempt.batches and not base:
         return None
     try:
-        own = _counted(journal, region, [(attempt.number, number) for number in range(attempt.parts)])
+        own = _counted(journal, region, [(attempt.number, number) for number in range(attempt.batches)])
         taken = _counted(journal, region, base)
     except ObjectMissing:
         return None
@@ -67,22 +67,22 @@ def splits_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | No
     )
 
 
-def _counted(journal: Journal, region: str, parts: list[tuple[int, int]]) -> list[_Count]:
-    """Of each part, by attempt and number. Reads those that this process has not read yet."""
+def _counted(journal: Journal, region: str, batches: list[tuple[int, int]]) -> list[_Count]:
+    """Of each batch, by attempt and number. Reads those that this process has not read yet."""
     seen = _counts.setdefault(journal.store, {})
-    keys = [journal.layout.part(region, *part) for part in parts]
-    wanted = [each for each, key in zip(parts, keys, strict=True) if key not in seen]
+    keys = [journal.layout.batch(region, *batch) for batch in batches]
+    wanted = [each for each, key in zip(batches, keys, strict=True) if key not in seen]
     found = {key: seen[key] for key in keys if key in seen}
     if len(seen) + len(wanted) > MAX_REMEMBERED:
         seen.clear()
-    for part in journal.read_parts_of(region, wanted) if wanted else ():
-        key = journal.layout.part(region, part.attempt, part.number)
-        found[key] = seen[key] = _Count(len(part.splits), len(part.splits) if part.lost is not None else 0)
+    for batch in journal.read_committed_batches(region, wanted) if wanted else ():
+        key = journal.layout.batch(region, batch.attempt, batch.number)
+        found[key] = seen[key] = _Count(len(batch.splits), len(batch.splits) if batch.lost is not None else 0)
     return [found[key] for key in keys]
 
 
-def _size(parts: Iterable[PartRef]) -> int:
-    return sum(len(part.splits) for part in parts)
+def _size(batches: Iterable[CommittedBatchRef]) -> int:
+    return sum(len(batch.splits) for batch in batches)
 
 
 class SplitStory(StoryMode):
@@ -95,12 +95,12 @@ class SplitStory(StoryMode):
     def summary(self, outcome: Outcome) -> dict[str, Any]:
         """How many splits it read, how many earlier attempts had read, and which are lost."""
         ended = SplitOutcome.of(outcome)
-        if not ended.parts:
+        if not ended.batches:
             return {}
         lost = {split.key: split for split in ended.lost_splits}
         counts = {True: 0, False: 0}
-        for part in ended.parts:
-            counts[part.attempt == outcome.attempt] += len(set(part.splits) - lost.keys())
+        for batch in ended.batches:
+            counts[batch.attempt == outcome.attempt] += len(set(batch.splits) - lost.keys())
         told = {split.uri: split.message for split in lost.values()}
         return {"splits": {"read": counts[True], "kept": counts[False], "lost": told}}
 

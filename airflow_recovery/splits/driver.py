@@ -17,7 +17,7 @@ class SplitDriver(DriverMode):
     """Commits the results split by split."""
 
     def run(self, region: OpenRegion, progress: Progress, journal: Callable[[], Journal]) -> AttemptResult:
-        """Read what no earlier attempt has, a part at a time, and put all parts together."""
+        """Read what no earlier attempt has, a batch at a time, and put all batches together."""
         return run_splits(region, SplitSpec.of(region.spec), journal(), progress)
 
 

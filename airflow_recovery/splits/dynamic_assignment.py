@@ -19,7 +19,7 @@ from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import AttemptLost, SplitsVanished
 from airflow_recovery.job.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import FenceCause, Outcome, Part, ReadMetrics, RegionPlan
+from airflow_recovery.model.records import CommittedBatch, FenceCause, Outcome, ReadMetrics, RegionPlan
 from airflow_recovery.model.split import Split, in_order, listed
 from airflow_recovery.model.split_matching import Vanished, names
 from airflow_recovery.splits.adoption import finish_without_spark
@@ -102,31 +102,31 @@ def news(book: SplitBook, told: Enumeration, vertex: str, vanished: Vanished, lo
     return discovered
 
 
-def return_rest(splits: SplitLogStore, subtask: int, attempt: int, base: Iterable[Part]) -> SplitBook:
+def return_rest(splits: SplitLogStore, subtask: int, attempt: int, base: Iterable[CommittedBatch]) -> SplitBook:
     """Attempt ``attempt`` is claimed, and adopts ``base``: all else that the attempts before it were given goes back.
 
     Also closes the log to every one of them. Never before the claim: what a zombie commits meanwhile is in no claim's
     base, and would be counted twice. Raises `AttemptLost` where ``base`` is not the subtask's any more: a zombie has
     given it back between the look before the claim and this one. And where there is no such subtask any more.
     """
-    parts = tuple(base)
-    kept = {key for part in parts for key in part.splits}
+    batches = tuple(base)
+    kept = {key for batch in batches for key in batch.splits}
     if attempt > 1:
         splits.append(lambda book: book.rest_of(subtask, attempt, kept))
     else:
         splits.read()
-    check_own(splits.book, subtask, attempt, parts)
+    check_own(splits.book, subtask, attempt, batches)
     return splits.book
 
 
-def check_own(book: SplitBook, subtask: int, attempt: int, base: Iterable[Part]) -> None:
+def check_own(book: SplitBook, subtask: int, attempt: int, base: Iterable[CommittedBatch]) -> None:
     """After the return. Raises `AttemptLost` where the attempt is over, or ``base`` is not the subtask's any more."""
     if book.is_over(subtask, attempt):
         raise AttemptLost(f"attempt {attempt} of subtask {subtask} is over: a later one counts, or it is one too many")
-    lost = [part for part in base if not book.has(subtask, part.attempt, part.splits)]
+    lost = [batch for batch in base if not book.has(subtask, batch.attempt, batch.splits)]
     if lost:
         raise AttemptLost(
-            f"attempt {attempt} of subtask {subtask}: {len(lost)} parts that it adopts were given back while it was "
+            f"attempt {attempt} of subtask {subtask}: {len(lost)} batches that it adopts were given back while it was "
             "claimed; the next try reads anew what is in them"
         )
 
@@ -135,14 +135,14 @@ def finish_pulled(run: Run, attempt: ClaimedAttempt) -> Outcome | None:
     """What comes between the claim and Spark, of a region whose driver pulls its splits; `None`: Spark has to run.
 
     It finishes here where nothing is left for it: with what its claim adopts, or without rows where it has nothing, and
-    another subtask has shown by a part which columns there are. Raises `AttemptLost` where it was fenced.
+    another subtask has shown by a batch which columns there are. Raises `AttemptLost` where it was fenced.
     """
     work, claim = SplitWork.of(attempt.work), attempt.claim
     if not work.is_pulled:
         return None
     region = run.regions[claim.region]
     subtask = region.subtask.index if region.subtask is not None else 0
-    base = {key for part in work.adopted for key in part.splits}
+    base = {key for batch in work.adopted for key in batch.splits}
     try:
         log = split_log(run.journal, SplitPlan.of(region).split_source)
         book = return_rest(log, subtask, claim.attempt, work.adopted)
@@ -152,7 +152,7 @@ def finish_pulled(run: Run, attempt: ClaimedAttempt) -> Outcome | None:
     if book.next_batch(subtask, 1, {split.key for split in work.assigned}):
         return None
     run.log.info("%s: no split is left for it; it has %d.", claim.region, len(base))
-    if any(part.outputs for part in work.adopted):
+    if any(batch.outputs for batch in work.adopted):
         own = tuple(split for split in work.assigned if split.key in base)
         return finish_without_spark(run, replace(attempt, work=replace(work, assigned=own, is_pulled=False)))
     return None if base else _finish_without_rows(run, attempt, region)
@@ -176,12 +176,12 @@ def _finish_without_rows(run: Run, attempt: ClaimedAttempt, region: RegionPlan) 
 
 
 def _outputs_of_another(run: Run, region: RegionPlan) -> dict[str, PartitionManifest] | None:
-    """What the first part of another subtask wrote, by result: its columns are this one's."""
+    """What the first batch of another subtask wrote, by result: its columns are this one's."""
     of = region.subtask.of if region.subtask is not None else None
     others = [region.name for region in run.plan.regions if region.subtask is not None and region.subtask.of == of]
     for name, state in run.journal.list(others).state.regions.items():
         for n, each in state.attempts.items():
-            for part in run.journal.read_parts(name, n, min(each.parts, 1)):
-                if part.outputs:
-                    return {output.result: output for output in part.outputs}
+            for batch in run.journal.read_batch_log(name, n, min(each.batches, 1)):
+                if batch.outputs:
+                    return {output.result: output for output in batch.outputs}
     return None

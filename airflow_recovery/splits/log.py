@@ -10,8 +10,8 @@ A split that nobody has had is homeless, whoever asks next gets it. One that com
 it, which runs again anyway, and to no other (FLINK-31065: strangers would read again what they need not).
 
 The book is the only truth about whose a split is. A subtask has a split *by the attempt that it was assigned to*, and
-without interruption: once it was given back, it never is by that attempt again. So a part, and the finish that names
-it, count for as long as the book says that the splits in it are the subtask's by the attempt that wrote the part
+without interruption: once it was given back, it never is by that attempt again. So a batch, and the finish that names
+it, count for as long as the book says that the splits in it are the subtask's by the attempt that wrote the batch
 (`SplitBook.has`, `SplitBook.invalid_because`), whatever else has happened between.
 
 The fold takes time linear in the records, and refuses a record that no writer who had folded all before it could have
@@ -30,7 +30,7 @@ from airflow_recovery.errors import AttemptLost, RecordInvalid
 from airflow_recovery.model.codec import ROW, Tagged, later
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import names
-from airflow_recovery.splits.mode import PartRef
+from airflow_recovery.splits.mode import CommittedBatchRef
 
 
 @dataclass(frozen=True)
@@ -159,14 +159,14 @@ class SplitBook:
         """Of the splits that have vanished, those of a subtask that there would not be with so many ``subtasks``."""
         return tuple(self._known[key] for key in self._gone if self._holder[key] >= subtasks)
 
-    def invalid_because(self, subtask: int, subtasks: int, parts: Iterable[PartRef]) -> str | None:
-        """Why a finish of ``subtask`` that is made of ``parts`` is not what the subtask has to have; `None`: it is.
+    def invalid_because(self, subtask: int, subtasks: int, batches: Iterable[CommittedBatchRef]) -> str | None:
+        """Why a finish of ``subtask`` that is made of ``batches`` is not what the subtask has to have; `None`: it is.
 
         ``subtasks`` is how many there are by the code that asks. Where no finish of any of them is refused, each
         split that is listed is in exactly one.
         """
         held: Mapping[str, int] = self._held.get(subtask, {})
-        read = {key: part.attempt for part in parts for key in part.splits}
+        read = {key: batch.attempt for batch in batches for key in batch.splits}
         told = {
             "were given back": [key for key, attempt in read.items() if held.get(key) != attempt],
             "were given to it since": [key for key in held if key not in read],

@@ -1,14 +1,14 @@
-"""A region that commits split by split: one Spark job a batch, each of which becomes one write-once part.
+"""A region that commits split by split: one Spark job a batch, and one write-once record for each.
 
-    what is left, in batches  ->  driver threads: call the vertices, write, and put the part under a lock
+    what is left, in batches  ->  driver threads: call the vertices, write, and commit the batch under a lock
     a batch that raises       ->  its halves, when everything else is safe; and so on, down to the split
     a split that raises       ->  the attempt fails when all others are committed, and names it; after `MAX_FAILURES`
-                                  for good, or it becomes a part that is lost, within the source's loss budget
-    the end                   ->  the parts that were adopted and the own ones must be exactly what was assigned
+                                  for good, or it is committed as lost, within the source's loss budget
+    the end                   ->  the batches that were adopted and the own ones must be exactly what was assigned
 
-Safety rests on three writes alone: the claim (it says what is adopted), the parts (put if absent, one writer), and the
-outcome. That the loop looks for a fence before each part is courtesy: parts beyond what a later claim adopts are
-nobody's.
+Safety rests on three writes alone: the claim, which says what is adopted; the committed batches, each put if absent, by
+one writer; and the outcome. The loop looks for a fence before each batch, but only to save work: no result is made of
+batches that a later claim does not adopt.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.location import listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import Part
+from airflow_recovery.model.records import CommittedBatch
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import names
 from airflow_recovery.splits.batches import Batch, SplitAssignment
@@ -66,7 +66,10 @@ class _Failed:
 
 
 class SplitLoop:
-    """The parts of one attempt. ``adopted`` are those of its base, ``record`` what earlier attempts failed on."""
+    """Reads and commits the batches of one attempt.
+
+    ``adopted``: what it takes over. ``record``: which splits earlier attempts have failed on.
+    """
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class SplitLoop:
         *,
         journal: Journal,
         assignment: SplitAssignment,
-        adopted: Sequence[Part],
+        adopted: Sequence[CommittedBatch],
         record: Record,
         progress: Progress,
         counts: SplitProgress,
@@ -97,12 +100,12 @@ class SplitLoop:
         self._later: deque[Batch] = deque()
         self._failed: list[_Failed] = []
         self._failed_batches = 0
-        self._own: list[Part] = []
-        self._schemas = {output.result: output.schema for part in adopted for output in part.outputs}
+        self._own: list[CommittedBatch] = []
+        self._schemas = {output.result: output.schema for committed in adopted for output in committed.outputs}
         self._committed_at = time.monotonic()
 
-    def run(self) -> tuple[Part, ...]:
-        """Read all that the assignment gives, and return the attempt's own parts.
+    def run(self) -> tuple[CommittedBatch, ...]:
+        """Read all that the assignment gives, and return the batches that this attempt has committed.
 
         Raises `AttemptLost` where the attempt was fenced, `RegionFailed` or `UserCodeError` naming the splits that
         could not be read, and whatever no split is to blame for.
@@ -182,7 +185,7 @@ class SplitLoop:
         try:
             self._commit(batch.splits, outputs, accumulators.totals())
         except AttemptLost:
-            # Of the others' parts nothing is touched: a later attempt may have adopted them.
+            # Of the others' batches nothing is touched: a later attempt may have adopted them.
             self._discard(outputs)
             raise
 
@@ -216,11 +219,11 @@ class SplitLoop:
         with self._committing:
             if is_fenced(self._journal, spec.region, spec.attempt):
                 raise AttemptLost(
-                    f"{spec.region}@{spec.attempt} was fenced after it had committed {len(self._own)} parts: a later "
+                    f"{spec.region}@{spec.attempt} was fenced after it had committed {len(self._own)} batches: a later "
                     "attempt counts, and has taken over what it wants of them"
                 )
             now = time.monotonic()
-            part = Part(
+            committed = CommittedBatch(
                 region=spec.region,
                 attempt=spec.attempt,
                 number=len(self._own),
@@ -228,13 +231,13 @@ class SplitLoop:
                 splits=tuple(split.key for split in splits),
                 outputs=outputs,
                 written_at=datetime.now(timezone.utc).isoformat(),
-                # Since the part before it, so that all of them sum up to the time of the attempt.
+                # Since the batch before it, so that all of them sum up to the time of the attempt.
                 seconds=round(now - self._committed_at, 3),
                 lost=lost,
                 accumulators=accumulators,
             )
-            self._journal.put_part(part)
-            self._own.append(part)
+            self._journal.commit_batch(committed)
+            self._own.append(committed)
             self._committed_at = now
             counts = self._counts.committed(splits)
         self._progress.say(counts.text())
@@ -249,7 +252,7 @@ class SplitLoop:
             self._region.log.warning("What was not committed is left behind: %s", error)
 
     def _check_columns(self, outputs: Iterable[PartitionManifest]) -> None:
-        """Now, and not after hours when the parts are put together."""
+        """Now, and not after hours when the batches are put together."""
         for output in outputs:
             expected = self._schemas.setdefault(output.result, output.schema)
             if output.schema != expected:
@@ -287,7 +290,7 @@ class SplitLoop:
         """Give up, fail for now, or fail for good."""
         if not self._failed:
             return
-        lost = sum(len(part.splits) for part in (*self._adopted, *self._own) if part.lost is not None)
+        lost = sum(len(committed.splits) for committed in (*self._adopted, *self._own) if committed.lost is not None)
         poison = [failed for failed in self._failed if self._is_hopeless(failed)]
         within = len(self._failed) + lost <= self._splits.loss_budget
         if len(poison) == len(self._failed) and within:

@@ -11,8 +11,8 @@ from airflow_recovery.model.records import AttemptTrace, Claim, Outcome, RegionP
 
 
 @dataclass(frozen=True)
-class AdoptedParts:
-    """A claim adopts of attempt ``attempt`` the parts numbered below ``length``, but for those that are ``dropped``.
+class AdoptedBatches:
+    """A claim adopts of attempt ``attempt`` the batches numbered below ``length``, but for those that are ``dropped``.
 
     Dropped is what can't be used: its objects are gone or altered, or one of its splits is not to be read any more.
     """
@@ -23,14 +23,14 @@ class AdoptedParts:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The parts that are adopted."""
+        """The batches that are adopted."""
         dropped = frozenset(self.dropped)
         return tuple(number for number in range(self.length) if number not in dropped)
 
 
 @dataclass(frozen=True)
-class PartRef:
-    """A part that a finish is made of, and the content keys of its splits."""
+class CommittedBatchRef:
+    """A batch that a finish is made of, and the content keys of its splits."""
 
     attempt: int
     number: int
@@ -68,11 +68,11 @@ class SplitPlan(SplitMode):
 class SplitClaim(SplitMode):
     """``base``: what the attempt takes over from earlier ones. The one place that says so.
 
-    ``reading``: digest of the code and the side inputs that its parts are made of. Only attempts that share it share
-    parts.
+    ``reading``: digest of the code and the side inputs that its batches are made of. An attempt takes over only from
+    attempts that have the same.
     """
 
-    base: tuple[AdoptedParts, ...] = later(())
+    base: tuple[AdoptedBatches, ...] = later(())
     reading: str | None = later(None)
 
     @property
@@ -81,32 +81,32 @@ class SplitClaim(SplitMode):
         return tuple(adopted.attempt for adopted in self.base)
 
     @property
-    def parts_named(self) -> tuple[tuple[int, int], ...]:
+    def batches_named(self) -> tuple[tuple[int, int], ...]:
         """The lengths of the logs in ``base``."""
         return tuple((adopted.attempt, adopted.length) for adopted in self.base)
 
     @property
-    def parts_used(self) -> tuple[tuple[int, int], ...]:
+    def batches_used(self) -> tuple[tuple[int, int], ...]:
         """Those that are adopted."""
         return tuple((adopted.attempt, number) for adopted in self.base for number in adopted.numbers)
 
 
 @dataclass(frozen=True)
 class SplitOutcome(SplitMode):
-    """``parts``: what the outputs are put together of, each split exactly once. ``lost_splits``: what is not in it."""
+    """``batches``: what the outputs are made of, each split exactly once. ``lost_splits``: what is not in it."""
 
-    parts: tuple[PartRef, ...] = later(())
+    batches: tuple[CommittedBatchRef, ...] = later((), key="parts")
     lost_splits: tuple[LostSplit, ...] = later(())
 
     @property
     def attempts(self) -> tuple[int, ...]:
         """The attempts whose work the finish is made of."""
-        return tuple(part.attempt for part in self.parts)
+        return tuple(batch.attempt for batch in self.batches)
 
     @property
-    def parts_used(self) -> tuple[tuple[int, int], ...]:
+    def batches_used(self) -> tuple[tuple[int, int], ...]:
         """Those that the outputs are put together of."""
-        return tuple((part.attempt, part.number) for part in self.parts)
+        return tuple((batch.attempt, batch.number) for batch in self.batches)
 
 
 IN_RECORDS = {RegionPlan: SplitPlan, Claim: SplitClaim, Outcome: SplitOutcome, AttemptTrace: SplitOutcome}

@@ -43,7 +43,7 @@ class SplitPlanning(PlanningMode):
         if book is None:
             return None
         subtask = region.subtask.index if region.subtask is not None else 0
-        return book.invalid_because(subtask, known.subtasks[planned.split_source], SplitOutcome.of(outcome).parts)
+        return book.invalid_because(subtask, known.subtasks[planned.split_source], SplitOutcome.of(outcome).batches)
 
 
 MODE = SplitPlanning()

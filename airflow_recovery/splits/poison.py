@@ -3,10 +3,10 @@
 See docs/splits.md#poison-splits.
 
 An attempt whose code raised says which split it was (`SPLITS_LABEL` of its failure). One whose driver was killed, or
-ran out of memory, says nothing; but batches are a pure function of what was to be read (`planned_batches`), and its log
-of parts says how far it came: it had the first batches after the log's end in its hands. These are suspects, and no
-more: drivers die for other reasons, also before they have read anything. Who is poison is said by one that has died
-with this split alone, which leaves word of that beforehand (`airflow_recovery.driver.exit_report`).
+ran out of memory, says nothing; but batches are a pure function of what was to be read (`planned_batches`), and what
+it has committed says how far it came: it was reading the first batches after those. Their splits are suspects, no more:
+drivers die for other reasons, also before they have read anything. A split is poison when a driver has died that read
+nothing else. Such a driver writes a pending failure before it begins (`airflow_recovery.driver.exit_report`).
 """
 
 from __future__ import annotations

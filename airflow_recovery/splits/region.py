@@ -11,7 +11,7 @@ from airflow_recovery.driver.failure_class import label_of
 from airflow_recovery.errors import Failure, UserCodeError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.model.records import ExternalObject, FenceCause, Outcome, Part
+from airflow_recovery.model.records import CommittedBatch, ExternalObject, FenceCause, Outcome
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.batches import StaticAssignment
 from airflow_recovery.splits.committed_batches import (
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress: Progress) -> AttemptResult:
     """Read what no earlier attempt has, and put the region's results together. Raises as `SplitLoop.run`.
 
-    Raises `SplitsNotCovered` where the parts are not exactly what was assigned: nothing is finished then.
+    Raises `SplitsNotCovered` where the batches are not exactly what was assigned: nothing is finished then.
     """
     spec = region.spec
     found = region.splits_of(splits.vertex)
-    adopted = journal.read_parts_of(spec.region, numbers_of(splits.base))
-    kept = {key for part in adopted for key in part.splits}
+    adopted = journal.read_committed_batches(spec.region, numbers_of(splits.base))
+    kept = {key for batch in adopted for key in batch.splits}
     counts = SplitProgress(found, kept)
     region.log.info("%s: %s.", spec.region, counts.counts().text())
     record = _record(journal, region, splits, found) if spec.attempt > 1 else NOTHING
@@ -62,10 +62,10 @@ def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress
         progress=progress,
         counts=counts,
     )
-    parts = (*adopted, *loop.run())
+    batches = (*adopted, *loop.run())
     if pulled is not None:
         found = (*(split for split in found if split.key in kept), *pulled.taken.values())
-    return union_result(region, found, parts)
+    return union_result(region, found, batches)
 
 
 def _pulled(
@@ -82,29 +82,29 @@ def _pulled(
     )
 
 
-def union_result(region: OpenRegion, assigned: Iterable[Split], parts: tuple[Part, ...]) -> AttemptResult:
-    """The region's results of ``parts``, which must be exactly what was ``assigned``. Raises `SplitsNotCovered`."""
+def union_result(region: OpenRegion, assigned: Iterable[Split], batches: tuple[CommittedBatch, ...]) -> AttemptResult:
+    """The region's results of ``batches``, which must be exactly what was ``assigned``. Raises `SplitsNotCovered`."""
     splits = tuple(assigned)
-    check_cover(splits, parts)
-    if all(part.lost is not None for part in parts):
+    check_cover(splits, batches)
+    if all(batch.lost is not None for batch in batches):
         raise UserCodeError(
             f"region {region.spec.region}: expected something to read, found {len(splits)} splits, none of which can "
             "be read: look at the splits, or at splits="
         )
     results = [vertex.name for vertex in region.spec.vertices if vertex.is_result]
     return AttemptResult(
-        outputs=union_of(folder_of(parts), results, parts),
-        spark_seconds=round(sum(part.seconds or 0.0 for part in parts if part.attempt != region.spec.attempt), 3),
+        outputs=union_of(folder_of(batches), results, batches),
+        spark_seconds=round(sum(batch.seconds or 0.0 for batch in batches if batch.attempt != region.spec.attempt), 3),
         application_id=None,
-        accumulators=accumulated(parts),
-        externals=_read_by(region.spec, parts),
-        mode=SplitOutcome(refs_of(parts), lost_splits_of(parts, splits)),
+        accumulators=accumulated(batches),
+        externals=_read_by(region.spec, batches),
+        mode=SplitOutcome(refs_of(batches), lost_splits_of(batches, splits)),
     )
 
 
-def _read_by(spec: RegionSpec, parts: Iterable[Part]) -> tuple[ExternalObject, ...]:
+def _read_by(spec: RegionSpec, batches: Iterable[CommittedBatch]) -> tuple[ExternalObject, ...]:
     """Of its trace, what the attempt has read itself: no earlier attempt had."""
-    own = {key for part in parts if part.attempt == spec.attempt for key in part.splits}
+    own = {key for batch in batches if batch.attempt == spec.attempt for key in batch.splits}
     return tuple(external for external in spec.trace.externals if Split.of_external(external).key in own)
 
 
@@ -115,10 +115,10 @@ def _record(journal: Journal, region: OpenRegion, splits: SplitSpec, assigned: t
     ended = [n for n, each in state.attempts.items() if state.invalid_up_to < n < spec.attempt and each.is_claimed]
     *claims, own = journal.read_claims([*((spec.region, n) for n in ended), (spec.region, spec.attempt)])
     same = [claim for claim in claims if SplitClaim.of(claim).reading == SplitClaim.of(own).reading]
-    logs = {(claim.attempt, k) for claim in same for k in range(state.attempts[claim.attempt].parts)}
+    logs = {(claim.attempt, k) for claim in same for k in range(state.attempts[claim.attempt].batches)}
     wanted = sorted({*logs, *(number for claim in same for number in numbers_of(SplitClaim.of(claim).base))})
-    parts = journal.read_parts_of(spec.region, wanted)
-    keys = {(part.attempt, part.number): part.splits for part in parts}
+    batches = journal.read_committed_batches(spec.region, wanted)
+    keys = {(batch.attempt, batch.number): batch.splits for batch in batches}
     earlier = [
         EarlierAttempt(
             adopted=frozenset(key for number in numbers_of(SplitClaim.of(claim).base) for key in keys[number]),

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from airflow_recovery.driver.region_spec import ModeSpec
-from airflow_recovery.splits.mode import AdoptedParts
+from airflow_recovery.splits.mode import AdoptedBatches
 
 
 @dataclass(frozen=True)
 class SplitSpec(ModeSpec):
     """How a region commits split by split. Which splits it was assigned is in the trace, as ``vertex``'s externals.
 
-    ``base``: the parts of earlier attempts that it adopts. ``batch_bytes``: what one Spark job reads at most; one split
-    at least. ``threads``: so many of them run at a time. ``loss_budget``: how many splits the result may do without.
-    ``is_pulled``: assigned is only what the driver pulls from the source's log; the trace has what there is to pull.
+    ``base``: the committed batches of earlier attempts that it adopts. ``batch_bytes``: what one Spark job reads at
+    most, one split at least. ``threads``: so many of them run at a time. ``loss_budget``: how many splits the result
+    may do without. ``is_pulled``: assigned is only what the driver pulls from the source's log; the trace has what may
+    be pulled.
     """
 
     name: ClassVar[str] = "split"
@@ -26,7 +27,7 @@ class SplitSpec(ModeSpec):
 
     vertex: str = ""
     batch_bytes: int = 0
-    base: tuple[AdoptedParts, ...] = ()
+    base: tuple[AdoptedBatches, ...] = ()
     loss_budget: int = 0
     threads: int = 2
     is_pulled: bool = False

@@ -12,7 +12,7 @@ from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import Claim, Outcome, Part
+from airflow_recovery.model.records import Claim, CommittedBatch, Outcome
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.committed_batches import (
     SplitWork,
@@ -52,7 +52,7 @@ class SplitDriver:
         work, claim = SplitWork.of(attempt.work), attempt.claim
         names = tuple(results)
         todo = list(work.todo)
-        own: list[Part] = []
+        own: list[CommittedBatch] = []
         for number in count():
             batch, todo = todo[: self._batch], todo[self._batch :]
             if not batch:
@@ -62,23 +62,23 @@ class SplitDriver:
             if self._journal.read_outcome(claim.region, claim.attempt) is not None:
                 raise AttemptLost(f"{claim.region}@{claim.attempt} was fenced")
             keys = tuple(split.key for split in batch)
-            part = Part(claim.region, claim.attempt, number, claim.writer, keys, outputs, "now", 1.0)
-            self._journal.put_part(part)
-            own.append(part)
-        parts = (*self._adopted(claim), *own)
-        check_cover(work.assigned, parts)
+            committed = CommittedBatch(claim.region, claim.attempt, number, claim.writer, keys, outputs, "now", 1.0)
+            self._journal.commit_batch(committed)
+            own.append(committed)
+        batches = (*self._adopted(claim), *own)
+        check_cover(work.assigned, batches)
         outcome = attempt.trace.finished(
             "now",
-            union_of(f"{self._results.base_uri}/{self._journal.layout.data_of_region(claim.region)}", names, parts),
+            union_of(f"{self._results.base_uri}/{self._journal.layout.data_of_region(claim.region)}", names, batches),
             spark_seconds=1.0,
-            mode=SplitOutcome(parts=refs_of(parts), lost_splits=lost_splits_of(parts, work.assigned)),
+            mode=SplitOutcome(batches=refs_of(batches), lost_splits=lost_splits_of(batches, work.assigned)),
         )
         self._journal.finish(outcome)
         return outcome
 
-    def _adopted(self, claim: Claim) -> tuple[Part, ...]:
+    def _adopted(self, claim: Claim) -> tuple[CommittedBatch, ...]:
         """As a driver does, which is told the base alone."""
-        return self._journal.read_parts_of(claim.region, numbers_of(SplitClaim.of(claim).base))
+        return self._journal.read_committed_batches(claim.region, numbers_of(SplitClaim.of(claim).base))
 
     def _write(self, attempt: ClaimedAttempt, result: str, number: int, batch: list[Split]) -> PartitionManifest:
         claim = attempt.claim

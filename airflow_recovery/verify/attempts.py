@@ -119,7 +119,7 @@ def one_commit(history: History, *, ended: bool) -> Answer:
         for output in outcome.outputs:
             if not output.managed or outcome.shared is not None or not is_in_a_store(output.location):
                 continue
-            if outcome.parts:
+            if outcome.batches:
                 continue  # of several attempts: I14
             other = owners.setdefault(output.location, attempt)
             if other is not attempt:

@@ -20,7 +20,7 @@ INVARIANTS = {
     11: "replaying the journal twice gives the same state: nothing was overwritten or taken away",
     12: "every prefix of the journal is a valid state, and every object can be read",
     13: "what is published is one coherent cut, with the results as they were finished",
-    14: "every split is in exactly one part of a result, and what was taken over was there",
+    14: "every split is in exactly one batch of a result, and what was taken over was there",
     15: "of every channel, each record up to the checkpoint is committed or lost, once",
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from airflow_recovery.verify.records import Claim, Committed, Lost, Named, Outcome, Part, Plan, Publish, Reset
+from airflow_recovery.verify.records import Claim, Committed, CommittedBatch, Lost, Named, Outcome, Plan, Publish, Reset
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Attempt:
     reset: Reset | None = None
     lost: Lost | None = None
     committed: Committed | None = None
-    parts: Mapping[int, Part] = field(default_factory=dict)
+    batches: Mapping[int, CommittedBatch] = field(default_factory=dict)
     """By number, of an attempt that commits split by split."""
 
     def has(self, kind: str) -> bool:
@@ -43,9 +43,9 @@ class Attempt:
 
     @property
     def oldest(self) -> int:
-        """The first of the attempts that its finish is made of: its own, unless it took over parts."""
-        parts = self.outcome.parts if self.outcome is not None else ()
-        return min((part.attempt for part in parts), default=self.of.attempt)
+        """The first of the attempts that its finish is made of: its own, unless it took over batches."""
+        batches = self.outcome.batches if self.outcome is not None else ()
+        return min((batch.attempt for batch in batches), default=self.of.attempt)
 
     @property
     def is_open(self) -> bool:

@@ -18,10 +18,10 @@ from airflow_recovery.verify.names import decoded, encoded
 from airflow_recovery.verify.records import (
     Claim,
     Committed,
+    CommittedBatch,
     Lost,
     Named,
     Outcome,
-    Part,
     Plan,
     PlannedRegion,
     Publish,
@@ -68,7 +68,7 @@ class _Found:
 
     entries: dict[Named, dict[str, Entry]] = field(default_factory=dict)
     bodies: dict[tuple[Named, str], dict[str, Any]] = field(default_factory=dict)
-    parts: dict[Named, dict[int, Part]] = field(default_factory=dict)
+    batches: dict[Named, dict[int, CommittedBatch]] = field(default_factory=dict)
     plans: dict[str, Plan] = field(default_factory=dict)
     publishes: dict[int, Publish] = field(default_factory=dict)
     closed: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -157,8 +157,8 @@ def _take(found: _Found, key: str, info: ObjectInfo, document: dict[str, Any]) -
             found.misplaced[info.key] = (of, attempt["kind"])
             return
         record = _READ.get(kind, lambda body: None)(body)  # raises where it is damaged
-        if isinstance(record, Part):
-            found.parts.setdefault(of, {})[record.number] = record
+        if isinstance(record, CommittedBatch):
+            found.batches.setdefault(of, {})[record.number] = record
         found.entries.setdefault(of, {})[attempt["kind"]] = _entry(info)
         found.bodies[of, attempt["kind"]] = body
     elif plan := _PLAN.fullmatch(key):
@@ -176,7 +176,7 @@ _READ: dict[str, Any] = {
     "reset": Reset.read,
     "lost": Lost.read,
     "committed": Committed.read,
-    "part": Part.read,
+    "part": CommittedBatch.read,
 }
 
 
@@ -192,7 +192,7 @@ def _history(where: str, found: _Found, etags: dict[str, str]) -> History:
             attempts.setdefault(of.region, {})
             continue
         read = {kind: _READ[kind](found.bodies[of, kind]) for kind in _READ if (of, kind) in found.bodies}
-        attempts.setdefault(of.region, {})[of.attempt] = Attempt(of, entries, parts=found.parts.get(of, {}), **read)
+        attempts.setdefault(of.region, {})[of.attempt] = Attempt(of, entries, batches=found.batches.get(of, {}), **read)
     return History(
         where,
         {name: Region(name, each, purged.get(name, 0)) for name, each in sorted(attempts.items())},

@@ -37,7 +37,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Adopted:
-    """Parts that a claim takes over of an attempt: those below ``length``, but for the ``dropped`` ones."""
+    """Committed batches that a claim takes over of an attempt: those below ``length``, but for the ``dropped`` ones."""
 
     attempt: int
     length: int
@@ -120,21 +120,21 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class PartName:
-    """A part that a finish is made of."""
+class CommittedBatchRef:
+    """A committed batch that a finish is made of."""
 
     attempt: int
     number: int
     splits: tuple[str, ...]
 
     @classmethod
-    def read(cls, body: dict[str, Any]) -> PartName:
+    def read(cls, body: dict[str, Any]) -> CommittedBatchRef:
         """From JSON."""
         return cls(_number(body["attempt"]), _number(body["number"]), tuple(map(_text, body["splits"])))
 
 
 @dataclass(frozen=True)
-class Part:
+class CommittedBatch:
     """Splits that were committed, and what was made of them."""
 
     number: int
@@ -143,7 +143,7 @@ class Part:
     outputs: tuple[Manifest, ...]
 
     @classmethod
-    def read(cls, body: dict[str, Any]) -> Part:
+    def read(cls, body: dict[str, Any]) -> CommittedBatch:
         """From JSON."""
         return cls(
             _number(body["number"]),
@@ -166,7 +166,7 @@ class Outcome:
     shared: tuple[str, Named] | None
     commits: bool = False
     """It is only prepared: a sink has to take it over."""
-    parts: tuple[PartName, ...] = ()
+    batches: tuple[CommittedBatchRef, ...] = ()
     """Where it was committed split by split; its objects lie under several attempts then."""
     lost_splits: int = 0
     channels: tuple[Channel, ...] = ()
@@ -186,7 +186,7 @@ class Outcome:
             tuple(map(Manifest.read, body["outputs"])),
             None if shared is None else (shared["key"], Named(shared["region"], _number(shared["attempt"]))),
             body.get("commit") is not None,
-            tuple(map(PartName.read, body.get("parts", ()))),
+            tuple(map(CommittedBatchRef.read, body.get("parts", ()))),
             len(body.get("lost_splits", ())),
             Channel.read_all(body),
         )

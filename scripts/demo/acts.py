@@ -74,10 +74,10 @@ def _kill_reader(pipeline: LocalPipeline, run_id: str, pause: Path, watch: RunWa
             if states.get(KILLED_READING, ("", 0))[0] == "success":
                 raise DemoFailed(f"{KILLED_READING} ended before its Spark driver was seen")
             return False
-        parts = JournalView(pipeline.journal, pipeline.identity(run_id)).parts(KILLED_READING, 1)
-        if len(parts) < OTHER_BATCHES:
+        batches = JournalView(pipeline.journal, pipeline.identity(run_id)).batches(KILLED_READING, 1)
+        if len(batches) < OTHER_BATCHES:
             return False
-        committed = sum(len(part.splits) for part in parts)
+        committed = sum(len(batch.splits) for batch in batches)
         kill_9(driver)
         pause.unlink()
         print(f"  >>> kill -9 {driver.pid}: it had committed {committed} of {DAYS} daily files of {MONTH}", flush=True)

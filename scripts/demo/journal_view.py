@@ -9,7 +9,7 @@ from datetime import datetime
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptState, Outcome, Part, RegionPlan, RunIdentity
+from airflow_recovery.model.records import AttemptState, CommittedBatch, Outcome, RegionPlan, RunIdentity
 from airflow_recovery.splits.mode import SplitOutcome
 from airflow_recovery.store.object_store import ObjectStore
 
@@ -64,9 +64,9 @@ class JournalView:
         """A finished attempt of the region counts."""
         return self._state.of(region).current is not None
 
-    def parts(self, region: str, attempt: int) -> tuple[Part, ...]:
+    def batches(self, region: str, attempt: int) -> tuple[CommittedBatch, ...]:
         """What an attempt has committed until now."""
-        return self._journal.read_parts(region, attempt, self._state.of(region).attempts[attempt].parts)
+        return self._journal.read_batch_log(region, attempt, self._state.of(region).attempts[attempt].batches)
 
     def published(self) -> Mapping[str, int]:
         """Region and attempt of the newest publish; empty where there is none."""
@@ -84,9 +84,9 @@ class JournalView:
         numbers = sorted(state.attempts)
         outcomes = [each for n in numbers if (each := state.attempts[n].outcome) is not None]
         whys = [self._why_not_kept(region, state, n) for n in numbers[:-1]]
-        parts = SplitOutcome.of(outcomes[-1]).parts if outcomes else ()
-        splits = sum(len(part.splits) for part in parts)
-        kept = sum(len(part.splits) for part in parts if part.attempt != numbers[-1])
+        batches = SplitOutcome.of(outcomes[-1]).batches if outcomes else ()
+        splits = sum(len(batch.splits) for batch in batches)
+        kept = sum(len(batch.splits) for batch in batches if batch.attempt != numbers[-1])
         if kept:
             whys.append(f"{kept} of {splits} splits kept")
         return RegionStory(

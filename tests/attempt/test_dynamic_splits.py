@@ -31,7 +31,7 @@ from airflow_recovery.errors import (
 )
 from airflow_recovery.job.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import ExternalObject, Outcome, Part, PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.model.records import CommittedBatch, ExternalObject, Outcome, PlanRecord, RegionPlan, SubtaskPlan
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.splits import dynamic_assignment as dynamic_splits
@@ -57,7 +57,7 @@ def letter(split: Split) -> str:
 
 
 class PullingApplication(FakeApplication):
-    """As a driver does: pulls, writes, commits a part, until nothing is left."""
+    """As a driver does: pulls, writes, commits a batch, until nothing is left."""
 
     @property
     def world(self) -> DynamicWorld:
@@ -85,10 +85,10 @@ class PullingApplication(FakeApplication):
         assert isinstance(work, SplitWork)
         self.world.ran.append((claim.region, claim.attempt))
         index = SUBTASKS.index(claim.region)
-        adopted = self._journal.read_parts_of(claim.region, numbers_of(SplitClaim.of(claim).base))
+        adopted = self._journal.read_committed_batches(claim.region, numbers_of(SplitClaim.of(claim).base))
         among = {each.key for each in work.assigned}
         pulled = PulledSplits(self._log(), index, claim.attempt, batch_bytes=10, suspicion={}, among=among)
-        own: list[Part] = []
+        own: list[CommittedBatch] = []
         try:
             for number in count():
                 batch = pulled.next_batch()
@@ -97,19 +97,21 @@ class PullingApplication(FakeApplication):
                 self.world.begins(claim.region, number)
                 outputs = (self._write(claim.region, claim.attempt, number, batch.splits),)
                 keys = tuple(split.key for split in batch.splits)
-                part = Part(claim.region, claim.attempt, number, claim.writer, keys, outputs, "now", 1.0)
-                self._journal.put_part(part)
-                own.append(part)
+                committed = CommittedBatch(claim.region, claim.attempt, number, claim.writer, keys, outputs, "now", 1.0)
+                self._journal.commit_batch(committed)
+                own.append(committed)
             if not own and not adopted:
                 outputs = (self._write(claim.region, claim.attempt, 0, ()),)
-                own.append(Part(claim.region, claim.attempt, 0, claim.writer, (), outputs, "now", 1.0))
-                self._journal.put_part(own[0])
-            parts = (*adopted, *own)
-            kept = {key for part in adopted for key in part.splits}
-            check_cover((*(each for each in work.assigned if each.key in kept), *pulled.taken.values()), parts)
+                own.append(CommittedBatch(claim.region, claim.attempt, 0, claim.writer, (), outputs, "now", 1.0))
+                self._journal.commit_batch(own[0])
+            batches = (*adopted, *own)
+            kept = {key for committed in adopted for key in committed.splits}
+            check_cover((*(each for each in work.assigned if each.key in kept), *pulled.taken.values()), batches)
             root = f"{self._results.base_uri}/{self._journal.layout.data_of_region(claim.region)}"
-            whole = union_of(root, ("S",), parts)
-            outcome = attempt.trace.finished("now", whole, spark_seconds=1.0, mode=SplitOutcome(parts=refs_of(parts)))
+            whole = union_of(root, ("S",), batches)
+            outcome = attempt.trace.finished(
+                "now", whole, spark_seconds=1.0, mode=SplitOutcome(batches=refs_of(batches))
+            )
             self._journal.finish(outcome)
         except AttemptLost as error:
             raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} was fenced") from error
@@ -315,13 +317,13 @@ def test_fault_56_what_a_zombie_commits_between_claim_and_return_is_nobodys(
     world.dies(ONE, 2)
     real = dynamic_splits.return_rest
 
-    def late(log_: SplitLogStore, subtask: int, attempt: int, base: Iterable[Part]) -> object:
+    def late(log_: SplitLogStore, subtask: int, attempt: int, base: Iterable[CommittedBatch]) -> object:
         if (subtask, attempt) != (0, 2):
             return real(log_, subtask, attempt, base)
         journal = world.journal()
         (third,) = [each for each in world.listing if letter(each) == "c"]
-        journal.put_part(Part(ONE, 1, 2, "zombie", (third.key,), (), "now", 1.0))
-        seen = journal.read_parts(ONE, 1, 3)
+        journal.commit_batch(CommittedBatch(ONE, 1, 2, "zombie", (third.key,), (), "now", 1.0))
+        seen = journal.read_batch_log(ONE, 1, 3)
         return real(log_, subtask, attempt, seen if looks_again else base)
 
     monkeypatch.setattr(dynamic_splits, "return_rest", late)
@@ -475,7 +477,7 @@ def test_fault_91_a_driver_of_a_subtask_that_there_is_no_more_is_given_nothing(w
     assert world.everything == "abcdefgh"
 
 
-def test_fault_92_control_parts_that_were_given_back_are_adopted_and_nothing_goes_on(
+def test_fault_92_control_batches_that_were_given_back_are_adopted_and_nothing_goes_on(
     world: DynamicWorld, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(SplitBook, "has", lambda self, *given: True)
@@ -487,10 +489,10 @@ def test_fault_92_what_was_given_back_between_the_look_and_the_return_is_not_ado
     """A zombie of other code claims, and gives back what it does not adopt when its successor has looked already."""
     world.dies(ONE, 2)
     log_ = SplitLogStore(world.journal_store, IDENTITY, "S", writer="zombie")
-    base = world.journal().read_parts(ONE, 1, 2)
-    assert [letter(log_.read().known[key]) for part in base for key in part.splits] == ["a", "b"]
+    base = world.journal().read_batch_log(ONE, 1, 2)
+    assert [letter(log_.read().known[key]) for committed in base for key in committed.splits] == ["a", "b"]
     return_rest(log_, 0, 2, base=())
-    with pytest.raises(AttemptLost, match="2 parts that it adopts were given back while it was claimed"):
+    with pytest.raises(AttemptLost, match="2 batches that it adopts were given back while it was claimed"):
         return_rest(SplitLogStore(world.journal_store, IDENTITY, "S", writer="next"), 0, 3, base)
     assert log_.read().next_batch(0, 30) == tuple(split.key for split in splits("abc"))  # who adopts it reads it twice
 

@@ -13,9 +13,9 @@ from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.errors import RecoveryError, SplitsNotCovered, StoreTimeout
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome, Part, Reset
+from airflow_recovery.model.records import AttemptState, Claim, CommittedBatch, FenceCause, Outcome, Reset
 from airflow_recovery.splits import adoption, committed_batches
-from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
+from airflow_recovery.splits.mode import AdoptedBatches, SplitClaim
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.testing import split_driver
 from airflow_recovery.testing.split_driver import SplitDriver
@@ -36,7 +36,7 @@ def _in_order(monkeypatch):
     monkeypatch.setattr(attempt_module, "threading", SimpleNamespace(Thread=InlineThread))
 
 
-def base(world: SplitWorld, attempt: int) -> tuple[AdoptedParts, ...]:
+def base(world: SplitWorld, attempt: int) -> tuple[AdoptedBatches, ...]:
     return SplitClaim.of(world.journal().read_claim(SOURCE, attempt)).base
 
 
@@ -52,7 +52,7 @@ def test_the_next_attempt_reads_what_is_not_committed(world):
     world.dies_at_batch(4)
     result = world.go(SOURCE)
     assert (world.read_by(1), world.read_by(2)) == ("abcd", "ef")
-    assert base(world, 2) == (AdoptedParts(1, 4),)
+    assert base(world, 2) == (AdoptedBatches(1, 4),)
     assert (result.decision, result.why) == (Decision.RAN, "ran; 4 of 6 splits kept")
     assert world.result() == world.fresh()
 
@@ -62,7 +62,7 @@ def test_an_attempt_after_two_that_died_takes_over_from_both(world):
     world.dies_at_batch(3)
     world.go(SOURCE)
     assert [world.read_by(number) for number in (1, 2, 3)] == ["ab", "cde", "f"]
-    assert base(world, 3) == (AdoptedParts(1, 2), AdoptedParts(2, 3))
+    assert base(world, 3) == (AdoptedBatches(1, 2), AdoptedBatches(2, 3))
     assert world.result() == world.fresh()
 
 
@@ -75,7 +75,7 @@ def test_where_everything_was_committed_no_spark_is_started(world):
     world.go("C")
 
 
-def test_a_consumer_reads_parts_of_several_attempts_as_one_result(world):
+def test_a_consumer_reads_batches_of_several_attempts_as_one_result(world):
     world.dies_at_batch(4)
     world.until_green()
     assert world.content("C").count("etag of") == 6
@@ -129,10 +129,10 @@ def test_a_restart_that_comes_with_the_claim_drops_the_base(world, before):
 
 def test_a_restart_that_comes_after_the_claims_last_look_makes_its_finish_not_count(world):
     world.dies_at_batch(3)
-    restart_beside(world, f"PUT {world.journal().layout.part(SOURCE, 2, 1)}")
-    assert base(world, 2) == (AdoptedParts(1, 3),)
+    restart_beside(world, f"PUT {world.journal().layout.batch(SOURCE, 2, 1)}")
+    assert base(world, 2) == (AdoptedBatches(1, 3),)
     # What attempt 2 has read itself is not what was asked to be made again.
-    assert base(world, 3) == (AdoptedParts(2, 3),)
+    assert base(world, 3) == (AdoptedBatches(2, 3),)
     assert (world.current(SOURCE), world.read_by(3)) == (3, "abc")
     assert world.result() == world.fresh()
 
@@ -140,7 +140,7 @@ def test_a_restart_that_comes_after_the_claims_last_look_makes_its_finish_not_co
 def test_control_where_a_finish_counts_whatever_it_took_over_a_restart_is_lost(world, monkeypatch):
     monkeypatch.setattr(Attempt, "oldest", property(lambda self: self.number))
     world.dies_at_batch(3)
-    restart_beside(world, f"PUT {world.journal().layout.part(SOURCE, 2, 1)}")
+    restart_beside(world, f"PUT {world.journal().layout.batch(SOURCE, 2, 1)}")
     assert (world.current(SOURCE), world.read_by(2)) == (2, "def")
 
 
@@ -159,7 +159,7 @@ def test_other_code_adopts_nothing_and_the_old_code_its_own_again(world):
     assert base(world, 2) == ()
     world.fingerprints[SOURCE] = "code 1"
     world.go(SOURCE)
-    assert base(world, 3) == (AdoptedParts(1, 3),)
+    assert base(world, 3) == (AdoptedBatches(1, 3),)
     assert world.result() == world.fresh()
 
 
@@ -191,13 +191,13 @@ def test_a_listing_that_changes_between_two_attempts_equals_a_fresh_run(world, c
     assert world.result() == world.fresh()
 
 
-def test_a_part_leaves_as_a_whole(world):
+def test_a_batch_leaves_as_a_whole(world):
     world.batch = 2
     world.go(SOURCE)
     world.listing = splits("abcdef", c="2")
     world.again()
-    assert world.read_by(2) == "cd"  # d was in the part of c
-    assert base(world, 2) == (AdoptedParts(1, 3, dropped=(1,)),)
+    assert world.read_by(2) == "cd"  # d was in the batch of c
+    assert base(world, 2) == (AdoptedBatches(1, 3, dropped=(1,)),)
     assert world.result() == world.fresh()
 
 
@@ -209,7 +209,7 @@ def test_what_was_dropped_once_stays_dropped_when_its_split_comes_back(world):
     assert world.read_by(2) == "a"
     world.listing = splits("abcdef")
     world.again()
-    assert world.read_by(3) == "b"  # the first part holds a and b, and a is in a later one
+    assert world.read_by(3) == "b"  # the first batch holds a and b, and a is in a later one
     assert world.result() == world.fresh()
 
 
@@ -238,7 +238,7 @@ def test_a_side_input_that_was_made_again_with_other_rows_empties_the_base():
 
 def test_a_side_input_that_was_made_again_with_equal_rows_keeps_the_base():
     world = side_input_made_again(**VERIFIED)
-    assert base(world, 2) == (AdoptedParts(1, 2),)
+    assert base(world, 2) == (AdoptedBatches(1, 2),)
     assert world.result() == world.fresh()
 
 
@@ -264,11 +264,11 @@ def test_a_lost_part_of_a_finished_region_is_read_again_alone(world):
     world.airflow.clear("C")
     world.until_green()
     assert world.read_by(3) == "c"
-    assert base(world, 3) == (AdoptedParts(1, 4, dropped=(2,)), AdoptedParts(2, 2))
+    assert base(world, 3) == (AdoptedBatches(1, 4, dropped=(2,)), AdoptedBatches(2, 2))
     assert world.result() == world.fresh()
 
 
-def test_an_altered_part_is_not_adopted(world):
+def test_an_altered_batch_is_not_adopted(world):
     world.dies_at_batch(4)
     altered = next(key for key in world.results.objects if "/S/00000001/S/0001/" in key)
     world.results.put(altered, b"something else")
@@ -277,8 +277,8 @@ def test_an_altered_part_is_not_adopted(world):
     assert world.result() == world.fresh()
 
 
-def test_control_without_the_look_at_the_objects_an_altered_part_is_adopted(world, monkeypatch):
-    monkeypatch.setattr(adoption, "_gone", lambda run, region, parts: frozenset())
+def test_control_without_the_look_at_the_objects_an_altered_batch_is_adopted(world, monkeypatch):
+    monkeypatch.setattr(adoption, "_gone", lambda run, region, batches: frozenset())
     world.dies_at_batch(4)
     altered = next(key for key in world.results.objects if "/S/00000001/S/0001/" in key)
     world.results.put(altered, b"something else")
@@ -412,37 +412,37 @@ def test_fault_55_where_every_write_loses_its_reply_nothing_is_lost_and_nothing_
 
 
 def test_what_a_zombie_commits_after_the_claim_belongs_to_nobody(world):
-    world.zombie_at(f"PUT {world.journal().layout.part(SOURCE, 1, 2)}", lambda: world.dies_at_batch(1))
-    # The zombie went on after attempt 2 was claimed, and has committed one part more than that has adopted.
-    assert base(world, 2) == (AdoptedParts(1, 2),)
-    assert world.state().of(SOURCE).attempts[1].parts == 3
+    world.zombie_at(f"PUT {world.journal().layout.batch(SOURCE, 1, 2)}", lambda: world.dies_at_batch(1))
+    # The zombie went on after attempt 2 was claimed, and has committed one batch more than that has adopted.
+    assert base(world, 2) == (AdoptedBatches(1, 2),)
+    assert world.state().of(SOURCE).attempts[1].batches == 3
     world.go(SOURCE)
-    assert base(world, 3) == (AdoptedParts(1, 2), AdoptedParts(2, 1))
+    assert base(world, 3) == (AdoptedBatches(1, 2), AdoptedBatches(2, 1))
     assert world.result() == world.fresh()
 
 
-def test_a_zombie_that_wakes_up_before_the_next_part_is_told_that_it_was_fenced(world):
+def test_a_zombie_that_wakes_up_before_the_next_batch_is_told_that_it_was_fenced(world):
     world.zombie_at(f"GET {world.journal().layout.attempt(SOURCE, 1, 'outcome')}", lambda: world.go(SOURCE))
-    assert world.state().of(SOURCE).attempts[1].parts == 0
+    assert world.state().of(SOURCE).attempts[1].batches == 0
     assert world.result() == world.fresh()
 
 
-def second_look(driver: SplitDriver, claim: Claim) -> tuple[Part, ...]:
+def second_look(driver: SplitDriver, claim: Claim) -> tuple[CommittedBatch, ...]:
     """The logs as they are now, and not as the claim has pinned them."""
     attempts = driver._journal.list([claim.region]).state.of(claim.region).attempts
-    base = [AdoptedParts(each.attempt, attempts[each.attempt].parts) for each in SplitClaim.of(claim).base]
-    return driver._journal.read_parts_of(claim.region, committed_batches.numbers_of(base))
+    base = [AdoptedBatches(each.attempt, attempts[each.attempt].batches) for each in SplitClaim.of(claim).base]
+    return driver._journal.read_committed_batches(claim.region, committed_batches.numbers_of(base))
 
 
 def look_twice(world, monkeypatch) -> None:
     """A driver that looks once more when it finishes, and a zombie that has written since."""
     monkeypatch.setattr(SplitDriver, "_adopted", second_look)
-    world.zombie_at(f"PUT {world.journal().layout.part(SOURCE, 1, 2)}", lambda: world.dies_at_batch(2))
+    world.zombie_at(f"PUT {world.journal().layout.batch(SOURCE, 1, 2)}", lambda: world.dies_at_batch(2))
 
 
-def test_control_where_the_base_is_looked_up_twice_a_zombies_part_is_counted_twice(world, monkeypatch):
+def test_control_where_the_base_is_looked_up_twice_a_zombies_batch_is_counted_twice(world, monkeypatch):
     look_twice(world, monkeypatch)
-    monkeypatch.setattr(split_driver, "check_cover", lambda assigned, parts: None)
+    monkeypatch.setattr(split_driver, "check_cover", lambda assigned, batches: None)
     world.go(SOURCE)
     assert len(world.result()) == len(world.fresh()) + 1
 
@@ -462,7 +462,7 @@ def test_an_attempt_that_does_not_cover_its_assignment_does_not_finish(world, mo
 
 def test_control_without_the_cover_a_split_is_lost(world, monkeypatch):
     monkeypatch.setattr(committed_batches.SplitWork, "todo", property(lambda self: self.assigned[:5]))
-    monkeypatch.setattr(split_driver, "check_cover", lambda assigned, parts: None)
+    monkeypatch.setattr(split_driver, "check_cover", lambda assigned, batches: None)
     world.go(SOURCE)
     assert len(world.result()) == 5
 

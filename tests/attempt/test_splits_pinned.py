@@ -33,7 +33,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def world(clock) -> SplitWorld:
-    """S@2 has finished, with four parts of S@1, which was killed, and two of its own."""
+    """S@2 has finished, with four batches of S@1, which was killed, and two of its own."""
     found = SplitWorld(READ, splits("abcdef"))
     found.journal_store = ClockedStore("memory://journal", clock)
     found.results = ClockedStore("memory://results", clock)
@@ -64,12 +64,12 @@ def other_code(world: SplitWorld) -> None:
 # pin
 
 
-def test_a_pin_keeps_the_parts_that_the_finish_took_over(world, clock):
+def test_a_pin_keeps_the_batches_that_the_finish_took_over(world, clock):
     pin(world)
     other_code(world)
     clock.passes(100 * DAY_S)
     found = told(sweep(world))
-    assert (found["S@1"], found["S@2"]) == ("kept: 4 of its parts are in use", "kept: it is pinned")
+    assert (found["S@1"], found["S@2"]) == ("kept: 4 of its batches are in use", "kept: it is pinned")
     assert is_whole(world, 2)
     let_go(world.journal(), world.state(), SOURCE, 2, "ann", "done")
     clock.passes(HOUR_S)
@@ -87,7 +87,7 @@ def test_control_a_pin_of_the_attempt_alone_keeps_half_of_it(world, clock, monke
     assert (has_data(world, SOURCE, 1), has_data(world, SOURCE, 2)) == (False, True)
 
 
-def test_of_a_pinned_finish_also_the_parts_stay_that_a_later_one_has_dropped(world, clock):
+def test_of_a_pinned_finish_also_the_batches_stay_that_a_later_one_has_dropped(world, clock):
     pin(world)
     world.listing = splits("abcdef", c="2")
     world.again()
@@ -99,18 +99,18 @@ def test_of_a_pinned_finish_also_the_parts_stay_that_a_later_one_has_dropped(wor
 
 
 def test_what_was_committed_split_by_split_can_be_pinned_while_it_counts(world, clock):
-    """Of S@2, the sweeper has deleted the part that S@3 dropped, and no marker says so."""
+    """Of S@2, the sweeper has deleted the batch that S@3 dropped, and no marker says so."""
     world.listing = splits("abcdef", c="2")
     world.again()
     clock.passes(100 * DAY_S)
     sweep(world)
     assert not is_whole(world, 2)
-    with pytest.raises(Refused, match=r"S@2 was committed in parts, and @3 counts now"):
+    with pytest.raises(Refused, match=r"S@2 was committed in batches, and @3 counts now"):
         pin(world, 2)
     assert world.state().of(SOURCE).pinned == ()
 
 
-def test_a_pin_is_refused_where_a_part_is_being_released(world):
+def test_a_pin_is_refused_where_a_batch_is_being_released(world):
     state = world.state()
     world.journal().release(Released(SOURCE, 1, "gc"))
     with pytest.raises(Refused, match=r"S@2 has been released already"):
@@ -125,18 +125,18 @@ def release_after_a_pin(world: SplitWorld) -> str:
     return Releaser(world.journal(), world.results, who="gc").release(SOURCE, before).pinned_by
 
 
-def test_who_releases_a_part_looks_for_pins_of_what_is_made_of_it(world):
+def test_who_releases_a_batch_looks_for_pins_of_what_is_made_of_it(world):
     assert release_after_a_pin(world) == "a person, who has pinned it,"
     assert is_whole(world, 2)
 
 
-def test_control_without_that_look_the_pinned_result_loses_its_parts(world, monkeypatch):
+def test_control_without_that_look_the_pinned_result_loses_its_batches(world, monkeypatch):
     monkeypatch.setattr(Releaser, "_made_of", lambda self, region, numbers: [])
     release_after_a_pin(world)
     assert not is_whole(world, 2)
 
 
-def test_a_pin_that_races_with_a_purge_keeps_the_parts_too(world, clock):
+def test_a_pin_that_races_with_a_purge_keeps_the_batches_too(world, clock):
     world.go("C")
     clock.passes(100 * DAY_S)
     sweep(world, purge_older_than_s=DAY_S)
@@ -156,7 +156,7 @@ def dies_at_its_finish(request: str) -> None:
 
 
 def swept_while_read(world: SplitWorld, clock: Clock) -> None:
-    """C@1 is open, and reads S@2; S@3 counts, which has dropped a part of S@1, and a sweep comes by."""
+    """C@1 is open, and reads S@2; S@3 counts, which has dropped a batch of S@1, and a sweep comes by."""
     with pytest.raises(Killed):
         world.go("C", process=Process(gate=dies_at_its_finish))
     world.listing = splits("abcdef", c="2")
@@ -165,12 +165,12 @@ def swept_while_read(world: SplitWorld, clock: Clock) -> None:
     sweep(world)
 
 
-def test_who_reads_a_finish_keeps_the_parts_that_it_took_over(world, clock):
+def test_who_reads_a_finish_keeps_the_batches_that_it_took_over(world, clock):
     swept_while_read(world, clock)
     assert is_whole(world, 2)
 
 
-def test_control_without_the_look_at_readers_a_part_goes_below_them(world, clock, monkeypatch):
+def test_control_without_the_look_at_readers_a_batch_goes_below_them(world, clock, monkeypatch):
     monkeypatch.setattr(sweep_module, "readers_of", lambda journal, region, *numbers: [])
     swept_while_read(world, clock)
     assert not is_whole(world, 2)
@@ -188,7 +188,7 @@ def test_who_reads_a_finish_keeps_an_attempt_that_nobody_else_uses(world, clock)
 # by hand
 
 
-def test_a_release_by_hand_takes_the_parts_along(world):
+def test_a_release_by_hand_takes_the_batches_along(world):
     world.go("C")
     release = look_at_release(world.journal(), world.plan, world.state(), SOURCE, None)
     assert (release.name, release.still_needed, release.also) == ("S@2", "", (1,))
@@ -199,7 +199,7 @@ def test_a_release_by_hand_takes_the_parts_along(world):
 def test_a_release_by_hand_of_what_a_newer_finish_is_made_of_is_refused(world):
     world.listing = splits("abcdefg")
     world.again()
-    with pytest.raises(Refused, match=r"S@3 is made of parts of S@2, among others. Release that one."):
+    with pytest.raises(Refused, match=r"S@3 is made of batches of S@2, among others. Release that one."):
         look_at_release(world.journal(), world.plan, world.state(), SOURCE, 2)
     world.go("C")
     release = look_at_release(world.journal(), world.plan, world.state(), SOURCE, None)

@@ -22,7 +22,7 @@ from airflow_recovery.model.retention import Retention
 from airflow_recovery.results import release
 from airflow_recovery.results import sweep as sweep_module
 from airflow_recovery.results.release import ReleaseRule
-from airflow_recovery.splits.mode import AdoptedParts
+from airflow_recovery.splits.mode import AdoptedBatches
 from airflow_recovery.splits.spec import SplitSpec
 
 READ = {"S": (), "C": ("S",)}
@@ -47,7 +47,7 @@ def world(clock) -> SplitWorld:
 
 
 def objects(world: SplitWorld, attempt: int) -> list[str]:
-    """The parts that an attempt has data of, by the number of their folder."""
+    """The batches that an attempt has data of, by the number of their folder."""
     prefix = f"{world.journal().layout.data_of(SOURCE, attempt)}/"
     return [info.key.removeprefix(prefix).split("/")[1] for info in world.results.list(prefix)]
 
@@ -60,19 +60,19 @@ def layout(world: SplitWorld) -> JournalLayout:
     return world.journal().layout
 
 
-# adopted parts
+# adopted batches
 
 
 def test_what_a_finish_has_adopted_stays_though_its_attempt_was_fenced(world, clock):
     world.dies_at_batch(4)
     world.until_green()
     clock.passes(2 * HOUR_S)
-    assert told(sweep(world))["S@1"] == "kept: 4 of its parts are in use"
+    assert told(sweep(world))["S@1"] == "kept: 4 of its batches are in use"
     assert world.result() == world.fresh()
 
 
-def test_control_by_attempt_the_adopted_parts_go_and_the_result_is_lost(world, clock, monkeypatch):
-    monkeypatch.setattr(ReleaseRule, "used_parts", lambda self, region, but_finish=None: {})
+def test_control_by_attempt_the_adopted_batches_go_and_the_result_is_lost(world, clock, monkeypatch):
+    monkeypatch.setattr(ReleaseRule, "used_batches", lambda self, region, but_finish=None: {})
     monkeypatch.setattr(release.Releaser, "_made_of", lambda self, region, numbers: [])
     world.dies_at_batch(4)
     world.until_green()
@@ -95,7 +95,7 @@ def test_what_an_open_attempt_has_adopted_stays(world, clock):
     world.dies_at_batch(1)
     clock.passes(100 * DAY_S)
     found = told(sweep(world))
-    assert (found["S@1"], found["S@2"]) == ("kept: 4 of its parts are in use", "kept: it is open")
+    assert (found["S@1"], found["S@2"]) == ("kept: 4 of its batches are in use", "kept: it is open")
     world.go(SOURCE)
     assert world.result() == world.fresh()
 
@@ -111,24 +111,24 @@ def test_what_other_code_has_left_goes(world, clock):
     assert world.read_by(3) == "abcdef"
 
 
-# what is in no part that counts
+# what is in no batch that counts
 
 
 def zombie(world: SplitWorld) -> None:
-    """Attempt 1 has committed one part beyond what attempt 2, which has finished, took over."""
-    world.zombie_at(f"PUT {layout(world).part(SOURCE, 1, 2)}", lambda: world.go(SOURCE))
+    """Attempt 1 has committed one batch beyond what attempt 2, which has finished, took over."""
+    world.zombie_at(f"PUT {layout(world).batch(SOURCE, 1, 2)}", lambda: world.go(SOURCE))
 
 
-def test_a_zombies_part_beyond_the_base_goes_and_adopted_ones_stay(world, clock):
+def test_a_zombies_batch_beyond_the_base_goes_and_adopted_ones_stay(world, clock):
     zombie(world)
-    assert world.journal().read_claim(SOURCE, 2).mode.base == (AdoptedParts(1, 2),)
+    assert world.journal().read_claim(SOURCE, 2).mode.base == (AdoptedBatches(1, 2),)
     assert objects(world, 1) == ["0000", "0001", "0002", "0003"]  # the last one it could not commit
     clock.passes(30 * MINUTE_S)
     sweep(world)
     assert objects(world, 1) == ["0000", "0001", "0002", "0003"]
     clock.passes(HOUR_S)
     report = sweep(world)
-    assert ("S@1", "in no part that is used", 2) in [
+    assert ("S@1", "in no batch that is used", 2) in [
         (entry.what.rpartition(" / ")[2], entry.why, entry.objects) for entry in report.entries
     ]
     assert objects(world, 1) == ["0000", "0001"]
@@ -137,22 +137,22 @@ def test_a_zombies_part_beyond_the_base_goes_and_adopted_ones_stay(world, clock)
 
 
 def test_of_the_newest_attempt_nothing_goes_that_a_zombie_may_still_commit(world, clock):
-    # It has written the data of its third part, and is frozen before it commits it.
-    world.zombie_at(f"PUT {layout(world).part(SOURCE, 1, 2)}", lambda: fenced_and_swept(world, clock))
+    # It has written the data of its third batch, and is frozen before it commits it.
+    world.zombie_at(f"PUT {layout(world).batch(SOURCE, 1, 2)}", lambda: fenced_and_swept(world, clock))
     assert objects(world, 1) == ["0000", "0001", "0002", "0003"]
     world.go(SOURCE)
-    assert world.journal().read_claim(SOURCE, 2).mode.base == (AdoptedParts(1, 3),)
+    assert world.journal().read_claim(SOURCE, 2).mode.base == (AdoptedBatches(1, 3),)
     assert world.result() == world.fresh()
 
 
-def test_control_where_it_goes_a_part_is_adopted_only_to_be_found_lost(world, clock, monkeypatch):
+def test_control_where_it_goes_a_batch_is_adopted_only_to_be_found_lost(world, clock, monkeypatch):
     monkeypatch.setattr(sweep_module, "is_settled", lambda state, number: True)
-    world.zombie_at(f"PUT {layout(world).part(SOURCE, 1, 2)}", lambda: fenced_and_swept(world, clock))
+    world.zombie_at(f"PUT {layout(world).batch(SOURCE, 1, 2)}", lambda: fenced_and_swept(world, clock))
     world.go(SOURCE)
-    assert world.journal().read_claim(SOURCE, 2).mode.base == (AdoptedParts(1, 3, dropped=(2,)),)
+    assert world.journal().read_claim(SOURCE, 2).mode.base == (AdoptedBatches(1, 3, dropped=(2,)),)
 
 
-def test_a_part_that_was_dropped_goes(world, clock):
+def test_a_batch_that_was_dropped_goes(world, clock):
     world.go(SOURCE)
     world.listing = splits("abcdef", c="2")
     world.again()
@@ -244,7 +244,7 @@ def claim_while_releasing(world: SplitWorld, monkeypatch) -> None:
     release_consumed(run, "C", world.results, Retention.as_consumed())
 
 
-def test_a_claim_that_has_adopted_parts_is_seen_before_they_are_deleted(world, monkeypatch):
+def test_a_claim_that_has_adopted_batches_is_seen_before_they_are_deleted(world, monkeypatch):
     claim_while_releasing(world, monkeypatch)
     assert (has_data(world, SOURCE, 1), has_data(world, SOURCE, 2)) == (True, True)
 
@@ -252,7 +252,7 @@ def test_a_claim_that_has_adopted_parts_is_seen_before_they_are_deleted(world, m
 def test_control_where_bases_are_no_pins_the_data_goes_below_an_open_attempt(world, monkeypatch):
     monkeypatch.setattr(release, "pinned_by", lambda claim: {(pin.region, pin.attempt) for pin in claim.inputs})
     claim_while_releasing(world, monkeypatch)
-    assert world.journal().read_claim(SOURCE, 3).mode.base == (AdoptedParts(1, 4), AdoptedParts(2, 2))
+    assert world.journal().read_claim(SOURCE, 3).mode.base == (AdoptedBatches(1, 4), AdoptedBatches(2, 2))
     assert not has_data(world, SOURCE, 1)
 
 
@@ -273,12 +273,12 @@ def finish_while_releasing(world: SplitWorld, monkeypatch) -> None:
     assert world.current(SOURCE) == 3
 
 
-def test_a_finish_that_has_adopted_parts_is_seen_before_they_are_deleted(world, monkeypatch):
+def test_a_finish_that_has_adopted_batches_is_seen_before_they_are_deleted(world, monkeypatch):
     finish_while_releasing(world, monkeypatch)
     assert world.result() == world.fresh()
 
 
-def test_control_without_the_look_at_finishes_the_new_result_loses_its_parts(world, monkeypatch):
+def test_control_without_the_look_at_finishes_the_new_result_loses_its_batches(world, monkeypatch):
     monkeypatch.setattr(release.Releaser, "_made_of", lambda self, region, numbers: [])
     finish_while_releasing(world, monkeypatch)
     assert objects(world, 1) == []

@@ -74,29 +74,29 @@ def test_the_tab_and_the_rest_api_tell_it_too(world):
 
 def test_splits_that_were_given_up_are_counted(world):
     world.dies_at_batch(2)
-    (part,) = world.journal().read_parts_of(SOURCE, [(1, 1)])
-    lost = replace(part, number=2, splits=("x", "y"), outputs=(), lost=Failure("ValueError", "no such day"))
-    world.journal().put_part(lost)
+    (batch,) = world.journal().read_committed_batches(SOURCE, [(1, 1)])
+    lost = replace(batch, number=2, splits=("x", "y"), outputs=(), lost=Failure("ValueError", "no such day"))
+    world.journal().commit_batch(lost)
     found = splits_of(world.journal(), SOURCE, world.state().of(SOURCE).attempts[1], None)
     assert found == SplitsDone(done=4, kept=0, lost=2, total=None)
     assert found.text() == "4 splits done, 2 of them given up"
 
 
-def test_a_part_is_read_once_by_who_looks_again_and_again(world, monkeypatch):
+def test_a_batch_is_read_once_by_who_looks_again_and_again(world, monkeypatch):
     world.dies_at_batch(3)
     read: list[tuple[int, int]] = []
-    before = Journal.read_parts_of
+    before = Journal.read_committed_batches
 
-    def counted(self, region, parts):
-        found = before(self, region, parts)
+    def counted(self, region, batches):
+        found = before(self, region, batches)
         read.extend((each.attempt, each.number) for each in found)
         return found
 
-    monkeypatch.setattr(Journal, "read_parts_of", counted)
+    monkeypatch.setattr(Journal, "read_committed_batches", counted)
     for _ in range(3):
         assert splits_of(world.journal(), SOURCE, world.state().of(SOURCE).attempts[1], None).done == 3
     assert read == [(1, 0), (1, 1), (1, 2)]
 
 
-def test_a_run_whose_parts_were_purged_while_it_was_read_is_told_without_them(world):
-    assert splits_of(world.journal(), SOURCE, Attempt(1, is_claimed=True, parts=2), None) is None
+def test_a_run_whose_batches_were_purged_while_it_was_read_is_told_without_them(world):
+    assert splits_of(world.journal(), SOURCE, Attempt(1, is_claimed=True, batches=2), None) is None

@@ -145,10 +145,10 @@ class SparkSplitRun:
         assert found is not None
         return found
 
-    def parts(self, attempt: int) -> int:
+    def batches(self, attempt: int) -> int:
         """How long its log is."""
         found = self.state().of(REGION).attempts.get(attempt)
-        return found.parts if found is not None else 0
+        return found.batches if found is not None else 0
 
     def make_side(self, even: str = "even") -> None:
         """The side input is made (again), by a next attempt of its region."""
@@ -195,13 +195,13 @@ class SparkSplitRun:
         self.airflow.end(own, "success")
         return result
 
-    def fail_after(self, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        """One try, which fails by nobody's fault when it has committed so many parts."""
+    def fail_after(self, batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One try, which fails by nobody's fault when it has committed so many batches."""
         commit, one_at_a_time = SplitLoop._commit, threading.Lock()
 
         def at_last(loop: SplitLoop, *given: Any, **named: Any) -> None:
             with one_at_a_time:
-                if len(loop._own) == parts:
+                if len(loop._own) == batches:
                     raise ConnectionError("Connection reset")
                 commit(loop, *given, **named)
 

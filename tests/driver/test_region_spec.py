@@ -15,7 +15,7 @@ from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.mode import MODES
 from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputRef, RunIdentity
-from airflow_recovery.splits.mode import AdoptedParts
+from airflow_recovery.splits.mode import AdoptedBatches
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 
@@ -68,7 +68,7 @@ CHANNEL = ChannelSpec(
     "mode",
     [
         ModeSpec(),
-        SplitSpec("a", 100, (AdoptedParts(1, 3, (2,)),), 1, 4, is_pulled=True),
+        SplitSpec("a", 100, (AdoptedBatches(1, 3, (2,)),), 1, 4, is_pulled=True),
         StreamingSpec(input=CHANNEL, run_for_s=5.0, earlier=(1,)),
         StreamingSpec(output=CHANNEL),
     ],

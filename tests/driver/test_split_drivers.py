@@ -16,7 +16,7 @@ from airflow_recovery.driver.failure_class import FailureClass, classify
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.errors import OutOfMemory, RegionFailed, UserCodeError
 from airflow_recovery.model.records import AttemptState
-from airflow_recovery.splits.mode import AdoptedParts, SplitClaim, SplitOutcome
+from airflow_recovery.splits.mode import AdoptedBatches, SplitClaim, SplitOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,13 +52,13 @@ def held(spark_run: SparkSplitRun, folder: Path, *, after: int) -> Path:
 
 
 def stopped_at(
-    process: DriverProcess, spark_run: SparkSplitRun, parts: int, stop: Callable[[], None]
+    process: DriverProcess, spark_run: SparkSplitRun, batches: int, stop: Callable[[], None]
 ) -> Callable[[RegionSpec], None]:
-    """Drives an attempt until it has committed so many parts; then ``stop``, and the task gives it up."""
+    """Drives an attempt until it has committed so many batches; then ``stop``, and the task gives it up."""
 
     def drive(spec: RegionSpec) -> None:
         process.begin(spec)
-        process.wait(lambda: spark_run.parts(spec.attempt) == parts, f"part {parts}")
+        process.wait(lambda: spark_run.batches(spec.attempt) == batches, f"batch {batches}")
         stop()
         raise RegionFailed("the driver is gone (Error code is: -9.)")
 
@@ -78,8 +78,8 @@ def test_fault_57_killed_after_700_of_1000_the_rest_is_read(
     result = spark_run.go()
     assert result.why == "ran; 700 of 1000 splits kept"
     outcome = result.outcome
-    parts = SplitOutcome.of(outcome).parts
-    read = {attempt: sum(len(part.splits) for part in parts if part.attempt == attempt) for attempt in (1, 2)}
+    batches = SplitOutcome.of(outcome).batches
+    read = {attempt: sum(len(batch.splits) for batch in batches if batch.attempt == attempt) for attempt in (1, 2)}
     assert read == {1: 700, 2: 300}
     assert outcome.read is not None
     assert outcome.read.files == 300 + 2
@@ -101,12 +101,12 @@ def test_a_frozen_driver_wakes_up_to_fenced_and_what_was_adopted_stays(
     driving = spark_run.in_process
     spark_run.params = {}
     outcome = spark_run.go(driving).outcome
-    assert SplitClaim.of(spark_run.journal().read_claim(zombie.region, 2)).base == (AdoptedParts(1, 3),)
+    assert SplitClaim.of(spark_run.journal().read_claim(zombie.region, 2)).base == (AdoptedBatches(1, 3),)
 
     go.touch()
     process.signal(signal.SIGCONT)
     assert process.code(zombie) == driver.FENCED
-    assert "was fenced after it had committed 3 parts" in process.log()
+    assert "was fenced after it had committed 3 batches" in process.log()
     assert spark_run.outcome(1).state is AttemptState.FENCED
     assert set(adopted) <= set(spark_run.data(1))
     assert spark_run.numbers(outcome) == [*range(12)]
@@ -130,5 +130,5 @@ def test_a_split_for_which_no_heap_is_large_enough_is_found_by_its_deaths(
     # All others were safe before the third driver died; none is started for the fourth.
     with pytest.raises(UserCodeError, match=r"(?s)00001\.csv can't be read.* 3 drivers were killed"):
         spark_run.go()
-    assert [spark_run.parts(number) for number in (1, 2, 3, 4)][2:] == [0, 0]
-    assert sum(spark_run.parts(number) for number in (1, 2)) == 3
+    assert [spark_run.batches(number) for number in (1, 2, 3, 4)][2:] == [0, 0]
+    assert sum(spark_run.batches(number) for number in (1, 2)) == 3

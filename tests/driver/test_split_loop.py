@@ -1,4 +1,4 @@
-"""A region that commits split by split, on a real session: its parts, what it takes over, and what it gives up."""
+"""A region that commits split by split, on a real session: its batches, what it takes over, and what it gives up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.loop import SplitLoop
-from airflow_recovery.splits.mode import AdoptedParts, SplitClaim, SplitOutcome
+from airflow_recovery.splits.mode import AdoptedBatches, SplitClaim, SplitOutcome
 from airflow_recovery.splits.poison import SPLITS_LABEL
 from airflow_recovery.splits.spec import SplitSpec
 
@@ -45,8 +45,8 @@ def key_of(spark_run: SparkSplitRun, name: str) -> str:
 def splits_of(spark_run: SparkSplitRun, outcome: Outcome) -> dict[int, int]:
     """Attempt -> how many splits of the finish it has read."""
     found: dict[int, int] = {}
-    for part in SplitOutcome.of(outcome).parts:
-        found[part.attempt] = found.get(part.attempt, 0) + len(part.splits)
+    for batch in SplitOutcome.of(outcome).batches:
+        found[batch.attempt] = found.get(batch.attempt, 0) + len(batch.splits)
     return found
 
 
@@ -57,8 +57,8 @@ def test_it_gives_what_one_big_job_gives(spark_run: SparkSplitRun, caplog: pytes
     parsed, large = outcome.outputs
     assert spark_run.numbers(outcome) == [*range(7), *range(10, 15)]
     assert spark_run.numbers(outcome, "large") == [*range(10, 15)]
-    assert len(SplitOutcome.of(outcome).parts) == 6
-    assert all(part.attempt == 1 for part in SplitOutcome.of(outcome).parts)
+    assert len(SplitOutcome.of(outcome).batches) == 6
+    assert all(batch.attempt == 1 for batch in SplitOutcome.of(outcome).batches)
     whole, whole_large = spark_run.at_once()
     assert (parsed.digest, parsed.rows, large.rows) == (whole.digest, whole.rows, whole_large.rows)
     assert outcome.read is not None
@@ -71,10 +71,10 @@ def test_the_next_attempt_reads_what_is_left(spark_run: SparkSplitRun, monkeypat
     spark_run.fail_after(2, monkeypatch)
     outcome = spark_run.go().outcome
     assert splits_of(spark_run, outcome) == {1: 4, 2: 3}
-    assert SplitClaim.of(spark_run.journal().read_claim(REGION, 2)).base == (AdoptedParts(1, 2),)
+    assert SplitClaim.of(spark_run.journal().read_claim(REGION, 2)).base == (AdoptedBatches(1, 2),)
     assert spark_run.numbers(outcome) == [*range(7)]
     assert outcome.outputs[0].digest == spark_run.at_once()[0].digest
-    # What the first attempt has counted stands in its parts.
+    # What the first attempt has counted stands in its batches.
     assert outcome.accumulators == (("files", 7),)
     assert outcome.read is not None
     assert outcome.read.files == 3 + 2
@@ -99,7 +99,9 @@ def test_a_side_input_that_was_made_again_with_equal_rows_changes_nothing(
     assert splits_of(spark_run, spark_run.go().outcome) == {1: 4, 2: 3}
 
 
-def test_control_parts_of_two_side_inputs_do_not_fit(spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_batches_of_two_side_inputs_do_not_fit(
+    spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from airflow_recovery.splits import adoption
 
     monkeypatch.setattr(adoption, "reading_of", lambda fingerprint, pins: "one for all")
@@ -110,10 +112,10 @@ def test_control_parts_of_two_side_inputs_do_not_fit(spark_run: SparkSplitRun, m
     assert outcome.outputs[0].digest != spark_run.at_once()[0].digest
 
 
-def test_the_files_of_a_result_in_parts_are_read_by_their_folders(
+def test_the_files_of_a_result_in_batches_are_read_by_their_folders(
     spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where another attempt has left files that no part names."""
+    """Also where another attempt has left files that no batch names."""
     spark_run.fail_after(2, monkeypatch)
     outcome = spark_run.go().outcome
     stray = Path(outcome.outputs[0].location.removeprefix("file://")) / f"{1:08d}/parsed/0002"
@@ -133,10 +135,10 @@ def test_poison_is_named_and_everything_else_is_safe(spark_run: SparkSplitRun) -
         failure = spark_run.outcome(attempt).failure
         assert label_of(failure, SPLITS_LABEL) == key_of(spark_run, "00003")
         assert "6 of 7 splits are committed" in str(caught.value)
-    assert (spark_run.parts(1), spark_run.parts(2)) == (4, 0)
+    assert (spark_run.batches(1), spark_run.batches(2)) == (4, 0)
     with pytest.raises(UserCodeError, match=r"(?s)00003\.csv can't be read, .*loss_budget=1 \(it is 0\)"):
         spark_run.go()
-    assert spark_run.parts(3) == 0
+    assert spark_run.batches(3) == 0
 
 
 def test_fault_119_within_the_loss_budget_a_split_is_given_up_and_reported(spark: SparkSession, tmp_path: Path) -> None:
@@ -188,7 +190,7 @@ def test_code_that_fails_everywhere_is_not_tried_split_by_split(spark_run: Spark
     with pytest.raises(RegionFailed, match=r"(?s)66666 is poison.*nothing more is tried"):
         spark_run.go()
     assert label_of(spark_run.outcome(1).failure, SPLITS_LABEL) is None
-    assert spark_run.parts(1) == 0
+    assert spark_run.batches(1) == 0
 
 
 def test_control_without_the_record_it_is_tried_for_ever(
@@ -212,7 +214,7 @@ def test_an_aggregate_is_refused_before_anything_is_written(spark_run: SparkSpli
     spark_run.counts = True
     with pytest.raises(UserCodeError, match=r"vertex 'parsed': expected .*found an aggregate .*result=BLOCKING"):
         spark_run.go()
-    assert (spark_run.parts(1), spark_run.data(1)) == (0, [])
+    assert (spark_run.batches(1), spark_run.data(1)) == (0, [])
 
 
 def test_control_without_the_guard_the_counts_are_wrong(
@@ -242,7 +244,7 @@ def test_columns_that_differ_between_batches_are_refused_at_once(
         spark_run.go()
 
 
-def test_an_attempt_that_was_fenced_stops_before_its_next_part(
+def test_an_attempt_that_was_fenced_stops_before_its_next_batch(
     spark_run: SparkSplitRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[RegionSpec] = []
@@ -261,15 +263,15 @@ def test_an_attempt_that_was_fenced_stops_before_its_next_part(
 
         monkeypatch.setattr(SplitLoop, "_commit", fence_first)
         assert isinstance(spec.mode, SplitSpec)
-        with pytest.raises(AttemptLost, match="was fenced after it had committed 2 parts"):
+        with pytest.raises(AttemptLost, match="was fenced after it had committed 2 batches"):
             # One thread: where there are two, the other one's Spark job is cancelled, and what it had written is swept.
             spark_run.in_process(replace(spec, mode=replace(spec.mode, threads=1)))
 
     with pytest.raises(AttemptLost):
         spark_run.go(drive)
     assert ended
-    assert spark_run.parts(1) == 2
-    # The part that was not committed is gone, and those that were are there.
+    assert spark_run.batches(1) == 2
+    # The batch that was not committed is gone, and those that were are there.
     folders = {each.split("/")[-2] for each in spark_run.data(1)}
     assert len(folders) == 2
 

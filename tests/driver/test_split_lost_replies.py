@@ -59,13 +59,13 @@ def test_fault_57_no_split_is_lost_or_counted_twice(
         outcome = spark_run.go().outcome
         assert spark_run.numbers(outcome) == [*range(8)]
         assert outcome.outputs[0].digest == spark_run.at_once()[0].digest
-        assert (spark_run.parts(1), spark_run.parts(2)) == (2, 2)
+        assert (spark_run.batches(1), spark_run.batches(2)) == (2, 2)
     written = {each.rpartition("/")[2] for each in losses.lost if f"/{REGION}/" in each}
-    parts = {f"0000000{attempt}.part-000{number}" for attempt in (1, 2) for number in (0, 1)}
-    assert written == {"00000001.claim", "00000001.outcome", "00000002.claim", "00000002.outcome", *parts}
+    batches = {f"0000000{attempt}.part-000{number}" for attempt in (1, 2) for number in (0, 1)}
+    assert written == {"00000001.claim", "00000001.outcome", "00000002.claim", "00000002.outcome", *batches}
 
 
-def test_control_who_does_not_read_back_takes_its_own_part_for_anothers(
+def test_control_who_does_not_read_back_takes_its_own_batch_for_anothers(
     spark: SparkSession, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s3_server.create_bucket(BUCKET)

@@ -23,9 +23,9 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
+    CommittedBatch,
     FenceCause,
     Outcome,
-    Part,
     RunIdentity,
 )
 from airflow_recovery.model.split import Split
@@ -34,7 +34,7 @@ from airflow_recovery.splits.committed_batches import adoptable, check_cover, nu
 from airflow_recovery.splits.dynamic_assignment import discover, return_rest
 from airflow_recovery.splits.log import LogRecord, SplitBook
 from airflow_recovery.splits.log_store import SplitLogStore
-from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome
+from airflow_recovery.splits.mode import CommittedBatchRef, SplitClaim, SplitOutcome
 from airflow_recovery.splits.pull import PulledSplits
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
@@ -190,7 +190,7 @@ def test_fault_56_four_processes_of_which_one_is_killed_while_every_write_loses_
     with S3Proxy(s3_server, rule) as proxy:
         workers = [start(uri, proxy.endpoint_url, 1, hangs_at=2)]
         try:
-            said(workers[0], "hangs")  # with two parts, and one batch in its hands
+            said(workers[0], "hangs")  # with two batches, and one batch in its hands
             workers += [start(uri, proxy.endpoint_url, number) for number in (0, 2, 3)]
             workers[0].kill()
             for worker in workers[1:]:
@@ -209,7 +209,7 @@ def test_fault_56_four_processes_of_which_one_is_killed_while_every_write_loses_
         key
         for finish in finishes
         if finish and finish.outcome
-        for ref in SplitOutcome.of(finish.outcome).parts
+        for ref in SplitOutcome.of(finish.outcome).batches
         for key in ref.splits
     )
     assert read == Counter(split.key for split in splits())
@@ -217,7 +217,7 @@ def test_fault_56_four_processes_of_which_one_is_killed_while_every_write_loses_
     assert killed is not None
     assert killed.outcome is not None
     assert killed.number == 2
-    assert [ref.number for ref in SplitOutcome.of(killed.outcome).parts if ref.attempt == 1] == [
+    assert [ref.number for ref in SplitOutcome.of(killed.outcome).batches if ref.attempt == 1] == [
         0,
         1,
     ]  # what was committed
@@ -254,7 +254,7 @@ def test_fault_91_fewer_processes_more_again_and_code_back_and_forth_on_a_real_s
         go("X/4", 4, 0, 1, 2, 3)
         assert read_by(store, 4) == Counter(split.key for split in splits())
         # Whoever is faster pulls more: a subtask may have read nothing, so the one that read most is taken.
-        busiest = max(range(4), key=lambda subtask: len(parts_of_finish(store, subtask)))
+        busiest = max(range(4), key=lambda subtask: len(batches_of_finish(store, subtask)))
         go("Y/4", 4, busiest, hangs_at=1)  # gives back all that X had of it, and reads one again
         go("X/4", 4, busiest)
         assert read_by(store, 4) == Counter(split.key for split in splits())
@@ -266,13 +266,13 @@ def test_fault_91_fewer_processes_more_again_and_code_back_and_forth_on_a_real_s
             each.stdout.close()
 
 
-def parts_of_finish(store: ObjectStore, subtask: int) -> tuple[PartRef, ...]:
-    """The parts that the subtask's current attempt finished with."""
+def batches_of_finish(store: ObjectStore, subtask: int) -> tuple[CommittedBatchRef, ...]:
+    """The batches that the subtask's current attempt finished with."""
     region = REGIONS[subtask]
     current = journal_of(store).load(journal_of(store).list([region])).of(region).current
     assert current is not None
     assert current.outcome is not None
-    return SplitOutcome.of(current.outcome).parts
+    return SplitOutcome.of(current.outcome).batches
 
 
 def read_by(store: ObjectStore, parallelism: int) -> Counter[str]:
@@ -280,9 +280,9 @@ def read_by(store: ObjectStore, parallelism: int) -> Counter[str]:
     book = log_of(store).read()
     read: Counter[str] = Counter()
     for subtask in range(parallelism):
-        parts = parts_of_finish(store, subtask)
-        assert book.invalid_because(subtask, parallelism, parts) is None
-        read.update(key for ref in parts for key in ref.splits)
+        batches = batches_of_finish(store, subtask)
+        assert book.invalid_because(subtask, parallelism, batches) is None
+        read.update(key for ref in batches for key in ref.splits)
     return read
 
 
@@ -332,7 +332,7 @@ def journal_of(store: ObjectStore, writer: str = "reader") -> Journal:
 
 
 def work(store: ObjectStore, subtask: int, hangs_at: int, code: str, parallelism: int) -> None:
-    """One try: list, fence, claim, return, then pull, commit part by part, and finish."""
+    """One try: list, fence, claim, return, then pull, commit batch by batch, and finish."""
     region, writer = REGIONS[subtask], uuid.uuid4().hex
     journal = journal_of(store, writer)
     log = SplitLogStore(store, IDENTITY, "read", writer=writer, snapshot_every=5)
@@ -357,30 +357,30 @@ def work(store: ObjectStore, subtask: int, hangs_at: int, code: str, parallelism
     claims = {n: journal.read_claim(region, n) for n in mine.attempts}
     base = adoptable(mine, claims, code)
     book = log.book
-    parts = journal.read_parts_of(region, numbers_of(base))
-    base = usable(base, parts, KEYS, is_own=lambda part: book.has(subtask, part.attempt, part.splits))
+    batches = journal.read_committed_batches(region, numbers_of(base))
+    base = usable(base, batches, KEYS, is_own=lambda batch: book.has(subtask, batch.attempt, batch.splits))
     number = mine.latest_attempt + 1
     claim = Claim(
         region, number, writer, "plan", (), "run", 1, "ti", "tag", "now", mode=SplitClaim(base=base, reading=code)
     )
     journal.claim(claim)
-    adopted = journal.read_parts_of(region, numbers_of(base))
-    kept = {key for part in adopted for key in part.splits}
+    adopted = journal.read_committed_batches(region, numbers_of(base))
+    kept = {key for batch in adopted for key in batch.splits}
     return_rest(log, subtask, number, adopted)
     pulled = PulledSplits(log, subtask, number, batch_bytes=10, suspicion={}, among=KEYS)
-    own: list[Part] = []
+    own: list[CommittedBatch] = []
     while (batch := pulled.next_batch()) is not None:
         if len(own) == hangs_at:
             print("hangs", flush=True)
             threading.Event().wait(DEADLINE_S)
         keys = tuple(split.key for split in batch.splits)
-        own.append(Part(region, number, len(own), writer, keys, (), "now"))
-        journal.put_part(own[-1])
-    parts = (*adopted, *own)
+        own.append(CommittedBatch(region, number, len(own), writer, keys, (), "now"))
+        journal.commit_batch(own[-1])
+    batches = (*adopted, *own)
     known = log.read().known
-    check_cover((*(known[key] for key in kept), *pulled.taken.values()), parts)
+    check_cover((*(known[key] for key in kept), *pulled.taken.values()), batches)
     finish = Outcome(
-        region, number, AttemptState.FINISHED, writer, "now", "code", (), mode=SplitOutcome(parts=refs_of(parts))
+        region, number, AttemptState.FINISHED, writer, "now", "code", (), mode=SplitOutcome(batches=refs_of(batches))
     )
     journal.finish(finish)
     print("finished", flush=True)

@@ -59,19 +59,19 @@ def test_fault_56_what_was_pulled_and_not_committed_goes_home_and_a_grown_listin
     spark_run = PullingSplitRun(tmp_path, spark)
     spark_run.write_files(8)
     spark_run.fail_after(2, monkeypatch)
-    assert spark_run.parts(1) == 2
+    assert spark_run.batches(1) == 2
     outcome = spark_run.go().outcome
     assert spark_run.numbers(outcome) == [*range(8)]
     assert outcome.outputs[0].digest == spark_run.at_once()[0].digest
-    assert {part.attempt for part in SplitOutcome.of(outcome).parts} == {1, 2}
+    assert {batch.attempt for batch in SplitOutcome.of(outcome).batches} == {1, 2}
     assert spark_run.log().read().has_end(0, 2)
 
     spark_run.write_files(2, first=8)
     (tmp_path / "in" / "00000.csv").unlink()
     grown = spark_run.again().outcome
-    # The part that held the vanished one leaves as a whole; of it, the other one is read again.
+    # The batch that held the vanished one leaves as a whole; of it, the other one is read again.
     assert spark_run.numbers(grown) == [*range(1, 10)]
-    assert len({key for part in SplitOutcome.of(grown).parts if part.attempt == 3 for key in part.splits}) == 3
+    assert len({key for batch in SplitOutcome.of(grown).batches if batch.attempt == 3 for key in batch.splits}) == 3
 
     (tmp_path / "in" / "00001.csv").unlink()
     fewer = len(spark_run.specs)

@@ -64,7 +64,7 @@ def noted(run: DagRun, what: str, index: int | None = None) -> Counter[int]:
     return Counter(int(name) for note in notes for name in note.read_text().split())
 
 
-def parts(journal: JournalObjects, region: str) -> list[dict[str, Any]]:
+def batches(journal: JournalObjects, region: str) -> list[dict[str, Any]]:
     """What the finish that counts is put together from: attempt, number, content keys of the splits."""
     found: list[dict[str, Any]] = journal.attempts[region][journal.current(region)].outcome["parts"]
     return found
@@ -73,8 +73,8 @@ def parts(journal: JournalObjects, region: str) -> list[dict[str, Any]]:
 def splits_by_attempt(journal: JournalObjects, region: str) -> Counter[int]:
     """How many splits of the result each attempt has read."""
     counts: Counter[int] = Counter()
-    for part in parts(journal, region):
-        counts[part["attempt"]] += len(part["splits"])
+    for batch in batches(journal, region):
+        counts[batch["attempt"]] += len(batch["splits"])
     return counts
 
 
@@ -120,7 +120,7 @@ def test_killed_after_700_of_1000_splits_the_rest_is_read(dealt: DagRun) -> None
     assert said["splits"] == {"read": 300, "kept": 200, "lost": {}}
 
 
-def test_one_index_is_cleared_the_other_keeps_its_attempt_and_its_parts(dealt: DagRun) -> None:
+def test_one_index_is_cleared_the_other_keeps_its_attempt_and_its_batches(dealt: DagRun) -> None:
     before = dealt.journal()
     notes = set(dealt.gates.glob("read-*"))
     changed = min(noted(dealt, "read", 0))
@@ -133,14 +133,14 @@ def test_one_index_is_cleared_the_other_keeps_its_attempt_and_its_parts(dealt: D
     assert journal.ran_since(before) == {"numbers[0]": 1, "counted": 1}
     assert journal.rows("counted") == once({*range(1000)} - {changed} | {50_000})
     # Of subtask 0 one batch was read again; all others are those of its first attempt.
-    *kept, made = parts(journal, "numbers[0]")
-    (dropped,) = [part for part in parts(before, "numbers[0]") if part not in kept]
+    *kept, made = batches(journal, "numbers[0]")
+    (dropped,) = [batch for batch in batches(before, "numbers[0]") if batch not in kept]
     assert (made["attempt"], len({*made["splits"]} - {*dropped["splits"]})) == (2, 1)
     (again,) = set(dealt.gates.glob("read-*")) - notes
     (already,) = [note for note in notes if f"{changed:05d}" in note.read_text().split()]
     assert again.read_text() == already.read_text()
     # Subtask 1 was not touched, in Airflow neither.
-    assert parts(journal, "numbers[1]") == parts(before, "numbers[1]")
+    assert batches(journal, "numbers[1]") == batches(before, "numbers[1]")
     assert instance(dealt, 1)["try_number"] == 2
 
 
@@ -176,7 +176,7 @@ def test_fault_56_what_a_killed_subtask_held_goes_home_to_it_and_all_is_read_onc
     assert splits_by_attempt(journal, "numbers[2]")[1] == 8
     # Each split is with exactly one of the four.
     keys = Counter(
-        key for number in range(4) for part in parts(journal, f"numbers[{number}]") for key in part["splits"]
+        key for number in range(4) for batch in batches(journal, f"numbers[{number}]") for key in batch["splits"]
     )
     assert len(keys) == 64
     assert set(keys.values()) == {1}

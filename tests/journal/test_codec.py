@@ -30,6 +30,7 @@ from airflow_recovery.model.records import (
     Closed,
     CommitEnd,
     Committed,
+    CommittedBatch,
     CommitterDead,
     CommitterTurn,
     CoordinatorPlan,
@@ -39,7 +40,6 @@ from airflow_recovery.model.records import (
     InputRef,
     Lost,
     Outcome,
-    Part,
     PlanRecord,
     Publish,
     PublishedRegion,
@@ -55,7 +55,14 @@ from airflow_recovery.model.records import (
     SubtaskPlan,
 )
 from airflow_recovery.model.retention import ReleasePolicy, Retention
-from airflow_recovery.splits.mode import AdoptedParts, LostSplit, PartRef, SplitClaim, SplitOutcome, SplitPlan
+from airflow_recovery.splits.mode import (
+    AdoptedBatches,
+    CommittedBatchRef,
+    LostSplit,
+    SplitClaim,
+    SplitOutcome,
+    SplitPlan,
+)
 from airflow_recovery.streaming.mode import ChannelPlan, ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 
 IDENTITY = RunIdentity("flights", "date 2026-01-01T00:00:00+00:00", "group")
@@ -320,9 +327,9 @@ EXAMPLES: dict[str, Record] = {
         ti_id="019a-7d",
         tag="airflow-recovery-3",
         claimed_at="2026-01-01T00:02:00+00:00",
-        mode=SplitClaim(base=(AdoptedParts(1, 700), AdoptedParts(2, 3, dropped=(0, 2))), reading="5f2c"),
+        mode=SplitClaim(base=(AdoptedBatches(1, 700), AdoptedBatches(2, 3, dropped=(0, 2))), reading="5f2c"),
     ),
-    "part": Part(
+    "part": CommittedBatch(
         "raw",
         2,
         1,
@@ -337,7 +344,7 @@ EXAMPLES: dict[str, Record] = {
         1.5,
         accumulators=(("bad rows", 3),),
     ),
-    "part-lost": Part(
+    "part-lost": CommittedBatch(
         "raw", 2, 2, "w2", ("k3",), (), "2026-01-01T00:01:30+00:00", 0.5, lost=Failure("ValueError", "no such day")
     ),
     "outcome-parts": Outcome(
@@ -353,7 +360,7 @@ EXAMPLES: dict[str, Record] = {
             ),
         ),
         mode=SplitOutcome(
-            parts=(PartRef(2, 1, ("k1", "k2 ü")), PartRef(2, 2, ("k3",))),
+            batches=(CommittedBatchRef(2, 1, ("k1", "k2 ü")), CommittedBatchRef(2, 2, ("k3",))),
             lost_splits=(LostSplit("k3", "s3://lake/3.csv", "ValueError: no such day"),),
         ),
     ),

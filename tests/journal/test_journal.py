@@ -17,11 +17,11 @@ from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     Closed,
+    CommittedBatch,
     FenceCause,
     InputRef,
     Lost,
     Outcome,
-    Part,
     PlanRecord,
     Publish,
     PublishedRegion,
@@ -30,7 +30,7 @@ from airflow_recovery.model.records import (
     Reset,
     RunIdentity,
 )
-from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
+from airflow_recovery.splits.mode import AdoptedBatches, SplitClaim
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing import CountingStore, Verb
@@ -305,55 +305,55 @@ def test_a_record_that_was_copied_to_another_key_is_refused(journal):
         state(journal)
 
 
-def test_a_part_that_was_copied_to_another_key_is_refused(journal):
-    journal.put_part(part(0))
-    body = journal.store.get(journal.layout.part("P", 1, 0)).body
-    journal.store.put_if_absent(journal.layout.part("P", 1, 1), body)
+def test_a_batch_that_was_copied_to_another_key_is_refused(journal):
+    journal.commit_batch(batch(0))
+    body = journal.store.get(journal.layout.batch("P", 1, 0)).body
+    journal.store.put_if_absent(journal.layout.batch("P", 1, 1), body)
     with pytest.raises(RecordInvalid, match="found one of P@1: it was copied here"):
-        journal.read_parts("P", 1, 2)
+        journal.read_batch_log("P", 1, 2)
 
 
-# parts
+# batches
 
 
-def part(number, writer="w1", splits=("k",)):
-    return Part("P", 1, number, writer, splits, (), "2026-01-01T00:01:00+00:00")
+def batch(number, writer="w1", splits=("k",)):
+    return CommittedBatch("P", 1, number, writer, splits, (), "2026-01-01T00:01:00+00:00")
 
 
-def test_parts_are_read_back_in_order_and_their_number_is_in_the_names(journal):
+def test_batches_are_read_back_in_order_and_their_number_is_in_the_names(journal):
     journal.claim(claim())
-    parts = tuple(part(number, splits=(f"k{number}",)) for number in range(12))
-    for candidate in parts:
-        journal.put_part(candidate)
-    assert state(journal).of("P").attempts[1].parts == 12
-    assert journal.read_parts("P", 1, 12) == parts
-    assert journal.read_parts("P", 1, 3) == parts[:3]
+    batches = tuple(batch(number, splits=(f"k{number}",)) for number in range(12))
+    for candidate in batches:
+        journal.commit_batch(candidate)
+    assert state(journal).of("P").attempts[1].batches == 12
+    assert journal.read_batch_log("P", 1, 12) == batches
+    assert journal.read_batch_log("P", 1, 3) == batches[:3]
 
 
 def test_a_part_of_another_process_is_not_mine_and_the_same_one_again_is(journal):
-    journal.put_part(part(0))
-    journal.put_part(part(0))
+    journal.commit_batch(batch(0))
+    journal.commit_batch(batch(0))
     with pytest.raises(AttemptLost):
-        journal.put_part(part(0, writer="w2"))
+        journal.commit_batch(batch(0, writer="w2"))
 
 
 def test_a_log_ends_before_its_first_hole(journal):
     # An early page lacks what was written since; a late one has it.
     journal.claim(claim())
     for number in (0, 1, 3):
-        journal.put_part(part(number))
-    assert state(journal).of("P").attempts[1].parts == 2
+        journal.commit_batch(batch(number))
+    assert state(journal).of("P").attempts[1].batches == 2
 
 
 def test_a_base_that_the_listing_lacks_is_listed_again(journal):
     journal.claim(claim())
     journal.fence(fenced())
-    journal.put_part(part(0))
-    journal.claim(replace(claim(attempt=2), mode=SplitClaim((AdoptedParts(1, 2),))))
-    with pytest.raises(PagesDisagree, match="has adopted 2 parts of attempt 1"):
+    journal.commit_batch(batch(0))
+    journal.claim(replace(claim(attempt=2), mode=SplitClaim((AdoptedBatches(1, 2),))))
+    with pytest.raises(PagesDisagree, match="has adopted 2 batches of attempt 1"):
         state(journal)
-    journal.put_part(part(1))
-    assert SplitClaim.of(state(journal).of("P").attempts[2].claim).base == (AdoptedParts(1, 2),)
+    journal.commit_batch(batch(1))
+    assert SplitClaim.of(state(journal).of("P").attempts[2].claim).base == (AdoptedBatches(1, 2),)
 
 
 def test_a_damaged_record_is_refused_and_named(journal):
@@ -368,7 +368,7 @@ def test_fault_106_whatever_there_is_of_an_attempt_says_that_its_number_is_taken
     """The claim is the oldest of its objects, and the first one that a rule deletes."""
     {
         "reset": lambda: journal.reset(Reset("P", 3, "user", "why")),
-        "part": lambda: journal.put_part(replace(part(0), attempt=3)),
+        "part": lambda: journal.commit_batch(replace(batch(0), attempt=3)),
         "released": lambda: journal.release(Released("P", 3, "gc")),
     }[marked]()
     assert state(journal).of("P").latest_attempt == 3

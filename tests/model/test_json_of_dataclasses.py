@@ -50,6 +50,7 @@ class Shape:
     extra: Any = None
     is_closed: bool = needed(True)
     parent: Shape | None = later(None)
+    edges: tuple[str, ...] = later((), key="sides")
 
 
 FULL = Shape(
@@ -64,6 +65,7 @@ FULL = Shape(
     {"e": [8]},
     False,
     Shape("outer"),
+    ("n", "s"),
 )
 WRITTEN = {
     "name": "square",
@@ -88,6 +90,7 @@ WRITTEN = {
         "extra": None,
         "is_closed": True,
     },
+    "sides": ["n", "s"],
 }
 
 
@@ -101,6 +104,13 @@ def test_a_value_is_written_field_by_field_and_read_back() -> None:
 def test_a_field_that_came_later_is_written_where_it_says_something() -> None:
     assert "parent" not in to_json(Shape("a"))
     assert from_json(Shape, to_json(Shape("a")), exact=True) == Shape("a")
+
+
+def test_a_field_may_have_another_key_than_its_name() -> None:
+    assert to_json(Shape("a", edges=("n",)))["sides"] == ["n"]
+    assert from_json(Shape, {**to_json(Shape("a")), "edges": ["n"]}) == Shape("a")
+    with pytest.raises(Unlike, match=r"Shape\.sides\[0\]: expected a text|Shape\.sides: expected a list of texts"):
+        from_json(Shape, {**to_json(Shape("a")), "sides": [1]})
 
 
 def test_a_key_of_a_newer_version_is_passed_over_and_a_missing_one_has_its_default() -> None:

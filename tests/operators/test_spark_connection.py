@@ -10,7 +10,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import files, job
 from airflow_recovery.model.records import AttemptState, Outcome
 from airflow_recovery.model.result_type import BLOCKING
-from airflow_recovery.splits.mode import LostSplit, PartRef, SplitOutcome
+from airflow_recovery.splits.mode import CommittedBatchRef, LostSplit, SplitOutcome
 from airflow_recovery.task.spark_connection import check_split_connection
 from airflow_recovery.task.summary import summary_of
 
@@ -29,9 +29,9 @@ def test_it_is_refused_over_connect_before_a_claim() -> None:
 
 
 def test_the_summary_says_what_was_kept_and_what_is_lost() -> None:
-    parts = (PartRef(1, 0, ("a", "b")), PartRef(2, 0, ("c",)), PartRef(2, 1, ("d",)))
+    batches = (CommittedBatchRef(1, 0, ("a", "b")), CommittedBatchRef(2, 0, ("c",)), CommittedBatchRef(2, 1, ("d",)))
     lost = (LostSplit("d", "s3://lake/d.csv", "ValueError: 666"),)
-    outcome = Outcome("raw", 2, AttemptState.FINISHED, "w", "now", mode=SplitOutcome(parts=parts, lost_splits=lost))
+    outcome = Outcome("raw", 2, AttemptState.FINISHED, "w", "now", mode=SplitOutcome(batches=batches, lost_splits=lost))
     summary = summary_of(RegionResult("raw", Decision.RAN, 2, "ran; 2 of 4 splits kept", outcome))
     assert summary["splits"] == {"read": 1, "kept": 2, "lost": {"s3://lake/d.csv": "ValueError: 666"}}
     whole = Outcome("raw", 2, AttemptState.FINISHED, "w", "now")

@@ -29,7 +29,7 @@ from airflow_recovery.testing.split_driver import SplitDriver, rows_of
 IDENTITY = RunIdentity("d", RUN_KEY, "g")
 
 
-class PartDrivers(Drivers):
+class BatchDrivers(Drivers):
     """Each reads file by file, and commits each. ``read`` has what was read; ``dies_at``: the batch of its death."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class PartDrivers(Drivers):
         journal = Journal(stores.journal, spec.identity, writer=spec.trace.writer)
         assert isinstance(spec.mode, SplitSpec)
         assigned = tuple(Split.of_external(external) for external in spec.trace.externals)
-        adopted = journal.read_parts_of(spec.region, numbers_of(spec.mode.base))
+        adopted = journal.read_committed_batches(spec.region, numbers_of(spec.mode.base))
         attempt = ClaimedAttempt(
             journal.read_claim(spec.region, spec.attempt),
             {},
@@ -64,8 +64,8 @@ class PartDrivers(Drivers):
 
 
 @pytest.fixture
-def drivers(monkeypatch: pytest.MonkeyPatch) -> PartDrivers:
-    found = PartDrivers()
+def drivers(monkeypatch: pytest.MonkeyPatch) -> BatchDrivers:
+    found = BatchDrivers()
     found.install(monkeypatch)
     return found
 
@@ -86,7 +86,7 @@ def attempt(lake: Path, region: str, version: str = "1") -> str:
 
 
 @contextmanager
-def a_death(drivers: PartDrivers, at: int) -> Iterator[None]:
+def a_death(drivers: BatchDrivers, at: int) -> Iterator[None]:
     drivers.dies_at = at
     with pytest.raises(Exception, match="the driver dies"):
         yield
@@ -101,7 +101,7 @@ def rows(region: str) -> str:
     return "".join(rows_of(stores.results, current.outcome.outputs[0]))
 
 
-def test_fault_55_what_vanished_is_dropped_and_nothing_else_is_read_again(drivers: PartDrivers, lake: Path) -> None:
+def test_fault_55_what_vanished_is_dropped_and_nothing_else_is_read_again(drivers: BatchDrivers, lake: Path) -> None:
     assert attempt(lake, "parts_dropped") == "ran"
     (lake / "b.csv").unlink()
     (lake / "e.csv").write_text("e")
@@ -111,7 +111,7 @@ def test_fault_55_what_vanished_is_dropped_and_nothing_else_is_read_again(driver
     assert attempt(lake, "parts_dropped") == "kept"
 
 
-def test_what_vanished_is_kept_where_it_was_committed(drivers: PartDrivers, lake: Path) -> None:
+def test_what_vanished_is_kept_where_it_was_committed(drivers: BatchDrivers, lake: Path) -> None:
     with a_death(drivers, at=2):
         attempt(lake, "parts_kept")
     assert drivers.read == ["a", "b"]
@@ -128,7 +128,7 @@ def test_what_vanished_is_kept_where_it_was_committed(drivers: PartDrivers, lake
     assert (drivers.read[3:], rows("parts_kept")) == (["e"], "abce")
 
 
-def test_what_can_not_be_kept_any_more_is_told_before_anything_runs(drivers: PartDrivers, lake: Path) -> None:
+def test_what_can_not_be_kept_any_more_is_told_before_anything_runs(drivers: BatchDrivers, lake: Path) -> None:
     assert attempt(lake, "parts_kept") == "ran"
     (lake / "b.csv").unlink()
     drivers.read.clear()
@@ -141,7 +141,7 @@ def test_what_can_not_be_kept_any_more_is_told_before_anything_runs(drivers: Par
 
 
 def test_control_without_that_look_the_driver_is_sent_for_a_file_that_is_gone(
-    drivers: PartDrivers, lake: Path, monkeypatch: pytest.MonkeyPatch
+    drivers: BatchDrivers, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert attempt(lake, "parts_kept") == "ran"
     (lake / "b.csv").unlink()

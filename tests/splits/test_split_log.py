@@ -20,7 +20,7 @@ from airflow_recovery.splits.log import (
     SplitBook,
     fold,
 )
-from airflow_recovery.splits.mode import PartRef
+from airflow_recovery.splits.mode import CommittedBatchRef
 
 SPLITS = tuple(Split.of_file(f"s3://lake/{name}", 10, "e") for name in "abcd")
 A, B, C, D = (split.key for split in SPLITS)
@@ -109,10 +109,10 @@ def test_fault_92_a_finish_stands_for_as_long_as_its_splits_are_those_of_its_sub
         End(0, 1, 1),
         End(1, 1, 1),
     ]
-    mine = (PartRef(1, 0, (A,)), PartRef(1, 1, (B,)))
+    mine = (CommittedBatchRef(1, 0, (A,)), CommittedBatchRef(1, 1, (B,)))
 
-    def why(*more: LogRecord, subtasks: int = 2, parts: tuple[PartRef, ...] = mine) -> str | None:
-        return fold([*records, *more]).invalid_because(0, subtasks, parts)
+    def why(*more: LogRecord, subtasks: int = 2, batches: tuple[CommittedBatchRef, ...] = mine) -> str | None:
+        return fold([*records, *more]).invalid_because(0, subtasks, batches)
 
     assert why() is None
     assert why(Return(1, 1, (D,))) is None  # it is the other one that has to read it again
@@ -120,8 +120,8 @@ def test_fault_92_a_finish_stands_for_as_long_as_its_splits_are_those_of_its_sub
     given_back = "1 splits were given back (s3://lake/b), 1 splits are still to be read (s3://lake/b)"
     assert why(Return(0, 1, (B,))) == given_back
     again = "1 splits were given back (s3://lake/b)"
-    assert why(Return(0, 1, (B,)), Assign(0, 2, 0, (B,))) == again  # by another attempt than its part's
-    assert why(parts=mine[:1]) == "1 splits were given to it since (s3://lake/b)"
+    assert why(Return(0, 1, (B,)), Assign(0, 2, 0, (B,))) == again  # by another attempt than its batch's
+    assert why(batches=mine[:1]) == "1 splits were given to it since (s3://lake/b)"
     new = Split.of_file("s3://lake/new", 10, "e")
     assert why(Discovered((new,))) == "1 splits are still to be read (s3://lake/new)"
     assert why(subtasks=1) == "2 splits are with a subtask that there is no more (s3://lake/c, s3://lake/d)"

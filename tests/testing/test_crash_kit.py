@@ -149,22 +149,22 @@ def test_a_kill_and_a_freeze_at_every_step_of_a_commit(setup):
     assert "ann confirms that turn 1 of probed@1 is dead" in doubtful.said
 
 
-def test_fault_56_a_kill_around_every_commit_of_a_part_once_and_twice(setup):
+def test_fault_56_a_kill_around_every_commit_of_a_batch_once_and_twice(setup):
     """Whatever was committed counts once, and nothing is missing: the checker's I14, and the published rows."""
     loop = CrashLoop(setup(DAILIES))
     points = [each for each in distinct(loop.points()) if (each.task, each.victim) == ("days", Victim.TASK)]
-    parts = [point for point in points if point.step is Step.PART]
-    assert parts
-    assert {point.step for point in points} >= {Step.CLAIM, Step.RESULT, Step.PART, Step.FINISH}
-    loop.crash_all((point,) for point in points if point.step in (Step.PART, Step.FINISH))
-    loop.crash(*at(parts[0].text, parts[0].text.replace("try 1", "try 2")))
-    loop.crash(parts[-1], harm=Harm.FREEZE)
+    batches = [point for point in points if point.step is Step.BATCH]
+    assert batches
+    assert {point.step for point in points} >= {Step.CLAIM, Step.RESULT, Step.BATCH, Step.FINISH}
+    loop.crash_all((point,) for point in points if point.step in (Step.BATCH, Step.FINISH))
+    loop.crash(*at(batches[0].text, batches[0].text.replace("try 1", "try 2")))
+    loop.crash(batches[-1], harm=Harm.FREEZE)
 
 
 def test_splits_that_are_committed_are_not_read_again(setup):
-    course = CrashLoop(setup(DAILIES)).crash(*at("task of days try 1, after part 2"))
+    course = CrashLoop(setup(DAILIES)).crash(*at("task of days try 1, after batch 2"))
     again = [each.point for each in course.passed if (each.point.task, each.point.try_number) == ("days", 2)]
-    assert {point.count for point in again if point.step is Step.PART} == {1}
+    assert {point.count for point in again if point.step is Step.BATCH} == {1}
     assert course.started == {"days": 2, "months": 1}
 
 

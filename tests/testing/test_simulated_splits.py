@@ -9,11 +9,11 @@ import pytest
 from test_simulation_finds import finds
 
 from airflow_recovery.journal.run_state import Attempt, RegionState
-from airflow_recovery.model.records import Claim, Part
+from airflow_recovery.model.records import Claim, CommittedBatch
 from airflow_recovery.results.release import Releaser, ReleaseRule
 from airflow_recovery.splits import adoption
 from airflow_recovery.splits.committed_batches import SplitWork, numbers_of
-from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
+from airflow_recovery.splits.mode import AdoptedBatches, SplitClaim
 from airflow_recovery.testing import split_driver
 from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, job_of, simulate
 from airflow_recovery.testing.simulation.jobs import with_splits
@@ -56,14 +56,14 @@ ZOMBIES = Settings(
 )
 
 
-def second_look(driver: SplitDriver, claim: Claim) -> tuple[Part, ...]:
+def second_look(driver: SplitDriver, claim: Claim) -> tuple[CommittedBatch, ...]:
     """The logs as they are now, and not as the claim has pinned them."""
     attempts = driver._journal.list([claim.region]).state.of(claim.region).attempts
-    base = [AdoptedParts(each.attempt, attempts[each.attempt].parts) for each in SplitClaim.of(claim).base]
-    return driver._journal.read_parts_of(claim.region, numbers_of(base))
+    base = [AdoptedBatches(each.attempt, attempts[each.attempt].batches) for each in SplitClaim.of(claim).base]
+    return driver._journal.read_committed_batches(claim.region, numbers_of(base))
 
 
-def no_cover(assigned: object, parts: object) -> None:
+def no_cover(assigned: object, batches: object) -> None:
     pass
 
 
@@ -104,13 +104,13 @@ def test_control_where_a_reset_does_not_drop_the_base_the_restart_was_none(monke
     finds(settings, "the restart of P@1 was not done")
 
 
-def test_control_where_other_codes_parts_are_adopted_rows_of_both_are_mixed(monkeypatch):
+def test_control_where_other_codes_batches_are_adopted_rows_of_both_are_mixed(monkeypatch):
     monkeypatch.setattr(adoption, "reading_of", lambda fingerprint, inputs: "")
     settings = Settings(ZOMBIES.job, {Trouble.DEPLOY: 1, Trouble.KILL: 1}, publishes=False, detached_share=0.0)
     finds(settings, "I13: P of P@")
 
 
-def test_control_where_parts_of_vanished_splits_are_adopted_rows_of_them_stay(monkeypatch):
+def test_control_where_batches_of_vanished_splits_are_adopted_rows_of_them_stay(monkeypatch):
     monkeypatch.setattr(adoption, "usable", lambda base, *given, **more: base)
     monkeypatch.setattr(split_driver, "check_cover", no_cover)
     monkeypatch.setattr(adoption, "check_cover", no_cover)
@@ -118,8 +118,8 @@ def test_control_where_parts_of_vanished_splits_are_adopted_rows_of_them_stay(mo
     finds(settings, "I14: P@")
 
 
-def test_control_where_the_sweeper_goes_by_attempts_it_deletes_adopted_parts(monkeypatch):
-    monkeypatch.setattr(ReleaseRule, "used_parts", lambda self, region, but_finish=None: {})
+def test_control_where_the_sweeper_goes_by_attempts_it_deletes_adopted_batches(monkeypatch):
+    monkeypatch.setattr(ReleaseRule, "used_batches", lambda self, region, but_finish=None: {})
     monkeypatch.setattr(Releaser, "_made_of", lambda self, region, numbers: [])
     settings = Settings(ZOMBIES.job, {Trouble.SWEEP: 2, Trouble.KILL: 1}, publishes=False, detached_share=0.0)
     finds(settings, "I8: ")

@@ -9,12 +9,12 @@ import fakes
 from split_world import SOURCE, SplitWorld, splits
 from spoiled_journal import Spoiled
 
-from airflow_recovery.splits.mode import AdoptedParts, SplitClaim
+from airflow_recovery.splits.mode import AdoptedBatches, SplitClaim
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RUN = GOLDEN / "v1-run.json"
 SPLITS = GOLDEN / "v1-run-splits.json"
-"""S@1 died after four of six parts; S@2 took them over; a zombie then wrote one more (`test_split_invariants.run`)."""
+"""S@1 died after four of six batches; S@2 took them over; a zombie then wrote one more (`run` there)."""
 
 
 def golden(run: Path = RUN) -> Spoiled:
@@ -41,7 +41,7 @@ def test_control_with_one_object_less_it_does_not() -> None:
 def test_the_golden_run_that_was_committed_split_by_split_passes() -> None:
     report = golden(SPLITS).verify(ended=True)
     assert report.violated == ()
-    assert "6 splits in 6 parts; 1 claims that took over some" in report.text()
+    assert "6 splits in 6 batches; 1 claims that took over some" in report.text()
 
 
 def test_the_product_takes_over_what_the_golden_run_has_committed() -> None:
@@ -53,4 +53,4 @@ def test_the_product_takes_over_what_the_golden_run_has_committed() -> None:
     world.listing = splits("abcdefg")
     world.again()
     assert world.read_by(3) == "g"
-    assert SplitClaim.of(world.journal().read_claim(SOURCE, 3)).base == (AdoptedParts(1, 4), AdoptedParts(2, 2))
+    assert SplitClaim.of(world.journal().read_claim(SOURCE, 3)).base == (AdoptedBatches(1, 4), AdoptedBatches(2, 2))

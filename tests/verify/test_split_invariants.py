@@ -17,7 +17,7 @@ from airflow_recovery.testing.simulation.jobs import IDENTITY, with_splits
 from airflow_recovery.verify import verify_run
 from airflow_recovery.verify.history import Region
 from airflow_recovery.verify.reading import RunName, read_history
-from airflow_recovery.verify.records import Named, PartName
+from airflow_recovery.verify.records import CommittedBatchRef, Named
 from airflow_recovery.verify.splits import _of_subtasks, content_key
 
 FINISH = "t/S/00000002.outcome"
@@ -26,9 +26,9 @@ CLAIM = "t/S/00000002.claim"
 
 @pytest.fixture
 def run() -> Spoiled:
-    """S@1 died after four of six parts, S@2 took them over; a zombie has written a fifth one since."""
+    """S@1 died after four of six batches, S@2 took them over; a zombie has written a fifth one since."""
     world = SplitWorld({"S": (), "C": ("S",)}, splits("abcdef"))
-    world.zombie_at(f"PUT {world.journal().layout.part(SOURCE, 1, 4)}", lambda: world.go(SOURCE))
+    world.zombie_at(f"PUT {world.journal().layout.batch(SOURCE, 1, 4)}", lambda: world.go(SOURCE))
     world.until_green()
     return Spoiled(world)
 
@@ -42,13 +42,13 @@ def said(run: Spoiled) -> list[str]:
     return [finding.found for finding in found.findings]
 
 
-def test_a_run_that_took_over_parts_passes(run):
+def test_a_run_that_took_over_batches_passes(run):
     report = run.verify(ended=True)
     assert report.violated == ()
-    assert "6 splits in 6 parts; 1 claims that took over some" in report.text()
+    assert "6 splits in 6 batches; 1 claims that took over some" in report.text()
 
 
-def test_a_listing_that_changed_and_a_lost_part_pass(run):
+def test_a_listing_that_changed_and_a_lost_batch_pass(run):
     world = run.world
     world.listing = splits("abcdex", a="2")
     world.again()
@@ -70,7 +70,7 @@ def test_the_content_key_is_that_of_the_split():
         assert content_key(split.uri, split.size, split.etag) == split.key
 
 
-def test_a_split_in_two_parts_is_found(run):
+def test_a_split_in_two_batches_is_found(run):
     def twice(body: dict[str, Any]) -> None:
         body["parts"][5]["splits"] = body["parts"][0]["splits"]
 
@@ -81,7 +81,7 @@ def test_a_split_in_two_parts_is_found(run):
     assert "1 missing" in said(run)[0]
 
 
-def test_a_part_that_was_left_out_is_found(run):
+def test_a_batch_that_was_left_out_is_found(run):
     run.edit(FINISH, lambda body: body["parts"].pop())
     assert 14 in violated(run)
     assert any("1 missing" in each for each in said(run))
@@ -92,7 +92,7 @@ def test_a_split_that_was_never_assigned_is_found(run):
     assert any("1 not assigned" in each for each in said(run))
 
 
-def test_an_object_that_is_in_no_part_is_found(run):
+def test_an_object_that_is_in_no_batch_is_found(run):
     run.edit(FINISH, lambda body: body["outputs"][0]["objects"].append(body["outputs"][0]["objects"][0]))
     run.edit("t/S/00000002.part-0000", lambda body: body["outputs"][0]["objects"].clear())
     assert any("others" in each for each in said(run))
@@ -100,7 +100,7 @@ def test_an_object_that_is_in_no_part_is_found(run):
 
 def test_a_base_that_is_longer_than_the_log_is_found(run):
     run.edit(CLAIM, lambda body: body["base"][0].update(length=9))
-    assert "5 parts" in said(run)
+    assert "5 batches" in said(run)
 
 
 def test_a_base_of_other_code_is_found(run):
@@ -108,17 +108,17 @@ def test_a_base_of_other_code_is_found(run):
     assert "an attempt that was made of other code or side inputs" in said(run)
 
 
-def test_a_base_that_the_zombies_part_was_put_into_is_found(run):
+def test_a_base_that_the_zombies_batch_was_put_into_is_found(run):
     run.edit(CLAIM, lambda body: body["base"][0].update(length=5))
     assert violated(run) == (14,)
 
 
-def test_a_part_that_somebody_deleted_is_found(run):
+def test_a_batch_that_somebody_deleted_is_found(run):
     run.delete("t/S/00000001.part-0003")
     assert 14 in violated(run)
 
 
-def test_a_part_that_was_copied_is_found(run):
+def test_a_batch_that_was_copied_is_found(run):
     run.edit("t/S/00000002.part-0001", lambda body: None, to="t/S/00000002.part-0002")
     assert run.verify(ended=True).violated != ()
 
@@ -144,7 +144,7 @@ def _pulled(run: Spoiled, *given: list[str]) -> list[str]:
     assert source is not None
     for index, keys in enumerate(given):
         name = f"S[{index}]"
-        outcome = replace(found.outcome, parts=(PartName(1, 0, tuple(keys)),))
+        outcome = replace(found.outcome, batches=(CommittedBatchRef(1, 0, tuple(keys)),))
         regions[name] = Region(name, {1: replace(found, of=Named(name, 1), outcome=outcome)})
         planned.append(replace(source, name=name, subtask=("S", str(index)), pulls_splits=True))
     spoiled = replace(

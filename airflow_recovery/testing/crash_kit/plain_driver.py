@@ -21,7 +21,7 @@ from airflow_recovery.driver.writer import listed_objects
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.location import key_below
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import Part
+from airflow_recovery.model.records import CommittedBatch
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.committed_batches import check_cover, folder_of, numbers_of, refs_of, to_read, union_of
 from airflow_recovery.splits.mode import SplitOutcome
@@ -61,26 +61,26 @@ def _run(spec: RegionSpec) -> AttemptResult:
 
 
 def _run_splits(spec: RegionSpec, splits: SplitSpec, store: ObjectStore, read: list[str]) -> AttemptResult:
-    """One split a part. What rows a split has follows from it alone, whichever attempt reads it."""
+    """One split a batch. What rows a split has follows from it alone, whichever attempt reads it."""
     started = time.monotonic()
     journal = Journal(open_spec_store(spec.journal), spec.identity, writer=spec.trace.writer)
     assigned = [Split.of_external(external) for external in spec.trace.externals if external.vertex == splits.vertex]
     results = [vertex for vertex in spec.vertices if vertex.is_result]
-    parts = list(journal.read_parts_of(spec.region, numbers_of(splits.base)))
-    for number, split in enumerate(to_read(assigned, parts)):
+    batches = list(journal.read_committed_batches(spec.region, numbers_of(splits.base)))
+    for number, split in enumerate(to_read(assigned, batches)):
         told = [*read, f"{split.uri} {split.etag}"]
         outputs = (
             _write(spec, store, result, told, f"{spec.location}/{result.name}/{number:04d}") for result in results
         )
-        part = Part(spec.region, spec.attempt, number, spec.trace.writer, (split.key,), tuple(outputs), "")
-        journal.put_part(part)
-        parts.append(part)
-    check_cover(assigned, parts)
+        batch = CommittedBatch(spec.region, spec.attempt, number, spec.trace.writer, (split.key,), tuple(outputs), "")
+        journal.commit_batch(batch)
+        batches.append(batch)
+    check_cover(assigned, batches)
     return AttemptResult(
-        union_of(folder_of(parts), [result.name for result in results], parts),
+        union_of(folder_of(batches), [result.name for result in results], batches),
         round(time.monotonic() - started, 3),
         application_id=None,
-        mode=SplitOutcome(refs_of(parts)),
+        mode=SplitOutcome(refs_of(batches)),
     )
 
 
@@ -99,7 +99,7 @@ def _write(
         body = io.BytesIO()
         parquet.write_table(pyarrow.table({"row": rows}), body)
         store.put(f"{key_below(store.base_uri, location)}/part-{number}.parquet", body.getvalue())
-    # Those of parts could not be put together.
+    # Those of several batches could not be put together.
     is_digested = vertex.is_digested and not isinstance(spec.mode, SplitSpec)
     digest = hashlib.sha256(told.encode()).hexdigest() if is_digested else None
     objects = listed_objects(store, location)

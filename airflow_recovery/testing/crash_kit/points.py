@@ -33,7 +33,7 @@ class Step(str, Enum):
     """Before: the task has claimed. After: the driver begins."""
     RESULT = "result"
     """A file of a result, or with Spark a whole result."""
-    PART = "part"
+    BATCH = "batch"
     """Splits are committed, by a region that does so split by split."""
     FAILURE = "failure"
     """The driver leaves the account of its failure."""

@@ -24,7 +24,7 @@ from airflow_recovery.testing.crash_kit.warmth import shared_session
 _ATTEMPT_KEY = re.compile(r".*/t/[^/]+/\d{8}\.(?P<kind>[a-z]+)(-\d+)?")
 _KINDS = {
     "claim": Step.CLAIM,
-    "part": Step.PART,
+    "part": Step.BATCH,
     "reset": Step.RESET,
     "lost": Step.LOST,
     "released": Step.RELEASE,

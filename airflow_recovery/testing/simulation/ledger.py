@@ -74,7 +74,7 @@ class Ledger:
             "committed": self._committed,
             "committer": self._turn,
             "confirmed": self._turn,
-            "part": self._part,
+            "part": self._batch,
         }
 
     # what happens
@@ -203,13 +203,13 @@ class Ledger:
             if name in self.splits.regions:
                 self._wrote[name, n, manifest["result"]] = self.splits.rows_of(body, manifest["result"])
 
-    def _part(self, name: str, n: int, body: dict[str, Any]) -> None:
-        self.splits.part(name, n, body, self.regions[name])
+    def _batch(self, name: str, n: int, body: dict[str, Any]) -> None:
+        self.splits.batch(name, n, body, self.regions[name])
 
     def _was_touched(self, name: str, n: int) -> bool:
         """Somebody has deleted or overwritten something of what the finish is made of."""
-        parts = self.regions[name].finish(n).get("parts", ())
-        return any((name, each) in self._touched for each in (n, *(part["attempt"] for part in parts)))
+        batches = self.regions[name].finish(n).get("parts", ())
+        return any((name, each) in self._touched for each in (n, *(batch["attempt"] for batch in batches)))
 
     def _check_objects(self, name: str, n: int, manifest: dict[str, Any]) -> None:
         if self._was_touched(name, n):

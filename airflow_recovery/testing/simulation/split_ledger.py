@@ -1,9 +1,9 @@
 """The part of the checker that hears of regions that commit split by split. It reads JSON, and shares no code.
 
-I1  a part is written by whoever has claimed its attempt, in order, and never overwritten
-I3  a claim adopts parts that are there, of attempts that have ended and were made of the same
+I1  a batch is written by whoever has claimed its attempt, in order, and never overwritten
+I3  a claim adopts batches that are there, of attempts that have ended and were made of the same
 I8  nothing is deleted that a finish that counts, or the base of the newest claim, names
-I14 a finish is made of the parts that its claim adopts and of its own; each split is in exactly one of them
+I14 a finish is made of the batches that its claim adopts and of its own; each split is in exactly one of them
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class SplitLedger:
         self.changed: set[str] = set()
         self.bodies: dict[str, str] = {}
         self._wrong = wrong
-        self._parts: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        self._batches: dict[tuple[str, int], list[dict[str, Any]]] = {}
 
-    def part(self, name: str, n: int, body: dict[str, Any], region: Region) -> None:
-        """A part was committed."""
-        log = self._parts.setdefault((name, n), [])
+    def batch(self, name: str, n: int, body: dict[str, Any], region: Region) -> None:
+        """A batch was committed."""
+        log = self._batches.setdefault((name, n), [])
         if n <= region.floor:
             return
         if n not in region.claims or region.claims[n]["writer"] != body["writer"]:
-            self._wrong.append(f"I1: part {body['number']} of {name}@{n} is by a process that has not claimed it")
+            self._wrong.append(f"I1: batch {body['number']} of {name}@{n} is by a process that has not claimed it")
         if body["number"] != len(log):
-            self._wrong.append(f"I1: part {body['number']} of {name}@{n} follows {len(log)} parts")
+            self._wrong.append(f"I1: batch {body['number']} of {name}@{n} follows {len(log)} batches")
         log.append(body)
 
     def claimed(self, name: str, n: int, body: dict[str, Any], region: Region) -> None:
@@ -51,17 +51,17 @@ class SplitLedger:
             claim = region.claims.get(before, {})
             if before not in region.outcomes or claim.get("reading") != body["reading"]:
                 self._wrong.append(f"I3: {name}@{n} adopts of {name}@{before}, which is open or made of something else")
-            if each["length"] > len(self._parts.get((name, before), ())):
-                self._wrong.append(f"I3: {name}@{n} adopts {each['length']} parts of {name}@{before}, which has less")
+            if each["length"] > len(self._batches.get((name, before), ())):
+                self._wrong.append(f"I3: {name}@{n} adopts {each['length']} batches of {name}@{before}, which has less")
 
     def finished(self, name: str, n: int, body: dict[str, Any], region: Region) -> None:
         """An attempt has ended with a result."""
         if name not in self.regions:
             return
         named = {(each["attempt"], each["number"]) for each in body.get("parts", ())}
-        own = {(n, number) for number in range(len(self._parts.get((name, n), ())))}
+        own = {(n, number) for number in range(len(self._batches.get((name, n), ())))}
         if named != own | set(_numbers(region.claims[n].get("base", ()))):
-            self._wrong.append(f"I14: {name}@{n} is made of {sorted(named)}, and has adopted or written other parts")
+            self._wrong.append(f"I14: {name}@{n} is made of {sorted(named)}, and has adopted or written other batches")
         counts = Counter(key for each in body.get("parts", ()) for key in each["splits"])
         if counts != dict.fromkeys(_assigned(body), 1):
             self._wrong.append(f"I14: {name}@{n} does not have each of its splits once: {sorted(counts.values())}")
@@ -77,13 +77,13 @@ class SplitLedger:
         latest_attempt = region.latest_attempt
         if latest_attempt in region.claims and latest_attempt > max([region.floor, *region.resets]):
             base = _numbers(region.claims[latest_attempt].get("base", ()))
-            log = [(latest_attempt, number) for number in range(len(self._parts.get((name, latest_attempt), ())))]
+            log = [(latest_attempt, number) for number in range(len(self._batches.get((name, latest_attempt), ())))]
             for a, number in (*base, *log):
                 marked_at = region.released_at.get(a)
                 is_seen = latest_attempt in region.outcomes or a == latest_attempt
                 if marked_at is not None and (is_seen or marked_at < region.claimed_at[latest_attempt]):
                     continue  # let go of, and the next claim takes nothing of it
-                if key in _keys(self._parts[name, a][number]["outputs"]):
+                if key in _keys(self._batches[name, a][number]["outputs"]):
                     self._wrong.append(
                         f"I8: {by} deletes {key}, which {name}@{latest_attempt} has adopted or committed"
                     )

@@ -51,7 +51,7 @@ class Case:
     subtasks: int = 2
     fewest: int = 1
     batch: int = 1
-    """How many splits are read together, and committed as one part."""
+    """How many splits are read together, and committed as one batch."""
     is_fine: bool = False
 
     def text(self) -> str:

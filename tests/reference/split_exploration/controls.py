@@ -94,7 +94,7 @@ CONTROLS = (
         ((SplitBook, "rescaled", _says_nothing),),
     ),
     Control(
-        "a part counts for as long as the log says that its splits are its attempt's",
+        "a batch counts for as long as the log says that its splits are its attempt's",
         _case(Change.CODE, Fault.KILL, faults=2),
         ("stuck", "no end"),
         ((SplitBook, "has", _always),),
@@ -130,7 +130,7 @@ CONTROLS = (
         ((assignment, "advance", _forgets_earlier(assignment.advance)),),
     ),
     Control(
-        "a part goes as a whole where one of its splits is read no more",
+        "a batch goes as a whole where one of its splits is read no more",
         _case(Change.VANISH, changes=2, batch=2),
         ("stuck", "doubled"),
         ((committed_batches, "usable", lambda base, *given, **more: base),),

@@ -3,11 +3,11 @@
 Of a try, what stands between two requests to a store is one step; nothing else is made up here:
 
     LIST, ENTER   `dynamic_splits.rescaled`, ``news``, ``to_read``;  static: `assignment.advance`
-    JUDGE         `Evaluation` with the book;  `parts.adoptable` and ``usable``, `SplitBook.has`
+    JUDGE         `Evaluation` with the book;  `batches.adoptable` and ``usable``, `SplitBook.has`
     CLAIM         put if absent
     RETURN        `SplitBook.rest_of`, `dynamic_splits.check_own`
-    PULL, COMMIT  `SplitBook.pull`; a part is put whether the attempt is fenced or not: nothing rests on that look
-    FINISH        `parts.check_cover`; put if absent
+    PULL, COMMIT  `SplitBook.pull`; a batch is put whether the attempt is fenced or not: nothing rests on that look
+    FINISH        `batches.check_cover`; put if absent
 
 A process that is frozen goes on whenever it likes, so that every write may come late; one that dies after a write has
 never heard of it.
@@ -24,7 +24,7 @@ from typing import TypeAlias
 from airflow_recovery.errors import AttemptLost, RecoveryError, SplitsVanished, UserCodeError
 from airflow_recovery.job.enumerators import Enumeration
 from airflow_recovery.model import split_assignment as assigning
-from airflow_recovery.model.records import Part
+from airflow_recovery.model.records import CommittedBatch
 from airflow_recovery.model.split import Split, in_order
 from airflow_recovery.model.split_assignment import Assignment
 from airflow_recovery.model.split_matching import Vanished
@@ -34,7 +34,7 @@ from airflow_recovery.splits import dynamic_assignment as dynamic_splits
 from airflow_recovery.splits.committed_batches import adoptable, check_cover, numbers_of, refs_of
 from airflow_recovery.splits.committed_splits import check_kept
 from airflow_recovery.splits.log import Assign
-from airflow_recovery.splits.mode import PartRef, SplitClaim, SplitOutcome, SplitPlan
+from airflow_recovery.splits.mode import CommittedBatchRef, SplitClaim, SplitOutcome, SplitPlan
 from airflow_recovery.splits.planning import SplitBooks
 from reference.split_exploration.case import CODES, Case, Change, Fault
 from reference.split_exploration.world import (
@@ -46,10 +46,10 @@ from reference.split_exploration.world import (
     Task,
     Tried,
     World,
+    batch_of,
     claim_of,
     externals_of,
     name_of,
-    part_of,
     plan_of,
     reading,
     run_state,
@@ -223,13 +223,18 @@ class Steps:
         state = state_of(subtask, region)
         claims = {n: claim_of(subtask, n, each) for n, each in enumerate(region.attempts, 1) if n > state.invalid_up_to}
         base = adoptable(state, claims, reading(process.code, process.subtasks))
-        parts = [part_of(subtask, region, *number) for number in numbers_of(base)]
+        batches = [batch_of(subtask, region, *number) for number in numbers_of(base)]
         assigned = {each.key for each in process.told}
         is_dynamic = self.case.is_dynamic
         base = committed_batches.usable(
-            base, parts, assigned, is_own=lambda part: not is_dynamic or book.has(subtask, part.attempt, part.splits)
+            base,
+            batches,
+            assigned,
+            is_own=lambda batch: not is_dynamic or book.has(subtask, batch.attempt, batch.splits),
         )
-        self._check_kept(world, process, {key for n in numbers_of(base) for key in part_of(subtask, region, *n).splits})
+        self._check_kept(
+            world, process, {key for n in numbers_of(base) for key in batch_of(subtask, region, *n).splits}
+        )
         number = len(region.attempts) + 1
         return world, process._replace(phase=Phase.CLAIM, region=None, attempt=number, base=base)
 
@@ -300,7 +305,7 @@ class Steps:
         region = world.regions[process.subtask]
         tried = region.attempts[process.attempt - 1]
         region = region._replace(
-            attempts=_at(region.attempts, process.attempt - 1, tried._replace(parts=(*tried.parts, process.batch)))
+            attempts=_at(region.attempts, process.attempt - 1, tried._replace(batches=(*tried.batches, process.batch)))
         )
         regions = _at(world.regions, process.subtask, region)
         return world._replace(regions=regions), process._replace(phase=Phase.PULL, batch=())
@@ -308,7 +313,9 @@ class Steps:
     def _finish(self, world: World, process: Process) -> tuple[World, Process | None]:
         subtask = process.subtask
         tried = world.regions[subtask].attempts[process.attempt - 1]
-        own = [part_of(subtask, world.regions[subtask], process.attempt, number) for number in range(len(tried.parts))]
+        own = [
+            batch_of(subtask, world.regions[subtask], process.attempt, number) for number in range(len(tried.batches))
+        ]
         adopted = self._adopted(world, process)
         kept = {key for each in adopted for key in each.splits}
         assigned = [each for each in process.told if not self.case.is_dynamic or each.key in kept]
@@ -320,9 +327,9 @@ class Steps:
         world = _put(world, subtask, process.attempt, outcome=refs_of((*adopted, *own)))
         return _ended(world, process, Task.GREEN), None
 
-    def _adopted(self, world: World, process: Process) -> list[Part]:
+    def _adopted(self, world: World, process: Process) -> list[CommittedBatch]:
         region = world.regions[process.subtask]
-        return [part_of(process.subtask, region, *number) for number in numbers_of(process.base)]
+        return [batch_of(process.subtask, region, *number) for number in numbers_of(process.base)]
 
     def _evaluation(self, world: World, code: str, subtasks: int, externals: object = None) -> Evaluation:
         plan = plan_of(code, subtasks, self.case.is_dynamic)
@@ -346,13 +353,13 @@ class Steps:
                 tasks[subtask] = Task.CLEARED
         if tuple(tasks) != world.tasks:
             return world._replace(tasks=tuple(tasks))
-        finishes: dict[int, tuple[PartRef, ...]] = {}
+        finishes: dict[int, tuple[CommittedBatchRef, ...]] = {}
         for subtask in range(world.subtasks):
             current = evaluation.current(name_of(subtask))
             assert current is not None
             assert current.outcome is not None
-            finishes[subtask] = SplitOutcome.of(current.outcome).parts
-        counts = Counter(key for finish in finishes.values() for part in finish for key in part.splits)
+            finishes[subtask] = SplitOutcome.of(current.outcome).batches
+        counts = Counter(key for finish in finishes.values() for batch in finish for key in batch.splits)
         for each in self._expected(world, evaluation):
             if counts[each.key] != 1:
                 what = "lost" if not counts[each.key] else "doubled"
@@ -522,5 +529,5 @@ def _committed(region: Region, subtask: int) -> set[str]:
         made_of = SplitClaim.of(claims[max(claims)]).reading
         assert made_of is not None
         base = adoptable(state, claims, made_of)
-        found |= {key for number in numbers_of(base) for key in part_of(subtask, region, *number).splits}
+        found |= {key for number in numbers_of(base) for key in batch_of(subtask, region, *number).splits}
     return found

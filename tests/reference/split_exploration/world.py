@@ -11,10 +11,10 @@ from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, i
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
+    CommittedBatch,
     ExternalObject,
     FenceCause,
     Outcome,
-    Part,
     PlanRecord,
     RegionPlan,
     SplitGeneration,
@@ -22,7 +22,7 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.log import LogRecord, SplitBook, fold
-from airflow_recovery.splits.mode import AdoptedParts, PartRef, SplitClaim, SplitOutcome, SplitPlan
+from airflow_recovery.splits.mode import AdoptedBatches, CommittedBatchRef, SplitClaim, SplitOutcome, SplitPlan
 
 VERTEX = "S"
 
@@ -35,9 +35,9 @@ class Tried(NamedTuple):
     code: str
     subtasks: int
     listed: Listed
-    base: tuple[AdoptedParts, ...]
-    parts: tuple[tuple[str, ...], ...] = ()
-    outcome: tuple[PartRef, ...] | None = None
+    base: tuple[AdoptedBatches, ...]
+    batches: tuple[tuple[str, ...], ...] = ()
+    outcome: tuple[CommittedBatchRef, ...] | None = None
     """Of a finish."""
     is_fenced: bool = False
 
@@ -64,7 +64,7 @@ class Phase:
     CLAIM = "claim"
     RETURN = "give back the rest"
     PULL = "pull"
-    COMMIT = "commit a part"
+    COMMIT = "commit a batch"
     FINISH = "finish"
 
 
@@ -85,7 +85,7 @@ class Process(NamedTuple):
     region: Region | None = None
     """Its journal, as it was listed."""
     attempt: int = 0
-    base: tuple[AdoptedParts, ...] = ()
+    base: tuple[AdoptedBatches, ...] = ()
     seq: int = 0
     taken: tuple[str, ...] = ()
     batch: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ def fingerprint(code: str, subtasks: int) -> str:
 
 @lru_cache
 def reading(code: str, subtasks: int) -> str:
-    """What parts are made of."""
+    """What batches are made of."""
     return reading_of(fingerprint(code, subtasks), ())
 
 
@@ -216,9 +216,11 @@ def attempt_of(subtask: int, number: int, tried: Tried) -> Attempt:
             fingerprint=fingerprint(tried.code, tried.subtasks),
             externals=externals_of(tried.listed),
             cause=FenceCause.SUPERSEDED if tried.is_fenced else None,
-            mode=SplitOutcome(parts=tried.outcome or ()),
+            mode=SplitOutcome(batches=tried.outcome or ()),
         )
-    return Attempt(number, is_claimed=True, has_outcome=outcome is not None, parts=len(tried.parts), outcome=outcome)
+    return Attempt(
+        number, is_claimed=True, has_outcome=outcome is not None, batches=len(tried.batches), outcome=outcome
+    )
 
 
 @lru_cache(maxsize=100_000)
@@ -236,7 +238,7 @@ def run_state(world: World) -> RunState:
     return RunState({name_of(at): state_of(at, each) for at, each in enumerate(world.regions)})
 
 
-def part_of(subtask: int, region: Region, attempt: int, number: int) -> Part:
-    """One part."""
-    splits = region.attempts[attempt - 1].parts[number]
-    return Part(name_of(subtask), attempt, number, "w", splits, (), "")
+def batch_of(subtask: int, region: Region, attempt: int, number: int) -> CommittedBatch:
+    """One batch."""
+    splits = region.attempts[attempt - 1].batches[number]
+    return CommittedBatch(name_of(subtask), attempt, number, "w", splits, (), "")
