@@ -71,7 +71,7 @@ class _Pages:
 
     def __init__(self, folder: Path) -> None:
         tests = Path(__file__).parents[1] / "tests"
-        sys.path[:0] = [str(tests / name) for name in ("tab", "api_server", "attempt")]
+        sys.path[:0] = [str(tests / name) for name in ("tab", "support")]
         self._folder = folder
         browser, pages, world, many = map(import_module, ("browser", "pages", "rest_world", "many"))
         self._browser_of, self._serving, self._driving = browser.Browser, pages.serve(), browser.open_browser()

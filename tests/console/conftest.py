@@ -1,16 +1,12 @@
-"""A run's journal in a real store, written by the real protocol code (`tests/attempt/fakes.py`)."""
+"""A run's journal in a real store, written by the real protocol code (`tests/support/fakes.py`)."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
-
 import fakes
+import pytest
 
 from airflow_recovery.console.main import main
 from airflow_recovery.journal.journal import Journal

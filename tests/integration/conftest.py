@@ -10,13 +10,14 @@ from pathlib import Path
 import forty_steps
 import pytest
 from metrics_listener import MetricsListener
-from pipeline import FLIGHTS, HERE, DagRun, Pipeline, environment, small_connect_server
+from pipeline import FLIGHTS, DagRun, Pipeline, environment, small_connect_server
 from readme_blocks import write_dags
 
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import SECRET_KEY
 
+HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "dags"
 WEAKENED = {
     "AIRFLOW__STATE_STORE__BACKEND": "weakened.WeakenedBackend",

@@ -5,15 +5,17 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from pipeline import HERE, DagRun, Pipeline, environment
+from pipeline import DagRun, Pipeline, environment
 
 from airflow_recovery.model.names import encode
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import SECRET_KEY
 
+HERE = Path(__file__).parent
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 from journal_objects import JournalObjects
-from pipeline import AWS_CONNECTION, HERE, DagRun, Pipeline, environment, is_gone
+from pipeline import AWS_CONNECTION, DagRun, Pipeline, environment, is_gone
 
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store.local import LocalStore
@@ -33,6 +33,7 @@ from airflow_recovery.testing.s3_server import REGION, SECRET_KEY
 from airflow_recovery.testing.spark_cluster import StandaloneCluster, standalone_cluster
 from airflow_recovery.testing.spark_drivers import kill_9
 
+HERE = Path(__file__).parent
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
 FILES, IDS = 12, 50

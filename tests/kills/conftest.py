@@ -13,17 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pipeline import AWS_CONNECTION, Pipeline, environment, small_connect_server
+
+from airflow_recovery.testing import S3Server
+from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 HERE = Path(__file__).parent
 INTEGRATION = HERE.parent / "integration"
-sys.path.insert(0, str(INTEGRATION))
-
-from pipeline import AWS_CONNECTION, Pipeline, environment, small_connect_server  # noqa: E402
-
-from airflow_recovery.testing import S3Server  # noqa: E402
-from airflow_recovery.testing.local_airflow import LocalAirflow  # noqa: E402
-from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY  # noqa: E402
-
 API_DOWN_S = 10.0
 API_DOWN_IN_A_DRILL_S = 60.0
 

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import cluster_task
 import pytest
+from outliving import IDENTITY, task_of
 
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.region_task import Decision
@@ -19,12 +21,6 @@ from airflow_recovery.model.records import AttemptState
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.spark_cluster import StandaloneCluster, standalone_cluster
-
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "attempt"), str(HERE.parent / "driver" / "code")]
-
-import cluster_task  # noqa: E402
-from outliving import IDENTITY, task_of  # noqa: E402
 
 DEADLINE_S = 180.0
 pytestmark = pytest.mark.spark

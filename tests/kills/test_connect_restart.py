@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
@@ -13,20 +12,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from runtime_specs import outcome_of, region_spec, troubled
 
-RUNTIME = Path(__file__).parent.parent / "driver"
-sys.path[:0] = [str(RUNTIME), str(RUNTIME / "code")]
-
-from runtime_specs import outcome_of, region_spec, troubled  # noqa: E402
-
-from airflow_recovery.driver.code_archive import build_archive  # noqa: E402
-from airflow_recovery.driver.exit_report import read_failure  # noqa: E402
-from airflow_recovery.errors import SessionLost  # noqa: E402
-from airflow_recovery.model.records import AttemptState, Claim  # noqa: E402
-from airflow_recovery.store import open_store  # noqa: E402
-from airflow_recovery.task.region_program import region_failed  # noqa: E402
-from airflow_recovery.task.region_session import RegionSession  # noqa: E402
-from airflow_recovery.testing.spark_cluster import connect_server, free_port  # noqa: E402
+from airflow_recovery.driver.code_archive import build_archive
+from airflow_recovery.driver.exit_report import read_failure
+from airflow_recovery.errors import SessionLost
+from airflow_recovery.model.records import AttemptState, Claim
+from airflow_recovery.store import open_store
+from airflow_recovery.task.region_program import region_failed
+from airflow_recovery.task.region_session import RegionSession
+from airflow_recovery.testing.spark_cluster import connect_server, free_port
 
 LOG = logging.getLogger("tests.connect_restart")
 DEADLINE_S = 120.0

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from airflow_recovery.testing.crash_kit.cli import main
@@ -12,9 +9,6 @@ from airflow_recovery.testing.crash_kit.cli import main
 pytestmark = pytest.mark.spark
 
 
-def test_fault_4_a_users_own_job_on_a_real_spark(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1] / "testing"), *sys.path])
+def test_fault_4_a_users_own_job_on_a_real_spark(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["crash_jobs:alone", "--spark", "--crash", "task of counted try 1, after result 1"]) == 0
     assert "counted try 1 is dead\n  counted try 2: success" in capsys.readouterr().out

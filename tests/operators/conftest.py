@@ -4,14 +4,10 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from job_tasks import Drivers
-
-CODE = Path(__file__).parent / "code"
-"""The folder that holds the jobs' package."""
 
 FAKE_SUBMIT = f"""#!{sys.executable}
 import json, os, runpy, sys
@@ -25,13 +21,6 @@ if not os.environ.get("SUBMIT_ONLY"):
     sys.argv = [arguments[at], *arguments[at + 1:]]
     runpy.run_path(arguments[at], run_name="__main__")
 """
-
-
-@pytest.fixture(scope="session", autouse=True)
-def dag_jobs() -> Iterator[None]:
-    sys.path.insert(0, str(CODE))
-    yield
-    sys.path.remove(str(CODE))
 
 
 @pytest.fixture

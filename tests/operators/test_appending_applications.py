@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from paths import CODE
 from tries import run_try, state_in
 
 from airflow_recovery.errors import JobDefinitionError, RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 
-APPENDER = str(Path(__file__).parent / "code" / "appender.py")
-WRITER = str(Path(__file__).parent / "code" / "writer.py")
+APPENDER = str(CODE / "appender.py")
+WRITER = str(CODE / "writer.py")
 
 
 def operator(

@@ -15,6 +15,7 @@ import psycopg2
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
+from paths import CODE
 from tries import journal_in, run_try, state_in, submissions
 
 from airflow_recovery.attempt import commit, region_task
@@ -27,7 +28,7 @@ from airflow_recovery.sinks import CommittingSink, DeltaTable, PostgresTable, Pr
 from airflow_recovery.task.dag_operators import plan_of_dag
 from airflow_recovery.task.drop_in import application_fingerprint
 
-WRITER = str(Path(__file__).parent / "code" / "parquet_writer.py")
+WRITER = str(CODE / "parquet_writer.py")
 PROBED = ProbedSink(apply="dagjobs.committing:append_line", is_applied="dagjobs.committing:has_line")
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import CODE
 
 from airflow_recovery.testing.local_airflow.sqlite import template_database
 
-CODE = Path(__file__).parent / "code"
 pytestmark = pytest.mark.airflow
 
 BACKEND = "airflow_recovery.api_server.state_backend.RecoveryStateBackend"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
+from paths import CODE
 from tries import run_try, state_in, submissions
 
 from airflow_recovery.attempt.run import Run
@@ -25,7 +26,7 @@ from airflow_recovery.task import drop_in
 from airflow_recovery.task.dag_operators import plan_of_dag
 from airflow_recovery.task.spark_submission import SparkSubmission
 
-WRITER = str(Path(__file__).parent / "code" / "writer.py")
+WRITER = str(CODE / "writer.py")
 
 
 def dag_of(*operators: dict[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from paths import CODE
 
 PARSE = """
 import json, socket, sys
@@ -45,9 +45,8 @@ print(json.dumps({"asked": asked, "heavy": found[:10], "tasks": len(dag.tasks)})
 
 
 def parse(extra: str = "") -> dict[str, object]:
-    code = Path(__file__).parent / "code"
     env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")}
-    env["PYTHONPATH"] = os.pathsep.join(each for each in (str(code), env.get("PYTHONPATH")) if each)
+    env["PYTHONPATH"] = os.pathsep.join(each for each in (str(CODE), env.get("PYTHONPATH")) if each)
     script = PARSE.replace("EXTRA", extra)
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from airflow.sdk import DAG, conf
 from job_tasks import Drivers, job_dag
+from paths import CODE
 from tries import run_try, submissions
 
 from airflow_recovery.driver.exit_report import write_failure
@@ -20,7 +21,6 @@ from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 
 OFF = {"execution.batch.job-recovery.enabled": False}
-CODE = Path(__file__).parent / "code"
 
 
 def tasks(job: str = "dagjobs.shapes:diamond", **given: Any) -> dict[str, Any]:

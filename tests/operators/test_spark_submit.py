@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from airflow.sdk import DAG, TaskGroup
 from airflow.sdk.exceptions import AirflowFailException
+from paths import CODE
 from tries import run_try, submissions, task_context
 
 from airflow_recovery.errors import JobDefinitionError
@@ -19,7 +20,7 @@ from airflow_recovery.task.dag_operators import plan_of_dag
 from airflow_recovery.task.drop_in import application_fingerprint
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
-WRITER = str(Path(__file__).parent / "code" / "writer.py")
+WRITER = str(CODE / "writer.py")
 
 
 def new_dag(**arguments: Any) -> DAG:

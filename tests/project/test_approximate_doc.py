@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fakes import MemoryStore
+from streaming_run import RUN, StreamingRun
 
 from airflow_recovery import APPROXIMATE, FailoverStrategy, Streaming, job
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job
 from airflow_recovery.streaming.describe import RunLedger
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
-
-from fakes import MemoryStore
-from streaming_run import RUN, StreamingRun
 
 TEXT = (Path(__file__).parents[2] / "docs" / "approximate.md").read_text(encoding="utf-8")
 LOSSY = APPROXIMATE(reconnect="latest", max_lost_records=5)

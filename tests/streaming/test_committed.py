@@ -5,14 +5,10 @@ source ==raw==> scorer ==scored==> sink -> totals
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
-
 from fakes import MemoryStore
 from streaming_run import RUN, StreamingRun
 

@@ -5,13 +5,7 @@ source ==raw==> scorer ==scored==> sink
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
-
 from fakes import MemoryStore
 from streaming_run import RUN, StreamingRun
 

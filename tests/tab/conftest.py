@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "api_server"))
-
 from browser import Browser, open_browser
 from pages import Site, serve
 from rest_world import RestWorld

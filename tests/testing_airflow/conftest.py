@@ -1,16 +1,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from airflow_recovery.testing.local_airflow import LocalAirflow
-
-# `published.py`, a run's journal in a folder, is shared with the tests of the hooks.
-sys.path.insert(0, str(Path(__file__).parent.parent / "hooks"))
 
 DAGS = Path(__file__).parent / "dags"
 

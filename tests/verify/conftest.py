@@ -1,15 +1,9 @@
-"""Journals of whole runs, written by the real protocol code (`tests/attempt/fakes.py`)."""
+"""Journals of whole runs, written by the real protocol code (`tests/support/fakes.py`)."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "attempt"))
-
 import fakes
+import pytest
 from spoiled_journal import Spoiled
 
 from airflow_recovery.errors import Failure, RegionFailed

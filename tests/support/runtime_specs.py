@@ -11,7 +11,7 @@ from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputRef, Outcome, RunIdentity
 from airflow_recovery.store import open_store
 
-CODE = Path(__file__).parent / "code"
+CODE = Path(__file__).parents[1] / "driver" / "code"
 """The folder that holds the job's package; on the Python path of the submitting side only."""
 
 JOB = "regionjobs.numbers:numbers"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from textwrap import indent
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+README = Path(__file__).resolve().parents[2] / "README.md"
 
 ADOPT = "RecoverableSparkSubmitOperator("
 JOB = "# jobs/flights.py"

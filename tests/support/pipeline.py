@@ -28,7 +28,6 @@ from airflow_recovery.testing.spark_cluster import ConnectServer, connect_server
 from airflow_recovery.testing.spark_drivers import driver_of
 from airflow_recovery.verify import Report, verify_run
 
-HERE = Path(__file__).parent
 AWS_CONNECTION = "recovery_s3"
 FLIGHTS = "flights"
 """The folder with the CSV files that the examples read."""
