@@ -6,19 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from runtime_specs import CODE
 
 from airflow_recovery.testing.spark_cluster import ConnectServer, StandaloneCluster, connect_server, standalone_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session", autouse=True)
-def job_code() -> Iterator[None]:
-    sys.path.insert(0, str(CODE))
-    yield
-    sys.path.remove(str(CODE))
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from paths import CODE
 from runtime_deadlines import until
-from runtime_specs import CODE
 
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask

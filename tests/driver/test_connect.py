@@ -14,8 +14,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from paths import CODE
 from runtime_deadlines import until
-from runtime_specs import CODE, IDENTITY, journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
+from runtime_specs import IDENTITY, journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
 
 from airflow_recovery.driver import RegionSpec
 from airflow_recovery.driver.connect_session import session_id_of, session_url

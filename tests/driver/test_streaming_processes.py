@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from runtime_specs import CODE
+from paths import CODE
 from spark_streaming_run import SparkStreamingRun
 
 from airflow_recovery.driver import driver

@@ -9,10 +9,9 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
+import channel_end_process
 import pytest
-from channel_end_process import EVICTED
 from channel_ends import Source, client, committed_rows, drain, lost_rows
 
 from airflow_recovery.model.channel_options import Reconnect
@@ -20,7 +19,6 @@ from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.streaming.consumer import ChannelConsumer
 from airflow_recovery.testing import S3Server
 
-HERE = Path(__file__).parent
 DEADLINE_S = 120
 
 
@@ -28,7 +26,7 @@ class ChannelEndProcess:
     def __init__(self, server: S3Server, uri: str, role: str, attempt: int, reconnect: Reconnect) -> None:
         arguments = [role, str(attempt), reconnect.value, uri, server.endpoint_url]
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "channel_end_process.py"), *arguments],
+            [sys.executable, channel_end_process.__file__, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -118,8 +116,8 @@ def test_fault_11_14_59_a_sink_is_frozen_woken_late_and_killed(channel_store: S3
     second.until("attached")
     source.emit(*range(25, 35))
     first.wake()
-    assert first.exit_code() == EVICTED
-    assert start("sink", 1, Reconnect.LATEST).exit_code() == EVICTED
+    assert first.exit_code() == channel_end_process.EVICTED
+    assert start("sink", 1, Reconnect.LATEST).exit_code() == channel_end_process.EVICTED
     second.until("idle")
 
     source.emit(*range(35, 40))

@@ -11,9 +11,6 @@ from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputRef, Outcome, RunIdentity
 from airflow_recovery.store import open_store
 
-CODE = Path(__file__).parents[1] / "driver" / "code"
-"""The folder that holds the job's package; on the Python path of the submitting side only."""
-
 JOB = "regionjobs.numbers:numbers"
 IDENTITY = RunIdentity("dag", "2026-01-01", "group")
 
