@@ -17,8 +17,7 @@ A failure names its seed, and the seed replays it exactly. One schedule runs at 
 from airflow_recovery.testing.simulation.drill import Tally, drill
 from airflow_recovery.testing.simulation.jobs import TOPOLOGIES, SimulatedJob, declared_job, job_of
 from airflow_recovery.testing.simulation.schedule import Schedule, simulate
-from airflow_recovery.testing.simulation.settings import Report, Settings, Violation
-from airflow_recovery.testing.simulation.troubles import Trouble
+from airflow_recovery.testing.simulation.settings import Report, Settings, Trouble, Violation
 
 __all__ = [
     "TOPOLOGIES",

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import InputUnreachable, RecoveryError
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_time
 from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM
-from airflow_recovery.testing.simulation.settings import Report, Settings, Violation
+from airflow_recovery.testing.simulation.settings import Report, Settings, Trouble, Violation
+from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.sinks import STOPPED, repair
-from airflow_recovery.testing.simulation.strands import Process, Strand, StrandRunner, Terminated, current_runner
-from airflow_recovery.testing.simulation.troubles import PAUSED, Trouble, Troubles
+from airflow_recovery.testing.simulation.strands import Process, Strand, Terminated, current_runner
+from airflow_recovery.testing.simulation.troubles import PAUSED, Troubles
 from airflow_recovery.testing.simulation.verdict import check_end, check_green, check_history
-from airflow_recovery.testing.simulation.world import World
 
 MAX_STEPS = 20_000
 MAX_TRIES = 60
@@ -29,48 +28,21 @@ THAWED = 1.0
 """Whoever was frozen goes on at full speed."""
 
 
-class Schedule:
+class Schedule(SimulatedRun):
     """Runs once. Everything that is random comes from ``rng``."""
 
     def __init__(self, seed: int, settings: Settings) -> None:
+        super().__init__(settings, random.Random(seed), self._choose)
         self.seed = seed
-        self.settings = settings
-        self.rng = random.Random(seed)
-        # A step is (process, request, is no zombie) until somebody reads it.
-        self.trace: list[str | tuple[str, str, bool]] = []
-        self.world = World(
-            settings.job,
-            self.rng,
-            self._who,
-            self.note,
-            publishes=settings.publishes,
-            page_keys=settings.page_keys,
-            store_faults=settings.store_faults,
-            store_fault_rate=0.1,
-            trouble=settings.trouble,
-            heartbeat_timeout_s=settings.heartbeat_timeout_s,
-            detached_share=settings.detached_share,
-        )
-        self.world.airflow.compares = settings.compares
-        self.world.journal_store.is_conditional = settings.is_conditional
-        self.hand: str | None = None
         self._stopped: dict[str, RecoveryError] = {}
-        self.tries: dict[Process, TaskTry] = {}
-        self.promised = dict.fromkeys(settings.job.regions, 0)
-        self.served = dict.fromkeys(settings.job.regions, 0)
-        self.unseen_marks: set[str] = set()
-        self._processes: list[Process] = self.world.cluster.processes
         self._troubles = Troubles(self, dict(settings.troubles))
         self._steps = self._started = 0
-        self._versions = 0
-        self.is_redeployed = False
         self._is_last_round = False
         # What the sweeper does is in no stream, and who is told to end between a write and its event does not say it.
         self._is_history_whole = not {Trouble.SWEEP, Trouble.PURGE, Trouble.SIGTERM} & settings.troubles.keys()
         self._moment = self._undisturbed_steps = 0
         self._intrudes = self._is_untidy = False
         self._has_last_round = self.rng.random() < LAST_ROUND_SHARE
-        self._runner = StrandRunner(self._choose)
         # Some schedules let one process run for long, others change at every request.
         self._stickiness = self.rng.choice([0.0, 0.5, 0.8, 0.95])
         self._trouble_rate = self.rng.choice([0.005, 0.02, 0.1])
@@ -255,13 +227,6 @@ class Schedule:
 
     # processes
 
-    def begins(self, name: str, body: Callable[[], None]) -> Process:
-        """A new process with one strand."""
-        process = Process(name)
-        process.strands.append(Strand(process, body))
-        self._processes.append(process)
-        return process
-
     def _starts(self, task: str) -> Strand:
         own = self.world.airflow.start(task)
         if own.try_number > MAX_TRIES:
@@ -303,66 +268,12 @@ class Schedule:
                 if airflow.is_green:
                     check_green(self)
 
-    def alive(self) -> list[Process]:
-        """Processes that can be killed, told to end, or paused."""
-        return [process for process in self._processes if process.strands and not process.is_dead]
-
     def _is_present(self, process: Process) -> bool:
         own = self.tries.get(process)
         return own is None or self.world.airflow.is_mine(own)
 
     def _only_zombies(self, able: list[Strand]) -> bool:
         return all(strand.process in self.tries and not self._is_present(strand.process) for strand in able)
-
-    def _who(self) -> str:
-        if self.hand is not None:
-            return self.hand
-        current = self._runner.current
-        return current.process.name if current is not None else "nobody"
-
-    def note(self, what: str | None) -> None:
-        """For whoever reads the trace."""
-        if what is not None:
-            self.trace.append(what)
-
-    # what people do and are told
-
-    def mark(self, task: str, state: str) -> None:
-        """By hand. Nobody has looked at what a person calls a success before a task begins that does."""
-        self.world.airflow.mark(task, state)
-        if state == "success":
-            self.unseen_marks.add(task)
-
-    def was_promised(self, region: str, attempt: int) -> None:
-        """A restart was acknowledged: attempts up to this one do not count."""
-        self.promised[region] = max(self.promised[region], attempt)
-
-    def deploy(self, region: str) -> None:
-        """New code of ``region``, and the whole run is cleared."""
-        self.is_redeployed = True
-        self._versions += 1
-        self.world.job = self.world.job.with_code(region, self._versions)
-        self.world.airflow.clear_all()
-
-    def relist(self, region: str, listed: tuple[str, ...]) -> None:
-        """The input of ``region`` has changed, and the whole run is cleared."""
-        self.world.job = self.world.job.with_listing(region, listed)
-        self.world.ledger.splits.changed.add(region)
-        self.world.airflow.clear_all()
-
-    def begins_anew(self) -> None:
-        """The run was purged as far as it could be, and is made again: what was reported and promised is over."""
-        self.world.lose_database()
-        self.served = dict.fromkeys(self.served, 0)
-        self.promised = dict.fromkeys(self.promised, 0)
-
-    def recompute(self) -> None:
-        """The whole run is cleared, and everything is to run again."""
-        self._versions += 1
-        self.world.epoch = f"epoch {self._versions}"
-        for name in self.promised:
-            self.was_promised(name, self.world.ledger.regions[name].latest_attempt)
-        self.world.airflow.clear_all()
 
 
 def simulate(seed: int, settings: Settings | None = None, *, topology: str = RANDOM) -> Report:

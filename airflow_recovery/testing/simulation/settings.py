@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.simulation.jobs import (
@@ -15,11 +16,49 @@ from airflow_recovery.testing.simulation.jobs import (
     with_drawn_sinks,
     with_drawn_splits,
 )
-from airflow_recovery.testing.simulation.troubles import Trouble, drawn
 
 
 class Violation(AssertionError):
     """A promise was broken. The message has the seed, what was broken, and the steps that led there."""
+
+
+class Trouble(str, Enum):
+    """The kinds. Each happens as often as a schedule says."""
+
+    KILL = "kill -9 of a process"
+    KILL_TASK = "kill -9 of a task's process, whose driver may live on"
+    SIGTERM = "SIGTERM to a process"
+    HEARTBEAT = "Airflow gives up on a task that lives"
+    PAUSE = "a process is frozen for long"
+    CLEAR = "a user clears a task, perhaps with all below it"
+    CLEAR_ALL = "a user clears the whole run"
+    RESTART = "a user restarts a region"
+    MARK = "a user marks a task"
+    DELETE = "an outsider deletes results"
+    ALTER = "an outsider overwrites results"
+    SWEEP = "the sweeper goes through the run"
+    PURGE = "the run is purged, and made again under the same key"
+    DATABASE = "the metadata database is lost"
+    DEPLOY = "new code is deployed and the run cleared"
+    RECOMPUTE = "the run is cleared in recompute mode"
+    LISTING = "splits come, go or change, and the run is cleared"
+
+
+DRASTIC = frozenset(
+    {Trouble.PURGE, Trouble.DATABASE, Trouble.DEPLOY, Trouble.RECOMPUTE, Trouble.MARK, Trouble.CLEAR_ALL}
+)
+"""After these nearly everything begins again: drawn less often."""
+
+
+def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
+    """One to five troubles of up to three kinds: of those that can happen to every job."""
+    able: list[Trouble] = [trouble for trouble in Trouble if trouble is not Trouble.LISTING]
+    weights = [1 if trouble in DRASTIC else 3 for trouble in able]
+    kinds = rng.choices(able, weights, k=rng.randint(1, 3))
+    found: dict[Trouble, int] = dict.fromkeys(kinds, 1)
+    for _ in range(rng.randint(0, 2)):
+        found[rng.choice(kinds)] += 1
+    return found
 
 
 @dataclass(frozen=True)
@@ -52,7 +91,7 @@ class Settings:
         """Everything by ``seed``: of a job of that topology, or of the given one."""
         rng = random.Random(f"settings {seed}")
         chosen = drawn_job(topology, rng) if job is None else with_drawn_rows(job, rng)
-        troubles = drawn(rng)
+        troubles = drawn_troubles(rng)
         chosen = with_drawn_sinks(chosen, random.Random(f"sinks {seed}"), is_purged=Trouble.PURGE in troubles)
         return cls(
             job=with_drawn_splits(chosen, random.Random(f"splits {seed}")),

@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.errors import AppendedAlready, RecoveryError, SinkInDoubt, SinkRefused
 from airflow_recovery.testing.simulation.settings import Violation
+from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.strands import current_runner
-
-if TYPE_CHECKING:
-    from airflow_recovery.testing.simulation.schedule import Schedule
 
 STOPPED = (AppendedAlready, SinkInDoubt, SinkRefused)
 """What no retry cures: the task fails, and a person comes."""
 
 
-def repair(schedule: Schedule, task: str, error: RecoveryError) -> None:
+def repair(run: SimulatedRun, task: str, error: RecoveryError) -> None:
     """What the message asks for: make sure that no old process lives; then confirm, or undo what was committed."""
-    for process, own in schedule.tries.items():
+    for process, own in run.tries.items():
         if own.task_id == task and not process.is_dead:
-            schedule.note(f"USER makes sure that {process.name} is dead")
+            run.note(f"USER makes sure that {process.name} is dead")
             process.is_dead = True
     if isinstance(error, SinkInDoubt):
-        schedule.begins("USER", lambda: _confirm(schedule, task))
+        run.begins("USER", lambda: _confirm(run, task))
         return
-    schedule.note(f"USER removes from the sink what {task} has committed, and clears {task}")
-    schedule.world.target.undo(task)
-    schedule.world.ledger.sinks.undone(task)
-    schedule.world.airflow.clear(task, downstream=True)
+    run.note(f"USER removes from the sink what {task} has committed, and clears {task}")
+    run.world.target.undo(task)
+    run.world.ledger.sinks.undone(task)
+    run.world.airflow.clear(task, downstream=True)
 
 
-def _confirm(schedule: Schedule, task: str) -> None:
+def _confirm(run: SimulatedRun, task: str) -> None:
     """As the command does."""
-    journal = schedule.world.journal("user")
+    journal = run.world.journal("user")
     try:
-        state = journal.load(journal.list(schedule.world.job.regions))
+        state = journal.load(journal.list(run.world.job.regions))
         confirm_dead(journal, state, task, "user", "killed it myself")
     except RecoveryError as error:
         current_runner().switch(f"is refused: {type(error).__name__}")
-    schedule.world.airflow.clear(task, downstream=True)
+    run.world.airflow.clear(task, downstream=True)
 
 
-def check_sinks(schedule: Schedule) -> None:
+def check_sinks(run: SimulatedRun) -> None:
     """At green, each sink holds the rows of the attempt that counts, once, and of no other."""
-    ledger = schedule.world.ledger
+    ledger = run.world.ledger
     for name in ledger.sinks.modes:
         current = ledger.regions[name].current
         # A zombie may have finished another one since, and its commit is then still to come.
@@ -52,5 +48,5 @@ def check_sinks(schedule: Schedule) -> None:
             bad = ledger.sinks.why_not_held(name, current)
             if bad is not None:
                 raise Violation(bad)
-        elif current and current == schedule.served[name]:
+        elif current and current == run.served[name]:
             raise Violation(f"I10: {name}@{current} is green, and nothing says that it was committed")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
-from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.model.retention import Retention
@@ -14,9 +11,8 @@ from airflow_recovery.planning.scenario import RestartFrom, RestartRegion
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.simulation import visitors
 from airflow_recovery.testing.simulation.ledger import OUTSIDER
-
-if TYPE_CHECKING:
-    from airflow_recovery.testing.simulation.schedule import Schedule
+from airflow_recovery.testing.simulation.settings import Trouble
+from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 
 Act = tuple[str, Callable[[], object]]
 """What happens, and how."""
@@ -25,55 +21,16 @@ PAUSED = 0.01
 """The weight of a process that is frozen: it goes on when hardly anybody else does."""
 
 
-class Trouble(str, Enum):
-    """The kinds. Each happens as often as a schedule says."""
-
-    KILL = "kill -9 of a process"
-    KILL_TASK = "kill -9 of a task's process, whose driver may live on"
-    SIGTERM = "SIGTERM to a process"
-    HEARTBEAT = "Airflow gives up on a task that lives"
-    PAUSE = "a process is frozen for long"
-    CLEAR = "a user clears a task, perhaps with all below it"
-    CLEAR_ALL = "a user clears the whole run"
-    RESTART = "a user restarts a region"
-    MARK = "a user marks a task"
-    DELETE = "an outsider deletes results"
-    ALTER = "an outsider overwrites results"
-    SWEEP = "the sweeper goes through the run"
-    PURGE = "the run is purged, and made again under the same key"
-    DATABASE = "the metadata database is lost"
-    DEPLOY = "new code is deployed and the run cleared"
-    RECOMPUTE = "the run is cleared in recompute mode"
-    LISTING = "splits come, go or change, and the run is cleared"
-
-
-DRASTIC = frozenset(
-    {Trouble.PURGE, Trouble.DATABASE, Trouble.DEPLOY, Trouble.RECOMPUTE, Trouble.MARK, Trouble.CLEAR_ALL}
-)
-"""After these nearly everything begins again: drawn less often."""
-
-
-def drawn(rng: random.Random) -> dict[Trouble, int]:
-    """One to five troubles of up to three kinds: of those that can happen to every job."""
-    able: list[Trouble] = [trouble for trouble in Trouble if trouble is not Trouble.LISTING]
-    weights = [1 if trouble in DRASTIC else 3 for trouble in able]
-    kinds = rng.choices(able, weights, k=rng.randint(1, 3))
-    found: dict[Trouble, int] = dict.fromkeys(kinds, 1)
-    for _ in range(rng.randint(0, 2)):
-        found[rng.choice(kinds)] += 1
-    return found
-
-
 class Troubles:
     """Draws one that is possible now, and lets it happen."""
 
-    def __init__(self, schedule: Schedule, left: dict[Trouble, int]) -> None:
-        self._schedule = schedule
-        self._world = schedule.world
-        self._airflow = schedule.world.airflow
-        self._rng = schedule.rng
+    def __init__(self, run: SimulatedRun, left: dict[Trouble, int]) -> None:
+        self._run = run
+        self._world = run.world
+        self._airflow = run.world.airflow
+        self._rng = run.rng
         self._left = {kind: count for kind, count in left.items() if count}
-        self._names = list(schedule.world.job.regions)
+        self._names = list(run.world.job.regions)
         self._possible: dict[Trouble, Callable[[], Iterator[Act]]] = {
             Trouble.KILL: self._kill,
             Trouble.KILL_TASK: self._kill_task,
@@ -119,7 +76,7 @@ class Troubles:
         if Trouble.HEARTBEAT not in self._left or self._rng.random() < 0.3 or not self._airflow.is_mine(own):
             return False
         self._use_up(Trouble.HEARTBEAT)
-        self._schedule.note(f"AIRFLOW gives up on {own.task_id}, which is frozen")
+        self._run.note(f"AIRFLOW gives up on {own.task_id}, which is frozen")
         self._airflow.lose_heartbeat(own.task_id)
         return True
 
@@ -131,21 +88,21 @@ class Troubles:
     # processes
 
     def _kill(self) -> Iterator[Act]:
-        for process in self._schedule.alive():
+        for process in self._run.alive():
             yield f"KILL -9 {process.name}", partial(setattr, process, "is_dead", True)
 
     def _kill_task(self) -> Iterator[Act]:
-        for process in self._schedule.alive():
-            if process in self._schedule.tries:
+        for process in self._run.alive():
+            if process in self._run.tries:
                 yield f"KILL -9 {process.name}", partial(setattr, process, "is_dead", True)
 
     def _sigterm(self) -> Iterator[Act]:
-        for process in self._schedule.alive():
-            if process in self._schedule.tries:
+        for process in self._run.alive():
+            if process in self._run.tries:
                 yield f"SIGTERM {process.name}", partial(setattr, process, "is_told_to_end", True)
 
     def _pause(self) -> Iterator[Act]:
-        for process in self._schedule.alive():
+        for process in self._run.alive():
             yield f"PAUSE {process.name}", partial(setattr, process, "weight", PAUSED)
 
     def _heartbeat(self) -> Iterator[Act]:
@@ -169,15 +126,15 @@ class Troubles:
         for name in self._names:
             if self._world.ledger.regions[name].latest_attempt:
                 request = RestartRegion(name, "user") if self._rng.random() < 0.7 else RestartFrom(name, "user")
-                body = partial(visitors.restart, self._schedule, request)
-                yield f"USER asks: {request.text()}", partial(self._schedule.begins, "USER", body)
+                body = partial(visitors.restart, self._run, request)
+                yield f"USER asks: {request.text()}", partial(self._run.begins, "USER", body)
 
     def _mark(self) -> Iterator[Act]:
         # Without a publish nobody looks at what a person has called a success.
-        states = ("success", "failed") if self._schedule.settings.publishes else ("failed",)
+        states = ("success", "failed") if self._run.settings.publishes else ("failed",)
         for name in self._names:
             for state in states:
-                yield f"USER marks {name} {state}", partial(self._schedule.mark, name, state)
+                yield f"USER marks {name} {state}", partial(self._run.mark, name, state)
 
     # the stores
 
@@ -202,30 +159,30 @@ class Troubles:
                     yield f"{name}@{n}", keys
 
     def _as_outsider(self, act: Callable[[], object]) -> None:
-        self._schedule.hand = OUTSIDER
+        self._run.hand = OUTSIDER
         act()
-        self._schedule.hand = None
+        self._run.hand = None
 
     def _sweep(self) -> Iterator[Act]:
         retention = self._rng.choice([Retention.keep("0s"), Retention.on_run_success(), Retention.as_consumed()])
-        body = partial(visitors.sweep, self._schedule, retention)
-        yield f"SWEEPER begins, {retention.text()}", partial(self._schedule.begins, "gc", body)
+        body = partial(visitors.sweep, self._run, retention)
+        yield f"SWEEPER begins, {retention.text()}", partial(self._run.begins, "gc", body)
 
     # the run
 
     def _purge(self) -> Iterator[Act]:
-        body = partial(visitors.purge, self._schedule)
-        yield "SWEEPER begins to purge the run", partial(self._schedule.begins, "gc", body)
+        body = partial(visitors.purge, self._run)
+        yield "SWEEPER begins to purge the run", partial(self._run.begins, "gc", body)
 
     def _database(self) -> Iterator[Act]:
         yield "AIRFLOW's database is lost", self._world.lose_database
 
     def _deploy(self) -> Iterator[Act]:
         for name in self._names:
-            yield f"USER deploys other code of {name} and clears all", partial(self._schedule.deploy, name)
+            yield f"USER deploys other code of {name} and clears all", partial(self._run.deploy, name)
 
     def _recompute(self) -> Iterator[Act]:
-        yield "USER clears all, to be recomputed", self._schedule.recompute
+        yield "USER clears all, to be recomputed", self._run.recompute
 
     def _listing(self) -> Iterator[Act]:
         for name, region in self._world.job.regions.items():
@@ -235,4 +192,4 @@ class Troubles:
             new = f"new {self._rng.getrandbits(16)}"
             changes = {"one came": (*listed, new), "one went": listed[1:], "one changed": (new, *listed[1:])}
             what = self._rng.choice([change for change in changes if changes[change]])
-            yield f"INPUT of {name}: {what}; USER clears all", partial(self._schedule.relist, name, changes[what])
+            yield f"INPUT of {name}: {what}; USER clears all", partial(self._run.relist, name, changes[what])

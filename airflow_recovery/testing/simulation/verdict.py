@@ -3,75 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from airflow_recovery.journal.replay import differences
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.settings import Violation
+from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.sinks import check_sinks
 
-if TYPE_CHECKING:
-    from airflow_recovery.testing.simulation.schedule import Schedule
 
-
-def check_green(schedule: Schedule) -> None:
+def check_green(run: SimulatedRun) -> None:
     """What stands, or what the tasks have reported, is one cut, and every restart that was acknowledged is done."""
-    ledger = schedule.world.ledger
-    check_sinks(schedule)
-    for region, most in schedule.settings.max_attempts.items():
+    ledger = run.world.ledger
+    check_sinks(run)
+    for region, most in run.settings.max_attempts.items():
         if ledger.regions[region].latest_attempt > most:
             raise Violation(f"waste: {region} was claimed {ledger.regions[region].latest_attempt} times")
-    if schedule.unseen_marks:
+    if run.unseen_marks:
         return  # nobody has looked since a person said so
-    if any(0 < schedule.served[name] <= each.floor for name, each in ledger.regions.items()):
+    if any(0 < run.served[name] <= each.floor for name, each in ledger.regions.items()):
         return  # purged since it was reported, by a sweeper that has died before anybody made the run again
     current = ledger.current()
-    bad = ledger.why_incoherent(current, schedule.promised)
+    bad = ledger.why_incoherent(current, run.promised)
     # After green a late zombie may still finish: the results rest on what was reported, and the next pre-check sees it.
-    if bad and ledger.why_incoherent(schedule.served, schedule.promised):
-        raise Violation(f"I13: false green: {bad}; current {current}, reported {schedule.served}")
+    if bad and ledger.why_incoherent(run.served, run.promised):
+        raise Violation(f"I13: false green: {bad}; current {current}, reported {run.served}")
 
 
-def _holds(schedule: Schedule, region: str, attempt: int) -> bool:
+def _holds(run: SimulatedRun, region: str, attempt: int) -> bool:
     """Its result is there: in its sink, else as its files."""
-    ledger = schedule.world.ledger
+    ledger = run.world.ledger
     return attempt in ledger.regions[region].committed or ledger.is_there(region, attempt)
 
 
-def check_history(schedule: Schedule) -> None:
+def check_history(run: SimulatedRun) -> None:
     """Whoever replays the events comes to the state that is folded from the journal (I11)."""
-    unlike = differences(schedule.world.state(), schedule.world.history.state())
+    unlike = differences(run.world.state(), run.world.history.state())
     if unlike:
         raise Violation(f"I11: the history is not the journal's: {'; '.join(unlike)}")
 
 
-def check_end(schedule: Schedule) -> None:
+def check_end(run: SimulatedRun) -> None:
     """What stands is one cut, there, right, and published."""
-    ledger, job = schedule.world.ledger, schedule.world.job
+    ledger, job = run.world.ledger, run.world.job
     current = ledger.current()
 
     def may_write(region: str, result: str, fingerprint: str, read: list[str]) -> set[str]:
         draws = (0, 1) if region in job.unstable else (0,)
         return {rows(region, result, fingerprint, read, draw) for draw in draws}
 
-    bad = ledger.why_incoherent(current, schedule.promised) or ledger.why_wrong_rows(current, may_write)
+    bad = ledger.why_incoherent(current, run.promised) or ledger.why_wrong_rows(current, may_write)
     if bad:
         raise Violation(f"I13: {bad}; current {current}")
     for name in ledger.splits.regions:
         read = sorted(each["uri"] for each in ledger.regions[name].finish(current[name])["externals"])
         if read != sorted(split.uri for split in job.splits_of(name)):
             raise Violation(f"I13: {name}@{current[name]} has read {read}, which is not what there is")
-    published = ledger.publishes[max(ledger.publishes)] if schedule.settings.publishes else current
+    published = ledger.publishes[max(ledger.publishes)] if run.settings.publishes else current
     for name in job.finals:
         if published[name] != current[name]:
             raise Violation(f"I13: {name}@{published[name]} is published, and {name}@{current[name]} is current")
-        if not _holds(schedule, name, current[name]):
+        if not _holds(run, name, current[name]):
             raise Violation(f"I4: {name}@{current[name]} is green, and its data is not there")
     # Under `assume` a consumer keeps even what it has made of a producer's older code.
     is_assumed = any(mode is Determinism.ASSUME for region in job.plan.regions for _, mode in region.determinism)
-    if not job.unstable and not (is_assumed and schedule.is_redeployed):
-        _check_undisturbed(job, schedule.world.cluster.wrote, current)
+    if not job.unstable and not (is_assumed and run.is_redeployed):
+        _check_undisturbed(job, run.world.cluster.wrote, current)
 
 
 def _check_undisturbed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.apply_plan import apply_plan
 from airflow_recovery.errors import JournalError, RecoveryError, StoreError
@@ -14,18 +13,16 @@ from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.testing.simulation.memory import ProcessStore
+from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.strands import current_runner
-
-if TYPE_CHECKING:
-    from airflow_recovery.testing.simulation.schedule import Schedule
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 
 
-def restart(schedule: Schedule, request: Request) -> None:
+def restart(run: SimulatedRun, request: Request) -> None:
     """As the CLI does: plan, apply, clear. The user is told "done" when all of it is."""
-    world = schedule.world
+    world = run.world
     journal, results = world.journal("user"), ProcessStore(world.results)
     names = list(world.job.regions)
     try:
@@ -37,38 +34,38 @@ def restart(schedule: Schedule, request: Request) -> None:
         return
     # A clear of the region alone, as in Airflow's own UI, is as good: `final_check` finds who else has to run.
     reset = {pin.region for pin in applied.resets}
-    clear = [name for name in applied.clear if name in reset] if schedule.rng.random() < 0.5 else applied.clear
+    clear = [name for name in applied.clear if name in reset] if run.rng.random() < 0.5 else applied.clear
     current_runner().switch(f"clears {', '.join(clear)}")
-    clear_for_restart(schedule, clear)
-    clear_for_restart(schedule, [name for name in applied.at_work if world.airflow.state(name) != "running"])
+    clear_for_restart(run, clear)
+    clear_for_restart(run, [name for name in applied.at_work if world.airflow.state(name) != "running"])
     for pin in applied.resets:
-        schedule.was_promised(pin.region, pin.attempt)
+        run.was_promised(pin.region, pin.attempt)
 
 
-def clear_for_restart(schedule: Schedule, regions: Iterable[str]) -> None:
+def clear_for_restart(run: SimulatedRun, regions: Iterable[str]) -> None:
     """In whatever try they are, running too."""
     for name in regions:
-        schedule.world.airflow.clear(name)
+        run.world.airflow.clear(name)
 
 
-def sweep(schedule: Schedule, retention: Retention) -> None:
+def sweep(run: SimulatedRun, retention: Retention) -> None:
     """One sweep, which lets go of everything that may go."""
-    _sweep(schedule, SweepOptions(retention, grace_s=0.0))
+    _sweep(run, SweepOptions(retention, grace_s=0.0))
 
 
-def purge(schedule: Schedule) -> None:
+def purge(run: SimulatedRun) -> None:
     """Long after everybody has left but, perhaps, frozen processes. Then a backfill makes the run again."""
     options = SweepOptions(Retention.keep(), grace_s=HOUR_S, purge_older_than_s=DAY_S)
     for pause_s in (2 * DAY_S, 2 * HOUR_S):
-        schedule.world.clock.sleep(pause_s)
-        if not _sweep(schedule, options):
+        run.world.clock.sleep(pause_s)
+        if not _sweep(run, options):
             return
     current_runner().switch("the run is made again")
-    schedule.begins_anew()
+    run.begins_anew()
 
 
-def _sweep(schedule: Schedule, options: SweepOptions) -> bool:
-    world = schedule.world
+def _sweep(run: SimulatedRun, options: SweepOptions) -> bool:
+    world = run.world
     try:
         Sweeper(ProcessStore(world.journal_store), ProcessStore(world.results), options).sweep()
     except (StoreError, JournalError):

@@ -1,0 +1,113 @@
+"""A simulated run as people, sweepers and crashes meet it: what is there, what was told, and what they can do to it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from airflow_recovery.attempt.task_instances import TaskTry
+from airflow_recovery.testing.simulation.settings import Settings
+from airflow_recovery.testing.simulation.strands import Process, Strand, StrandRunner
+from airflow_recovery.testing.simulation.world import World
+
+
+class SimulatedRun:
+    """The world of a run, its processes, and what was reported and promised. Who goes on next is asked of ``choose``.
+
+    ``served``: the attempt of each region that its task reported last. ``promised``: attempts of each region up to this
+    one do not count, as somebody was told. ``unseen_marks``: tasks that a person has called a success, and nobody has
+    looked at since. ``hand``: who is at work where no process is. Everything that is random comes from ``rng``.
+    """
+
+    def __init__(
+        self, settings: Settings, rng: random.Random, choose: Callable[[Strand | None], Strand | None]
+    ) -> None:
+        self.settings = settings
+        self.rng = rng
+        self._runner = StrandRunner(choose)
+        # A step is (process, request, is no zombie) until somebody reads it.
+        self.trace: list[str | tuple[str, str, bool]] = []
+        self.world = World(
+            settings.job,
+            self.rng,
+            self._who,
+            self.note,
+            publishes=settings.publishes,
+            page_keys=settings.page_keys,
+            store_faults=settings.store_faults,
+            store_fault_rate=0.1,
+            trouble=settings.trouble,
+            heartbeat_timeout_s=settings.heartbeat_timeout_s,
+            detached_share=settings.detached_share,
+        )
+        self.world.airflow.compares = settings.compares
+        self.world.journal_store.is_conditional = settings.is_conditional
+        self.hand: str | None = None
+        self.tries: dict[Process, TaskTry] = {}
+        self.promised = dict.fromkeys(settings.job.regions, 0)
+        self.served = dict.fromkeys(settings.job.regions, 0)
+        self.unseen_marks: set[str] = set()
+        self.is_redeployed = False
+        self._processes: list[Process] = self.world.cluster.processes
+        self._versions = 0
+
+    def begins(self, name: str, body: Callable[[], None]) -> Process:
+        """A new process with one strand."""
+        process = Process(name)
+        process.strands.append(Strand(process, body))
+        self._processes.append(process)
+        return process
+
+    def alive(self) -> list[Process]:
+        """Processes that can be killed, told to end, or paused."""
+        return [process for process in self._processes if process.strands and not process.is_dead]
+
+    def _who(self) -> str:
+        if self.hand is not None:
+            return self.hand
+        current = self._runner.current
+        return current.process.name if current is not None else "nobody"
+
+    def note(self, what: str | None) -> None:
+        """For whoever reads the trace."""
+        if what is not None:
+            self.trace.append(what)
+
+    # what people do and are told
+
+    def mark(self, task: str, state: str) -> None:
+        """By hand. Nobody has looked at what a person calls a success before a task begins that does."""
+        self.world.airflow.mark(task, state)
+        if state == "success":
+            self.unseen_marks.add(task)
+
+    def was_promised(self, region: str, attempt: int) -> None:
+        """A restart was acknowledged: attempts up to this one do not count."""
+        self.promised[region] = max(self.promised[region], attempt)
+
+    def deploy(self, region: str) -> None:
+        """New code of ``region``, and the whole run is cleared."""
+        self.is_redeployed = True
+        self._versions += 1
+        self.world.job = self.world.job.with_code(region, self._versions)
+        self.world.airflow.clear_all()
+
+    def relist(self, region: str, listed: tuple[str, ...]) -> None:
+        """The input of ``region`` has changed, and the whole run is cleared."""
+        self.world.job = self.world.job.with_listing(region, listed)
+        self.world.ledger.splits.changed.add(region)
+        self.world.airflow.clear_all()
+
+    def begins_anew(self) -> None:
+        """The run was purged as far as it could be, and is made again: what was reported and promised is over."""
+        self.world.lose_database()
+        self.served = dict.fromkeys(self.served, 0)
+        self.promised = dict.fromkeys(self.promised, 0)
+
+    def recompute(self) -> None:
+        """The whole run is cleared, and everything is to run again."""
+        self._versions += 1
+        self.world.epoch = f"epoch {self._versions}"
+        for name in self.promised:
+            self.was_promised(name, self.world.ledger.regions[name].latest_attempt)
+        self.world.airflow.clear_all()
