@@ -1,14 +1,12 @@
 """Fine-grained recovery of Spark pipelines in Apache Airflow, as Flink does it.
 
-This is what a job's module imports, so it must load without Airflow, pyspark or boto3. The Airflow side is in
-`airflow_recovery.operators`, `airflow_recovery.sensors` and `airflow_recovery.hooks`.
+This is what a job's module imports, so it must load without Airflow, pyspark or boto3. What a job with channels
+declares besides is in `airflow_recovery.streaming`. The Airflow side is in `airflow_recovery.operators`,
+`airflow_recovery.sensors` and `airflow_recovery.hooks`.
 
 The name ``job`` is the function, although a package of that name holds it: ``from airflow_recovery.job import ...``
 reaches into the package.
 """
-
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.memory_policy import RaiseMemory
 from airflow_recovery.errors import (
@@ -50,19 +48,7 @@ from airflow_recovery.model.split import Split
 from airflow_recovery.planning.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_recovery.version import __version__
 
-if TYPE_CHECKING:
-    from airflow_recovery.streaming.options import APPROXIMATE, Streaming
-else:
-
-    def __getattr__(name: str) -> object:
-        """What belongs to one mode, when it is asked for."""
-        if name not in ("APPROXIMATE", "Streaming"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module("airflow_recovery.streaming.options"), name)
-
-
 __all__ = [
-    "APPROXIMATE",
     "BLOCKING",
     "BLOCKING_PERSISTENT",
     "CACHED",
@@ -89,7 +75,6 @@ __all__ = [
     "ResultType",
     "Retention",
     "Split",
-    "Streaming",
     "Subtask",
     "UserCodeError",
     "__version__",

@@ -78,7 +78,7 @@ ROOMS: dict[str, Room] = {
         "for users' own tests: servers, a local Airflow, kills, simulations",
         ("__init__", *_CORE, *MODES, "verify", "hooks", "task", "operators"),
     ),
-    "__init__": Room("what a job's module imports", ("version", *_CORE, *MODES)),
+    "__init__": Room("what a job's module imports", ("version", *_CORE)),
     "__main__": Room("``python -m airflow_recovery``", ("console",)),
     "get_provider_info": Room("what Airflow reads of this provider in every process"),
     "version": Room("which version this is"),

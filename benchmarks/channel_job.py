@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_recovery import APPROXIMATE, job
+from airflow_recovery import job
+from airflow_recovery.streaming import APPROXIMATE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -2,12 +2,9 @@
 
 A module that declares a job is plain Python: it is imported by Airflow when a DAG file is parsed, by the Spark driver
 on a cluster that has no Airflow, and by a unit test. So this package may import neither Airflow nor, when it is
-imported, pyspark or boto3. It knows nothing of attempts, journals or stores. What belongs to one mode is in the package
-of that mode, which is imported when it is asked for.
+imported, pyspark or boto3. It knows nothing of attempts, journals or stores. What a user declares for channels is in
+`airflow_recovery.streaming`.
 """
-
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 from airflow_recovery.job.context import RegionContext, RunLike, Subtask
 from airflow_recovery.job.declaration import Job, job
@@ -29,26 +26,7 @@ from airflow_recovery.job.sources import (
 )
 from airflow_recovery.job.vertex import Vertex, VertexInput, VertexKind
 
-if TYPE_CHECKING:
-    from airflow_recovery.splits.declaration import SplitAssignment, SplitReading
-    from airflow_recovery.streaming.options import APPROXIMATE, ApproximateResult, StageOutput, Streaming
-else:
-    _OF_A_MODE = {
-        "airflow_recovery.splits.declaration": ("SplitAssignment", "SplitReading"),
-        "airflow_recovery.streaming.options": ("APPROXIMATE", "ApproximateResult", "StageOutput", "Streaming"),
-    }
-
-    def __getattr__(name: str) -> object:
-        """What belongs to one mode, when it is asked for."""
-        for module, names in _OF_A_MODE.items():
-            if name in names:
-                return getattr(import_module(module), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 __all__ = [
-    "APPROXIMATE",
-    "ApproximateResult",
     "DateSplits",
     "Dates",
     "EnumeratedBy",
@@ -61,12 +39,8 @@ __all__ = [
     "LocalResults",
     "RegionContext",
     "RunLike",
-    "SplitAssignment",
-    "SplitReading",
     "SplitSource",
     "Splits",
-    "StageOutput",
-    "Streaming",
     "Subtask",
     "Vertex",
     "VertexInput",

@@ -72,7 +72,7 @@ class Job(DeclaredJob):
           or, over Spark Connect, ``CACHED`` (kept by the server on its disks, for as long as it runs) and
           ``CACHED_MEMORY_ONLY`` (in its memory). What may be cached: `airflow_recovery.job.cached`. Or ``APPROXIMATE``:
           a channel to its one reader, which runs at the same time, on streaming DataFrames
-          (`airflow_recovery.streaming.options`).
+          (`airflow_recovery.streaming`).
         - ``streaming``: ``Streaming(...)``: how a stage at a channel runs.
         - ``deterministic``: what becomes of its consumers should it have to run again; default: the job's.
           ``"always"``: they run again. ``"verify"``: the result is written with a digest of its rows, and consumers

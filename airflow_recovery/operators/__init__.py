@@ -4,7 +4,6 @@ Turns Airflow's context into the values of the region protocol, runs the protoco
 Decides nothing itself, and imports neither pyspark nor boto3 while a DAG file is parsed.
 """
 
-from airflow_recovery.operators.audit import RecoveryAuditOperator
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
@@ -14,7 +13,6 @@ from airflow_recovery.task.references import OutputReference
 __all__ = [
     "OutputReference",
     "RecoverableSparkSubmitOperator",
-    "RecoveryAuditOperator",
     "RecoveryPublishOperator",
     "SparkJobTaskGroup",
     "SparkRegionOperator",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import TaskGroup, conf, task_group
@@ -17,7 +18,6 @@ from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
 from airflow_recovery.model.failover_strategy import FailoverStrategyLike, RecoveryModeLike, declared_strategy
 from airflow_recovery.model.job_recovery import declared_job_recovery
 from airflow_recovery.model.retention import Retention, checked_retention
-from airflow_recovery.operators.audit import AUDIT_TASK, RecoveryAuditOperator
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator, check_length
@@ -26,6 +26,7 @@ from airflow_recovery.task.run_context import refuse_mapped_group
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
+    from airflow_recovery.job.mode import DeclaringMode
     from airflow_recovery.planning.regions import Region
 
 NOT_PASSED_THROUGH = ("application", "application_args", "java_class", "region", "task_id")
@@ -55,8 +56,8 @@ class SparkJobTaskGroup(TaskGroup):
 
     Stages, which a channel connects (``PIPELINED_APPROXIMATE``), run at the same time: no task waits for another one of
     them, and a stage that reads a channel waits in the triggerer until it is open. The last task is then
-    ``<group_id>.audit``, a `RecoveryAuditOperator`. Give such a group a pool of its own, with as many slots as it has
-    stages times ``max_active_runs``; ``start_timeout_s`` bounds the wait.
+    ``<group_id>.audit``, an `airflow_recovery.operators.audit.RecoveryAuditOperator`. Give such a group a pool of its
+    own, with as many slots as it has stages times ``max_active_runs``; ``start_timeout_s`` bounds the wait.
 
     The job's module is imported while the DAG file is parsed: import pyspark inside the vertices, not at its top.
     Raises `JobDefinitionError` where the job is not what it must be; Airflow shows it as an import error of the DAG.
@@ -126,7 +127,6 @@ class SparkJobTaskGroup(TaskGroup):
                 recovers=job_recovery_in_effect(self.job_recovery).enabled,
                 max_active_tasks=limit,
             )
-        is_audited = any(mode.is_audited for mode in declared.modes)
         full_id = str(self.group_id)
         with self:
             for_all = {name: value for name, value in operator_args.items() if name in PUBLISH_ATTRIBUTES}
@@ -158,13 +158,13 @@ class SparkJobTaskGroup(TaskGroup):
             for region in regions.regions:
                 if region.name not in in_chains:
                     add(region.name)
-            last = AUDIT_TASK if is_audited else PUBLISH_TASK
+            last, last_operator = _last_task(declared.modes)
             if last in operators:
                 raise JobDefinitionError(
                     f"Job {job}: a region is named {last!r}, which is the id of the group's last task. Rename "
                     "that vertex."
                 )
-            publish = (RecoveryAuditOperator if is_audited else RecoveryPublishOperator)(
+            publish = last_operator(
                 task_id=last,
                 job=job,
                 group_id=full_id,
@@ -191,6 +191,14 @@ class SparkJobTaskGroup(TaskGroup):
                     f"SparkJobTaskGroup {self.group_id!r}: recovery is off, and the result of {name!r} is cached by a "
                     "server that only recovery tells when to drop it: declare it with result=BLOCKING."
                 )
+
+
+def _last_task(modes: Sequence[DeclaringMode]) -> tuple[str, type[RecoveryPublishOperator]]:
+    """Id and operator of the group's last task. The audit belongs to a mode: it is imported where one asks for it."""
+    if not any(mode.is_audited for mode in modes):
+        return PUBLISH_TASK, RecoveryPublishOperator
+    audit = import_module("airflow_recovery.operators.audit")
+    return audit.AUDIT_TASK, audit.RecoveryAuditOperator
 
 
 def _map_chain(

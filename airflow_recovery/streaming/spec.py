@@ -11,7 +11,7 @@ from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconne
 
 @dataclass(frozen=True)
 class ChannelSpec:
-    """One end of a channel. Options as in `airflow_recovery.job.ApproximateResult`.
+    """One end of a channel. Options as in `airflow_recovery.streaming.ApproximateResult`.
 
     ``drained``: the generations before, in which a consumer's commits count as well.
     """
@@ -31,7 +31,7 @@ class ChannelSpec:
 
 @dataclass(frozen=True)
 class StreamingSpec(ModeSpec):
-    """How a region runs on streams. Options as in `airflow_recovery.job.Streaming`.
+    """How a region runs on streams. Options as in `airflow_recovery.streaming.Streaming`.
 
     At least one of ``input`` and ``output`` is there. Without ``output`` it is the last region on streams, and its one
     result is written when the input has ended.

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_recovery import APPROXIMATE, Streaming, job
+from airflow_recovery import job
+from airflow_recovery.streaming import APPROXIMATE, Streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from airflow_recovery import APPROXIMATE, BLOCKING, Job, JobDefinitionError, Streaming, files, job
-from airflow_recovery.job import ApproximateResult, StageOutput
+from airflow_recovery import BLOCKING, Job, JobDefinitionError, files, job
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.sinks import PostgresTable
+from airflow_recovery.streaming import APPROXIMATE, ApproximateResult, StageOutput, Streaming
 from airflow_recovery.streaming.declaration import check_refusals
 
 LATEST = APPROXIMATE(reconnect="latest", max_lost_records=100)

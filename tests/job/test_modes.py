@@ -7,9 +7,6 @@ import sys
 
 import pytest
 
-import airflow_recovery
-import airflow_recovery.job
-
 DECLARE = """
 import sys
 from airflow_recovery import BLOCKING, files, job
@@ -38,12 +35,3 @@ def test_a_job_imports_the_modes_that_it_is_declared_for(more: str, mode: str | 
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modes = {name for name in answer.stdout.split() if name != "airflow_recovery.job.declaration"}
     assert modes == ({f"airflow_recovery.{mode}.declaration"} if mode else set())
-
-
-@pytest.mark.parametrize("package", [airflow_recovery, airflow_recovery.job])
-def test_a_public_name_of_a_mode_is_imported_when_it_is_asked_for(package: object) -> None:
-    package = sys.modules["airflow_recovery.job"] if package is not airflow_recovery else package
-    for name in package.__all__:
-        assert getattr(package, name) is not None
-    with pytest.raises(AttributeError, match="has no attribute 'nobody'"):
-        package.nobody  # noqa: B018

@@ -8,11 +8,17 @@ from typing import Any
 import pytest
 
 from airflow_recovery import BLOCKING, PIPELINED, Job, JobDefinitionError, dates, files, job, per_file, same_as
-from airflow_recovery.job import SplitAssignment, SplitReading
 from airflow_recovery.job.fingerprint import vertex_fingerprint
 from airflow_recovery.model.result_type import BLOCKING_PERSISTENT, CACHED
 from airflow_recovery.sinks import PostgresTable
-from airflow_recovery.splits.declaration import MODE, is_split_wise, reading_of, split_source
+from airflow_recovery.splits.declaration import (
+    MODE,
+    SplitAssignment,
+    SplitReading,
+    is_split_wise,
+    reading_of,
+    split_source,
+)
 
 FILES = files("/lake/*.csv")
 

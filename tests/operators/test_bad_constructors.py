@@ -21,7 +21,6 @@ from tries import run_try
 
 import airflow_recovery
 from airflow_recovery import (
-    APPROXIMATE,
     ExponentialDelay,
     FailureRate,
     FixedDelay,
@@ -31,7 +30,6 @@ from airflow_recovery import (
     RecoveryError,
     Retention,
     Split,
-    Streaming,
     dates,
     enumerated_by,
     files,
@@ -49,15 +47,16 @@ from airflow_recovery.notifications import RecoveredNotifier
 from airflow_recovery.operators import (
     OutputReference,
     RecoverableSparkSubmitOperator,
-    RecoveryAuditOperator,
     RecoveryPublishOperator,
     SparkJobTaskGroup,
     SparkRegionOperator,
 )
+from airflow_recovery.operators.audit import RecoveryAuditOperator
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.sensors import RecoveryResultSensor
 from airflow_recovery.sinks import DeltaTable, PostgresTable, ProbedSink
+from airflow_recovery.streaming import APPROXIMATE, Streaming
 
 DIAMOND = "dagjobs.shapes:diamond"
 
@@ -419,7 +418,7 @@ PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {
     DeltaTable.__init__: lambda **given: DeltaTable(**{"uri": "s3://lake/x", **given}),
     ProbedSink.__init__: lambda **given: ProbedSink(**{"apply": a_job, "is_applied": a_job, **given}),
 }
-OF_A_DAG_FILE = [f"airflow_recovery.{room}" for room in ("operators", "sensors", "sinks", "notifications")]
+OF_A_DAG_FILE = [f"airflow_recovery.{room}" for room in ("operators", "sensors", "sinks", "notifications", "streaming")]
 NOT_MADE_BY_USERS = (
     *(
         "CommitSpec",

@@ -22,19 +22,15 @@ from airflow_recovery.errors import ChannelInconsistent, JobDefinitionError, Reg
 from airflow_recovery.hooks.clear_clients import FirstClearClient
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
 from airflow_recovery.model.records import Reset
-from airflow_recovery.operators import (
-    RecoveryAuditOperator,
-    RecoveryPublishOperator,
-    SparkJobTaskGroup,
-    SparkRegionOperator,
-)
+from airflow_recovery.operators import RecoveryPublishOperator, SparkJobTaskGroup, SparkRegionOperator
+from airflow_recovery.operators.audit import RecoveryAuditOperator
 from airflow_recovery.planning.restart_strategy import NoRestart
 from airflow_recovery.streaming.consuming import commit_batch, create_view, make_plan
 from airflow_recovery.streaming.producing import open_producer
 from airflow_recovery.streaming.spec import StreamingSpec
 from airflow_recovery.task import streaming_task
 from airflow_recovery.task.streaming_task import StreamingApplication
-from airflow_recovery.triggers import ChannelOpenTrigger
+from airflow_recovery.triggers.channel import ChannelOpenTrigger
 
 JOB = "dagjobs.streams:scoring"
 RECORDS_IN_ALL = EPOCHS * RECORDS

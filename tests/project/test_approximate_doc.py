@@ -12,9 +12,10 @@ import pytest
 from fakes import MemoryStore
 from streaming_run import RUN, StreamingRun
 
-from airflow_recovery import APPROXIMATE, FailoverStrategy, Streaming, job
+from airflow_recovery import FailoverStrategy, job
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job
+from airflow_recovery.streaming import APPROXIMATE, Streaming
 from airflow_recovery.streaming.describe import RunLedger
 
 TEXT = (Path(__file__).parents[2] / "docs" / "approximate.md").read_text(encoding="utf-8")

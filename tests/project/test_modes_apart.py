@@ -1,6 +1,7 @@
-"""Without the package of a mode the core still imports, and batch regions run as before.
+"""Without the package of a mode the product still imports and type-checks, and batch regions run as before.
 
-That no module of the core imports a mode is held by `test_layering`; here a copy of the package has no such room.
+That no module of the core imports a mode is held by `test_layering`; here a copy of the package has no such room, nor
+the files of other rooms that belong to it. `testing` is not looked at: it is there to test both modes.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_layering import OF_A_MODE
 
 import airflow_recovery
-from airflow_recovery.rooms import MODES, reachable
+from airflow_recovery.rooms import MODES, ROOMS
 
 TESTS = Path(__file__).parents[1]
-CORE = sorted(reachable("attempt", "driver", "story"))
+PRODUCT = sorted(ROOMS.keys() - {*MODES, "testing", "__init__", "__main__"})
 BATCH_TESTS = (
     "planning/test_evaluation.py",
     "planning/test_determinism.py",
@@ -47,10 +49,13 @@ for room in sys.argv[1:]:
 
 @pytest.fixture(params=MODES)
 def without(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A folder with the package, but for the room of one mode."""
+    """A folder with the package, but for the room and the files of one mode."""
     package = tmp_path / "airflow_recovery"
     shutil.copytree(Path(airflow_recovery.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.rmtree(package / request.param)
+    for module, mode in OF_A_MODE.items():
+        if mode == request.param:
+            (package / module.replace(".", "/")).with_suffix(".py").unlink()
     return tmp_path
 
 
@@ -61,16 +66,49 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_module_of_the_core_imports_without_the_mode(without: Path) -> None:
-    answer = run(without, "-c", IMPORT_ALL, *CORE)
+def gone(folder: Path) -> str:
+    return next(mode for mode in MODES if not (folder / "airflow_recovery" / mode).exists())
+
+
+def import_the_mode(folder: Path) -> None:
+    (folder / "airflow_recovery" / "planning" / "knows.py").write_text(
+        f"from airflow_recovery.{gone(folder)} import mode\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mypy")
+
+
+def type_check(folder: Path, cache: Path) -> subprocess.CompletedProcess[str]:
+    shutil.copy(TESTS.parent / "pyproject.toml", folder)
+    shutil.rmtree(folder / "airflow_recovery" / "testing")
+    return run(folder, "-m", "mypy", "--cache-dir", str(cache), "airflow_recovery")
+
+
+def test_every_module_imports_without_the_mode(without: Path) -> None:
+    answer = run(without, "-c", IMPORT_ALL, *PRODUCT)
     assert answer.returncode == 0, answer.stderr
 
 
 def test_control_an_import_of_the_mode_would_be_found(without: Path) -> None:
-    gone = next(mode for mode in MODES if not (without / "airflow_recovery" / mode).exists())
-    (without / "airflow_recovery" / "planning" / "knows.py").write_text(f"from airflow_recovery.{gone} import mode\n")
+    import_the_mode(without)
     answer = run(without, "-c", IMPORT_ALL, "planning")
-    assert f"No module named 'airflow_recovery.{gone}'" in answer.stderr
+    assert f"No module named 'airflow_recovery.{gone(without)}'" in answer.stderr
+
+
+@pytest.mark.drill
+def test_the_types_are_right_without_the_mode(without: Path, mypy_cache: Path) -> None:
+    answer = type_check(without, mypy_cache)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+@pytest.mark.drill
+def test_control_an_import_of_the_mode_for_types_alone_would_be_found(without: Path, mypy_cache: Path) -> None:
+    import_the_mode(without)
+    answer = type_check(without, mypy_cache)
+    assert f'"airflow_recovery.{gone(without)}"' in answer.stdout
 
 
 @pytest.mark.drill

@@ -17,8 +17,8 @@ from airflow_recovery.store.local import LocalStore
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.producing import give_up, open_producer
-from airflow_recovery.triggers import ChannelOpenTrigger
 from airflow_recovery.triggers import channel as module
+from airflow_recovery.triggers.channel import ChannelOpenTrigger
 
 RUN = RunIdentity("d", "run-r", "g")
 TURNS = 5

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from airflow_recovery import APPROXIMATE, Streaming, job
+from airflow_recovery import job
+from airflow_recovery.streaming import APPROXIMATE, Streaming
 from integration_jobs.gates import pass_gate
 
 GATES = {"gates": "{{ conf.get('gates', '') }}"}

@@ -1,6 +1,7 @@
 """A chain of three stages. Their vertices are never called: tests put drivers of their own in place of Spark."""
 
-from airflow_recovery import APPROXIMATE, Streaming, job
+from airflow_recovery import job
+from airflow_recovery.streaming import APPROXIMATE, Streaming
 
 scoring = job("scoring")
 

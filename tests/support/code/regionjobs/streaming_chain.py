@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_recovery.job import APPROXIMATE, Streaming, job
+from airflow_recovery.job import job
 from airflow_recovery.model.result_type import BLOCKING
+from airflow_recovery.streaming import APPROXIMATE, Streaming
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
