@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
 from airflow_recovery.errors import RecoveryError, StoreTimeout, StoreUnavailable
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -17,23 +16,25 @@ from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.start_gate import Gate, look
 from airflow_recovery.streaming.task_channels import InputChannel
+from airflow_recovery.triggers.polling import PollingTrigger, in_thread
 
 POLL_INTERVAL_S = 3.0
 
 
-class ChannelOpenTrigger(BaseTrigger):
+class ChannelOpenTrigger(PollingTrigger):
     """Fires once when it is worth the task's while to look: it decides, the trigger only saves its slot.
 
     That is where the channel is open, its producer's task is over in Airflow, the channel has moved on to another
     generation (as the producer's resets in the journal say), ``deadline`` has passed, or the journal can't be read.
 
-    Event: ``{"deadline": ...}``, as given: what is left of the task's patience.
+    Event: ``{"deadline": ...}``, as given: until then the task waits for the channel.
 
     :param dag_id: with ``run_key`` and ``group_id`` the journal's identity of the run.
     :param run_id: Airflow's.
-    :param result: the channel, and ``generation`` the one that is waited for.
-    :param producer: the region that feeds it, and ``producer_task`` its task.
-    :param deadline: seconds since the epoch, or `None`: it waits as long as the producer may come.
+    :param result: the channel's result, and ``generation`` the channel's generation that is waited for.
+    :param producer: the region that writes to the channel, and ``producer_task`` its task id.
+    :param deadline: seconds since 1970; `None`: no limit, it waits as long as the producer may still run.
+    :param poll_interval_s: seconds between two looks.
     """
 
     def __init__(  # noqa: PLR0913 - what a trigger is made again from
@@ -62,30 +63,9 @@ class ChannelOpenTrigger(BaseTrigger):
         self.deadline = deadline
         self.poll_interval_s = poll_interval_s
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments, for the metadata database."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "dag_id": self.dag_id,
-                "run_key": self.run_key,
-                "group_id": self.group_id,
-                "run_id": self.run_id,
-                "result": self.result,
-                "generation": self.generation,
-                "producer": self.producer,
-                "producer_task": self.producer_task,
-                "deadline": self.deadline,
-                "poll_interval_s": self.poll_interval_s,
-            },
-        )
-
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, wait, look again."""
-        from asgiref.sync import sync_to_async
-
-        # Not asyncio.to_thread: what asks Airflow in the thread has to find its way back to this loop.
-        look_once = sync_to_async(self._is_worth_a_look, thread_sensitive=False)
+        """Look at the channel every ``poll_interval_s`` seconds, and fire once."""
+        look_once = in_thread(self._is_worth_a_look)
         stores = open_stores(RecoverySettings.load())
         while True:
             try:
@@ -105,9 +85,9 @@ class ChannelOpenTrigger(BaseTrigger):
             return True
         run = RunIdentity(self.dag_id, self.run_key, self.group_id)
         channel = InputChannel(ChannelIdentity(run, self.result, self.generation), self.producer)
-        found = look(stores.results, channel, self._producer_state)
-        if found.gate is not Gate.WAIT:
-            self.log.info("%s.", found.why)
+        verdict = look(stores.results, channel, self._producer_state)
+        if verdict.gate is not Gate.WAIT:
+            self.log.info("%s.", verdict.why)
             return True
         journal = Journal(stores.journal, run, writer="trigger")
         now = journal.load(journal.list([self.producer])).of(self.producer).generations[-1]
@@ -126,5 +106,5 @@ class ChannelOpenTrigger(BaseTrigger):
         except Exception as error:
             self.log.warning("The state of %s could not be asked: %s", self.producer_task, error)
             return None
-        found: str | None = answer.get(self.run_id, {}).get(self.producer_task)
-        return found
+        state: str | None = answer.get(self.run_id, {}).get(self.producer_task)
+        return state

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.hooks.result import NOT_YET, RecoveryResultHook, RegisteredResult
+from airflow_recovery.triggers.polling import PollingTrigger, in_thread
 
 
-class ResultPublishedTrigger(BaseTrigger):
+class ResultPublishedTrigger(PollingTrigger):
     """Fires once when ``vertex`` of one run is named by the run's newest publish and is valid, or can't be read at all.
 
     Event: ``{"status": "published", "location", "attempt", "publish"}`` or ``{"status": "error", "message"}``. The run
@@ -39,27 +39,9 @@ class ResultPublishedTrigger(BaseTrigger):
         self.run_id = run_id
         self.poll_interval_s = poll_interval_s
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments, for the metadata database."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "dag_id": self.dag_id,
-                "group_id": self.group_id,
-                "vertex": self.vertex,
-                "logical_date": self.logical_date,
-                "partition_key": self.partition_key,
-                "run_id": self.run_id,
-                "poll_interval_s": self.poll_interval_s,
-            },
-        )
-
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, wait, look again."""
-        from asgiref.sync import sync_to_async
-
-        # Not asyncio.to_thread: reading an Airflow connection in the thread has to find its way back to this loop.
-        look = sync_to_async(self._look, thread_sensitive=False)
+        """Look into the journal every ``poll_interval_s`` seconds, and fire once."""
+        look = in_thread(self._look)
         hook = RecoveryResultHook()
         while True:
             try:

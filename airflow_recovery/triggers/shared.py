@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch, last_beat
 from airflow_recovery.errors import RecoveryError
@@ -17,13 +17,15 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.model.build_in_progress import BuildInProgress
 from airflow_recovery.model.codec import from_json, to_json
+from airflow_recovery.triggers.polling import PollingTrigger, in_thread
 
 
-class SharedResultTrigger(BaseTrigger):
+class SharedResultTrigger(PollingTrigger):
     """Fires once when the attempt ``build`` has ended, gives no heartbeat, or can't be looked at.
 
-    Event: ``{"silent": None}``, or the `Making` that has not changed for ``[recovery] previous_worker_timeout``.
-    A trigger that is moved to another triggerer begins to count anew.
+    Event: ``{"silent": None}``; or, instead of `None`, the `BuildInProgress` as JSON values, where the attempt has
+    given no heartbeat for ``[recovery] previous_worker_timeout``. A trigger that is moved to another triggerer begins
+    to count anew.
     """
 
     def __init__(self, *, build: dict[str, Any], poll_interval_s: float = 5.0) -> None:
@@ -31,19 +33,9 @@ class SharedResultTrigger(BaseTrigger):
         self.build = build
         self.poll_interval_s = poll_interval_s
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments, for the metadata database."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {"making": self.build, "poll_interval_s": self.poll_interval_s},
-        )
-
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, wait, look again."""
-        from asgiref.sync import sync_to_async
-
-        # Not asyncio.to_thread: reading an Airflow connection in the thread has to find its way back to this loop.
-        look = sync_to_async(self._look, thread_sensitive=False)
+        """Look at the attempt every ``poll_interval_s`` seconds, and fire once."""
+        look = in_thread(self._look)
         settings = RecoverySettings.load()
         stores = open_stores(settings)
         watch = HeartbeatWatch(settings.previous_worker_timeout_s)

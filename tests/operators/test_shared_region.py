@@ -76,7 +76,8 @@ def test_another_date_waits_in_the_triggerer_and_has_claimed_nothing(
     assert isinstance(found.trigger, SharedResultTrigger)
     path, arguments = found.trigger.serialize()
     assert path == "airflow_recovery.triggers.shared.SharedResultTrigger"
-    assert arguments["making"]["owner"]["run_key"] == "date-2024-01-02T000000Z"
+    assert arguments["build"]["owner"]["run_key"] == "date-2024-01-02T000000Z"
+    assert SharedResultTrigger(**arguments).serialize() == (path, arguments)
     assert list(own_journal(recovery, 3).list(["airports"]).state.of("airports").attempts) == []
 
     # It has ended meanwhile: the trigger fires, and the try begins anew.
