@@ -15,19 +15,12 @@ from typing import Any
 from fastapi import Depends, FastAPI, HTTPException
 
 from airflow_recovery.airflow_compat import DagAccessEntity, GetUserDep, SessionDep, requires_access_dag
-from airflow_recovery.api_server import (
-    page,
-    rest_channels,
-    rest_description,
-    rest_pin,
-    rest_plan,
-    rest_release,
-    rest_run,
-)
-from airflow_recovery.api_server.access import MAY_CLEAR, audit
+from airflow_recovery.api_server import page, rest_pin, rest_plan, rest_release, rest_run
+from airflow_recovery.api_server.access import MAY_ACT, MAY_CLEAR, audit
 from airflow_recovery.api_server.compare_and_clear import RunMissing, clear, observe
+from airflow_recovery.api_server.description import describe
 from airflow_recovery.api_server.rebuild import run_of_key, set_finished
-from airflow_recovery.api_server.rest_errors import add_error_handlers
+from airflow_recovery.api_server.rest_errors import RESPONSES, add_error_handlers
 from airflow_recovery.attempt.clear_protocol import ClearBody
 from airflow_recovery.attempt.rebuild import RebuildRequest
 from airflow_recovery.attempt.task_instances import ClearRequest
@@ -43,7 +36,7 @@ app = FastAPI(
     redoc_url=None,
 )
 add_error_handlers(app)
-for routes in (rest_run, rest_channels, rest_plan, rest_release, rest_pin, rest_description, page):
+for routes in (rest_run, rest_plan, rest_release, rest_pin, page):
     app.include_router(routes.router)
 
 
@@ -94,3 +87,10 @@ def rebuild_run(dag_id: str, body: dict[str, Any], session: SessionDep, user: Ge
         raise HTTPException(404, str(error)) from error
     except ValueError as error:
         raise HTTPException(422, str(error)) from error
+
+
+# Who may edit the task instances of every DAG, as the user of ``[recovery] api_conn_id`` may. It changes nothing.
+@app.get("/description", dependencies=MAY_ACT[:1], responses=RESPONSES)
+def description(session: SessionDep) -> dict[str, Any]:
+    """Versions, the state store back end, ``[recovery]``'s places, and the clocks of server and database."""
+    return describe(session)

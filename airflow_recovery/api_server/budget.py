@@ -24,19 +24,19 @@ class BudgetedStore:
 
     @property
     def base_uri(self) -> str:
-        """That of the store below."""
+        """The base URI of ``inner``."""
         return self._inner.base_uri
 
     def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
-        """As it is."""
+        """Write through ``inner``; not counted."""
         return self._inner.put_if_absent(key, body)
 
     def put(self, key: str, body: bytes) -> ObjectInfo:
-        """As it is."""
+        """Write through ``inner``; not counted."""
         return self._inner.put(key, body)
 
     def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
-        """Read ``key``, if so much is left."""
+        """Read ``key``. Raises `ObjectTooLarge` where the object is larger than what is left of the total."""
         left = self._left
         limit = left if max_bytes is None else min(left, max_bytes)
         try:
@@ -52,7 +52,7 @@ class BudgetedStore:
         return stored
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """As it is."""
+        """List ``inner``; not counted."""
         return self._inner.list(prefix, start_after=start_after)
 
     def _spent(self, key: str) -> ObjectTooLarge:
@@ -63,5 +63,5 @@ class BudgetedStore:
         )
 
     def delete(self, keys: Iterable[str]) -> None:
-        """As it is."""
+        """Delete from ``inner``; not counted."""
         self._inner.delete(keys)

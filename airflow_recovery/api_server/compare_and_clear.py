@@ -47,7 +47,7 @@ USING_STATES = RUNNING_STATES | {"scheduled", "queued", "restarting", "deferred"
 
 
 class RunMissing(RecoveryError, LookupError):
-    """The DAG has no such run."""
+    """Airflow's database has no run of that id for this DAG."""
 
     kind = Kind.NOT_FOUND
 
@@ -99,10 +99,8 @@ def clear(
     wanted = sorted({*request.producers, *request.consumers} - {own_key})
     # Rows are locked as well: a task's own state report takes no lock on the run, and must not commit between the
     # comparison and the clear. Airflow's id in the identity map may be old, hence populate_existing.
-    found = (
-        {key_of(scalar): scalar for scalar in session.scalars(instances_of(dag_id, run_id, wanted))} if wanted else {}
-    )
-
+    instances = session.scalars(instances_of(dag_id, run_id, wanted)) if wanted else ()
+    by_key = {key_of(instance): instance for instance in instances}
     unmoved: dict[str, tuple[int, str | None]] = {}
 
     def matching(observed: Iterable[tuple[str, str]], states: frozenset[str]) -> list[TaskInstance]:
@@ -110,7 +108,7 @@ def clear(
         for key, ti_id in observed:
             if key == own_key:
                 continue
-            instance = found.get(key)
+            instance = by_key.get(key)
             state = None if instance is None else state_of(instance)
             if instance is not None and str(instance.id) == ti_id and state in states:
                 chosen.append(instance)
@@ -240,7 +238,7 @@ def _run(dag_id: str, run_id: str) -> Select[Any]:
 
 
 def key_of(instance: TaskInstance) -> str:
-    """`airflow_recovery.attempt.task_instances.TaskTry.key`."""
+    """The key of a task instance, as `airflow_recovery.attempt.task_instances.TaskTry.key` has it."""
     return str(TaskKey(instance.task_id, instance.map_index))
 
 

@@ -28,7 +28,7 @@ class RunRow:
 
 
 def find_dag_run(session: Session, dag_id: str, run_id: str) -> RunRow:
-    """Raises `RunMissing`. Gives the connection back: what comes next may talk to a store for long."""
+    """The run with this id. Raises `RunMissing`. The caller closes ``session`` before it talks to a store for long."""
     row = session.execute(_columns().where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)).first()
     if row is None:
         raise RunMissing(f"DAG {dag_id!r} has no run {run_id!r}.")
@@ -36,7 +36,7 @@ def find_dag_run(session: Session, dag_id: str, run_id: str) -> RunRow:
 
 
 def newest_dag_runs(session: Session, dag_id: str, most: int) -> list[RunRow]:
-    """The newest first."""
+    """At most ``most`` runs of the DAG, the newest first."""
     ordered = _columns().where(DagRun.dag_id == dag_id).order_by(DagRun.id.desc()).limit(most)
     return [_row(row) for row in session.execute(ordered)]
 

@@ -49,12 +49,12 @@ def _backend() -> dict[str, Any]:
     from airflow_recovery.airflow_compat import get_state_backend
 
     try:
-        found = type(get_state_backend())
+        backend = type(get_state_backend())
     except Exception as error:  # a class of somebody else's
         return {"state_store_backend": f"{type(error).__name__}: {error}", "answers_calls": False}
     return {
-        "state_store_backend": f"{found.__module__}.{found.__qualname__}",
-        "answers_calls": getattr(found, "answers_calls", False),
+        "state_store_backend": f"{backend.__module__}.{backend.__qualname__}",
+        "answers_calls": getattr(backend, "answers_calls", False),
     }
 
 
@@ -69,7 +69,7 @@ def _settings() -> dict[str, Any]:
 
 
 def _database_s(session: Session) -> float | None:
-    found = session.scalar(select(func.now()))
-    if not isinstance(found, datetime):
+    moment = session.scalar(select(func.now()))
+    if not isinstance(moment, datetime):
         return None
-    return (found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)).timestamp()
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)).timestamp()

@@ -41,7 +41,7 @@ def deployment_stores() -> Stores:
 
 @lru_cache(maxsize=1)
 def deployment_name() -> str | None:
-    """``[recovery] deployment`` of this API server."""
+    """``[recovery] deployment`` as this API server has it; read once for this process."""
     return RecoverySettings.load().deployment
 
 

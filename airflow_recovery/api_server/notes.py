@@ -21,7 +21,7 @@ def leave_note(session: Session, scope: TaskScope, note: str) -> None:
 
     Masked once more: whoever sent it may be of a version that does not.
     """
-    found = session.scalar(
+    instance = session.scalar(
         select(TaskInstance).where(
             TaskInstance.dag_id == scope.dag_id,
             TaskInstance.run_id == scope.run_id,
@@ -29,6 +29,6 @@ def leave_note(session: Session, scope: TaskScope, note: str) -> None:
             TaskInstance.map_index == scope.map_index,
         )
     )
-    if found is not None and (not found.note or found.note.startswith(NOTE_SIGN)):
-        found.note = mask_secrets(note)
+    if instance is not None and (not instance.note or instance.note.startswith(NOTE_SIGN)):
+        instance.note = mask_secrets(note)
         session.flush()

@@ -28,7 +28,7 @@ _HEADERS = {
 
 @router.get("/ui/{name}")
 def get_file(name: str) -> Response:
-    """One file of the pages."""
+    """One file of the Recovery tab: HTML, JavaScript or CSS. 404 for any other name."""
     content = _pages().get(name)
     if content is None:
         raise HTTPException(404, "The Recovery tab has no such file.")

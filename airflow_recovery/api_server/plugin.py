@@ -26,7 +26,7 @@ class LazyApp:
         self._app: Any = None
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Pass one ASGI connection on."""
+        """Pass one ASGI connection on to the application, which the first one imports."""
         if self._app is None:
             self._app = getattr(importlib.import_module(self._module), self._attribute)
         await self._app(scope, receive, send)

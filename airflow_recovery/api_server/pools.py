@@ -22,5 +22,5 @@ def pool_slots(session: Session, scope: TaskScope, name: str) -> int | None:
     used = exists().where(
         TaskInstance.dag_id == scope.dag_id, TaskInstance.run_id == scope.run_id, TaskInstance.pool == name
     )
-    found: int | None = session.scalar(select(Pool.slots).where(Pool.pool == name, used))
-    return found
+    slots: int | None = session.scalar(select(Pool.slots).where(Pool.pool == name, used))
+    return slots

@@ -13,7 +13,8 @@ from sqlalchemy import select
 
 from airflow_recovery.airflow_compat import DagRun, TaskInstanceState
 from airflow_recovery.api_server.compare_and_clear import RunMissing, instances_of, key_of, lock_run, state_of
-from airflow_recovery.attempt.rebuild import MAX_NOTE_CHARS, RebuildRequest, Rebuilt
+from airflow_recovery.attempt.clear_protocol import MAX_NOTE
+from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -45,7 +46,7 @@ def set_finished(session: Session, dag_id: str, request: RebuildRequest) -> Rebu
             continue
         done.append(key)
         if not request.dry_run:
-            scalars[key].note = note[:MAX_NOTE_CHARS]
+            scalars[key].note = note[:MAX_NOTE]
             scalars[key].set_state(TaskInstanceState.SUCCESS, session=session)
     session.flush()
     return Rebuilt(run_id, tuple(done), left)
@@ -65,16 +66,16 @@ def run_of_key(session: Session, dag_id: str, run_key: str) -> str:
     runs = select(DagRun.run_id).where(DagRun.dag_id == dag_id).order_by(DagRun.id.desc()).limit(1)
     kind, _, name = run_key.partition("-")
     dated = _DATE.fullmatch(run_key)
-    found: Any = None
+    run_id: Any = None
     if dated is not None:
         moment = datetime.fromisoformat(f"{dated[1]}:{dated[2]}:{dated[3]}+00:00")
-        found = session.scalar(runs.where(DagRun.logical_date == moment))
+        run_id = session.scalar(runs.where(DagRun.logical_date == moment))
     elif kind == "partition":
-        found = session.scalar(runs.where(DagRun.partition_key == name))
+        run_id = session.scalar(runs.where(DagRun.partition_key == name))
     elif kind == "run":
-        found = session.scalar(runs.where(DagRun.run_id == name))
-    if found is None:
+        run_id = session.scalar(runs.where(DagRun.run_id == name))
+    if run_id is None:
         raise RunMissing(
             f"Expected DAG {dag_id!r} to have a run of {run_key}, found none. Trigger one, then rebuild it."
         )
-    return str(found)
+    return str(run_id)

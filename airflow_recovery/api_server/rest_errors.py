@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class ErrorCode(str, Enum):
-    """Never change their meaning."""
+    """What went wrong, for programs: a code never changes its meaning."""
 
     UNAUTHORIZED = "unauthorized"
     FORBIDDEN = "forbidden"
@@ -71,7 +71,7 @@ class Outdated(RecoveryError):
 
 
 class Problem(BaseModel):
-    """The body of every error."""
+    """The body of every error. ``changed``: what is different, where `ErrorCode.OUTDATED`; else empty."""
 
     detail: str
     code: ErrorCode
@@ -147,15 +147,15 @@ def _ask_again(request: Request, error: Exception) -> JSONResponse:
     A handler and not a clause in the endpoints, since the commit comes after them.
     """
     del request
-    said = getattr(error, "orig", error)
-    return _answer(503, ErrorCode.NO_ANSWER, f"The database did not answer, ask again: {said}")
+    cause = getattr(error, "orig", error)
+    return _answer(503, ErrorCode.NO_ANSWER, f"The database did not answer, ask again: {cause}")
 
 
 def _of_validation(request: Request, error: Exception) -> JSONResponse:
     del request
     assert isinstance(error, RequestValidationError)
-    told = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
-    return _answer(422, ErrorCode.INVALID, "; ".join(told))
+    problems = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
+    return _answer(422, ErrorCode.INVALID, "; ".join(problems))
 
 
 def _of_http(request: Request, error: Exception) -> JSONResponse:

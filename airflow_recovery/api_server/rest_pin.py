@@ -49,5 +49,11 @@ def pin(dag_id: str, run_id: str, which: Pin, session: SessionDep, user: GetUser
     session.close()
     change = hold if which.pinned else let_go
     with recorded_journal(view.journal) as journal:
-        said = change(journal, view.in_use.state, which.region, which.attempt, who, which.why)
-    return Pinned(region=said.region, attempt=said.attempt, pinned=said.is_pinned, who=said.who, why=said.why)
+        record = change(journal, view.in_use.state, which.region, which.attempt, who, which.why)
+    return Pinned(
+        region=record.region,
+        attempt=record.attempt,
+        pinned=record.is_pinned,
+        who=record.who,
+        why=record.why,
+    )

@@ -170,11 +170,11 @@ def _prepare(view: RunView, request: Request, tries: Observation) -> Prepared:
 
 def _warnings(view: RunView, prepared: Prepared) -> list[str]:
     """What a person should know before pressing the button."""
-    told = []
+    warnings = []
     finals = {region.name for region in view.in_use.plan.regions if region.final}
     again = [name for name in prepared.plan.running if name in finals]
     if again:
-        told.append(f"Final results are made again, and readers outside the job see new data: {', '.join(again)}.")
+        warnings.append(f"Final results are made again, and readers outside the job see new data: {', '.join(again)}.")
     cached = [
         region.name
         for region in view.in_use.plan.regions
@@ -183,8 +183,8 @@ def _warnings(view: RunView, prepared: Prepared) -> list[str]:
         and any(is_cached_location(output.location) for output in current.outcome.outputs)
     ]
     if cached:
-        told.append(f"Taken to be cached still, since only tasks can ask their Spark server: {', '.join(cached)}.")
-    return [*told, *not_asked_warnings(view)]
+        warnings.append(f"Taken to be cached still, since only tasks can ask their Spark server: {', '.join(cached)}.")
+    return [*warnings, *not_asked_warnings(view)]
 
 
 def not_asked_warnings(view: RunView) -> list[str]:

@@ -1,4 +1,4 @@
-"""``GET``: a run as it is, and the last runs of a DAG."""
+"""``GET``: a run as it is, the loss ledgers of its channels, and the last runs of a DAG."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_READ, may_act
 from airflow_recovery.api_server.compare_and_clear import observe
 from airflow_recovery.api_server.dag_runs import RunRow, find_dag_run, newest_dag_runs
-from airflow_recovery.api_server.journals import deployment_journal, journal_of, version_of
+from airflow_recovery.api_server.journals import deployment_journal, deployment_stores, journal_of, version_of
 from airflow_recovery.api_server.rest_errors import RESPONSES
+from airflow_recovery.api_server.rest_plan import Group
 from airflow_recovery.api_server.store_routes import StoreRoute
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.errors import JournalError
 from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.story.mode import ChannelView, story_modes
 from airflow_recovery.story.run_document import RunDocument, run_document
 from airflow_recovery.story.run_lookup import groups_of
 from airflow_recovery.story.run_view import view_run
@@ -65,6 +67,13 @@ class RunsAnswer:
     runs: list[RunSummary]
 
 
+@dataclass(frozen=True)
+class ChannelsAnswer:
+    """The channels of a run; most runs have none."""
+
+    channels: list[ChannelView]
+
+
 @router.get("/dags/{dag_id}/runs/{run_id}", dependencies=MAY_READ, responses={304: {"description": "As it was"}})
 def get_run(
     dag_id: str,
@@ -72,7 +81,7 @@ def get_run(
     session: SessionDep,
     user: GetUserDep,
     response: Response,
-    group: Annotated[str | None, Query(description="Task group; the first one, where it is left out")] = None,
+    group: Group = None,
     if_none_match: Annotated[str | None, Header(description='``"<version>"`` of an earlier answer')] = None,
 ) -> RunAnswer:
     """Everything that is known of a run: regions, what they read, attempts, history, and the time that was saved."""
@@ -93,6 +102,18 @@ def get_run(
     )
 
 
+# Apart from the run itself: the logs of its channels may be long.
+@router.get("/dags/{dag_id}/runs/{run_id}/channels", dependencies=MAY_READ)
+def get_channels(dag_id: str, run_id: str, session: SessionDep, group: Group = None) -> ChannelsAnswer:
+    """Of each channel of the run, in each of its generations: what is committed, lost, and not known."""
+    row = find_dag_run(session, dag_id, run_id)
+    session.close()
+    store = deployment_journal()
+    journal = journal_of(store, dag_id, row.run_key, group, groups_of(store, dag_id, row.run_key))
+    results = deployment_stores().results
+    return ChannelsAnswer([ledger for mode in story_modes() for ledger in mode.ledgers(results, journal)])
+
+
 @router.get("/dags/{dag_id}/runs", dependencies=MAY_READ)
 def get_runs(dag_id: str, session: SessionDep, limit: Annotated[int, Query(ge=1, le=MAX_RUNS)] = 10) -> RunsAnswer:
     """The newest runs of a DAG, with how many regions are in which status. A run that can't be read says why."""
@@ -104,8 +125,8 @@ def get_runs(dag_id: str, session: SessionDep, limit: Annotated[int, Query(ge=1,
 
 def _summary(store: ObjectStore, dag_id: str, row: RunRow, tries: Observation) -> RunSummary:
     groups = groups_of(store, dag_id, row.run_key)
-    told = [_group(store, dag_id, row, tries, group, groups) for group in groups]
-    return RunSummary(row.run_id, row.run_key, row.state, row.run_after, told)
+    summaries = [_group(store, dag_id, row, tries, group, groups) for group in groups]
+    return RunSummary(row.run_id, row.run_key, row.state, row.run_after, summaries)
 
 
 def _group(

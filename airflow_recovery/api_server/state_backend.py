@@ -47,21 +47,21 @@ def answer(session: Session, scope: TaskScope, value: str) -> str:
         call_id = str(body.get("call_id", "")) if isinstance(body, dict) else ""
         call = Call.read(body)
         if call.operation is Operation.POOL:
-            found = Answer(call_id, slots=pool_slots(session, scope, call.text or ""))
+            reply = Answer(call_id, slots=pool_slots(session, scope, call.text or ""))
         elif call.operation is Operation.NOTE:
             leave_note(session, scope, call.text or "")
-            found = Answer(call_id)
+            reply = Answer(call_id)
         elif call.operation is Operation.DESCRIBE:
-            found = Answer(call_id, description=describe(session))
+            reply = Answer(call_id, description=describe(session))
         elif call.operation is Operation.OBSERVE or call.request is None:
-            found = Answer(call_id, observation=observe(session, scope.dag_id, scope.run_id))
+            reply = Answer(call_id, observation=observe(session, scope.dag_id, scope.run_id))
         else:
             own = TaskKey(scope.task_id, scope.map_index)
             done = clear(session, scope.dag_id, scope.run_id, call.request, caller=Caller(str(own)))
-            found = Answer(call_id, result=done)
+            reply = Answer(call_id, result=done)
     except (ValueError, RecursionError, RecoveryError) as error:
-        found = Answer(call_id, error=str(error))
-    return json.dumps(to_json(found))
+        reply = Answer(call_id, error=str(error))
+    return json.dumps(to_json(reply))
 
 
 class RecoveryCallsMixin:
@@ -96,7 +96,7 @@ class RecoveryCallsMixin:
         expires_at: datetime | None = None,
         session: AsyncSession | None = None,
     ) -> None:
-        """`set` for asynchronous callers."""
+        """As `set`, for the asynchronous session that Airflow's Execution API has."""
         if session is not None and key == CALL_KEY and isinstance(scope, TaskScope):
             call, task = value, scope
             value = await session.run_sync(lambda sync: answer(sync, task, call))

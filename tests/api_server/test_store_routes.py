@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 from rest_world import RestWorld
 
 from airflow_recovery.api_server import app as app_module
-from airflow_recovery.api_server import rest_channels, rest_pin, rest_plan, rest_release, rest_run, store_routes
+from airflow_recovery.api_server import rest_pin, rest_plan, rest_release, rest_run, store_routes
 from airflow_recovery.api_server.store_routes import StoreGate, StoreRoute
 from airflow_recovery.errors import StoreAccessDenied, StoreTimeout
 
@@ -74,7 +74,7 @@ def asked_store(rest: RestWorld) -> Store:
 def test_every_route_that_waits_for_a_store_has_threads_of_its_own() -> None:
     routes = [
         route
-        for module in (rest_run, rest_channels, rest_plan, rest_release, rest_pin)
+        for module in (rest_run, rest_plan, rest_release, rest_pin)
         for route in module.router.routes
         if isinstance(route, APIRoute)
     ]

@@ -20,7 +20,6 @@ from fastapi.testclient import TestClient
 
 from airflow_recovery.api_server import (
     access,
-    rest_channels,
     rest_pin,
     rest_plan,
     rest_release,
@@ -126,11 +125,11 @@ class RestWorld:
             overrides[each.dependency] = _may_act if each is access.MAY_ACT[0] else _may_read
         patch.setattr(app_module.app, "dependency_overrides", overrides)
         patch.setattr(store_routes, "gate", StoreGate())
-        for module in (rest_run, rest_channels, rest_plan, rest_release, rest_pin):
+        for module in (rest_run, rest_plan, rest_release, rest_pin):
             patch.setattr(module, "find_dag_run", self._find)
         for module in (rest_run, rest_plan):
             patch.setattr(module, "observe", self._observe)
-        for module in (rest_channels, rest_plan, rest_release, journals_module):
+        for module in (rest_run, rest_plan, rest_release, journals_module):
             patch.setattr(module, "deployment_stores", lambda: self.stores)
         patch.setattr(journals_module, "deployment_name", lambda: self.deployment)
         for module in (rest_plan, rest_release, rest_pin):
