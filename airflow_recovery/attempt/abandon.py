@@ -22,17 +22,20 @@ from airflow_recovery.sinks.committer import Committer, Probe
 
 @dataclass(frozen=True)
 class Abandonable:
-    """A finish whose commit may be given up. ``said``: what its target says of it. ``turn``: the committer's so far."""
+    """A finish whose commit may be given up.
+
+    ``turn``: how many processes have had the right to commit it so far. ``target_says``: what its target answered.
+    """
 
     region: str
     attempt: int
     turn: int
     spec: CommitSpec
-    said: str
+    target_says: str
 
     @property
     def name(self) -> str:
-        """``region@attempt``."""
+        """The attempt as people write it: ``region@attempt``."""
         return f"{self.region}@{self.attempt}"
 
 
@@ -65,13 +68,8 @@ def look_at_abandon(
         )
     if not_applied:
         return Abandonable(region, prepared.number, turn, spec, "not asked")
-    plans = [journal.read_plan(plan) for plan in sorted(state.plans)]
-    specs = [
-        planned.commit
-        for plan in plans
-        for planned in plan.regions
-        if planned.name == region and planned.commit is not None
-    ]
+    regions = [planned for plan in sorted(state.plans) for planned in journal.read_plan(plan).regions]
+    specs = [planned.commit for planned in regions if planned.name == region and planned.commit is not None]
     probe = open_committer(declared(spec, specs, name, "a plan of this run")).probe(
         token_of_finish(journal.identity, outcome)
     )
@@ -90,11 +88,8 @@ def abandon(journal: Journal, abandonable: Abandonable, who: str, why: str) -> N
             journal.take_turn(
                 CommitterTurn(abandonable.region, abandonable.attempt, abandonable.turn + 1, journal.writer)
             )
-        journal.commit(
-            Committed(
-                abandonable.region, abandonable.attempt, CommitEnd.ABANDONED, who, "", f"{abandonable.said}; {why}"
-            )
-        )
+        probe = f"{abandonable.target_says}; {why}"
+        journal.commit(Committed(abandonable.region, abandonable.attempt, CommitEnd.ABANDONED, who, "", probe))
     except AttemptLost as error:
         raise Refused(
             f"A try has gone on with {abandonable.name} meanwhile, and nothing was abandoned: {error}"

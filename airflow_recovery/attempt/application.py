@@ -131,7 +131,7 @@ class SparkApplication(ABC):
 
 
 class WrappedApplication(SparkApplication):
-    """``inner``, to which a subclass adds something."""
+    """Passes every call on to ``inner``. A subclass overrides the calls to which it adds something."""
 
     def __init__(self, inner: SparkApplication) -> None:
         self._inner = inner

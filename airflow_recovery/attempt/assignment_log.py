@@ -66,16 +66,17 @@ class AssignmentLog:
             newest = self._read(numbers[-1]) if numbers else None
             before = None if newest is None else Assignment.of_record(newest)
             earlier = self._newest_with(parallelism, numbers[:-1], before)
-            splits, state = _told(before, today)
-            found = advance(before, splits, parallelism, vanished=vanished, earlier=earlier, enumerator=state)
-            if not found.is_new(before):
-                return found.assignment
-            record = found.assignment.record(self._vertex, 0 if newest is None else newest.generation + 1, self._writer)
+            splits, state = _listed(before, today)
+            advanced = advance(before, splits, parallelism, vanished=vanished, earlier=earlier, enumerator=state)
+            if not advanced.is_new(before):
+                return advanced.assignment
+            number = 0 if newest is None else newest.generation + 1
+            record = advanced.assignment.record(self._vertex, number, self._writer)
             winner = self._put(record)
             if winner is None:
                 if before is not None:
-                    log.warning("The splits of %s are others than before: %s.", self._vertex, found.match.text())
-                return found.assignment
+                    log.warning("The splits of %s are others than before: %s.", self._vertex, advanced.match.text())
+                return advanced.assignment
             if winner.parallelism == parallelism:
                 return Assignment.of_record(winner)
         raise JournalInUse(
@@ -98,7 +99,7 @@ class AssignmentLog:
         )
 
     def _put(self, record: SplitGeneration) -> SplitGeneration | None:
-        """Write it; what stands there instead, where somebody else was first with anything else."""
+        """Write it. Returns the record of another process that was first and says something else, else `None`."""
         held = self._slots.put(record.generation, encode_record(self._identity, record))
         if held is None:
             return None
@@ -117,12 +118,12 @@ class AssignmentLog:
         return record
 
 
-def _told(
+def _listed(
     before: Assignment | None, today: Callable[[], Iterable[Split]] | ResumedEnumerator
 ) -> tuple[Iterable[Split], str | None]:
     """Today's listing; of an enumerator that goes on where it was, with all that it has told before, and its state."""
     if not isinstance(today, ResumedEnumerator):
         return today(), None
     state = json.loads(before.enumerator) if before is not None and before.enumerator is not None else None
-    told = today.goes_on(state, {} if before is None else {home.key: home for home in before.homes})
-    return told.splits.values(), json.dumps(told.state, sort_keys=True)
+    resumed = today.goes_on(state, {} if before is None else {home.key: home for home in before.homes})
+    return resumed.splits.values(), json.dumps(resumed.state, sort_keys=True)

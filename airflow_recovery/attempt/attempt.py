@@ -36,9 +36,8 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
     """Claim the attempt after the newest that ``state`` has, reading ``inputs``. Raises `AttemptLost`.
 
     A process claims once. One that loses never fights back: the winner is the present task, or will be fenced.
-    ``mode``: what the region's mode pins with the claim.
-    ``process`` is the one with which the attempt ends, where that is so; ``commit_number`` is what its target is to
-    count it as.
+    ``mode``: what the region's mode pins with the claim. ``process``: the process with which the attempt ends; `None`
+    where the driver outlives it. ``commit_number``: the number under which its sink's target counts the attempt.
     ``prepare_journal`` is called before the first claim with this plan.
     """
     run.task_instances.live_check()
@@ -76,7 +75,7 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
 
 def pins_of(run: Run, region: str, inputs: Mapping[str, Outcome]) -> tuple[InputRef, ...]:
     """What an attempt of ``region`` pins that reads ``inputs``."""
-    return tuple(_pin(run.regions[region], each, outcome) for each, outcome in inputs.items())
+    return tuple(_pin(run.regions[region], producer, outcome) for producer, outcome in inputs.items())
 
 
 def _pin(reader: RegionPlan, region: str, outcome: Outcome) -> InputRef:
@@ -112,7 +111,7 @@ def run_claimed(
     except BaseException as error:
         outcome = failed.end(error)
     else:
-        outcome = confirmed or own_finish(run, claim) or failed.end(_silence(claim))
+        outcome = confirmed or own_finish(run, claim) or failed.end(_ended_without_outcome(claim))
     finally:
         looking.join()
     # The driver has written it, not this process.
@@ -120,7 +119,7 @@ def run_claimed(
     return outcome
 
 
-def _silence(claim: Claim) -> RegionFailed:
+def _ended_without_outcome(claim: Claim) -> RegionFailed:
     return RegionFailed(
         f"{claim.region}@{claim.attempt}: the Spark application ended without an error, and without an outcome in the "
         "journal. Look into its log above; was it stopped, or did it call sys.exit()?"

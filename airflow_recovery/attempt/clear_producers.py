@@ -63,10 +63,10 @@ def clear_producers(
         InputRef(region, attempt.number) for region in lost if (attempt := evaluation.current(region)) is not None
     )
     run.events.record(FailoverPlanned(occurred_at=run.now(), region=caller, lost=gone, plan=plan))
-    said = "; ".join(reason.text() for reason in lost.values())
+    reasons = "; ".join(reason.text() for reason in lost.values())
     cleared = ", ".join(result.cleared) or "nobody: they run already"
     return InputLost(
-        f"{caller} can't run before {', '.join(lost)} has: {said}. Cleared: {cleared}. "
+        f"{caller} can't run before {', '.join(lost)} has: {reasons}. Cleared: {cleared}. "
         "This task retries by itself when they are done."
     )
 
@@ -79,11 +79,11 @@ def refuse_without_clear_client(
     The loss is reported all the same, so that a producer that is cleared by hand looks at its data.
     """
     _report(run, evaluation, caller, lost, {})
-    said = "; ".join(reason.text() for reason in lost.values())
+    reasons = "; ".join(reason.text() for reason in lost.values())
     return ClearNotConfigured(
-        f"{caller} can't run before {', '.join(lost)} has ({said}), and this deployment gives no way to clear another "
-        f"task. By hand: clear {', '.join(run.task_keys[region] for region in lost)}, each with its downstream tasks, "
-        f"this one among them; what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}"
+        f"{caller} can't run before {', '.join(lost)} has ({reasons}), and this deployment gives no way to clear "
+        f"another task. By hand: clear {', '.join(run.task_keys[region] for region in lost)}, each with its downstream "
+        f"tasks, this one among them; what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}"
     )
 
 
@@ -131,7 +131,7 @@ def _readers(
     Not those that may turn out to be valid: they are looked at when the producer has finished (`final_check`).
     """
     tries = run.tries(observation)
-    found: dict[str, str] = {}
+    readers: dict[str, str] = {}
     for producer in lost:
         current = evaluation.current(producer)
         if current is None:
@@ -146,5 +146,5 @@ def _readers(
                 continue
             basis = evaluation.basis(consumer, seen.ti_id) or ()
             if any(pin.region == producer and pin.attempt == current.number for pin in basis):
-                found[run.task_keys[consumer]] = seen.ti_id
-    return found
+                readers[run.task_keys[consumer]] = seen.ti_id
+    return readers

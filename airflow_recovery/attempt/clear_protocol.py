@@ -41,7 +41,7 @@ MAX_KEYS = 10_000
 
 
 class Operation(str, Enum):
-    """What is asked for."""
+    """What a task asks of the API server."""
 
     OBSERVE = "observe"
     CLEAR = "clear"

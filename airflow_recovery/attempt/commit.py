@@ -66,19 +66,16 @@ def check_not_appended(run: Run, region: str, state: RunState) -> None:
     if spec is None or spec.mode is not CommitMode.APPEND:
         return
     mine, identity = state.of(region), run.journal.identity
-    taken = [n for n, each in mine.attempts.items() if _has_taken(each, spec)]
+    taken = [n for n, attempt in mine.attempts.items() if _has_taken(attempt, spec)]
     committer = run.open_committer(spec)
     if isinstance(committer, RemembersAttempts):
         held = _held(run, committer, region, must_answer=bool(taken))
         if held is None:
             return
         # A target may know its writers by a hash alone: it is asked.
-        finished = [
-            attempt.outcome
-            for attempt in mine.attempts.values()
-            if attempt.is_prepared or attempt.committed is not None
-        ]
-        tokens = [token_of_finish(identity, outcome) for outcome in finished if outcome is not None]
+        attempts = mine.attempts.values()
+        finished = (attempt for attempt in attempts if attempt.is_prepared or attempt.committed is not None)
+        tokens = [token_of_finish(identity, attempt.outcome) for attempt in finished if attempt.outcome is not None]
         if not any(token.attempt == held.attempt and committer.probe(token) is Probe.APPLIED for token in tokens):
             raise AppendedAlready(
                 f"{region} must run, and its sink appends and holds {held.text} of this run, which this journal does "
@@ -256,8 +253,8 @@ class _Commit:
     def _end(self, end: CommitEnd, commit_id: str, probed: str) -> None:
         committed = Committed(self._outcome.region, self._outcome.attempt, end, self._who, commit_id, probed)
         self._run.journal.commit(committed)
-        said = commit_id if end is CommitEnd.COMMITTED else probed
-        self._run.log.info("%s: %s (%s).", self._name, end.value.lower(), said)
+        what = commit_id if end is CommitEnd.COMMITTED else probed
+        self._run.log.info("%s: %s (%s).", self._name, end.value.lower(), what)
 
     @property
     def _name(self) -> str:

@@ -1,4 +1,4 @@
-"""Settle (docs/protocol.md#final-check): before every success, whether run, kept or adopted.
+"""The final check (docs/protocol.md#final-check): before every success, whether the region has run or was kept.
 
 Has anything that I read been superseded meanwhile? Has anybody read, or published, what I superseded? Each region
 writes its finish and then reads the others'; so of two that race, one sees the other.
@@ -68,7 +68,7 @@ def final_check(run: Run, region: str, attempt: int) -> None:
             _refuse_overtaken(run, region, evaluation, publish_anew)
         else:
             _clear_overtaken(run, region, evaluation, observation, publish_anew)
-        _tell_who_is_kept(run, region, evaluation)
+        _report_who_is_kept(run, region, evaluation)
         return
     raise PagesDisagree(f"The journal of {region} did not settle in {LISTING_ROUNDS} listings; this task retries.")
 
@@ -149,7 +149,7 @@ def _refuse_overtaken(run: Run, region: str, evaluation: Evaluation, publish_ane
         run.log.warning("%s; this deployment gives no way to clear %s: clear it by hand.", publish_anew, keys)
 
 
-def _tell_who_is_kept(run: Run, region: str, evaluation: Evaluation) -> None:
+def _report_who_is_kept(run: Run, region: str, evaluation: Evaluation) -> None:
     """For people: which consumers keep results that they made of an earlier attempt, and by what right."""
     for consumer in run.consumers[region]:
         current = evaluation.current(consumer)

@@ -61,12 +61,12 @@ class JobPlan:
     def in_batches(self, size_of: Callable[[int], int]) -> JobPlan:
         """This plan with the batch of each subtask. ``size_of(n)``: how many of n subtasks one task instance runs."""
 
-        def placed(each: RegionPlan) -> RegionPlan:
-            subtask = self.regions[each.name].subtask if each.name in self.regions else None
+        def placed(region: RegionPlan) -> RegionPlan:
+            subtask = self.regions[region.name].subtask if region.name in self.regions else None
             size = 1 if subtask is None else size_of(subtask.parallelism)
-            if subtask is None or each.subtask is None or size == 1:
-                return each
-            return replace(each, subtask=replace(each.subtask, batch=subtask.index // size))
+            if subtask is None or region.subtask is None or size == 1:
+                return region
+            return replace(region, subtask=replace(region.subtask, batch=subtask.index // size))
 
         return replace(self, record=replace(self.record, regions=tuple(map(placed, self.record.regions))))
 
@@ -105,16 +105,16 @@ class _Planner:
             for subtask in self._subtasks(region.name):
                 key = subtask.key if subtask is not None else None
                 vertices = {name: self._vertex(name, key) for name in region.vertices}
-                each = self._region(region, subtask, {name: params for name, (params, _) in vertices.items()})
-                links += len(each.inputs)
+                execution = self._region(region, subtask, {name: params for name, (params, _) in vertices.items()})
+                links += len(execution.inputs)
                 if links > MAX_LINKS:
                     raise JobDefinitionError(
                         f"job {self._job.name!r}: expected at most {MAX_LINKS} inputs of all subtasks together, found "
                         f"more up to {region.name!r}: where every subtask reads every other vertex's subtasks, put a "
                         "vertex without parallelism= between them, which collects, or use fewer subtasks"
                     )
-                regions[each.name] = each
-                plans.append(self._record(each, {name: text for name, (_, text) in vertices.items()}))
+                regions[execution.name] = execution
+                plans.append(self._record(execution, {name: text for name, (_, text) in vertices.items()}))
         return JobPlan(PlanRecord(self._ref, tuple(plans), self._job.retention, self._job.failover_strategy), regions)
 
     def _subtasks(self, region: str) -> Sequence[Subtask | None]:
@@ -158,30 +158,30 @@ class _Planner:
         own = key is not None and uses_subtask(self._job.vertices[vertex].params)
         if own or vertex not in self._alike:
             params = self._job.render_params(vertex, self._facts, key)
-            found = (params, vertex_fingerprint(self._job, vertex, params, code=self._code[vertex]))
+            rendered = (params, vertex_fingerprint(self._job, vertex, params, code=self._code[vertex]))
             if own:
-                return found
-            self._alike[vertex] = found
+                return rendered
+            self._alike[vertex] = rendered
         return self._alike[vertex]
 
-    def _record(self, each: ExecutionRegion, fingerprints: Mapping[str, str]) -> RegionPlan:
-        region = each.region
+    def _record(self, execution: ExecutionRegion, fingerprints: Mapping[str, str]) -> RegionPlan:
+        region, subtask = execution.region, execution.subtask
         return RegionPlan(
-            name=each.name,
+            name=execution.name,
             vertices=region.vertices,
             results=region.results,
-            inputs=each.inputs,
+            inputs=execution.inputs,
             final=region.is_final,
-            fingerprint=region_fingerprint(region, fingerprints, each.subtask.key if each.subtask else None),
+            fingerprint=region_fingerprint(region, fingerprints, subtask.key if subtask else None),
             vertex_fingerprints=tuple(fingerprints.items()),
-            reads=tuple(dict.fromkeys(one.result for one in region.inputs)),
+            reads=tuple(dict.fromkeys(read.result for read in region.inputs)),
             determinism=tuple(
                 (name, mode)
                 for name in region.results
                 if (mode := self._job.vertices[name].determinism) is not Determinism.ALWAYS
             ),
             persistent=is_persistent(region, self._job.vertices),
-            subtask=SubtaskPlan(region.name, each.subtask.index, each.subtask.key) if each.subtask else None,
+            subtask=SubtaskPlan(region.name, subtask.index, subtask.key) if subtask else None,
             commit=self._commit(region),
             coordinators=tuple(
                 CoordinatorPlan(name, takes_snapshots(declared))

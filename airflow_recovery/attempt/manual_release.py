@@ -35,7 +35,7 @@ class ReleaseByHand:
 
     @property
     def name(self) -> str:
-        """``region@attempt``."""
+        """The attempt as people write it: ``region@attempt``."""
         return f"{self.region}@{self.attempt.number}"
 
 
@@ -59,9 +59,9 @@ def look_at_release(
     readers = readers_of(journal, region, attempt.number, *also)
     if readers:
         raise Refused(f"{', '.join(readers)} reads {name} now. Release it when that has ended.")
-    found = state.of(region)
-    kept = {attempt.number for attempt in (found.current, *found.pinned) if attempt is not None}
-    for finish in sorted(kept & set(finishes_made_of(found, [attempt.number]))):
+    mine = state.of(region)
+    kept = {attempt.number for attempt in (mine.current, *mine.pinned) if attempt is not None}
+    for finish in sorted(kept & set(finishes_made_of(mine, [attempt.number]))):
         raise Refused(f"{region}@{finish} is made of batches of {name}, among others. Release that one.")
     verdict = rule.verdict(region, attempt.number)
     return ReleaseByHand(region, attempt, "" if verdict.may_go else verdict.why, also)

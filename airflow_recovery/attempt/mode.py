@@ -49,7 +49,7 @@ class ModeFailover(Protocol):
 
 
 class AttemptMode:
-    """The questions, with batch's answers."""
+    """What a try asks the mode of its region. These are the answers of batch; another mode overrides what differs."""
 
     looks_at_others: ClassVar[bool] = False
     """Even a first attempt has to know of other regions than its inputs."""
@@ -113,5 +113,5 @@ class AttemptMode:
 
 
 def attempt_of(region: RegionPlan) -> AttemptMode:
-    """How the mode of ``region`` answers."""
+    """The answers of the mode that ``region`` has. Raises `ConfigurationError` where its package is not installed."""
     return answers_of(region.mode.name, "attempt", AttemptMode)

@@ -30,21 +30,21 @@ def fence_previous_attempt(
     """
     # It may be the present try's, and this process the earlier one.
     run.task_instances.live_check()
-    said = None
+    own = None
     if opened.claim is not None:
         run.journal.noticed(opened.claim)
-        said = application.failure_of(opened.claim)
+        own = application.failure_of(opened.claim)
         application.stop_previous(opened.claim)
     cause = restarts.cause_of_open(opened)
     if cause is FenceCause.OWN_FAILURE:
-        failure = said or Failure("ProcessLost", DIED)
-        detail = DIED if said is None else f"{said.type}: {said.message}"[:2000]
+        failure = own or Failure("ProcessLost", DIED)
+        detail = DIED if own is None else f"{own.type}: {own.message}"[:2000]
         ended = fenced(run, region, opened.number, cause, detail, label(failure))
     else:
         ended = fenced(run, region, opened.number, cause, "the next try of the task")
     try:
         run.journal.fence(ended)
-        if said is not None and opened.claim is not None:
+        if own is not None and opened.claim is not None:
             application.forget_failure(opened.claim)
         run.log.info("Attempt %d was left open by an earlier try: fenced (%s).", opened.number, cause.value)
     except AttemptLost:

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from airflow_recovery.attempt.clear_protocol import MAX_NOTE
 from airflow_recovery.errors import OutputAltered
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.codec import needed
 from airflow_recovery.model.records import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan_making import why_kept
-
-MAX_NOTE_CHARS = 1000
-"""Airflow's limit for the note of a task instance."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +51,11 @@ class Finished:
 def asked_for(evaluation: Evaluation) -> dict[str, Attempt]:
     """The regions whose data the judgement of a run will ask for, as far as that is clear beforehand: to ask ahead."""
     wanted = {region.name for region in evaluation.topology.regions if region.final or region.persistent}
-    for each in evaluation.topology.regions:
-        if evaluation.invalid_because(each.name) is not None:
-            wanted.update(each.inputs)
-    found = {name: evaluation.current(name) for name in wanted if evaluation.invalid_because(name) is None}
-    return {name: each for name, each in found.items() if each is not None and not each.is_released}
+    for region in evaluation.topology.regions:
+        if evaluation.invalid_because(region.name) is not None:
+            wanted.update(region.inputs)
+    attempts = {name: evaluation.current(name) for name in wanted if evaluation.invalid_because(name) is None}
+    return {name: attempt for name, attempt in attempts.items() if attempt is not None and not attempt.is_released}
 
 
 def finished_tasks(evaluation: Evaluation, key_of: Callable[[RegionPlan], str], where: str) -> Finished:
@@ -75,8 +73,8 @@ def finished_tasks(evaluation: Evaluation, key_of: Callable[[RegionPlan], str], 
             notes.setdefault(key, []).append(_note(evaluation, region.name))
         else:
             left.setdefault(key, why)
-    said = {key: "; ".join(each) for key, each in notes.items() if key not in left}
-    return Finished({key: _cut(f"Rebuilt from {where}: {text}") for key, text in said.items()}, left)
+    texts = {key: "; ".join(lines) for key, lines in notes.items() if key not in left}
+    return Finished({key: _cut(f"Rebuilt from {where}: {text}") for key, text in texts.items()}, left)
 
 
 def _why_left(evaluation: Evaluation, region: RegionPlan) -> str | None:
@@ -111,4 +109,4 @@ def _note(evaluation: Evaluation, region: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_NOTE_CHARS else f"{text[: MAX_NOTE_CHARS - 3]}..."
+    return text if len(text) <= MAX_NOTE else f"{text[: MAX_NOTE - 3]}..."

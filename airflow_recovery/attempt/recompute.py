@@ -13,8 +13,8 @@ def reset_for_epoch(run: Run, region: str, state: RunState, epoch: str) -> bool:
     if any(attempt.reset is not None and attempt.reset.epoch == epoch for attempt in mine.attempts.values()):
         return False
     if any(
-        n > mine.reset_watermark and each.is_claimed and run.journal.read_claim(region, n).epoch == epoch
-        for n, each in mine.attempts.items()
+        n > mine.reset_watermark and attempt.is_claimed and run.journal.read_claim(region, n).epoch == epoch
+        for n, attempt in mine.attempts.items()
     ):
         return False
     run.task_instances.live_check()

@@ -57,7 +57,7 @@ def reconnect(run: Run, claim: Claim, application: SparkApplication, externals: 
     checked_s = run.heartbeat_timeouts.clock()
     first = beat_of(run.journal, claim)
     active = 0
-    told = ""
+    logged = ""
     while True:
         # Asked before the outcome is read: a driver that has ended by then may have finished.
         status, beat = application.status(claim), beat_of(run.journal, claim)
@@ -83,8 +83,8 @@ def reconnect(run: Run, claim: Claim, application: SparkApplication, externals: 
             return False
         now = "lives" if lives else "may live"
         progress = f" {beat.progress}." if beat is not None and beat.progress else ""
-        if now + progress != told:
-            told = now + progress
+        if now + progress != logged:
+            logged = now + progress
             by = f" (Spark application {beat.application_id})" if beat is not None and beat.application_id else ""
             run.log.info("The driver of %s%s, left by an earlier try, %s: waiting for it.%s", name, by, now, progress)
         run.heartbeat_timeouts.sleep(run.heartbeat_timeouts.poll_s)

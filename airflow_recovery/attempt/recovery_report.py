@@ -25,7 +25,7 @@ class Recovered:
     seconds_saved: float
 
     def text(self) -> str:
-        """One line for people."""
+        """One line for people, such as "recovered by itself: 3 of 14 regions, 2 h 10 min saved"."""
         if not self.again:
             return f"nothing had to recover: {self.regions} regions ran once"
         who = "recovered" if self.by_hand else "recovered by itself"
@@ -63,7 +63,7 @@ def _had_ended(outcome: Outcome, other: RegionState) -> bool:
 
 
 def _attempts(region: RegionState) -> int:
-    return sum(each.is_claimed for n, each in region.attempts.items() if n > region.closed_at)
+    return sum(attempt.is_claimed for n, attempt in region.attempts.items() if n > region.closed_at)
 
 
 def _time(seconds: float) -> str:

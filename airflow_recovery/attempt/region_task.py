@@ -52,7 +52,7 @@ from airflow_recovery.planning.reason import Reason, Why
 
 
 class Decision(str, Enum):
-    """What a successful try did."""
+    """Whether a successful try kept the result that was there, or ran the region."""
 
     KEPT = "kept"
     RAN = "ran"
@@ -250,8 +250,8 @@ class RegionTask:
         outcome = run_claimed(self._run, claimed, self._application, self._restarts, self._label)
         commit_own(self._run, outcome)
         final_check(self._run, self._region, outcome.attempt)
-        told = f"ran; {work.taken_over}" if work.taken_over else "ran"
-        return RegionResult(self._region, Decision.RAN, outcome.attempt, told, outcome, cause=why)
+        how = f"ran; {work.taken_over}" if work.taken_over else "ran"
+        return RegionResult(self._region, Decision.RAN, outcome.attempt, how, outcome, cause=why)
 
     def _clear_producers(self, evaluation: Evaluation, lost: Mapping[str, Reason]) -> InputLost | ClearNotConfigured:
         from airflow_recovery.attempt.clear_producers import (  # only a failover needs it

@@ -36,7 +36,7 @@ WAITED_FOR_HERE_S = 10.0
 
 @dataclass(frozen=True)
 class OwnFailure:
-    """One failed attempt that counts."""
+    """One failed attempt that counts in a restart budget. ``at_s``: when it ended, in seconds since 1970."""
 
     region: str
     attempt: int
@@ -106,10 +106,11 @@ class Restarts:
             Budget.TOTAL: "raise maximum_total_task_failures",
             Budget.STRATEGY: "declare another restart_strategy",
         }[ended]
-        told = f" The last failure: {type(last).__name__}: {last}." if last is not None else ""
+        failure = f" The last failure: {type(last).__name__}: {last}." if last is not None else ""
         return RestartsExhausted(
-            f"{decision.reason}: it is not restarted, although Airflow's own retries may not be used up.{told} Repair "
-            f"the cause, then clear this task: a clear by hand starts its count anew, as changed code does. Or {what}."
+            f"{decision.reason}: it is not restarted, although Airflow's own retries may not be used up.{failure} "
+            "Repair the cause, then clear this task: a clear by hand starts its count anew, as changed code does. Or "
+            f"{what}."
         )
 
     def cause_of_open(self, opened: Attempt) -> FenceCause:
@@ -171,14 +172,14 @@ class Restarts:
         if grant is not None and grant.is_renewed:
             mine = [self._claim(self._region, n) for n in state.of(self._region).attempts if self._is_mine(n)]
             since = min((_seconds(claim.claimed_at) for claim in mine if claim is not None), default=self._clock_s())
-        found = []
+        failed_at = []
         for region in self._run.regions:
             for failure in self._failed(state, region) if region != self._region else ():
                 claim = self._claim(region, failure.attempt)
                 is_this_run = claim is not None and claim.airflow_run_id == self._run.task.airflow_run_id
                 if is_this_run and failure.at_s >= since:
-                    found.append(failure.at_s)
-        return found
+                    failed_at.append(failure.at_s)
+        return failed_at
 
     def _failed(self, state: RunState, region: str) -> Iterator[OwnFailure]:
         mine = state.of(region)
@@ -197,7 +198,7 @@ class Restarts:
     def _losses(self, state: RunState) -> int:
         mine = state.of(self._region)
         forgiven = _forgiven(mine)
-        return sum(1 for n, each in mine.attempts.items() if each.is_lost and n > forgiven and self._is_mine(n))
+        return sum(1 for n, attempt in mine.attempts.items() if attempt.is_lost and n > forgiven and self._is_mine(n))
 
     def _is_mine(self, attempt: int) -> bool:
         """Was the attempt of this region made under the present grant?"""
@@ -218,8 +219,9 @@ class Restarts:
 
 def _forgiven(region: RegionState) -> int:
     """The highest attempt that a person's reset names; a strategy that restarts whole jobs must end all the same."""
-    resets = [n for n, each in region.attempts.items() if each.is_reset and not (each.reset and each.reset.failover)]
-    return max(resets, default=0)
+    attempts = region.attempts.items()
+    by_hand = (n for n, attempt in attempts if attempt.is_reset and not (attempt.reset and attempt.reset.failover))
+    return max(by_hand, default=0)
 
 
 def attach(error: BaseException, decision: RestartDecision) -> None:

@@ -98,7 +98,7 @@ class Run:
 
     @cached_property
     def plan_hash(self) -> str:
-        """The identity of `plan`."""
+        """The hash by which claims name `plan`; equal for equal plans."""
         return plan_hash(self.plan)
 
     @cached_property
@@ -120,14 +120,14 @@ class Run:
     @cached_property
     def consumers(self) -> dict[str, tuple[str, ...]]:
         """Names of the regions that read each region."""
-        found: dict[str, list[str]] = {name: [] for name in self.regions}
+        consumers: dict[str, list[str]] = {name: [] for name in self.regions}
         for region in self.plan.regions:
             for producer in region.inputs:
-                found[producer].append(region.name)
-        return {name: tuple(readers) for name, readers in found.items()}
+                consumers[producer].append(region.name)
+        return {name: tuple(readers) for name, readers in consumers.items()}
 
     def list(self) -> Listing:
-        """One listing of the journal."""
+        """List the journal once; reads no record. Raises the store's errors."""
         return self.journal.list(self.regions)
 
     def load(self, regions: Iterable[str] | None = None) -> RunState:

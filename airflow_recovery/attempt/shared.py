@@ -151,7 +151,7 @@ class SharedApplication(SparkApplication):
         return outcome
 
     def stop(self) -> None:
-        """Stop waiting, or the application."""
+        """End the wait for another run, or stop the Spark application."""
         self._stopped.set()
         if self._running is not None:
             self._running.stop()
@@ -200,10 +200,10 @@ class SharedApplication(SparkApplication):
             )
             try:
                 result = RegionTask(run, self._region, self._running, builder=Builder(owner, self._silent)).execute()
-            except BuiltElsewhere as found:
-                if found.build is not None and not self._waits_here:
+            except BuiltElsewhere as elsewhere:
+                if elsewhere.build is not None and not self._waits_here:
                     raise
-                self._wait(journal, found)
+                self._wait(journal, elsewhere)
             except AttemptLost as error:
                 # Taken for dead by somebody who waits, and who makes it now.
                 self._run.log.warning("%s", error)

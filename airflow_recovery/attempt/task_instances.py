@@ -42,7 +42,7 @@ class TaskTry:
 
     @property
     def key(self) -> str:
-        """Its `TaskKey`, printed."""
+        """``task_id``, or ``task_id|map_index`` of a mapped task (`TaskKey`)."""
         return str(TaskKey(self.task_id, self.map_index))
 
 
@@ -59,7 +59,7 @@ class Observation:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Observation:
         """Inverse of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` on anything else."""
-        tries = [from_json(TaskTry, each) for each in value["tries"]]
+        tries = [from_json(TaskTry, task_try) for task_try in value["tries"]]
         return cls({task_try.key: task_try for task_try in tries})
 
 
@@ -107,9 +107,9 @@ def clear_in_slices(
             break
         named = list(getattr(request, name).items())
         for start in range(0, len(named), at_once):
-            asked = ClearRequest(**{name: dict(named[start : start + at_once])}, unblock=request.unblock)
-            found = clear(asked)
-            result = ClearResult((*result.cleared, *found.cleared), {**result.unmoved, **found.unmoved})
+            part = ClearRequest(**{name: dict(named[start : start + at_once])}, unblock=request.unblock)
+            answer = clear(part)
+            result = ClearResult((*result.cleared, *answer.cleared), {**result.unmoved, **answer.unmoved})
     return result
 
 
@@ -137,16 +137,16 @@ class NullTaskInstances:
     """Nothing of Airflow is asked or cleared: the job does not recover."""
 
     def observe(self) -> None:
-        """`None`, as where no way to clear is configured."""
+        """Returns `None`, as where no way to clear is configured."""
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """Nothing is cleared."""
+        """Clears nothing, and says so."""
         del request
         return ClearResult()
 
     def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
-        """No task's state is known."""
+        """Knows no state: `None` for every task."""
         return dict.fromkeys(keys)
 
     def live_check(self) -> None:
-        """Whoever else runs this task writes to a place of its own."""
+        """Raises nothing: another process that runs this task writes to a place of its own."""

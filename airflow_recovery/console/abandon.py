@@ -10,7 +10,6 @@ from airflow_recovery.attempt.abandon import abandon, look_at_abandon
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.regions import region_named
 from airflow_recovery.console.user import user_name
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.story.clearing import clear_text, task_keys
@@ -35,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     """The subcommand. `ExitCode.REFUSED` where the target has taken it, or a process might still commit it."""
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
-    identity, region = view.journal.identity, region_named(view, args.region)
+    identity, region = view.journal.identity, view.region(args.region)
     with recorded_journal(view.journal) as journal:
         found = look_at_abandon(
             journal, view.in_use.state, region.name, deployment.open_committer, not_applied=args.not_applied
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
             "attempt": found.attempt,
             "sink": found.spec.sink,
             "config": json.loads(found.spec.config),
-            "target_says": found.said,
+            "target_says": found.target_says,
             "dry_run": args.dry_run,
             "airflow_run_id": run_id,
             "clear": keys,
@@ -58,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         }
         print(json.dumps(document, indent=1))
     else:
-        where = f"{found.spec.sink} with {found.spec.config}; of it the target says: {found.said}"
+        where = f"{found.spec.sink} with {found.spec.config}; of it the target says: {found.target_says}"
         print(f"{found.name} is prepared for {where}.")
         does = "Would abandon" if args.dry_run else "Abandoned"
         print(f"{does} {found.name}: its rows are never committed, and {found.region} runs again.")

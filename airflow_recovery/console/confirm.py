@@ -11,7 +11,6 @@ from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.regions import region_named
 from airflow_recovery.console.user import user_name
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.story.clearing import clear_text, task_keys
@@ -31,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     identity = view.journal.identity
-    region = region_named(view, args.region)
+    region = view.region(args.region)
     with recorded_journal(view.journal) as journal:
         confirmed = confirm_dead(journal, view.in_use.state, args.region, user_name(), args.why)
     run_id, keys = view.airflow_run_id(args.run), task_keys(identity, [region])

@@ -11,7 +11,6 @@ from airflow_recovery.attempt.pin import hold, let_go
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.console.regions import region_named
 from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.recorded import recorded_journal
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         pinned = _pinned(view)
         print(json.dumps([asdict(kept) for kept in pinned], indent=1) if args.json else _text(view, pinned))
         return ExitCode.DONE
-    region = region_named(view, args.region).name
+    region = view.region(args.region).name
     change = let_go if args.off else hold
     with recorded_journal(view.journal) as journal:
         said = change(journal, view.in_use.state, region, args.attempt, user_name(), args.why)

@@ -13,7 +13,6 @@ from airflow_recovery.console.connect import add_connect_argument, prober_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.pin import add_attempt_argument
-from airflow_recovery.console.regions import region_named
 from airflow_recovery.console.user import user_name
 from airflow_recovery.journal.owner import check_results
 from airflow_recovery.journal.recorded import recorded_journal
@@ -37,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """The subcommand. `ExitCode.REFUSED` for what is pinned or read, and for what is needed, without --force."""
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
-    region = region_named(view, args.region).name
+    region = view.region(args.region).name
     release = look_at_release(view.journal, view.in_use.plan, view.in_use.state, region, args.attempt)
     current = view.in_use.state.of(region).current
     preview = None

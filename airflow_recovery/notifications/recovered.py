@@ -45,15 +45,14 @@ class RecoveredNotifier(BaseNotifier):
     def notify(self, context: Context) -> None:
         """Look into the journal of the run of ``context``."""
         try:
-            found = _groups(context)
+            reports = _groups(context)
         except Exception:
             log.exception("What this run has recovered could not be read from its journal; nobody is told.")
             return
-        told = {group: each for group, each in found.items() if self.always or each.again}
-        if not told:
+        texts = {group: report.text() for group, report in reports.items() if self.always or report.again}
+        if not texts:
             return
-        lines = [each.text() if len(told) == 1 else f"{group}: {each.text()}" for group, each in told.items()]
-        text = "; ".join(lines)
+        text = "; ".join(texts.values() if len(texts) == 1 else (f"{group}: {line}" for group, line in texts.items()))
         log.info("%s", text)
         self.notifier({**context, "recovery": text})  # type: ignore[typeddict-unknown-key]
 
@@ -74,12 +73,12 @@ def _groups(context: Context) -> dict[str, Recovered]:
     # Our operators say their group; one that has none is a job with the other operators of its DAG.
     ours = [task for task in context["dag"].tasks if type(task).__module__.startswith("airflow_recovery.")]
     groups = dict.fromkeys(getattr(our, "group_id", None) or OPERATORS_GROUP for our in ours)
-    found = {}
+    reports = {}
     for group in groups:
         journal = Journal(store, run_identity(context, group), writer=uuid.uuid4().hex)
         try:
             in_use = read_run(journal)
         except NothingRecorded:
             continue
-        found[group] = recovered(in_use.plan, in_use.state, events_of(journal).newest_kept())
-    return found
+        reports[group] = recovered(in_use.plan, in_use.state, events_of(journal).newest_kept())
+    return reports

@@ -62,7 +62,7 @@ class RecoveryResultSensor(BaseSensorOperator):
             "partition_key": partition_key,
             "external_run_id": external_run_id,
         }
-        named = [name for name, each in ways.items() if each is not None]
+        named = [name for name, value in ways.items() if value is not None]
         if len(named) > 1:
             raise JobDefinitionError(
                 f"{where}: expected at most one of logical_date, execution_delta, partition_key and external_run_id, "

@@ -35,7 +35,7 @@ class Decision:
 
 def decisions_of(events: RunEvents) -> list[Decision]:
     """Newest first, each once: an event may be recorded by several processes."""
-    decisions = {decision for each in events.recorded if (decision := _decision(each.event)) is not None}
+    decisions = {decision for recorded in events.recorded if (decision := _decision(recorded.event)) is not None}
     return sorted(
         decisions, key=lambda decision: (decision.at, decision.kind, decision.region or "", decision.text), reverse=True
     )[:MAX_DECISIONS]
@@ -77,8 +77,8 @@ def _pinned(hold: Hold) -> str:
 
 
 def _committed(committed: Committed) -> str:
-    told = f"{committed.end.value.lower()} {committed.commit_id or committed.probe}"
-    return f"@{committed.attempt}: {told}".rstrip()
+    what = f"{committed.end.value.lower()} {committed.commit_id or committed.probe}"
+    return f"@{committed.attempt}: {what}".rstrip()
 
 
 # By the class of what an event tells, a record or the event itself: the kind of the decision, and what it says.

@@ -30,7 +30,7 @@ class AttemptProgress:
     total: int | None
 
     def text(self) -> str:
-        """For people."""
+        """One line for people, in `unit`s."""
         lost = f", {self.lost} of them given up" if self.lost else ""
         if self.total is not None:
             return f"{self.done} of {self.total} {self.unit} done, {self.kept} of them by earlier attempts{lost}"
@@ -67,7 +67,7 @@ class ModeReport:
     """What ``show`` adds for a mode, in text and as JSON."""
 
     def text(self) -> str | None:
-        """For people; `None` for nothing."""
+        """Some lines for people; `None` where the mode has nothing to say of the run."""
         return None
 
     def to_json(self) -> dict[str, Any]:

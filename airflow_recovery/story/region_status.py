@@ -57,7 +57,7 @@ class Seen:
 
 
 def status_of(seen: Seen) -> RegionStatus:
-    """The first rule that applies."""
+    """One word for what is seen: the journal is asked first, then Airflow's state of the task."""
     doing = seen.task.state if seen.task is not None else None
     if seen.state.open_attempt is not None:
         return _of_open_attempt(seen)

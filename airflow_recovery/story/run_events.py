@@ -24,30 +24,30 @@ class RunEvents:
 
     def newest_kept(self) -> Mapping[str, RegionKept]:
         """Of each region, the event that says why it was kept, at the highest attempt."""
-        found: dict[str, RegionKept] = {}
-        for each in self.recorded:
-            event = each.event
+        newest: dict[str, RegionKept] = {}
+        for recorded in self.recorded:
+            event = recorded.event
             if isinstance(event, RegionKept):
-                before = found.get(event.region)
+                before = newest.get(event.region)
                 if before is None or (before.attempt, before.occurred_at) <= (event.attempt, event.occurred_at):
-                    found[event.region] = event
-        return found
+                    newest[event.region] = event
+        return newest
 
     def claims(self) -> Mapping[tuple[str, int], Claim]:
-        """The claims by region and attempt."""
-        claims = (each.event.subject for each in self.recorded if isinstance(each.event.subject, Claim))
+        """The claims that the events hold, by region name and number of the attempt."""
+        claims = (recorded.event.subject for recorded in self.recorded if isinstance(recorded.event.subject, Claim))
         return {(claim.region, claim.attempt): claim for claim in claims}
 
 
 def events_of(journal: Journal) -> RunEvents:
     """All that can be read. Raises nothing that is wrong with a stream."""
-    recordeds: list[Recorded] = []
+    recorded: list[Recorded] = []
     gaps: list[Gap] = []
     holes = []
     try:
-        for each in read_stream(journal.store, journal.identity, gaps=gaps):
-            recordeds.append(each)  # noqa: PERF402 - one by one, so that what was read before an error stays
+        for event in read_stream(journal.store, journal.identity, gaps=gaps):
+            recorded.append(event)  # noqa: PERF402 - one by one, so that what was read before an error stays
     except (RecordInvalid, StoreError) as error:
         holes.append(str(error))
     holes += [gap.text for gap in gaps if gap.kind in _NOT_NORMAL]
-    return RunEvents(tuple(recordeds), tuple(" ".join(hole.split()) for hole in holes))
+    return RunEvents(tuple(recorded), tuple(" ".join(hole.split()) for hole in holes))

@@ -141,8 +141,8 @@ def _exact(store: ObjectStore, identity: RunIdentity) -> RunIdentity:
 def _record_below(store: ObjectStore, run: str) -> Any:
     """A record of the run at this prefix: whole names stand in each. Heartbeats and caches are none."""
     not_records = (f"{run}h/", f"{run}snap/")
-    found = (info.key for info in store.list(run) if not info.key.startswith(not_records))
-    key = next(found, None)
+    records = (info.key for info in store.list(run) if not info.key.startswith(not_records))
+    key = next(records, None)
     if key is None:
         raise NothingRecorded(f"The journal {store.base_uri} has no record below {run}.")
     return parse_json(store.get(key).body, where=key)

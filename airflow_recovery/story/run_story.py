@@ -83,9 +83,9 @@ def tell(view: RunView, events: RunEvents | None = None) -> list[RegionStory]:
 
     ``events``: those of the run, where they have been read already.
     """
-    told = events_of(view.journal) if events is None else events
+    events = events_of(view.journal) if events is None else events
     evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=lambda region, attempt: None)
-    kept, claims = told.newest_kept(), told.claims()
+    kept, claims = events.newest_kept(), events.claims()
     return [_region(view, evaluation, region, kept.get(region.name), claims) for region in view.in_use.plan.regions]
 
 
@@ -102,21 +102,21 @@ def _region(
     attempts = tuple(
         _attempt(view, region.name, state, n, claims.get((region.name, n))) for n in sorted(state.attempts) if n
     )
-    said = kept.why if kept is not None and current is not None and kept.attempt == current.number else None
+    why_kept = kept.why if kept is not None and current is not None and kept.attempt == current.number else None
     return RegionStory(
         name=region.name,
         subtask=None if region.subtask is None else (region.subtask.of, region.subtask.index),
         vertices=region.vertices,
         state=_state(state),
         attempt=current.number if current is not None else 0,
-        why=_why(evaluation, region.name, attempts, said),
+        why=_why(evaluation, region.name, attempts, why_kept),
         spark_seconds=sum(attempt.spark_seconds or 0.0 for attempt in attempts),
         results=tuple(
             ResultStory(output.result, output.rows, len(output.objects), output.size, output.location)
             for output in (outcome.outputs if outcome is not None else ())
         ),
         attempts=attempts,
-        kept=said,
+        kept=why_kept,
     )
 
 
@@ -145,9 +145,9 @@ def _why(evaluation: Evaluation, region: str, attempts: tuple[AttemptStory, ...]
     return f"ran again after @{before.number}" + (f": {before.why}" if before.why else "")
 
 
-def _attempt(view: RunView, region: str, state: RegionState, number: int, told: Claim | None) -> AttemptStory:
+def _attempt(view: RunView, region: str, state: RegionState, number: int, from_events: Claim | None) -> AttemptStory:
     attempt = state.attempts[number]
-    outcome, claim = attempt.outcome, attempt.claim or told
+    outcome, claim = attempt.outcome, attempt.claim or from_events
     outputs = outcome.outputs if outcome is not None and outcome.state is AttemptState.FINISHED else ()
     counted = [output.rows for output in outputs if output.rows is not None]
     pins = outcome.inputs if outcome is not None and outcome.inputs else claim.inputs if claim is not None else ()
@@ -190,25 +190,25 @@ def _overtaken(attempt: Attempt, following: Attempt | None) -> list[str]:
 
 def _marks(view: RunView, region: str, attempt: Attempt, progress: AttemptProgress | None) -> list[str]:
     """What became of an attempt, in words."""
-    found = [progress.text()] if progress is not None else []
+    marks = [progress.text()] if progress is not None else []
     outcome = attempt.outcome
     if outcome is not None and outcome.state is AttemptState.FENCED:
         cause = outcome.cause.value if outcome.cause is not None else "fenced"
-        found.append(f"{cause}: {outcome.detail}" if outcome.detail else cause)
+        marks.append(f"{cause}: {outcome.detail}" if outcome.detail else cause)
     if attempt.is_open and attempt.claim is not None:
-        found.append(f"try {attempt.claim.try_number} of {attempt.claim.airflow_run_id}, {attempt.claim.claimed_at}")
+        marks.append(f"try {attempt.claim.try_number} of {attempt.claim.airflow_run_id}, {attempt.claim.claimed_at}")
     if attempt.is_reset and attempt.reset is not None:
-        found.append(f"reset by {attempt.reset.who}: {attempt.reset.why}")
+        marks.append(f"reset by {attempt.reset.who}: {attempt.reset.why}")
     if attempt.is_lost:
         lost = view.journal.read_lost(region, attempt.number)
-        found.append(f"reported lost by {lost.reporter}: {'; '.join(lost.evidence)}")
+        marks.append(f"reported lost by {lost.reporter}: {'; '.join(lost.evidence)}")
     if attempt.is_prepared:
-        found.append("not committed to its sink yet")
+        marks.append("not committed to its sink yet")
     if attempt.committed is not None:
-        found.append(f"{attempt.committed.end.value.lower()}: {attempt.committed.commit_id or attempt.committed.probe}")
+        marks.append(f"{attempt.committed.end.value.lower()}: {attempt.committed.commit_id or attempt.committed.probe}")
     if attempt.is_pinned:
         held = view.journal.read_hold(region, attempt.number, attempt.holds)
-        found.append(f"pinned by {held.who}: {held.why}")
+        marks.append(f"pinned by {held.who}: {held.why}")
     if attempt.is_released:
-        found.append("its data was released")
-    return found
+        marks.append("its data was released")
+    return marks

@@ -1,13 +1,14 @@
-"""One run as people see it, and how it is introduced to them."""
+"""One run as people see it: read once, with a header that says which run it is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_recovery.errors import PagesDisagree
+from airflow_recovery.errors import PagesDisagree, UnknownRegion
 from airflow_recovery.journal.in_use import RunInUse, newest_claim, read_run
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.model.records import InputRef
+from airflow_recovery.model.records import InputRef, RegionPlan
+from airflow_recovery.planning.graph import did_you_mean
 
 _ROUNDS = 10
 
@@ -33,6 +34,13 @@ class RunView:
         if in_use.state.newest_publish:
             lines.append(f"Publish {in_use.state.newest_publish} is the newest.")
         return "\n".join(lines)
+
+    def region(self, name: str) -> RegionPlan:
+        """The region of that name in the plan in use. Raises `UnknownRegion` with the closest names."""
+        regions = {region.name: region for region in self.in_use.plan.regions}
+        if name not in regions:
+            raise UnknownRegion(f"{name!r} is not in this plan{did_you_mean(name, regions)}.")
+        return regions[name]
 
     def airflow_run_id(self, asked: str) -> str:
         """The Airflow run that works on this journal: the newest claim's; ``asked`` where nobody has claimed."""

@@ -55,7 +55,7 @@ class WhatIf:
     cause: str | None = None
 
     def request(self, who: str) -> Request:
-        """The request of user ``who``."""
+        """All that is asked, as one request in the name of user ``who``."""
         requests: list[Request] = [
             *(RegionFailure(region, self.cause or RegionFailure.cause) for region in self.failed),
             *(PartitionGone(result) for result in self.lost),
@@ -115,24 +115,24 @@ def plan_run(view: RunView, available: Available, request: Request = REBUILD) ->
 
 def prepare(view: RunView, available: Available, request: Request, observation: Observation) -> Prepared:
     """The plan of ``request`` for the run as it is now. Raises `UnknownRegion`, and what ``available`` raises."""
-    found = plan_run(view, available, request)
+    prepared_plan = plan_run(view, available, request)
     regions = {region.name: region for region in view.in_use.plan.regions}
-    keys = task_keys(view.journal.identity, [regions[name] for name in found.running])
+    keys = task_keys(view.journal.identity, [regions[name] for name in prepared_plan.running])
     known = {key: observation.tries[key].ti_id for key in keys if key in observation.tries}
-    return Prepared(found, known)
+    return Prepared(prepared_plan, known)
 
 
 def changes(seen: Prepared, now: Prepared, observation: Observation) -> tuple[str, ...]:
     """What has changed between the plan that a person has seen and the same plan made anew; empty: nothing."""
-    told = [difference.text() for difference in diff(seen.plan, now.plan)]
+    texts = [difference.text() for difference in diff(seen.plan, now.plan)]
     for key, ti_id in now.tries.items():
         if seen.tries.get(key) != ti_id:
             task_try = observation.tries[key]
-            told.append(
+            texts.append(
                 f"task {key}: tried again or cleared, now try {task_try.try_number}, {task_try.state or 'not begun'}"
             )
-    told += [f"task {key}: would not be cleared any more" for key in seen.tries if key not in now.tries]
-    return tuple(told)
+    texts += [f"task {key}: would not be cleared any more" for key in seen.tries if key not in now.tries]
+    return tuple(texts)
 
 
 def tasks_to_clear(view: RunView, applied: AppliedPlan, prepared: Prepared, observation: Observation) -> dict[str, str]:
@@ -165,8 +165,8 @@ def asked_by(request: Request, who: str) -> Request:
 def prepared_from_json(plan_json: Any, tries: Any) -> Prepared:
     """A plan that a page has kept. Raises `ValueError` where it is none."""
     try:
-        found = Plan.from_json(plan_json)
-        seen = {str(key): str(each) for key, each in tries.items()}
+        kept_plan = Plan.from_json(plan_json)
+        seen = {str(key): str(ti_id) for key, ti_id in tries.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"expected a plan as this API has answered it, and its tries: {error!r}") from error
-    return Prepared(found, seen)
+    return Prepared(kept_plan, seen)
