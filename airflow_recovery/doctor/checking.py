@@ -13,16 +13,16 @@ from airflow_recovery.errors import RecoveryError
 
 TIMEOUT_S = 20.0
 CHECK_THREAD = "doctor: "
-"""How the names of the threads of checks begin."""
+"""The names of the checks' threads begin with this."""
 STOPPING_S = 15.0
-"""For so long a check that was stopped may still clean up."""
+"""How long a check that was stopped may still clean up."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """``results`` is called in a thread of its own. ``timeout_s``: in place of the general one.
+    """One check. ``results`` is called in a thread of its own. ``timeout_s``: in place of the general one.
 
-    ``stop`` is called, from another thread, where it has run out of time.
+    ``stop`` is called, from another thread, when the check has run out of time.
     """
 
     name: str
@@ -41,30 +41,30 @@ def run_checks(checks: Iterable[Check], timeout_s: float = TIMEOUT_S) -> Iterato
 
 
 def _run(check: Check, timeout_s: float) -> Iterator[CheckResult]:
-    told: queue.SimpleQueue[CheckResult | None] = queue.SimpleQueue()
+    results: queue.SimpleQueue[CheckResult | None] = queue.SimpleQueue()
 
     def run() -> None:
         try:
             for result in check.results():
-                told.put(result)
-        except RecoveryError as error:
-            told.put(_failed(check, error))
+                results.put(result)
         except Exception as error:
-            told.put(_failed(check, f"{type(error).__name__}: {error}"))
+            found = error if isinstance(error, RecoveryError) else f"{type(error).__name__}: {error}"
+            next_step = "What the message asks for comes first; then call this again."
+            results.put(wrong(check.name, expected="no error", found=found, next_step=next_step))
         finally:
-            told.put(None)
+            results.put(None)
 
     thread = threading.Thread(target=run, name=f"{CHECK_THREAD}{check.name}", daemon=True)
     thread.start()
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            found = told.get(timeout=max(deadline - time.monotonic(), 0.0))
+            result = results.get(timeout=max(deadline - time.monotonic(), 0.0))
         except queue.Empty:
             break
-        if found is None:
+        if result is None:
             return
-        yield found
+        yield result
     if check.stop is not None:
         check.stop()
         thread.join(STOPPING_S)
@@ -73,13 +73,4 @@ def _run(check: Check, timeout_s: float) -> Iterator[CheckResult]:
         expected=f"an answer within {timeout_s:g} s",
         found="none",
         next_step="Look whether what is asked is up, and can be reached from this machine; --timeout gives it longer.",
-    )
-
-
-def _failed(check: Check, found: object) -> CheckResult:
-    return wrong(
-        check.name,
-        expected="no error",
-        found=found,
-        next_step="What the message asks for comes first; then call this again.",
     )

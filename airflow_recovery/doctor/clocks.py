@@ -1,17 +1,17 @@
-"""How far clocks are apart."""
+"""How far this machine's clock and another one are apart."""
 
 from __future__ import annotations
 
 from airflow_recovery.doctor.result import CheckResult, ok, wrong
 
 MAX_APART_S = 10.0
-"""Heartbeats are waited for for 30 s, and S3 refuses requests that are a quarter of an hour old."""
+"""A heartbeat is missed after 30 s, and S3 refuses requests that are a quarter of an hour old."""
 
 
 def check_clock(check: str, other: str, began_s: float, ended_s: float, told_s: float, *, unit_s: float) -> CheckResult:
-    """``told_s`` is what ``other``'s clock said, in seconds since the epoch, at some moment between the first two.
+    """Compare ``told_s``, the time by ``other``'s clock, with ``began_s`` and ``ended_s``, this machine's around it.
 
-    These are this machine's. ``unit_s``: what ``told_s`` is rounded down to.
+    All are seconds since the epoch. ``unit_s``: ``told_s`` is rounded down to so many seconds.
     """
     apart = 0.0
     if told_s > ended_s:

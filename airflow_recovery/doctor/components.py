@@ -36,13 +36,16 @@ class Component(str, Enum):
 
     @property
     def needs(self) -> Needs:
-        """What it has to be able to do."""
+        """Which rights and programs it has to have."""
         return _NEEDS[self]
 
 
 @dataclass(frozen=True)
 class Needs:
-    """``policies``: those of ``docs/s3.md`` that give it its rights on journal and results."""
+    """What a component has to be able to do: its rights on journal and results, and whether it runs Spark.
+
+    ``policies``: the policies in ``docs/s3.md`` that give it these rights, of the journal and of the results.
+    """
 
     journal: Right = Right.NONE
     results: Right = Right.NONE

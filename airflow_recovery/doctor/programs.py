@@ -1,4 +1,4 @@
-"""Programs that doctor runs to hear what they say."""
+"""Runs a program for its output: java, bash, a driver's Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 def run_program(
     command: Sequence[str], environment: Mapping[str, str], timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run it to its end, without input, whatever its exit code is; its output as text.
+    """Run ``command`` to its end, without input, and return its output as text, whatever its exit code is.
 
     Raises `OSError` where it can't be started, and `subprocess.TimeoutExpired`.
     """

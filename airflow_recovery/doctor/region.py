@@ -22,7 +22,7 @@ def twice(number: int) -> int:
 
 @job.source
 def numbers(spark: SparkSession) -> DataFrame:
-    """Nothing from outside."""
+    """The numbers from 0 to `ROWS`: nothing is read from outside."""
     return spark.range(ROWS)
 
 

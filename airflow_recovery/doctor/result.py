@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The result of a check, as a value and as the line that is printed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Status(str, Enum):
-    """What became of one check."""
+    """Whether what was checked is in order."""
 
     OK = "ok"
     NOT_CHECKED = "not checked"
@@ -29,45 +29,45 @@ class CheckResult:
     def text(self) -> str:
         """The line for people, without the status."""
         if self.status is Status.OK:
-            told = self.found
+            text = self.found
         elif self.status is Status.NOT_CHECKED:
-            told = f"not checked: {_sentence(self.found)}"
+            text = f"not checked: {_sentence(self.found)}"
         else:
-            told = f"expected {self.expected}, found {_sentence(self.found)}"
-        return " ".join(f"{self.check}: {told} {self.next_step}".split())
+            text = f"expected {self.expected}, found {_sentence(self.found)}"
+        return " ".join(f"{self.check}: {text} {self.next_step}".split())
 
     def to_json(self) -> dict[str, str]:
-        """Plain JSON values."""
+        """The fields as JSON values, which ``airflow recovery doctor --json`` prints."""
         return {**asdict(self), "status": self.status.value}
 
 
 def ok(check: str, text: str) -> CheckResult:
-    """As it should be."""
+    """A result that is in order; ``text`` says what was found."""
     return CheckResult(check, Status.OK, text)
 
 
 def wrong(check: str, *, expected: str, found: object, next_step: str) -> CheckResult:
     """Something that will fail. ``found`` may be the error that was raised."""
-    return CheckResult(check, Status.WRONG, _told(found), expected, next_step)
+    return CheckResult(check, Status.WRONG, _one_line(found), expected, next_step)
 
 
 def not_checked(check: str, why: object, next_step: str = "") -> CheckResult:
-    """What can't be seen from here."""
-    return CheckResult(check, Status.NOT_CHECKED, _told(why), next_step=next_step)
+    """A result for what can't be seen from here; ``why`` may be the error that was raised."""
+    return CheckResult(check, Status.NOT_CHECKED, _one_line(why), next_step=next_step)
 
 
 def is_wrong(results: Iterable[CheckResult]) -> bool:
-    """Whether anything is."""
+    """Whether any of the results is `Status.WRONG`."""
     return any(result.status is Status.WRONG for result in results)
 
 
 def summary(results: Iterable[CheckResult]) -> str:
-    """``9 ok, 1 not checked, 2 wrong.``"""
+    """How many results have which status: ``9 ok, 1 not checked, 2 wrong.``"""
     statuses = [result.status for result in results]
     return ", ".join(f"{statuses.count(status)} {status.value}" for status in Status) + "."
 
 
-def _told(found: object) -> str:
+def _one_line(found: object) -> str:
     # KeyError, of which some errors of ours are, quotes its message.
     text = str(found.args[0]) if isinstance(found, Exception) and found.args else str(found)
     return " ".join(text.split()) or repr(found)

@@ -19,7 +19,7 @@ from airflow_recovery.driver.submit import submit_environment
 SPARK_SERIES = "4.2"
 OLDEST_JAVA = 17
 CONNECT_MODULES = ("pyspark", "pandas", "pyarrow", "grpc", "grpc_status", "google.rpc")
-"""What Spark's client imports."""
+"""The modules that the client of Spark Connect imports."""
 
 _PROGRAM_TIMEOUT_S = 15.0
 _REACH_TIMEOUT_S = 5.0
@@ -75,7 +75,7 @@ def find_binary(name: str, environment: Mapping[str, str]) -> str | None:
 
 
 def check_binary(name: str, text: str | None) -> Iterator[CheckResult]:
-    """Whether there is one."""
+    """Whether the program ``name`` was found: ``text`` is its path, or `None`."""
     if text is not None:
         yield ok(name, text)
         return
@@ -104,7 +104,7 @@ def installation_of(binary: str, environment: Mapping[str, str]) -> Installation
 
 
 def check_spark_version(installation: Installation | None, binary: str) -> Iterator[CheckResult]:
-    """Of the Spark that is submitted to."""
+    """Whether the Spark that ``binary`` submits with is of the supported version."""
     if installation is None:
         yield wrong(
             "Spark",
@@ -137,15 +137,15 @@ def check_java(environment: Mapping[str, str]) -> Iterator[CheckResult]:
         return
     try:
         done = run_program([java, "-version"], environment, _PROGRAM_TIMEOUT_S)
-        said = done.stderr + done.stdout
+        output = done.stderr + done.stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         yield wrong(
             "Java", expected=expected, found=f"{java} (by {how}), which does not run: {error}", next_step=advice
         )
         return
-    version = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', said)
+    version = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', output)
     if version is None:
-        text = f"{java} (by {how}), which does not tell its version: {said.strip()[:200] or 'it says nothing'}"
+        text = f"{java} (by {how}), which does not tell its version: {output.strip()[:200] or 'it says nothing'}"
         yield wrong("Java", expected=expected, found=text, next_step=advice)
     elif int(version[2]) < OLDEST_JAVA:
         yield wrong("Java", expected=expected, found=f"{version[1]} at {java} (by {how})", next_step=advice)
@@ -169,15 +169,15 @@ def check_s3_jars(installation: Installation) -> Iterator[CheckResult]:
         entries = [piece for key in keys for piece in re.split("[:,]", installation.conf.get(key, "")) if piece]
         names = [*own, *(name for entry in entries for name in _jars_at(entry))]
         version = _version_in(names, r"hadoop-aws-(.+)\.jar")
-        told = None
+        found = None
         if version is None or (installation.hadoop is not None and version != installation.hadoop):
-            told = version or "none"
+            found = version or "none"
         elif _version_in(names, r"(?:s3|bundle)-(2\..+)\.jar") is None:
-            told = "no S3 client of the AWS SDK"
-        if told is not None:
+            found = "no S3 client of the AWS SDK"
+        if found is not None:
             wanted = f"hadoop-aws {installation.hadoop or 'of the version of its Hadoop'}"
             expected = f"{wanted} with the AWS SDK 2 on the {side}'s class path"
-            yield wrong(check, expected=expected, found=told, next_step=advice)
+            yield wrong(check, expected=expected, found=found, next_step=advice)
             return
     yield ok(check, f"hadoop-aws {installation.hadoop or ''} on both class paths".replace("  ", " "))
 
@@ -254,8 +254,7 @@ def _found_home(binary: str, environment: Mapping[str, str]) -> str:
 
 
 def _version_in(names: Iterable[str], pattern: str) -> str | None:
-    found = [each[1] for name in names if (each := re.fullmatch(pattern, name))]
-    return found[0] if found else None
+    return next((match[1] for name in names if (match := re.fullmatch(pattern, name))), None)
 
 
 def _defaults(path: Path) -> dict[str, str]:
@@ -264,8 +263,8 @@ def _defaults(path: Path) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return {}
-    found = (re.fullmatch(r"\s*([^#\s=:][^\s=:]*)(?:\s*[=:]\s*|\s+)(.*?)\s*", line) for line in lines)
-    return {match[1]: match[2] for match in found if match}
+    matches = (re.fullmatch(r"\s*([^#\s=:][^\s=:]*)(?:\s*[=:]\s*|\s+)(.*?)\s*", line) for line in lines)
+    return {match[1]: match[2] for match in matches if match}
 
 
 def _jars_at(entry: str) -> list[str]:

@@ -25,11 +25,11 @@ FOLDER = "_doctor"
 """Below a store's base: what a check writes, for as long as it runs."""
 
 _NAMES = {Right.LIST: "list", Right.PUT: "put", Right.GET: "get", Right.ABORT: "abort uploads", Right.DELETE: "delete"}
-"""In the order in which they are tried."""
+"""The rights' names, in the order in which they are tried."""
 
 
 def check_places(journal: str, results: str) -> Iterator[CheckResult]:
-    """Whether the two URIs keep out of each other's way."""
+    """Whether journal and results lie apart: neither URI may be where the runs of the other one lie."""
     check = "journal and results"
     if _is_among(journal, results):
         yield wrong(
@@ -88,22 +88,22 @@ def check_store(
 
 
 def check_expiry(journal: ObjectStore) -> Iterator[CheckResult]:
-    """Whether a rule of the bucket deletes what a journal is believed for. Nothing, where that may not be asked."""
+    """Whether a rule of the bucket deletes records of the journal by age. No result where it may not be asked for."""
     rules = getattr(journal, "expiry_rules", None)
     if rules is None:
         return
     check = "lifecycle rules of the journal"
     try:
-        found: tuple[ExpiryRule, ...] = rules()
+        expiring: tuple[ExpiryRule, ...] = rules()
     except StoreError:  # no policy of ours asks for that right
         return
-    if not found:
+    if not expiring:
         yield ok(check, "none deletes its objects")
         return
     yield wrong(
         check,
         expected="none that deletes its objects by age: a run whose records are gone runs anew",
-        found="; ".join(map(rule_text, found)),
+        found="; ".join(map(rule_text, expiring)),
         next_step="Limit the rule to other prefixes; `airflow recovery gc --purge` removes runs that have ended.",
     )
 

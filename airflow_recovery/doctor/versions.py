@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, entry_points, requires, version
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from airflow_recovery.errors import ConfigurationError
 
 OURS = "airflow-recovery"
 PYTHONS = ((3, 10), (3, 13))
-"""The oldest and the newest that are supported."""
+"""The oldest and the newest Python that are supported."""
 
 REGION_JOB = "airflow_recovery.doctor.region:job"
 """The job of one small region."""
@@ -53,7 +54,7 @@ def check_versions(*, in_airflow: bool) -> Iterator[CheckResult]:
 
 
 def check_python(found: tuple[int, int]) -> Iterator[CheckResult]:
-    """``found``: major and minor."""
+    """Whether this Python, ``found`` as (major, minor), is one of the supported."""
     oldest, newest = (".".join(map(str, python)) for python in PYTHONS)
     name = ".".join(map(str, found))
     if PYTHONS[0] <= found <= PYTHONS[1]:
@@ -68,14 +69,12 @@ def check_python(found: tuple[int, int]) -> Iterator[CheckResult]:
 
 
 def installed_versions() -> dict[str, str]:
-    """Of the packages that `requirements` names, by name; what is not installed is left out."""
-    found: dict[str, str] = {}
+    """The versions of our package and of those that `requirements` names; one that is not installed is left out."""
+    versions: dict[str, str] = {}
     for name in (OURS, *requirements()):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # noqa: PERF203
-            continue
-    return found
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def requirements() -> dict[str, tuple[str, str | None]]:
@@ -89,13 +88,13 @@ def requirements() -> dict[str, tuple[str, str | None]]:
         declared = requires(OURS) or ()
     except (ImportError, PackageNotFoundError):
         return {}
-    found: dict[str, tuple[str, str | None]] = {}
+    wanted: dict[str, tuple[str, str | None]] = {}
     for text in declared:
         requirement = Requirement(text)
         extra = next((name for name in ("spark",) if f'extra == "{name}"' in str(requirement.marker or "")), None)
         if requirement.marker is None or extra is not None:
-            found[requirement.name] = (str(requirement.specifier), extra)
-    return found
+            wanted[requirement.name] = (str(requirement.specifier), extra)
+    return wanted
 
 
 def check_packages(
@@ -142,7 +141,7 @@ def check_pyspark(installed: Mapping[str, str]) -> Iterator[CheckResult]:
 
 
 def check_entry_points() -> Iterator[CheckResult]:
-    """What Airflow finds us by."""
+    """Whether the package's entry points are installed, by which Airflow finds the provider and its plugin."""
     missing = [
         group
         for group in _PLUGIN_GROUPS
@@ -189,28 +188,28 @@ def _imported(check: str, archive: Path, environment: Mapping[str, str], *, on_s
         done = run_program(
             [python, "-I", "-c", _IN_THE_DRIVER, str(archive), *modules], environment, _ARCHIVE_TIMEOUT_S
         )
-        told = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 and done.stdout else None
+        if done.returncode == 0 and done.stdout:
+            answer = json.loads(done.stdout.splitlines()[-1])
+        else:
+            answer = {"failed": done.stderr.strip()[-500:] or f"exit code {done.returncode}"}
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        done, told = None, {"failed": str(error), "python": (), "elsewhere": []}
-    if told is None:
-        assert done is not None
-        told = {"failed": done.stderr.strip()[-500:] or f"exit code {done.returncode}", "python": (), "elsewhere": []}
-    if told["failed"]:
+        answer = {"failed": str(error)}
+    if answer["failed"]:
         yield wrong(
             check,
             expected=expected,
-            found=told["failed"],
+            found=answer["failed"],
             next_step="Set PYSPARK_PYTHON to a Python that has boto3 and pendulum, and reinstall airflow-recovery.",
         )
-    elif told["elsewhere"]:
+    elif answer["elsewhere"]:
         yield wrong(
             check,
             expected=f"all of airflow_recovery from {archive.name}",
-            found=f"some from {told['elsewhere'][0]}: the archive lacks it, or another one is in the way",
+            found=f"some from {answer['elsewhere'][0]}: the archive lacks it, or another one is in the way",
             next_step="Reinstall airflow-recovery with pip, and not in the editable way.",
         )
-    elif tuple(told["python"]) != sys.version_info[:2]:
-        here, there = (".".join(map(str, each)) for each in (sys.version_info[:2], told["python"]))
+    elif tuple(answer["python"]) != sys.version_info[:2]:
+        here, there = (".".join(map(str, python)) for python in (sys.version_info[:2], answer["python"]))
         yield wrong(
             check,
             expected=f"Python {here} for drivers, as in this process",

@@ -27,12 +27,12 @@ class JobEvent:
 
     @property
     def type(self) -> str:
-        """What it is called in the stream."""
+        """The type's name in the stream."""
         return type(self).__name__
 
     @property
     def subject(self) -> Any:
-        """What it tells: the record that was written, or the event itself."""
+        """What the event is about: the record that was written, or the event itself."""
         return self
 
 
@@ -52,12 +52,12 @@ class RecordWritten(JobEvent):
 
     @property
     def type(self) -> str:
-        """That of the record's kind."""
+        """The event type that the record's kind names; for an outcome, by how it ended."""
         return kind_of(type(self.record)).event_type(self.record)
 
     @property
     def subject(self) -> Any:
-        """The record."""
+        """The record that was written."""
         return self.record
 
 
@@ -109,7 +109,7 @@ class EventsDropped(JobEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamEnded(JobEvent):
-    """The writer has said everything. A stream without this event is still written, or its process was killed."""
+    """The writer closed its stream. A stream without this event is still written, or its process was killed."""
 
 
 # What is in no record.
@@ -193,8 +193,8 @@ class Degraded(JobEvent):
 
 
 _CLASSES: dict[str, type[JobEvent]] = {
-    each.__name__: each
-    for each in (
+    event.__name__: event
+    for event in (
         JobPlanned,
         SplitsCommitted,
         WriteInDoubt,
@@ -209,7 +209,7 @@ _CLASSES: dict[str, type[JobEvent]] = {
     )
 }
 EVENT_TYPES = frozenset({*_CLASSES, *(name for kind in RECORD_KINDS.values() for name in kind.events)})
-"""What an event may be called in the stream."""
+"""Every type's name that this version knows in a stream."""
 
 
 def event_to_json(event: JobEvent) -> dict[str, Any]:
@@ -249,14 +249,14 @@ def event_from_json(value: Any, *, where: str) -> JobEvent | None:
 
 
 def _record_written(kind: RecordKind, value: dict[str, Any]) -> RecordWritten:
-    told = from_json(_Told, value)
+    head = from_json(_Head, value)
     record = from_json(kind.record, value.get(kind.event_key))
-    return RecordWritten(occurred_at=told.occurred_at, record=record, number=told.number)
+    return RecordWritten(occurred_at=head.occurred_at, record=record, number=head.number)
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What an event of a record says besides it."""
+class _Head:
+    """The fields that an event of a record has beside the record."""
 
     occurred_at: str
     number: int | None = None

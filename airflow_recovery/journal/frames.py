@@ -41,7 +41,7 @@ class SegmentHeader:
     first: int
 
     def line(self) -> bytes:
-        """The first line of the segment."""
+        """The segment's first line as bytes: its length, its checksum, and this header as JSON."""
         place = {"writer": self.writer, "segment": self.segment, "first": self.first}
         return _line(canonical_json({"format": FORMAT_VERSION, "kind": "stream", **asdict(self.identity), **place}))
 
@@ -87,9 +87,9 @@ def rewritten(body: bytes, change: Callable[[Any], Any], *, where: str) -> bytes
 
     Raises `StreamDamaged` as `read_segment` does.
     """
-    found = [_document(line, where) for line in _lines(body, where)]
-    after = [found[0], *({**each, "event": change(each["event"])} for each in found[1:])] if found else []
-    return body if after == found else b"".join(_line(canonical_json(each)) for each in after)
+    before = [_document(line, where) for line in _lines(body, where)]
+    after = [*before[:1], *({**record, "event": change(record["event"])} for record in before[1:])]
+    return body if after == before else b"".join(_line(canonical_json(document)) for document in after)
 
 
 def _lines(body: bytes, where: str) -> Iterator[bytes]:
@@ -123,18 +123,18 @@ def _document(line: bytes, where: str) -> Any:
         raise StreamDamaged(str(error)) from error
 
 
-def _check_header(found: Any, expected: SegmentHeader, where: str) -> None:
-    if not isinstance(found, dict) or found.get("kind") != "stream" or type(found.get("format")) is not int:
+def _check_header(header: Any, expected: SegmentHeader, where: str) -> None:
+    if not isinstance(header, dict) or header.get("kind") != "stream" or type(header.get("format")) is not int:
         raise StreamDamaged(f"{where}: expected the header of a stream, found another document.")
-    if found["format"] > FORMAT_VERSION:
+    if header["format"] > FORMAT_VERSION:
         raise RecordInvalid(
-            f"{where}: written by a newer version (format {found['format']}, this version reads up to "
+            f"{where}: written by a newer version (format {header['format']}, this version reads up to "
             f"{FORMAT_VERSION}). Upgrade airflow-recovery here."
         )
-    check_belongs(found, asdict(expected.identity), where=where)
+    check_belongs(header, asdict(expected.identity), where=where)
     place = {"writer": expected.writer, "segment": expected.segment, "first": expected.first}
-    if any(found.get(name) != value for name, value in place.items()):
+    if any(header.get(name) != value for name, value in place.items()):
         raise StreamDamaged(
-            f"{where}: expected the segment {place}, found {[found.get(name) for name in place]}: it was copied here, "
+            f"{where}: expected the segment {place}, found {[header.get(name) for name in place]}: it was copied here, "
             "or records before it are missing."
         )

@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS = 64
 BATCH_BYTES = 32 * 1024 * 1024
-"""So much of the streams is held at a time, or one segment."""
+"""How many bytes of the streams are held at a time. A larger segment is held alone."""
 
 
 class GapKind(str, Enum):
-    """Why events may be missing."""
+    """Why events of a writer are missing, or may be."""
 
     TORN = "torn"
     """The last record is cut: its process was stopped while it wrote. Normal."""
@@ -150,7 +150,7 @@ class _Stream:
             self._gap(GapKind.NOT_ENDED, "its process is at work, or was killed and its last events are missing")
 
     def _check_place(self, info: ObjectInfo, where: str) -> None:
-        """Is this the segment that follows?"""
+        """Raise `StreamDamaged` where this is not the segment that follows the last one."""
         if self._torn is not None:
             raise StreamDamaged(f"{self._torn} There is a segment after it.")
         if info.key.endswith(f"/{self._segments + 1:08d}"):

@@ -1,4 +1,4 @@
-"""A run's topology, for whoever has no code of the job: from the plans in its journal."""
+"""Reads a run without its job's code: the topology comes from the plans in the journal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from airflow_recovery.model.records import Claim, PlanRecord
 
 @dataclass(frozen=True)
 class RunInUse:
-    """A run as its journal alone tells it.
+    """A run as its journal alone shows it.
 
     ``plan`` is the one that the newest claim names, ``claim`` that claim (`None` where there is one plan only);
-    ``plans`` says how many there are. ``left`` are regions of the others only: renamed or removed since. ``recorded``
-    are all plans.
+    ``plans`` is the number of plans, ``recorded`` has all of them. ``left``: the regions that only other plans have,
+    because they were renamed or removed since.
     """
 
     plan: PlanRecord
@@ -55,12 +55,10 @@ def read_run(journal: Journal) -> RunInUse:
 
 
 def newest_claim(journal: Journal, names: Iterable[str]) -> Claim | None:
-    """Of the highest claims of the regions ``names``, the latest one by the clocks of those who made them."""
-    state = journal.list(names).state
-    newest = [
-        (name, max(n for n, each in region.attempts.items() if each.is_claimed))
-        for name, region in state.regions.items()
-        if any(attempt.is_claimed for attempt in region.attempts.values())
-    ]
-    claims = journal.read_claims(newest)
+    """The latest of the regions' highest claims, by the clocks of the workers that made them; `None` without any."""
+    claimed = {
+        name: [number for number, attempt in region.attempts.items() if attempt.is_claimed]
+        for name, region in journal.list(names).state.regions.items()
+    }
+    claims = journal.read_claims((name, max(numbers)) for name, numbers in claimed.items() if numbers)
     return max(claims, key=lambda claim: (claim.claimed_at, claim.region), default=None)

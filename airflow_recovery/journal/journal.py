@@ -61,18 +61,17 @@ class Listing:
     state: RunState
     etags: Mapping[str, str]
     snapshot: ObjectInfo | None = None
-    """A cache of outcomes, as it was listed beside them."""
+    """The snapshot (`RecordCache`) that was listed beside them."""
 
 
 class Journal:
     """One run's journal in ``store``, for one process.
 
-    ``writer`` is this process's random id: a conditional write that loses against its own earlier request is told from
-    one that loses against somebody else by it. ``deadline_s`` bounds how long a write with an unknown outcome is
-    repeated (docs/protocol.md#put-rule). ``listener`` is told what was written; ``mask`` takes secrets out of free
-    text, by their form where nobody hands in what knows them.
-    ``writes_snapshot``: whoever reads many outcomes leaves a snapshot for others (`RecordCache`), at most one in
-    ``snapshot_min_pause_s``.
+    ``writer`` is this process's random id. By it a conditional write that was refused tells its own earlier request
+    from another process's. ``deadline_s`` bounds how long a write with an unknown outcome is repeated
+    (docs/protocol.md#put-rule). ``listener`` is called with everything that was written. ``mask`` takes secrets out of
+    free text; without one, what has the form of a secret is masked. ``writes_snapshot``: this process leaves a
+    snapshot for others (`RecordCache`) when it reads many outcomes, at most one in ``snapshot_min_pause_s``.
     """
 
     def __init__(  # noqa: PLR0913 - options, and a test's clock
@@ -99,7 +98,7 @@ class Journal:
         self._mask = mask
         pace = SnapshotPace(snapshot_min_pause_s)
         self._cache = RecordCache(store, self.layout.snapshot, writes=writes_snapshot, pace=pace)
-        self._told: set[tuple[str, int, type[Record]]] = set()
+        self._noticed: set[tuple[str, int, type[Record]]] = set()
         self._sleep = sleep
         self._clock = clock
         self._rng = rng or random.Random()
@@ -107,7 +106,7 @@ class Journal:
         """What a mode has read of the run beside the records, by keys of its own."""
 
     def sibling(self, identity: RunIdentity, *, listener: JournalListener | None = None) -> Journal:
-        """The journal of ``identity`` in the same store, for the same process. ``listener`` is told what it writes."""
+        """The journal of ``identity`` in the same store, for the same process, with a listener of its own."""
         return Journal(
             self.store,
             identity,
@@ -123,7 +122,7 @@ class Journal:
     # reading
 
     def list(self, regions: Iterable[str]) -> Listing:  # noqa: C901 - a branch a kind of object
-        """One listing of the whole truth; objects of regions that are not named are left out.
+        """The run's state by the names in one listing. Objects of regions that are not named are left out.
 
         Raises the store's errors; never takes "denied" or "timed out" for "empty".
         """
@@ -159,13 +158,18 @@ class Journal:
         for (region, attempt), numbers in batches.items():
             marks[region].setdefault(attempt, {})["batches"] = _length_of(numbers)
         closed_at = self.closed_at(newest_closed) if newest_closed else {}
-        for region, found in marks.items():
-            for attempt, marked in found.items():
+        for region, attempts in marks.items():
+            for attempt, marked in attempts.items():
                 if "has_outcome" in marked and "is_claimed" not in marked and attempt > closed_at.get(region, 0):
                     marked["is_claimed"] = self._confirm_claimed(region, attempt)
-        attempts = {name: {n: Attempt(n, **each) for n, each in found.items()} for name, found in marks.items()}
         state = RunState(
-            regions={name: RegionState(in_order(found), closed_at.get(name, 0)) for name, found in attempts.items()},
+            regions={
+                region: RegionState(
+                    in_order({number: Attempt(number, **marked) for number, marked in attempts.items()}),
+                    closed_at.get(region, 0),
+                )
+                for region, attempts in marks.items()
+            },
             plans=frozenset(plans),
             newest_publish=newest_publish,
             is_closed=newest_closed > 0,
@@ -187,12 +191,10 @@ class Journal:
                     if getattr(attempt, kind.mark or "") and (kind.record is not Claim or attempt.is_open):
                         keys[self.layout.attempt(region, n, kind.name)] = (region, n, kind)
         etags = {key: listing.etags[key] for key in keys}
-        found = self._cache.bodies(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
-        filled: dict[str, dict[int, Attempt]] = {
-            region: dict(each.attempts) for region, each in listing.state.regions.items()
-        }
+        bodies = self._cache.bodies(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
+        filled = {name: dict(region.attempts) for name, region in listing.state.regions.items()}
         for key, (region, n, kind) in keys.items():
-            changes: dict[str, Any] = {kind.content or "": self._decode(kind.record, found[key], key)}
+            changes: dict[str, Any] = {kind.content or "": self._decode(kind.record, bodies[key], key)}
             if kind.record is Outcome:
                 changes["outcome_etag"] = listing.etags[key]
             filled[region][n] = replace(filled[region][n], **changes)
@@ -217,11 +219,11 @@ class Journal:
         self._cache.renew(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
 
     def wait_for_snapshot(self) -> None:
-        """Until the snapshot that is being written, if any, is there. For tests and measurements."""
+        """Wait until the snapshot that is being written, if any, is there. For tests and measurements."""
         self._cache.wait()
 
     def open_claims(self) -> tuple[Claim, ...]:
-        """Every claim without an outcome, of whatever region, by one listing: what is pinned now."""
+        """Every claim without an outcome, of whatever region, by one listing. Their inputs may not be deleted."""
         keys: dict[tuple[str, int], str] = {}
         ended: set[tuple[str, int]] = set()
         for info in self.store.list(f"{self.layout.prefix}t/"):
@@ -237,11 +239,11 @@ class Journal:
         return tuple(self._decode(Claim, many[key].body, key) for key in opened)
 
     def read_claim(self, region: str, attempt: int) -> Claim:
-        """One claim. Raises `ObjectMissing`."""
+        """The claim of an attempt. Raises `ObjectMissing` where nobody has claimed it."""
         return self._read(Claim, self.layout.attempt(region, attempt, "claim"))
 
     def read_claims(self, attempts: Iterable[tuple[str, int]]) -> tuple[Claim, ...]:
-        """Many claims at once, in the order given. Raises `ObjectMissing`."""
+        """The claims of many attempts, (region, number), in the order given. Raises as `read_claim`."""
         keys = [self.layout.attempt(region, attempt, "claim") for region, attempt in attempts]
         many = get_many(self.store, keys)
         return tuple(self._decode(Claim, many[key].body, key) for key in keys)
@@ -260,35 +262,35 @@ class Journal:
         return tuple(self._decode(CommittedBatch, many[key].body, key) for key in keys)
 
     def read_outcome(self, region: str, attempt: int) -> Outcome | None:
-        """One outcome, or `None` while the attempt is open."""
+        """The outcome of an attempt; `None` while it is open."""
         try:
             return self._read(Outcome, self.layout.attempt(region, attempt, "outcome"))
         except ObjectMissing:
             return None
 
     def has_outcome(self, region: str, attempt: int) -> bool:
-        """Whether the attempt has ended. One LIST: for who asks again and again, of an attempt that is mostly open."""
+        """Whether the attempt has ended. One LIST: cheaper than `read_outcome` while it is open."""
         key = self.layout.attempt(region, attempt, "outcome")
         return any(info.key == key for info in self.store.list(key))
 
     def read_lost(self, region: str, attempt: int) -> Lost:
-        """A report of loss. Raises `ObjectMissing`."""
+        """A consumer's report that the attempt's result is gone. Raises `ObjectMissing` where there is none."""
         return self._read(Lost, self.layout.attempt(region, attempt, "lost"))
 
     def read_reset(self, region: str, attempt: int) -> Reset:
-        """A reset. Raises `ObjectMissing`."""
+        """The reset that names this attempt. Raises `ObjectMissing` where there is none."""
         return self._read(Reset, self.layout.attempt(region, attempt, "reset"))
 
     def read_plan(self, hash_: str) -> PlanRecord:
-        """One plan. Raises `ObjectMissing`."""
+        """The plan with this hash (`plan_hash`). Raises `ObjectMissing` where the run has never recorded it."""
         return self._read(PlanRecord, self.layout.plan(hash_))
 
     def read_publish(self, number: int) -> Publish:
-        """One publish. Raises `ObjectMissing`."""
+        """The publish with this number, from 1. Raises `ObjectMissing`."""
         return self._read(Publish, self.layout.publish(number))
 
     def read_closed(self, number: int) -> Closed:
-        """One tombstone. Raises `ObjectMissing`."""
+        """The tombstone with this number: 1 for the first purge of the run. Raises `ObjectMissing`."""
         return self._read(Closed, self.layout.tombstone(number))
 
     # writing; each is put-if-absent, and raises `AttemptLost` where somebody else's object is there
@@ -358,7 +360,7 @@ class Journal:
         return self._read(Hold, self.layout.attempt(region, attempt, "hold", turn))
 
     def read_turn(self, region: str, attempt: int, turn: int) -> CommitterTurn:
-        """Who may commit. Raises `ObjectMissing`."""
+        """Which process may commit in this turn, from 2 on. Raises `ObjectMissing` where nobody has taken it."""
         return self._read(CommitterTurn, self.layout.attempt(region, attempt, "committer", turn))
 
     def close(self, closed: Closed, number: int) -> None:
@@ -377,14 +379,14 @@ class Journal:
         )
 
     def noticed(self, record: Claim | Outcome) -> None:
-        """Tell the listener of a record that another process has written, unless it was told of it already.
+        """Hand the listener a record that another process has written, unless it was handed this one already.
 
-        The driver ends its attempt by itself, and a process may die before its events are written: whoever finds what
-        it left says it again.
+        A driver ends its attempt by itself, and a process may die before its events are written: whoever reads what it
+        left records it once more.
         """
         key = (record.region, record.attempt, type(record))
-        if key not in self._told:
-            self._told.add(key)
+        if key not in self._noticed:
+            self._noticed.add(key)
             self._listener.wrote(record)
 
     def _check_known(self, key: str, names: Container[str] | None = None) -> None:
@@ -401,7 +403,7 @@ class Journal:
             )
 
     def _confirm_claimed(self, region: str, attempt: int) -> bool:
-        """Of an attempt with an outcome that was listed without its claim: pages are of different moments. True.
+        """True, once the claim of an attempt is read of which the listing had the outcome alone (pages may disagree).
 
         Raises `RecordInvalid` where there is no claim: its number would be given out again, and its files overwritten.
         """
@@ -434,9 +436,9 @@ class Journal:
 
         def evaluate(body: bytes) -> bool:
             nonlocal stored
-            plan = self._decode(kind, body, key)
-            if is_mine(plan):
-                stored = plan
+            held = self._decode(kind, body, key)
+            if is_mine(held):
+                stored = held
                 return True
             return False
 
@@ -477,7 +479,7 @@ class Journal:
         return record
 
     def closed_at(self, number: int) -> dict[str, int]:
-        """The attempts up to which tombstone ``number`` has made them void. Raises `ObjectMissing`."""
+        """By region, the attempt up to which tombstone ``number`` has made all void. Raises `ObjectMissing`."""
         return {ref.region: ref.attempt for ref in self.read_closed(number).highest}
 
 
@@ -490,7 +492,7 @@ def _length_of(numbers: set[int]) -> int:
 
 
 def _check_pages(state: RunState, regions: Iterable[str]) -> None:
-    """A page that was read early lacks an attempt that a record on a later page refers to."""
+    """Raise `PagesDisagree` where a record refers to an attempt that an earlier page lacks: it was written since."""
     for region in regions:
         for attempt in state.of(region).attempts.values():
             record = attempt.outcome or attempt.claim

@@ -114,17 +114,17 @@ class JournalLayout:
 
     @property
     def prefix(self) -> str:
-        """All of the truth, and nothing else, begins with this."""
+        """The keys of all records of the run, and no others, begin with this."""
         return f"{self._path}/"
 
     @property
     def streams(self) -> str:
-        """Event streams of all writers."""
+        """The prefix of the event streams: below it, a folder for each writer."""
         return f"_streams/{self._path}/"
 
     @property
     def splits(self) -> str:
-        """The assignments of all sources."""
+        """The prefix of what is known of the splits of all sources."""
         return f"_splits/{self._path}/"
 
     def splits_of(self, vertex: str) -> str:
@@ -158,7 +158,7 @@ class JournalLayout:
         return f"_channels/{self._path}/"
 
     def plan(self, plan_hash: str) -> str:
-        """One version of topology and fingerprints."""
+        """The key of the plan with this hash."""
         return f"{self.prefix}plan/{plan_hash}"
 
     def attempt(self, region: str, attempt: int, kind: str, turn: int = 0) -> str:
@@ -178,7 +178,7 @@ class JournalLayout:
         return f"{self.prefix}t/{encode(region)}/{attempt:08d}.part-{number:04d}"
 
     def publish(self, number: int) -> str:
-        """The k-th publish."""
+        """The key of a publish, by its number from 1."""
         return f"{self.prefix}publish/{number:08d}"
 
     def heartbeat(self, region: str, attempt: int) -> str:
@@ -192,11 +192,11 @@ class JournalLayout:
 
     @property
     def closed(self) -> str:
-        """The tombstone of a purged run."""
+        """The key of the first tombstone. The keys of all later ones begin with it."""
         return self.tombstone(1)
 
     def tombstone(self, number: int) -> str:
-        """The tombstone of a run that was purged for that many times."""
+        """The key of the tombstone that the run's purge of that number leaves, from 1."""
         return f"{self.prefix}closed" + (f"-{number:08d}" if number > 1 else "")
 
     def parse_attempt(self, key: str) -> AttemptKey | None:
@@ -213,7 +213,7 @@ class JournalLayout:
         return match[1] if match is not None and self.parse_attempt(key) is None else None
 
     def parse_plan(self, key: str) -> str | None:
-        """The plan hash, or `None` for any other key."""
+        """The hash in a plan's key; `None` for any other key."""
         match = _PLAN_KEY.fullmatch(key.removeprefix(self.prefix))
         return match[1] if match else None
 

@@ -18,13 +18,13 @@ R = TypeVar("R")
 
 def masked(value: R, mask: Mask) -> R:
     """``value``, a record or an event, with its free text masked, at any depth."""
-    found: R = _masked(value, mask)
-    return found
+    same_type: R = _masked(value, mask)
+    return same_type
 
 
 def _masked(value: Any, mask: Mask) -> Any:
     if isinstance(value, tuple) and value and _texts_of(type(value[0])):  # not through 100,000 objects of a manifest
-        return tuple(_masked(each, mask) for each in value)
+        return tuple(_masked(item, mask) for item in value)
     if not is_dataclass(value) or isinstance(value, type):
         return value
     texts = _texts_of(type(value))
@@ -47,5 +47,5 @@ def _text(value: Any, mask: Mask) -> Any:
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, tuple):
-        return tuple(_text(each, mask) for each in value)
+        return tuple(_text(item, mask) for item in value)
     return value

@@ -30,15 +30,15 @@ def own_prefix(store: ObjectStore, deployment: str, *, deadline_s: float = 60.0)
     One request where it is taken. Raises `ConfigurationError` naming the owner, `RecordInvalid` for an object that
     names none, and the store's errors.
     """
-    found = _read(store, OWNER_KEY, "deployment") or _take(store, OWNER_KEY, {"deployment": deployment}, deadline_s)
-    _check_deployment(store, found["deployment"], deployment)
+    owner = _read(store, OWNER_KEY, "deployment") or _take(store, OWNER_KEY, {"deployment": deployment}, deadline_s)
+    _check_deployment(store, owner["deployment"], deployment)
 
 
 def check_owner(store: ObjectStore, deployment: str) -> None:
     """As `own_prefix`, and nothing is written: a journal that nobody has taken is anybody's."""
-    found = _read(store, OWNER_KEY, "deployment")
-    if found is not None:
-        _check_deployment(store, found["deployment"], deployment)
+    owner = _read(store, OWNER_KEY, "deployment")
+    if owner is not None:
+        _check_deployment(store, owner["deployment"], deployment)
 
 
 def own_results(journal: ObjectStore, results: ObjectStore, *, deadline_s: float = 60.0) -> None:
@@ -57,7 +57,7 @@ def own_results(journal: ObjectStore, results: ObjectStore, *, deadline_s: float
 
 
 def check_results(journal: ObjectStore, results: ObjectStore) -> None:
-    """As `own_results`, and nothing is written: for who may only read. Results that nobody has taken are anybody's."""
+    """As `own_results`, and nothing is written: for a reader. Results that nobody has taken are anybody's."""
     owner = _read(results, OWNER_KEY, "journal", "uri")
     if owner is not None:
         _check_journal(journal, _read(journal, JOURNAL_KEY, "journal") or {}, results, owner)
@@ -91,7 +91,7 @@ def _check_journal(journal: ObjectStore, mine: dict[str, str], results: ObjectSt
 
 
 def _take(store: ObjectStore, key: str, document: dict[str, str], deadline_s: float) -> dict[str, str]:
-    """Put it, unless somebody else is first; what stands there then."""
+    """Write ``document``, unless another process has written the object; returns what the object holds then."""
     body = canonical_json(document).encode()
     try:
         write_once(store, key, body, is_mine=lambda found: found == body, deadline_s=deadline_s)
@@ -101,12 +101,12 @@ def _take(store: ObjectStore, key: str, document: dict[str, str], deadline_s: fl
 
 
 def _read(store: ObjectStore, key: str, *names: str) -> dict[str, str] | None:
-    """What stands there; `None` where there is nothing."""
+    """The texts ``names`` of the object at ``key``; `None` where there is none. Raises `RecordInvalid`."""
     where = f"{store.base_uri}/{key}"
     try:
-        found = parse_json(store.get(key).body, where=where)
+        document = parse_json(store.get(key).body, where=where)
     except ObjectMissing:
         return None
-    if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in names):
+    if not isinstance(document, dict) or not all(isinstance(document.get(name), str) for name in names):
         raise RecordInvalid(f"{where}: expected {' and '.join(names)} as texts, found another document. Delete it.")
-    return {name: found[name] for name in names}
+    return {name: document[name] for name in names}

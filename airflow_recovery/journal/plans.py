@@ -1,4 +1,4 @@
-"""The identity of a plan."""
+"""Content hashes: of a plan, which names its object, and of what an attempt reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_recovery.model.records import InputRef, PlanRecord
 
 
 def plan_hash(plan: PlanRecord) -> str:
-    """Content hash of ``plan``; equal plans have equal hashes on every machine."""
+    """The hash of ``plan``, 32 hex digits; equal plans have equal hashes on every machine."""
     return hashlib.sha256(canonical_json(to_json(plan)).encode()).hexdigest()[:32]
 
 

@@ -1,4 +1,4 @@
-"""What was read of write-once objects, so that it is read once: in this process, and in the run's snapshot.
+"""A cache of write-once objects, so that each is read once: in this process, and in the run's snapshot.
 
     <journal of the run>/snap/newest      overwritten; a header, then a line for each outcome: key, etag, body
 
@@ -63,16 +63,16 @@ class RecordCache:
 
         Raises what ``fetch`` raises. An object that was overwritten since it was listed is taken as it is now.
         """
-        missing = self._missing(etags)
+        missing = _missing(etags, self._known)
         if len(missing) >= self._worth and snapshot is not None and snapshot.etag != self._snapshot_read:
             self._snapshot_read = snapshot.etag
             self._known |= self._read_snapshot()
-            missing = self._missing(etags)
-        found = fetch(missing) if missing else {}
-        self._known |= {key: (each.info.etag, each.body) for key, each in found.items()}
+            missing = _missing(etags, self._known)
+        fetched = fetch(missing) if missing else {}
+        self._known |= {key: (stored.info.etag, stored.body) for key, stored in fetched.items()}
         if self._writes and len(missing) >= self._worth and self._is_due(snapshot):
             self._begin(self._write, {key: self._known[key] for key in etags})
-        return {key: found[key].body if key in found else self._known[key][1] for key in etags}
+        return {key: self._known[key][1] for key in etags}
 
     def renew(self, etags: Mapping[str, str], snapshot: ObjectInfo | None, fetch: Fetch) -> None:
         """Where a snapshot of so many objects is due, write one in the background that lacks nothing. Never waits.
@@ -84,12 +84,9 @@ class RecordCache:
         self._begin(self._renew, dict(etags), dict(self._known), snapshot is not None, fetch)
 
     def wait(self) -> None:
-        """Until the snapshot that is being written, if any, is there."""
+        """Wait until the snapshot that is being written, if any, is there."""
         if self._writer is not None:
             self._writer.join()
-
-    def _missing(self, etags: Mapping[str, str]) -> list[str]:
-        return _missing(etags, self._known)
 
     def _is_due(self, snapshot: ObjectInfo | None) -> bool:
         if self._writer is not None and self._writer.is_alive():
@@ -118,7 +115,7 @@ class RecordCache:
         if len(missing) < self._worth:
             return
         try:
-            known |= {key: (each.info.etag, each.body) for key, each in fetch(missing).items()}
+            known |= {key: (stored.info.etag, stored.body) for key, stored in fetch(missing).items()}
         except StoreError as error:
             log.info("The snapshot of the journal could not be renewed: %s", error)
             return
@@ -146,7 +143,7 @@ def _written(entries: Entries) -> bytes:
 
 
 def _read(snapshot: bytes, *, where: str) -> Entries:
-    """Inverse of `_written`. Raises `RecordInvalid`."""
+    """The entries that `_written` made ``snapshot`` of. Raises `RecordInvalid` for anything else."""
     if len(snapshot) > MAX_RECORD_BYTES:
         raise RecordInvalid(f"{where}: {len(snapshot)} bytes, more than the limit of {MAX_RECORD_BYTES}.")
     head, _, body = snapshot.partition(b"\n")

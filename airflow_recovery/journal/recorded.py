@@ -1,6 +1,6 @@
-"""A journal whose writes are events as well, for who has no event stream open: the commands and the sweeper.
+"""A journal whose writes are events as well, for the commands and the sweeper, which have no event stream open.
 
-Without a thread: what is done in one go is told in one go, when it is done.
+There is no thread: all events of one command are written when it ends.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from airflow_recovery.model.records import CommittedBatch, PlanRecord, Record
 
 
 class JournalListener(Protocol):
-    """Is told what a `Journal` has written. Never waits and never raises."""
+    """What a `Journal` calls after each of its writes. Never waits and never raises."""
 
     def wrote(self, record: Record, number: int = 0) -> None:
         """``record`` is in the journal. ``number`` is that of a tombstone."""
@@ -23,13 +23,13 @@ class JournalListener(Protocol):
 
 
 class NoListener:
-    """Nobody is told."""
+    """The listener of a journal that nobody listens to, so that nobody tests for `None`."""
 
     def wrote(self, record: Record, number: int = 0) -> None:
-        """Forget it."""
+        """Does nothing."""
 
     def in_doubt(self, key: str, why: str) -> None:
-        """Forget it."""
+        """Does nothing."""
 
 
 class Recorder:
@@ -40,11 +40,11 @@ class Recorder:
         self._now = now
 
     def wrote(self, record: Record, number: int = 0) -> None:
-        """The event that says the same as ``record``."""
+        """Record the event of ``record``."""
         self._record(_event_of(record, self._now(), number))
 
     def in_doubt(self, key: str, why: str) -> None:
-        """The history can't say whether this was written."""
+        """Record that nobody knows whether the object at ``key`` was written."""
         self._record(WriteInDoubt(occurred_at=self._now(), key=key, why=why))
 
 

@@ -1,7 +1,7 @@
-"""The state of a run as its events tell it: the same as the fold over the write-once objects, wherever none is missing.
+"""The state of a run, folded from its events: equal to the fold over the write-once objects where no event is missing.
 
-Nothing is decided by it. It is how one of the two is checked against the other, and how a history that lacks something
-is told from a whole one.
+Nothing is decided by it. It checks the journal and the history against each other, and shows whether the history is
+whole.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def replay(journal: Journal) -> Replay:
     fold = EventFold(closed_at)
     count = 0
     writers = set()
-    for each in read_stream(journal.store, journal.identity, gaps=gaps):
-        fold.add(each.event)
+    for recorded in read_stream(journal.store, journal.identity, gaps=gaps):
+        fold.add(recorded.event)
         count += 1
-        writers.add(each.writer)
+        writers.add(recorded.writer)
     return Replay(fold.state(is_closed=bool(tombstones)), tuple(gaps), count, len(writers))
 
 
@@ -61,7 +61,7 @@ class EventFold:
         self._newest_publish = 0
 
     def add(self, event: JobEvent) -> None:
-        """One event; those that say nothing of the state are left out."""
+        """Fold one event in. Events that say nothing of the state change nothing."""
         record = event.subject
         kind = kind_of(type(record)) if isinstance(event, RecordWritten) else None
         if kind is not None and kind.mark is not None:
@@ -82,7 +82,7 @@ class EventFold:
                 self._newest_publish = max(self._newest_publish, record.number)
 
     def state(self, *, is_closed: bool = False) -> RunState:
-        """What it comes to. Etags are the store's, and in no event."""
+        """The state after all events so far. It has no etags: those are the store's, and in no event."""
         names = {*self._attempts, *self._closed_at}
         return RunState(
             regions={
@@ -103,31 +103,31 @@ class EventFold:
 
 
 def differences(journal: RunState, history: RunState) -> tuple[str, ...]:
-    """What the one says and the other does not, in words; empty where they are the same.
+    """How the state of the journal differs from that of the history, in words; empty where they are the same.
 
     Only of the regions that ``journal`` names. Left out: etags, claims of attempts that have ended (the fold does not
     read them), batches (most are written by drivers, which have no stream), and what a tombstone has made void.
     """
-    found = []
+    texts = []
     for name, mine in journal.regions.items():
         ours, theirs = (_essence(state, journal.is_closed) for state in (mine, history.of(name)))
-        found += [
-            _said(name, number, ours.get(number), theirs.get(number))
+        texts += [
+            _difference(name, number, ours.get(number), theirs.get(number))
             for number in sorted({*ours, *theirs})
             if ours.get(number) != theirs.get(number)
         ]
     if journal.plans != history.plans:
-        found.append(f"plans: {sorted(journal.plans)} in the journal, {sorted(history.plans)} in the history")
+        texts.append(f"plans: {sorted(journal.plans)} in the journal, {sorted(history.plans)} in the history")
     if journal.newest_publish != history.newest_publish:
-        found.append(f"publish: {journal.newest_publish} in the journal, {history.newest_publish} in the history")
-    return tuple(found)
+        texts.append(f"publish: {journal.newest_publish} in the journal, {history.newest_publish} in the history")
+    return tuple(texts)
 
 
 def _essence(state: RegionState, is_closed: bool) -> dict[int, Attempt]:
     # A reset of attempt 0 stands for "before any attempt"; after a purge there is none before.
     return {
-        number: replace(each, outcome_etag=None, batches=0, claim=None if each.has_outcome else each.claim)
-        for number, each in state.attempts.items()
+        number: replace(attempt, outcome_etag=None, batches=0, claim=None if attempt.has_outcome else attempt.claim)
+        for number, attempt in state.attempts.items()
         if number > state.closed_at or (number == 0 and not is_closed)
     }
 
@@ -135,13 +135,12 @@ def _essence(state: RegionState, is_closed: bool) -> dict[int, Attempt]:
 _MARKS = ("is_claimed", "has_outcome", "is_reset", "is_lost", "is_released", "is_committed")
 
 
-def _said(region: str, number: int, journal: Attempt | None, history: Attempt | None) -> str:
+def _difference(region: str, number: int, journal: Attempt | None, history: Attempt | None) -> str:
     ours = [mark for mark in _MARKS if journal is not None and getattr(journal, mark)]
     theirs = [mark for mark in _MARKS if history is not None and getattr(history, mark)]
     if ours == theirs:
         return f"{region}@{number}: the journal and the history say different things of it"
-    text = f"{region}@{number}"
-    return f"{text}: {_words(ours)} in the journal, {_words(theirs)} in the history"
+    return f"{region}@{number}: {_words(ours)} in the journal, {_words(theirs)} in the history"
 
 
 def _words(marks: list[str]) -> str:

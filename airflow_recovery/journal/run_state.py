@@ -74,12 +74,12 @@ class Attempt:
 
 
 def in_order(attempts: Mapping[int, Attempt]) -> dict[int, Attempt]:
-    """``attempts``, each knowing whether a later one was claimed."""
-    latest_attempt = max((n for n, each in attempts.items() if each.is_claimed), default=0)
+    """``attempts`` with `Attempt.is_followed` set where a later one was claimed."""
+    latest = max((n for n, attempt in attempts.items() if attempt.is_claimed), default=0)
     # Most attempts are the only one of their region: nothing to replace.
     return {
-        n: each if each.is_followed == (n < latest_attempt) else replace(each, is_followed=n < latest_attempt)
-        for n, each in attempts.items()
+        n: attempt if attempt.is_followed == (n < latest) else replace(attempt, is_followed=n < latest)
+        for n, attempt in attempts.items()
     }
 
 
@@ -98,14 +98,14 @@ class RegionState:
     def latest_attempt(self) -> int:
         """The highest number ever claimed (0 if none).
 
-        Whatever there is of an attempt tells that it was: its claim, the oldest of its objects, may have been deleted.
+        Any object of an attempt proves that it existed: its claim, the oldest of them, may have been deleted.
         """
         return max(self.closed_at, *self.attempts, 0)
 
     @cached_property
     def reset_watermark(self) -> int:
         """The highest reset: attempts up to here do not count (0 if none)."""
-        return max((n for n, each in self.attempts.items() if each.is_reset), default=0)
+        return max((n for n, attempt in self.attempts.items() if attempt.is_reset), default=0)
 
     @cached_property
     def invalid_up_to(self) -> int:
@@ -130,30 +130,31 @@ class RegionState:
 
     @cached_property
     def current(self) -> Attempt | None:
-        """The highest finished attempt above the mark and above what was purged. Older ones never come back.
+        """The highest finished attempt above `invalid_up_to`. Older ones never come back.
 
-        Nor does one count that took over batches of an attempt up to the mark: who resets wants them made again.
+        Nor does one count that took over batches of an attempt up to there: whoever resets wants them made again.
         """
         void = self.invalid_up_to
-        counted = [n for n, each in self.attempts.items() if each.is_finished and n > void and each.oldest > void]
-        return self.attempts[max(counted)] if counted else None
+        valid = (n for n, attempt in self.attempts.items() if attempt.is_finished and min(n, attempt.oldest) > void)
+        return self.attempts.get(max(valid, default=-1))
 
     @cached_property
     def open_attempt(self) -> Attempt | None:
         """The attempt that is running, if any: at most one, the highest."""
-        latest_attempt = self.attempts.get(self.latest_attempt)
-        return latest_attempt if latest_attempt is not None and latest_attempt.is_open else None
+        latest = self.attempts.get(self.latest_attempt)
+        return latest if latest is not None and latest.is_open else None
 
     @cached_property
     def prepared_attempt(self) -> Attempt | None:
         """The finish whose commit comes before anything else, whether it was reset or not: the lowest, if any."""
-        found = [n for n, each in self.attempts.items() if each.is_prepared and n > self.closed_at]
-        return self.attempts[min(found)] if found else None
+        prepared = (n for n, attempt in self.attempts.items() if attempt.is_prepared and n > self.closed_at)
+        return self.attempts.get(min(prepared, default=-1))
 
     @cached_property
     def was_reset(self) -> bool:
         """A finished attempt exists, and none that counts."""
-        return self.current is None and any(each.is_finished for n, each in self.attempts.items() if n > self.closed_at)
+        finished = (n for n, attempt in self.attempts.items() if attempt.is_finished)
+        return self.current is None and any(n > self.closed_at for n in finished)
 
     @property
     def pinned(self) -> tuple[Attempt, ...]:
@@ -179,5 +180,5 @@ class RunState:
     is_closed: bool = False
 
     def of(self, region: str) -> RegionState:
-        """The state of one region."""
+        """The state of one region; `NEVER_STARTED` where the run has no object of it."""
         return self.regions.get(region, NEVER_STARTED)

@@ -103,7 +103,7 @@ def scrubbed_json(value: Any) -> Any:
     if isinstance(value, str):
         return scrubbed(value)
     if isinstance(value, list):
-        return [scrubbed_json(each) for each in value]
+        return [scrubbed_json(item) for item in value]
     if isinstance(value, dict):
-        return {name: scrubbed_json(each) for name, each in value.items()}
+        return {name: scrubbed_json(item) for name, item in value.items()}
     return value

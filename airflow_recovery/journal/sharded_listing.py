@@ -33,9 +33,9 @@ def list_sharded(store: ObjectStore, layout: JournalLayout, regions: Iterable[st
 
     def part(at: int) -> list[ObjectInfo]:
         # A shard begins behind its name: no key is a folder's name alone.
-        found = store.list(layout.prefix, start_after=starts[at - 1] if at else "")
-        return list(found if at == len(starts) else takewhile(lambda info: info.key < starts[at], found))
+        listed = store.list(layout.prefix, start_after=starts[at - 1] if at else "")
+        return list(listed if at == len(starts) else takewhile(lambda info: info.key < starts[at], listed))
 
     with ThreadPoolExecutor(min(CONNECTIONS, len(starts) + 1), thread_name_prefix="recovery-list") as pool:
-        for each in pool.map(part, range(len(starts) + 1)):
-            yield from each
+        for shard in pool.map(part, range(len(starts) + 1)):
+            yield from shard

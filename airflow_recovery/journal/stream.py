@@ -36,12 +36,12 @@ MAX_WAITING_BYTES = 64 * 1024 * 1024
 """What may wait between `record` and the store. More is dropped and counted: memory stays bounded while it is down."""
 
 MAX_TEXT = MAX_EVENT_BYTES - 4096
-"""Of an event as JSON: its line holds also the writer and the number."""
+"""The longest event, as JSON: its line holds also the writer and the number."""
 
 
 @dataclass(frozen=True)
 class StreamClosed:
-    """What became of the recorded events. ``failed`` says why events are missing, or is `None`."""
+    """How many recorded events were written and how many were not. ``failed``: why some are missing, or `None`."""
 
     written: int
     dropped: int
@@ -64,7 +64,7 @@ class _Segment:
 
 
 class EventSink(Protocol):
-    """Takes events, whatever becomes of them."""
+    """Where a process records its events. It reports no error to the caller: losing events changes no plan."""
 
     def record(self, event: JobEvent) -> None:
         """Hand in one event. Never waits for the store and never raises."""
@@ -79,10 +79,10 @@ class NoEvents:
     """No stream: for callers that keep none, so that nobody tests for `None`."""
 
     def record(self, event: JobEvent) -> None:
-        """Forget ``event``."""
+        """Does nothing."""
 
     def close(self, timeout_s: float = 10.0) -> StreamClosed:
-        """Nothing was written, nothing is missing."""
+        """An answer with no event written and none missing."""
         return StreamClosed(0, 0, None)
 
 
@@ -157,7 +157,7 @@ class EventWriter:
                 self._append(text, counts=True)
 
     def close(self, timeout_s: float = 10.0) -> StreamClosed:
-        """Write what is still waiting, for at most ``timeout_s``, and say how it went. A second call says it again."""
+        """Write what is still waiting, for at most ``timeout_s``, and say how it went. It may be called again."""
         with self._changed:
             if self._closing_at_s is None:
                 if not self._dead and (self._lines or self._dropped_unsaid):
@@ -197,9 +197,9 @@ class EventWriter:
                 why = self._mask(self._failed or "unknown")
             except Exception:
                 why = "the reason can't be masked"
-            said = EventsDropped(occurred_at=self._now(), count=self._dropped_unsaid, why=why)
+            dropped = EventsDropped(occurred_at=self._now(), count=self._dropped_unsaid, why=why)
             self._dropped_unsaid = 0
-            self._append(event_text(said), counts=False)
+            self._append(event_text(dropped), counts=False)
 
     def _append(self, event: str, *, counts: bool) -> None:
         # Numbered here, where it is certain to be in the stream: a dropped event leaves no hole in the numbers.

@@ -47,7 +47,7 @@ class Availability:
 
     @property
     def is_available(self) -> bool:
-        """Every listed object is there with its size and etag."""
+        """Every object of the manifest is there with its size and etag."""
         return self.state is AvailabilityState.AVAILABLE
 
 

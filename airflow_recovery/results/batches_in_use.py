@@ -22,12 +22,12 @@ BatchNumbers = Mapping[int, frozenset[int]]
 
 def newest_claims(journal: Journal, state: RunState) -> dict[str, Claim]:
     """The newest claim of each region that has batches. One read each; raises the store's errors."""
-    tops = [
+    newest = [
         (name, region.latest_attempt)
         for name, region in state.regions.items()
         if region.latest_attempt in region.attempts and any(attempt.batches for attempt in region.attempts.values())
     ]
-    return {claim.region: claim for claim in journal.read_claims(tops)}
+    return {claim.region: claim for claim in journal.read_claims(newest)}
 
 
 def batches_in_use(

@@ -1,8 +1,8 @@
-"""Where the results of a run may lie (fault 86): what a record says of that is not believed.
+"""Where the results of a run may lie (fault 86): the location in a record is checked before it is opened.
 
-Whoever looks whether a result is there opens its location with rights of his own. A manifest is written by whoever may
-write the journal, so its location is held against what others say: a managed result lies below the results of its run,
-and one at a fixed location lies where a plan declares it. Pure: nothing is opened here.
+A process that looks whether a result is there opens its location with its own rights. A manifest can be written by
+anybody who may write the journal, so its location is compared with what others say: a managed result lies below the
+results of its run, and one at a fixed location lies where a plan declares it. Pure: nothing is opened here.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Asker(str, Enum):
     """Whose rights a location is opened with, and who is told what is found there."""
 
     PERSON = "person"
-    """Whoever types a command looks with rights of his own, and tells himself."""
+    """A command opens with the rights of the person who typed it, and shows what it finds to that person."""
     TASK = "task"
     """A task looks where today's code says that its DAG writes."""
     API_SERVER = "api server"
-    """It looks for people who may have no such right: where a plan of the run says so, and tells no more than whether
-    it is as registered."""
+    """It looks for people who may have no such right. So it opens only what a plan of the run declares, and shows no
+    more than whether the data is as registered."""
 
 
 class Look(str, Enum):
-    """What is done about the location of one result."""
+    """What is done about the location of one result: whether it is opened, and how much of it is shown."""
 
     OPEN = "open"
     OPEN_AND_TELL_NOTHING = "open, and tell no names, sizes and etags"
@@ -59,7 +59,7 @@ class ResultPlaces:
 
     @classmethod
     def of(cls, results: str, identity: RunIdentity, asker: Asker, plans: Iterable[PlanRecord]) -> ResultPlaces:
-        """With the fixed locations that ``plans`` declare."""
+        """The places of ``identity``'s results, with the fixed locations that ``plans`` declare."""
         fixed = frozenset(pair for plan in plans for region in plan.regions for pair in region.fixed)
         return cls(results, identity, asker, fixed)
 
@@ -102,8 +102,4 @@ def declares(declared: str, location: str) -> bool:
         return comparable(literal[0]) == comparable(location)
     head, tail = literal
     text = location.rstrip("/")
-    return (
-        any(each.startswith(begin) for each, begin in ((text, head), (comparable(text), comparable(head))))
-        and text.endswith(tail)
-        and len(text) >= len(tail)
-    )
+    return (text.startswith(head) or comparable(text).startswith(comparable(head))) and text.endswith(tail)

@@ -19,10 +19,10 @@ from airflow_recovery.store.object_store import ObjectStore
 
 CONNECTIONS = 64
 MANY = 8
-"""Regions from which on it is worth threads to look for their data at once."""
+"""From so many regions on, their data is looked for in threads at once."""
 
 MAX_EVIDENCE = 10
-"""Objects of one result that a reason names one by one."""
+"""The most objects of one result that a reason names one by one."""
 
 
 class OnAltered(str, Enum):
@@ -36,15 +36,15 @@ class OnAltered(str, Enum):
 
 
 class ResultProber:
-    """Answers `Available` for one judgement after another; each judgement asks once, and nothing is kept between two.
+    """Answers `Available` for one evaluation after another. Nothing is kept between two evaluations.
 
-    One listing of its location answers for all objects of a result, by the page; nothing is asked for object by object.
+    One listing of its location answers for all objects of a result; no object is asked for by itself.
 
     ``open_location`` opens the store that holds a location. ``on_altered`` holds the policy of the regions that write
     to a user's own location; below our own prefixes, altered is lost. At a user's own location it is lost too where a
     later attempt was claimed: what lies there may be its unfinished work, and nothing newer.
 
-    ``places`` says which locations are opened at all, and what is told of them; without it, every one.
+    ``places`` says which locations are opened at all, and how much of them is shown; without it, every one and all.
 
     ``ask_cached`` asks the Spark Connect server that keeps a cached result: `None` where it does, else why it is lost.
 
@@ -112,31 +112,31 @@ class ResultProber:
             if not manifest.managed and not attempt.is_followed and (availability.altered or availability.added):
                 self._decide_altered(region, manifest, detail)
             is_missing = availability.state is AvailabilityState.MISSING
-            said = tuple(
-                Evidence(f"a listing of {manifest.location}", name) for name in availability.evidence[:MAX_EVIDENCE]
-            )
+            listing = f"a listing of {manifest.location}"
+            proofs = tuple(Evidence(listing, text) for text in availability.evidence[:MAX_EVIDENCE])
             rules = rules_over(store, manifest.location)[:1] if is_missing and look is Look.OPEN else ()
             for rule in map(rule_text, rules):
                 detail += f"; {rule}"
-                said += (Evidence("the bucket's lifecycle rules", rule),)
-            return Reason(region, Why.OUTPUT_MISSING if is_missing else Why.OUTPUT_ALTERED, detail, evidence=said)
+                proofs += (Evidence("the bucket's lifecycle rules", rule),)
+            return Reason(region, Why.OUTPUT_MISSING if is_missing else Why.OUTPUT_ALTERED, detail, evidence=proofs)
         return None
 
     def _why_cached_is_lost(self, region: str, attempt: Attempt, manifest: PartitionManifest) -> Reason | None:
-        said = self._ask_cached(manifest)
-        if said is not None:
-            evidence = (Evidence(f"the server of {manifest.location}", said),)
-            return Reason(region, Why.OUTPUT_MISSING, f"attempt {attempt.number}: {said}", evidence=evidence)
+        why = self._ask_cached(manifest)
+        if why is not None:
+            evidence = (Evidence(f"the server of {manifest.location}", why),)
+            return Reason(region, Why.OUTPUT_MISSING, f"attempt {attempt.number}: {why}", evidence=evidence)
         if self._places is not None and self._places.asker is Asker.API_SERVER:
             return None  # no plan says which folders a source reads
-        # What is evicted is made again of these files: of other rows, if one was overwritten. One that is gone fails.
-        for folder, storeds in _folders(attempt).items():
-            read = replace(manifest, location=folder, objects=tuple(storeds))
+        # Spark makes an evicted block again of these files: of other rows, if one was overwritten. One that is gone
+        # fails by itself.
+        for folder, files in _folders(attempt).items():
+            read = replace(manifest, location=folder, objects=tuple(files))
             altered = probe_manifest(self._open(folder), read).altered
             if altered:
-                said = f"{folder}/{altered[0]}, of which {manifest.result} is made, was altered since"
-                detail = f"attempt {attempt.number}: {said}: what is evicted would be made of other rows"
-                return Reason(region, Why.OUTPUT_ALTERED, detail, evidence=(Evidence(f"a listing of {folder}", said),))
+                why = f"{folder}/{altered[0]}, of which {manifest.result} is made, was altered since"
+                detail = f"attempt {attempt.number}: {why}: what is evicted would be made of other rows"
+                return Reason(region, Why.OUTPUT_ALTERED, detail, evidence=(Evidence(f"a listing of {folder}", why),))
         return None
 
     def _decide_altered(self, region: str, manifest: PartitionManifest, detail: str) -> None:
@@ -149,16 +149,16 @@ class ResultProber:
 
 
 class NullProber(ResultProber):
-    """Nothing is looked for, and everything is taken to be there: the job does not recover."""
+    """The prober of a job that does not recover: it takes everything to be there, and asks no store."""
 
     def __init__(self) -> None:
         super().__init__(_opens_nothing)
 
     def look_ahead(self, attempts: Mapping[str, Attempt]) -> None:
-        """Nothing is looked for."""
+        """Does nothing."""
 
     def __call__(self, region: str, attempt: Attempt) -> Reason | None:
-        """`None`."""
+        """`None`: the data is taken to be there."""
         return None
 
 
@@ -168,11 +168,11 @@ def _outputs(attempt: Attempt) -> tuple[PartitionManifest, ...]:
 
 def _folders(attempt: Attempt) -> dict[str, list[ResultObject]]:
     """The external files that the attempt read, by the folder that they are in."""
-    found: dict[str, list[ResultObject]] = {}
+    folders: dict[str, list[ResultObject]] = {}
     for external in attempt.outcome.externals if attempt.outcome is not None else ():
         folder, _, name = external.uri.rpartition("/")
-        found.setdefault(folder, []).append(ResultObject(name, external.size, external.etag))
-    return found
+        folders.setdefault(folder, []).append(ResultObject(name, external.size, external.etag))
+    return folders
 
 
 def _nobody_to_ask(manifest: PartitionManifest) -> str | None:

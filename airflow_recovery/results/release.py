@@ -84,7 +84,7 @@ class ReleaseRule:
         self._evaluation = Evaluation(plan, state, available=_never_asked)
 
     def verdict(self, region: str, number: int) -> Verdict:
-        """May the data of this attempt go?"""
+        """Whether the data of this attempt may go, by the state that was handed in. It may have changed since."""
         attempt = self._state.of(region).attempts.get(number)
         if attempt is None or not attempt.is_claimed or attempt.outcome is None:
             return Verdict(False, "it is open" if attempt is not None and attempt.is_open else "it was never claimed")
@@ -159,23 +159,22 @@ class ReleaseRule:
             return Verdict(False, "it is a final result, which others read")
         policy, grace_s = self._retention.policy, self._retention.grace_s
         if policy is ReleasePolicy.KEEP:
-            said = f"the run has been silent for {duration_text(self._silent_s)}"
-            return _after(self._silent_s, grace_s, said, "retention")
+            since = f"the run has been silent for {duration_text(self._silent_s)}"
+            return _after(self._silent_s, grace_s, since, "retention")
         if policy is ReleasePolicy.ON_RUN_SUCCESS:
             publish = self._publish
-            if publish is None or (name, attempt.number) not in {
-                (region.region, region.attempt) for region in publish.regions
-            }:
+            published = [(entry.region, entry.attempt) for entry in publish.regions] if publish is not None else []
+            if publish is None or (name, attempt.number) not in published:
                 return Verdict(False, "the run has not published it")
             age_s = self._age_s([self._layout.publish(publish.number)])
             return _after(age_s, grace_s, f"published {duration_text(age_s)} ago", "grace time")
-        taken = [(name, attempt.number, "committed")] if attempt.is_committed else []
-        taken += [
+        consumed = [(name, attempt.number, "committed")] if attempt.is_committed else []
+        consumed += [
             (consumer, now.number, "outcome")
             for consumer in consumers
             if (now := self._state.of(consumer).current) is not None
         ]
-        age_s = self._age_s(self._layout.attempt(*each) for each in taken)
+        age_s = self._age_s(self._layout.attempt(*record) for record in consumed)
         return _after(age_s, grace_s, f"consumed {duration_text(age_s)} ago", "grace time")
 
 
@@ -184,10 +183,10 @@ def reader_left(plan: PlanRecord, region: str, is_done: Callable[[str], bool]) -
     return next((reader.name for reader in plan.regions if region in reader.inputs and not is_done(reader.name)), None)
 
 
-def _after(age_s: float, limit_s: float, said: str, what: str) -> Verdict:
+def _after(age_s: float, limit_s: float, since: str, limit: str) -> Verdict:
     if age_s >= limit_s:
-        return Verdict(True, said)
-    return Verdict(False, f"{said}, {what} {duration_text(limit_s)}")
+        return Verdict(True, since)
+    return Verdict(False, f"{since}, {limit} {duration_text(limit_s)}")
 
 
 def _never_asked(region: str, attempt: Attempt) -> None:
@@ -243,8 +242,8 @@ class Releaser:
             readers += self._made_of(region, numbers)
         if readers:
             return Deleted(pinned_by=", ".join(readers))
-        each = [self.delete_data(region, number) for number in numbers]
-        deleted = Deleted(sum(one.objects for one in each), sum(one.size for one in each))
+        by_attempt = [self.delete_data(region, number) for number in numbers]
+        deleted = Deleted(sum(one.objects for one in by_attempt), sum(one.size for one in by_attempt))
         if attempt.outcome is not None and attempt.outcome.shared is not None and not self._dry_run:
             identity = self._journal.identity
             owner = RunAttempt(*RegionKey.of(identity, region), attempt.number)
@@ -283,8 +282,8 @@ class Releaser:
         """
         base = self._results.base_uri
         kept = {key_below(base, uri) for output in outputs for uri in output.uris()}
-        found = self._results.list(self._prefix(region, number))
-        return self._delete([info for info in found if info.key not in kept and is_old(info)])
+        listed = self._results.list(self._prefix(region, number))
+        return self._delete([info for info in listed if info.key not in kept and is_old(info)])
 
     def _prefix(self, region: str, number: int) -> str:
         return f"{self._journal.layout.data_of(region, number)}/"
@@ -296,13 +295,13 @@ class Releaser:
 
 
 def readers_of(journal: Journal, region: str, *numbers: int) -> list[str]:
-    """The open claims that pin, or have adopted batches of, one of these attempts of ``region``, as text.
+    """The open claims that read, or have adopted batches of, one of these attempts of ``region``, as text.
 
-    And the person who holds one of them.
+    `HELD` is among them where a person has pinned one of the attempts.
     """
     wanted = {(region, number) for number in numbers}
-    found = [f"{claim.region}@{claim.attempt}" for claim in journal.open_claims() if wanted & pinned_by(claim)]
-    return [*found, HELD] if any(journal.is_pinned(region, number) for number in numbers) else found
+    readers = [f"{claim.region}@{claim.attempt}" for claim in journal.open_claims() if wanted & pinned_by(claim)]
+    return [*readers, HELD] if any(journal.is_pinned(region, number) for number in numbers) else readers
 
 
 def pinned_by(claim: Claim) -> set[tuple[str, int]]:

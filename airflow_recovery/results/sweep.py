@@ -75,7 +75,7 @@ class Sweeper:
         self._runs: list[SweptRun] = []
 
     def sweep(self) -> SweepReport:
-        """Everything once. A run that can't be read is left as it is, and told of; the others are swept.
+        """Sweep every run once. A run that can't be read is left as it is, and named in the report.
 
         Raises the store's errors where not even the runs can be listed.
         """
@@ -84,8 +84,8 @@ class Sweeper:
         kept_s = self._options.retention.grace_s
         for rule in rules_over(self._results, f"{self._results.base_uri}/"):
             if rule.days * DAY_S < kept_s:
-                said = f"{rule_text(rule)}, and results are to be kept for {duration_text(kept_s)}"
-                self._report.warnings.append(said)
+                warning = f"{rule_text(rule)}, and results are to be kept for {duration_text(kept_s)}"
+                self._report.warnings.append(warning)
         # Before the journals, as data is: whose claim is not listed then was never a run's of this deployment.
         self._views = self._listed_views()
         runs, unread = find_runs(self._store, self._options.dag_id)
@@ -104,12 +104,12 @@ class Sweeper:
         is_shared = identity == shared_identity(identity.run_key)
         try:
             journal = Journal(self._store, identity, writer=self._writer)
-            with nullcontext(journal) if is_shared else recorded_journal(journal) as told:
-                self._sweep_run(told)
+            with nullcontext(journal) if is_shared else recorded_journal(journal) as recorded:
+                self._sweep_run(recorded)
         except Exception as error:  # whatever is wrong with one run, the others are swept
-            said = f"{type(error).__name__}: {error}"
-            self._report.unread.append(f"{identity.dag_id} / {identity.run_key} was left as it is: {said}")
-            log.debug("%s", said, exc_info=True)
+            why = f"{type(error).__name__}: {error}"
+            self._report.unread.append(f"{identity.dag_id} / {identity.run_key} was left as it is: {why}")
+            log.debug("%s", why, exc_info=True)
 
     def _sweep_run(self, journal: Journal) -> None:
         identity = journal.identity
@@ -163,7 +163,7 @@ class Sweeper:
         # listing that follows, or never had one.
         data = data_of_run(self._results, journal.layout)
         ages = Ages.of(self._store.list(journal.layout.prefix), self._now_s)
-        hashes = [each for key in ages.stored_s if (each := journal.layout.parse_plan(key)) is not None]
+        hashes = [hash_ for key in ages.stored_s if (hash_ := journal.layout.parse_plan(key)) is not None]
         plans = {plan_hash: journal.read_plan(plan_hash) for plan_hash in hashes}
         tombstones = [closed for key in ages.stored_s if (closed := journal.layout.parse_closed(key)) is not None]
         names = {region.name for plan in plans.values() for region in plan.regions}
@@ -197,15 +197,12 @@ class Sweeper:
 
     def _newest_plan(self, journal: Journal, state: RunState, ages: Ages, plans: dict[str, PlanRecord]) -> str:
         """The plan of the newest claim: code that was rolled back has an old plan object and new claims."""
-        claims = [
-            (
-                ages.stored_s.get(journal.layout.attempt(region, found.latest_attempt, "claim"), 0.0),
-                region,
-                found.latest_attempt,
-            )
-            for region, found in state.regions.items()
-            if found.latest_attempt in found.attempts and found.attempts[found.latest_attempt].is_claimed
-        ]
+        claims = []
+        for region, of_region in state.regions.items():
+            number = of_region.latest_attempt
+            if number in of_region.attempts and of_region.attempts[number].is_claimed:
+                key = journal.layout.attempt(region, number, "claim")
+                claims.append((ages.stored_s.get(key, 0.0), region, number))
         for _, region, number in sorted(claims, reverse=True):
             claimed = journal.read_claim(region, number).plan_hash
             if claimed in plans:
@@ -262,20 +259,20 @@ class Sweeper:
         data = run.data.attempts[encode(region), number]
         age_s = max(0.0, self._results_now_s - data.newest_s - CLOCK_MARGIN_S)
         why = "its run was purged" if number <= state.closed_at else "it was never claimed"
-        said = f"{why}, written {duration_text(age_s)} ago"
+        why = f"{why}, written {duration_text(age_s)} ago"
         if age_s >= self._options.grace_s:
-            return Verdict(True, said)
-        return Verdict(False, f"{said}, grace time {duration_text(self._options.grace_s)}")
+            return Verdict(True, why)
+        return Verdict(False, f"{why}, grace time {duration_text(self._options.grace_s)}")
 
     # shared results
 
     def _end_dead_pins(self, run: SweptRun) -> bool:
-        """End the pins of attempts that hold nothing any more: fenced, released, or of a purged run. Any at all?"""
-        found = False
+        """End the pins of attempts that hold nothing any more: fenced, released, or of a purged run. True: of any."""
+        has_ended_any = False
         for claim in run.journal.open_claims():
             if claim.owner is None or not claim.inputs or self._holds(claim):
                 continue
-            found = True
+            has_ended_any = True
             owner = claim.owner
             what = f"{run.where}: pin of {owner.dag_id} / {owner.run_key} / {owner.region}@{owner.attempt}"
             if not self._options.dry_run:
@@ -290,7 +287,7 @@ class Sweeper:
                     )
                 )
             self._report.add(what, Action.DELETED, "its owner holds nothing any more")
-        return found
+        return has_ended_any
 
     def _holds(self, claim: Claim) -> bool:
         owner = claim.owner

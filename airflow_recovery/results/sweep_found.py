@@ -1,4 +1,4 @@
-"""What a sweep finds in the stores: runs, the data of their attempts, and how old everything is.
+"""What a sweep reads of the stores: the runs, the data of their attempts, and how old everything is.
 
 Ages are differences of the store's own times: a sweeper whose clock is wrong by an hour deletes nothing too early
 (fault 33).
@@ -18,12 +18,12 @@ from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 CLOCK_MARGIN_S = 60.0
-"""The servers of one store differ among themselves: everything is taken for younger by this."""
+"""The clocks of one store's servers differ: everything is taken for younger by so much."""
 
 _KEYS_TRIED = 3
 
 _AFTER_UNDERSCORE = "`"
-"""The first key that can't begin with an underscore, in key order: what is there is no run, and may be large."""
+"""The first key, in key order, behind all that begin with an underscore: those are no runs, and may be many."""
 
 
 def store_now_s(store: ObjectStore) -> float:
@@ -52,7 +52,7 @@ class Ages:
 
     @classmethod
     def of(cls, listed: Iterable[ObjectInfo], now_s: float) -> Ages:
-        """From a listing, and the store's present time."""
+        """The ages of the objects in a listing. ``now_s`` is the store's present time."""
         return cls(now_s, {info.key: modified_s(info) for info in listed})
 
     def since_newest_s(self, keys: Iterable[str]) -> float:
@@ -71,7 +71,7 @@ class AttemptData:
     views: list[str] = field(default_factory=list)
 
     def add(self, info: ObjectInfo) -> None:
-        """Count one more object."""
+        """Count one more object in, its size and its time."""
         self.objects += 1
         self.size += info.size
         self.newest_s = max(self.newest_s, modified_s(info))
@@ -101,14 +101,14 @@ def data_of_run(results: ObjectStore, layout: JournalLayout) -> RunData:
 def find_runs(journal: ObjectStore, dag_id: str | None = None) -> tuple[list[RunIdentity], list[str]]:
     """Every run that the journal's store holds, of one DAG or of all. Costs a listing, and one read a run.
 
-    And why it is not known whose run it is, of every folder of which that holds.
+    The second list has a text for each folder whose records do not say whose run it is, with the reason.
     """
     folders: dict[str, list[str]] = {}
     for key in _keys_of_runs(journal, "" if dag_id is None else f"{encode(dag_id)}/"):
         parts = key.split("/", 3)
         if len(parts) > 3 and names_record(parts[3]):
-            # Any record will do: all carry the identity of their run. Tombstones stay the longest. Others are for where
-            # the first one is damaged: that is told by who reads the run.
+            # Any record will do: all carry the identity of their run. A second and a third are kept in case the first
+            # one is damaged, which is reported where the run itself is read.
             keys = folders.setdefault("/".join(parts[:3]), [])
             if len(keys) < _KEYS_TRIED:
                 keys.append(key)
@@ -131,7 +131,7 @@ def find_runs(journal: ObjectStore, dag_id: str | None = None) -> tuple[list[Run
 
 
 def find_shared(journal: ObjectStore) -> list[str]:
-    """The keys of all shared results."""
+    """The keys of all shared results that the journal's store holds. Costs a listing of all their records."""
     return list(dict.fromkeys(info.key.split("/")[1] for info in journal.list(f"{SHARED_FOLDER}/")))
 
 

@@ -59,7 +59,7 @@ class Purge:
         self._rest = [key for key in run.ages.stored_s if key not in self._tombstones]
 
     def execute(self) -> bool:
-        """One step, where one is due. False: this run is not being purged, and is swept like every other."""
+        """Take the step that is due, if any. False: this run is not being purged, and is swept like every other."""
         if self._is_closed():
             if self._rest or self._purged_data():
                 self._delete()
@@ -70,7 +70,7 @@ class Purge:
         return self._close()
 
     def _is_closed(self) -> bool:
-        """Closed, and not come back since."""
+        """The run was closed, and no attempt was claimed since."""
         regions = self._run.state.regions.values()
         return bool(self._tombstones) and all(region.latest_attempt <= region.closed_at for region in regions)
 
@@ -94,11 +94,8 @@ class Purge:
             try:
                 for claim in claims:
                     self._journal.fence(self._ended(claim.region, claim.attempt))
-                highest = tuple(
-                    InputRef(name, each.latest_attempt)
-                    for name, each in run.state.regions.items()
-                    if each.latest_attempt
-                )
+                latest = {name: region.latest_attempt for name, region in run.state.regions.items()}
+                highest = tuple(InputRef(name, number) for name, number in latest.items() if number)
                 self._journal.close(Closed(highest), self._next_tombstone())
             except AttemptLost:
                 return False  # an attempt has ended, or another sweeper was here: it is not as it was read
@@ -129,15 +126,15 @@ class Purge:
         run, grace_s = self._run, self._options.grace_s
         age_s = run.ages.since_newest_s(self._tombstones)
         if age_s < grace_s:
-            said = f"closed {duration_text(age_s)} ago, grace time {duration_text(grace_s)}"
-            self._report.add(run.where, Action.KEPT, said)
+            why = f"closed {duration_text(age_s)} ago, grace time {duration_text(grace_s)}"
+            self._report.add(run.where, Action.KEPT, why)
             return
         streams = self._old_streams()
         # The second look: whoever came back since may read an old attempt; it has claimed that before it looks.
-        used = {each for claim in self._journal.open_claims() for each in pinned_by(claim)}
+        used = {read for claim in self._journal.open_claims() for read in pinned_by(claim)}
         state = self._journal.list(run.names.values()).state
         # A person who has pinned it while it was being closed.
-        used |= {(name, attempt.number) for name, found in state.regions.items() for attempt in found.pinned}
+        used |= {(name, attempt.number) for name, region in state.regions.items() for attempt in region.pinned}
         used |= {(name, maker) for name, number in used for maker in made_of(run.state.of(name), number)}
         pinned = {(encode(name), number) for name, number in used}
         has_come_back = any(region.latest_attempt > region.closed_at for region in state.regions.values())

@@ -19,7 +19,7 @@ class Action(str, Enum):
 
 @dataclass(frozen=True)
 class SweepEntry:
-    """One attempt, run, upload or pin."""
+    """What became of one attempt, run, upload or pin, and how many objects and bytes of data that concerns."""
 
     what: str
     action: Action
@@ -39,11 +39,11 @@ class SweepReport:
     """What was left as it is, since a store or a journal gave no answer about it."""
 
     def add(self, what: str, action: Action, why: str, objects: int = 0, size: int = 0) -> None:
-        """Note one more."""
+        """Add an entry. ``size`` is in bytes."""
         self.entries.append(SweepEntry(what, action, why, objects, size))
 
     def of(self, action: Action) -> list[SweepEntry]:
-        """The entries of one kind."""
+        """The entries with this action, in order."""
         return [entry for entry in self.entries if entry.action is action]
 
     @property
@@ -52,7 +52,7 @@ class SweepReport:
         return sum(entry.size for entry in self.of(Action.DELETED))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The report as JSON values, which ``airflow recovery gc --json`` prints."""
         return {
             "dry_run": self.is_dry_run,
             "deleted_bytes": self.deleted_bytes,
@@ -75,15 +75,15 @@ class SweepReport:
         lines = [f"warning: {warning}" for warning in [*self.warnings, *self.unread]]
         lines += [_line(entry) for entry in self.entries]
         count = Counter(entry.action for entry in self.entries)
-        told = ", ".join(f"{count[action]} {action.value}" for action in Action if count[action]) or "nothing to do"
-        lines.append(f"{told}; {size_text(self.deleted_bytes)} deleted")
+        counts = ", ".join(f"{count[action]} {action.value}" for action in Action if count[action]) or "nothing to do"
+        lines.append(f"{counts}; {size_text(self.deleted_bytes)} deleted")
         if self.is_dry_run:
             lines.append("Dry run: nothing was deleted.")
         return "\n".join(lines)
 
 
 def size_text(size: float) -> str:
-    """``17 B``, ``2.5 MiB``."""
+    """A number of bytes in the largest unit that fits: ``17 B``, ``2.5 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

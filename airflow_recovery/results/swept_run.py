@@ -16,11 +16,12 @@ OPEN_ATTEMPT_S = 7 * DAY_S
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What is asked for.
+    """What a sweep is asked for. Times are in seconds.
 
-    ``grace_s``: how long what nobody counts on is kept all the same. ``retention`` holds where a job declares none.
-    ``purge_older_than_s``: also remove whole runs that have been silent for so long; `None`: none. ``open_attempt_s``:
-    but none with an attempt that was claimed since, and may be running, as far as anybody knows.
+    ``grace_s``: how long data that nobody needs any more is kept all the same. ``retention`` holds where a job declares
+    none. ``dag_id``: only this DAG's runs. ``purge_older_than_s``: also remove whole runs that have been silent for so
+    long; `None`: none. ``open_attempt_s``: a run is not purged while an open attempt of it is younger than this and
+    nobody knows whether it runs.
     """
 
     retention: Retention
@@ -46,7 +47,7 @@ class SweptRun:
 
     @property
     def where(self) -> str:
-        """For people."""
+        """The run in messages: DAG, run key and group, or the key of a shared result."""
         identity = self.journal.identity
         if identity.dag_id == identity.group_id:
             return f"shared {identity.run_key}"
