@@ -37,6 +37,7 @@ settings.register_profile(
 )
 settings.load_profile("airflow-recovery")
 
+pytest_plugins = ("spark_fixtures", "task_fixtures")
 BUCKET = "recovery-tests"
 KILLS = Path(__file__).parent / "kills"
 
@@ -108,8 +109,17 @@ OF_REAL_PROCESSES = ("airflow", "browser", "spark")
 """Tests with these markers wait for dozens of processes, with deadlines. Where CI is set, one that has failed is run a
 second time, and the summary names it as RERUN: what fails twice is red. Nothing is run again elsewhere."""
 
-ONE_UNIT = "tests/driver"
-"""These share a Spark of the session."""
+SHARE_A_SPARK = (
+    "tests/driver/",
+    "tests/doctor/test_doctor_over_connect.py",
+    "tests/job/test_key_ranges.py",
+    "tests/sinks/test_spark_rows_in_sinks.py",
+    "tests/splits/test_plan_guard.py",
+    "tests/splits/test_split_loop.py",
+    "tests/splits/test_split_pull_spark.py",
+    "tests/streaming/test_streaming_region.py",
+)
+"""These ask for a Spark of the session (`tests/support/spark_fixtures.py`): one worker starts each of those once."""
 FIRST_WORKERS = "tests/integration"
 """These share an Airflow of the session, and take half of the time: one worker has them for its own, and the other one
 helps when it has nothing else left to do."""
@@ -118,7 +128,7 @@ helps when it has nothing else left to do."""
 def work_unit(nodeid: str) -> str:
     """What one worker of pytest-xdist runs as a whole."""
     file = nodeid.partition("::")[0]
-    return ONE_UNIT if file.startswith(f"{ONE_UNIT}/") else file
+    return "one Spark" if file.startswith(SHARE_A_SPARK) else file
 
 
 @pytest.hookimpl(optionalhook=True)

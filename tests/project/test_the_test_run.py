@@ -32,21 +32,22 @@ def test_real_fails(): once("real")
 @pytest.mark.spark
 def test_real_fails_twice(): assert False
 '''
+TESTS = Path(__file__).parents[1]
 MOTO = "--s3-server=moto"
 
 
 def run_pytest(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Our conftest over ``SAMPLE``."""
-    shutil.copy(Path(__file__).parents[1] / "conftest.py", folder / "conftest.py")
+    shutil.copy(TESTS / "conftest.py", folder / "conftest.py")
     (folder / "test_it.py").write_text(SAMPLE)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    s3: x\n    spark: x\naddopts = -raR\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, str(folder / "test_it.py")]
-    repository = str(Path(__file__).parents[2])
+    path = os.pathsep.join([str(TESTS.parent), str(TESTS / "support")])
     return subprocess.run(
         command,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": repository, **environment},
+        env={**os.environ, "PYTHONPATH": path, **environment},
         cwd=folder,
         check=False,
     )
@@ -59,7 +60,7 @@ def test_how_long_a_drawn_example_takes_fails_no_test() -> None:
     assert settings.default.derandomize == ("CI" in os.environ)
     own = [
         path.name
-        for path in Path(__file__).parents[1].rglob("*.py")
+        for path in TESTS.rglob("*.py")
         if path != Path(__file__) and re.search(r"@settings\([^)]*(deadline|suppress_health_check)=", path.read_text())
     ]
     assert own == [], "one profile for the suite: tests/conftest.py"

@@ -1,3 +1,5 @@
+"""What tests of a task's tries ask for: where its run is recorded, and what runs in place of Spark."""
+
 from __future__ import annotations
 
 import json
@@ -5,9 +7,12 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from job_tasks import Drivers
+
+if TYPE_CHECKING:
+    from job_tasks import Drivers
 
 FAKE_SUBMIT = f"""#!{sys.executable}
 import json, os, runpy, sys
@@ -38,6 +43,8 @@ def recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
     """What every region's task of the test runs in place of a Spark application."""
+    from job_tasks import Drivers  # imports Airflow
+
     found = Drivers()
     found.install(monkeypatch)
     return found

@@ -1,3 +1,5 @@
+"""One Spark of each kind for all the tests that ask for it; `tests/conftest.py` has them run by one worker."""
+
 from __future__ import annotations
 
 import os
