@@ -1,6 +1,6 @@
 """Fault 74 where nothing is left but an exit code: in local mode a task that runs out of memory takes the driver along.
 
-With a heap that is really exhausted: `tests/operators/test_out_of_memory.py`.
+With a heap that is really exhausted: `tests/task/test_out_of_memory.py`.
 """
 
 from __future__ import annotations
