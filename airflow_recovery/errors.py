@@ -394,7 +394,10 @@ def _nothing() -> None: ...
 
 
 class UserCodeError(RegionFailed):
-    """The same code will fail again: a syntax error, a missing table, a wrong type. Not retried."""
+    """The same code will fail again: a syntax error, a missing table, a wrong type. Not retried.
+
+    A vertex may raise it, or a subclass, or another error ``from`` it.
+    """
 
     kind = Kind.FINAL
 

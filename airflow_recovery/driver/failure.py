@@ -7,9 +7,11 @@ by the Python type. A classification never changes another region by itself: a m
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from airflow_recovery.errors import Failure
+from airflow_recovery.errors import Failure, RecoveryError
 
 MAX_MESSAGE_CHARACTERS = 2000
 MAX_CHAIN = 12
@@ -44,13 +46,57 @@ _USER_TYPES = frozenset(
     }
 )
 
+NOT_RETRIED = (("class", "user code"), ("recoverable", "no"))
+"""The labels by which a record says that the code is wrong, where its type and its SQLSTATE do not show it."""
+
 
 def describe(error: BaseException, *, vertex: str | None = None) -> Failure:
     """``error`` as a record. Call it before the session is stopped: classic exceptions ask the JVM.
 
     ``vertex`` is the one that was being called or written. The chain holds ``class: message`` of each Java cause, the
     outermost first; it is empty over Spark Connect and for Python errors.
+
+    Where ``error`` was raised ``from`` another one, that is asked too, and so on: the first of them that says whether
+    the code is wrong decides. Where that is not ``error`` itself, it is named in the message, and the record has the
+    labels `NOT_RETRIED`. What was being handled when ``error`` was raised (``__context__``) is not asked: a fallback
+    that fails after an `ImportError` did not fail because of it.
     """
+    failure = _record(error, vertex)
+    for cause in _causes(error):
+        answer = _is_code_wrong(cause)
+        if answer is None and not isinstance(cause, RecoveryError):  # ours speak for themselves
+            continue
+        if answer and not is_user_error(failure):
+            told = "" if cause is error else f" (caused by {type(cause).__name__}: {_message(cause)})"
+            failure = replace(failure, message=(failure.message + told)[:MAX_MESSAGE_CHARACTERS], labels=NOT_RETRIED)
+        break
+    return failure
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """``error``, what it was raised from, what that was raised from, and so on."""
+    cause: BaseException | None = error
+    for _ in range(MAX_CHAIN):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__
+
+
+def _is_code_wrong(error: BaseException) -> bool | None:
+    """Whether the same code would fail again, by this exception and its Java causes alone. `None`: it does not say."""
+    failure = _record(error)
+    if is_missing_input(failure):
+        return False
+    is_wrong = (
+        is_user_error(failure)
+        or any(base.__name__ in _USER_TYPES for base in type(error).__mro__)
+        or any(_is_of_the_query(_ask(cause, "getSqlState")) for cause in _java_causes(error))
+    )
+    return True if is_wrong else None
+
+
+def _record(error: BaseException, vertex: str | None = None) -> Failure:
     return Failure(
         type=type(error).__name__,
         message=_message(error),
@@ -64,16 +110,20 @@ def describe(error: BaseException, *, vertex: str | None = None) -> Failure:
 def is_user_error(failure: Failure) -> bool:
     """True where the same code on the same data will fail again, so that a retry only costs time (fault 78).
 
-    SQLSTATE class 42 (but not a missing path: it may be a lost input), or a Python error that names a mistake in the
-    code, a budget that the next try would exceed as well, or a store that is not fit for what is kept in it. A
-    `RuntimeError` or a `ValueError` is not: it may depend on the moment. What fails inside a task of Spark (a UDF)
-    reaches the driver as Spark's own exception and is not either.
+    Its labels say so (`describe`); or it has an SQLSTATE of class 42 (but not a missing path: it may be a lost input);
+    or it is a Python error that names a mistake in the code, a budget that the next try would exceed as well, or a
+    store that is not fit for what is kept in it. A `RuntimeError` or a `ValueError` is not: it may depend on the
+    moment. What fails inside a task of Spark (a UDF) reaches the driver as Spark's own exception and is not either.
     """
+    if set(NOT_RETRIED) <= set(failure.labels):
+        return True
     if is_missing_input(failure):
         return False
-    if failure.sql_state is not None and failure.sql_state.startswith(_SYNTAX_OR_ACCESS_RULE):
-        return True
-    return failure.type in _USER_TYPES
+    return _is_of_the_query(failure.sql_state) or failure.type in _USER_TYPES
+
+
+def _is_of_the_query(sql_state: str | None) -> bool:
+    return sql_state is not None and sql_state.startswith(_SYNTAX_OR_ACCESS_RULE)
 
 
 def is_missing_input(failure: Failure) -> bool:
@@ -101,29 +151,40 @@ def _message(error: BaseException) -> str:
     return told.split("\n\nJVM stacktrace:")[0].strip()[:MAX_MESSAGE_CHARACTERS]
 
 
-def _ask(error: BaseException, question: str) -> str | None:
+def _ask(error: Any, question: str) -> str | None:
     ask = getattr(error, question, None)
     if ask is None:
         return None
     try:
         answer = ask()
-    except Exception:  # the JVM that would answer may be gone: then it is not known
+    except Exception:  # the JVM that would answer may be gone, or this exception of Java's is none of Spark's
         return None
     return None if answer is None else str(answer)
 
 
 def _chain(error: BaseException) -> tuple[str, ...]:
-    # `_origin` is a Java throwable or a Py4JJavaError that holds one. getattr on a Java object never fails, so that
-    # only the type tells them apart.
-    found: Any = error if type(error).__name__ == "Py4JJavaError" else getattr(error, "_origin", None)
-    if type(found).__name__ == "Py4JJavaError":
-        found = found.java_exception
     chain: list[str] = []
     try:
-        while found is not None and len(chain) < MAX_CHAIN:
-            message = (found.getMessage() or "-").strip()
-            chain.append(f"{found.getClass().getName()}: {message.splitlines()[0][:300] if message else '-'}")
-            found = found.getCause()
+        for cause in _java_causes(error):
+            message = (cause.getMessage() or "-").strip()
+            chain.append(f"{cause.getClass().getName()}: {message.splitlines()[0][:300] if message else '-'}")
     except Exception:  # as above: a dead JVM ends the chain
         return tuple(chain)
     return tuple(chain)
+
+
+def _java_causes(error: BaseException) -> Iterator[Any]:
+    """The Java throwables behind ``error``, the outermost first. Where the JVM is gone, there are no more of them."""
+    # `_origin` is a Java throwable or a Py4JJavaError that holds one. getattr on a Java object never fails, so that
+    # only the type tells them apart.
+    cause: Any = error if type(error).__name__ == "Py4JJavaError" else getattr(error, "_origin", None)
+    if type(cause).__name__ == "Py4JJavaError":
+        cause = cause.java_exception
+    for _ in range(MAX_CHAIN):
+        if cause is None:
+            return
+        yield cause
+        try:
+            cause = cause.getCause()
+        except Exception:
+            return

@@ -9,6 +9,7 @@ from airflow_recovery.driver.failure import (
     is_missing_input,
     is_user_error,
 )
+from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.errors import (
     ChannelAltered,
     ChannelInconsistent,
@@ -16,6 +17,7 @@ from airflow_recovery.errors import (
     JobDefinitionError,
     LossBudgetExceeded,
     StoreUnsuitable,
+    UserCodeError,
 )
 from airflow_recovery.model.codec import Unlike, from_json, to_json
 
@@ -89,3 +91,118 @@ def test_error_whose_jvm_is_gone_is_described_all_the_same() -> None:
             raise ConnectionError("the gateway is gone")
 
     assert describe(Captured("x")) == Failure("Captured", "x")
+
+
+class LoadError(RuntimeError):
+    """A user's own wrapper; by itself it may depend on the moment."""
+
+
+class BadSchema(UserCodeError):
+    """A user's own exception that must not be retried."""
+
+
+class JavaThrowable:
+    """As py4j hands it out: a method that is not there is called all the same, and fails."""
+
+    def __init__(self, name: str, message: str, state: str | None = None, cause: JavaThrowable | None = None) -> None:
+        self.name, self.message, self.state, self.cause = name, message, state, cause
+
+    def getClass(self) -> JavaThrowable:
+        return self
+
+    def getName(self) -> str:
+        return self.name
+
+    def getMessage(self) -> str:
+        return self.message
+
+    def getCause(self) -> JavaThrowable | None:
+        return self.cause
+
+    def getSqlState(self) -> str:
+        if self.state is None:
+            raise RuntimeError("Method getSqlState([]) does not exist")
+        return self.state
+
+
+class Captured(Exception):
+    """As pyspark has it."""
+
+    def __init__(self, message: str, state: str | None = None, origin: JavaThrowable | None = None) -> None:
+        super().__init__(message)
+        self.state, self._origin = state, origin
+
+    def getSqlState(self) -> str | None:
+        return self.state
+
+
+def raised_from(error: BaseException, *causes: BaseException | None) -> BaseException:
+    """``error``, raised from the first of ``causes``, which was raised from the second one, and so on."""
+    outer = error
+    for cause in causes:
+        outer.__cause__ = cause
+        if cause is not None:
+            outer = cause
+    return error
+
+
+ABORTED = JavaThrowable("org.apache.spark.SparkException", "Job aborted")
+NO_TABLE = JavaThrowable("org.apache.spark.sql.AnalysisException", "no table t", "42P01")
+NO_FILE = JavaThrowable("java.io.FileNotFoundException", "s3a://lake/x")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_user"),
+    [
+        (raised_from(LoadError("x"), TypeError("int and str")), True),
+        (raised_from(LoadError("x"), LoadError("y"), UserCodeError("z")), True),
+        (BadSchema("x"), True),
+        (raised_from(LoadError("x"), BadSchema("no column id")), True),
+        (raised_from(LoadError("x"), Captured("no table", "42P01")), True),
+        (raised_from(LoadError("x"), ConnectionError("reset")), False),
+        (raised_from(LoadError("x"), None), False),
+        # The outermost that says something decides.
+        (raised_from(UserCodeError("x"), FileNotFoundError("y")), True),
+        (raised_from(LoadError("x"), FileNotFoundError("y"), TypeError("z")), False),
+        (raised_from(ChannelInconsistent("x"), TypeError("y")), False),
+        # Java's causes, of pyspark's exception itself and of one that was wrapped.
+        (Captured("query failed", "XXKST", JavaThrowable("StreamingQueryException", "x", "XXKST", NO_TABLE)), True),
+        (raised_from(LoadError("x"), Captured("failed", None, JavaThrowable("java.E", "x", None, NO_TABLE))), True),
+        (Captured("failed", None, JavaThrowable("java.E", "x", None, NO_FILE)), False),
+        (Captured("failed", None, ABORTED), False),
+    ],
+)  # fmt: skip
+def test_fault_78_what_an_error_was_raised_from_decides_as_well(error: BaseException, is_user: bool) -> None:
+    failure = describe(error)
+    assert is_user_error(failure) is is_user
+    assert is_user_error(from_json(Failure, json.loads(json.dumps(to_json(failure))))) is is_user
+    assert dict(labelled(failure).labels)["recoverable"] == ("no" if is_user else "yes")
+    assert failure.type == type(error).__name__
+
+
+def test_fault_78_the_cause_that_decides_is_named_in_the_message() -> None:
+    assert describe(raised_from(LoadError("flights"), TypeError("y"))).message == "flights (caused by TypeError: y)"
+    assert describe(raised_from(LoadError("flights"), OSError("y"))).message == "flights"
+
+
+def test_fault_78_a_fallback_that_fails_is_retried_though_it_replaced_what_is_missing() -> None:
+    def load() -> None:
+        try:
+            raise ImportError("fast_client")
+        except ImportError:
+            raise ConnectionError("the slow one does not answer")  # noqa: B904
+
+    with pytest.raises(ConnectionError) as raised:
+        load()
+    assert isinstance(raised.value.__context__, ImportError)
+    assert not is_user_error(describe(raised.value))
+
+
+def test_errors_that_were_raised_from_each_other_in_a_circle_are_described() -> None:
+    error = LoadError("x")
+    assert not is_user_error(describe(raised_from(error, LoadError("y"), error)))
+
+
+def test_fault_78_control_by_the_outermost_alone_it_would_be_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_recovery.driver.failure._causes", lambda error: iter([error]))
+    assert not is_user_error(describe(raised_from(LoadError("x"), TypeError("int and str"))))
