@@ -87,5 +87,5 @@ def release(
         attempt=hand.attempt.number,
         files=deleted.objects,
         bytes=deleted.size,
-        pinned_by=deleted.pinned_by,
+        pinned_by=deleted.readers,
     )

@@ -48,15 +48,15 @@ def apply_plan(journal: Journal, plan: Plan, who: str) -> AppliedPlan:
                 _check_unchanged(journal, region, listing.state.of(region.name))
         except ObjectMissing:
             continue
-        for pin in plan.resets:
-            journal.reset(Reset(pin.region, pin.attempt, who, plan.request.text()))
+        for reset in plan.resets:
+            journal.reset(Reset(reset.region, reset.attempt, who, plan.request.text()))
         at_work = tuple(name for name in plan.running if _is_at_work(plan, name, listing.state.of(name)))
         return AppliedPlan(plan.resets, tuple(name for name in plan.running if name not in at_work), at_work)
     raise PagesDisagree(f"The journal was not coherent in {LISTING_ROUNDS} listings; apply the plan again.")
 
 
 def _is_at_work(plan: Plan, region: str, now: RegionState) -> bool:
-    is_concerned = plan.of(region).after or any(pin.region == region for pin in plan.resets or ())
+    is_concerned = plan.of(region).after or any(reset.region == region for reset in plan.resets or ())
     return now.open_attempt is not None and not is_concerned
 
 

@@ -68,17 +68,17 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         "Attempt %d of %s claimed; it reads %s.",
         number,
         region,
-        ", ".join(f"{pin.region}@{pin.attempt}" for pin in claim.inputs) or "no other region",
+        ", ".join(f"{ref.region}@{ref.attempt}" for ref in claim.inputs) or "no other region",
     )
     return claim
 
 
-def pins_of(run: Run, region: str, inputs: Mapping[str, Outcome]) -> tuple[InputRef, ...]:
-    """What an attempt of ``region`` pins that reads ``inputs``."""
-    return tuple(_pin(run.regions[region], producer, outcome) for producer, outcome in inputs.items())
+def refs_of(run: Run, region: str, inputs: Mapping[str, Outcome]) -> tuple[InputRef, ...]:
+    """What a claim of ``region`` says that it reads, where these are its ``inputs``."""
+    return tuple(_ref(run.regions[region], producer, outcome) for producer, outcome in inputs.items())
 
 
-def _pin(reader: RegionPlan, region: str, outcome: Outcome) -> InputRef:
+def _ref(reader: RegionPlan, region: str, outcome: Outcome) -> InputRef:
     """What is read of ``region``, with the digests by which a later attempt of it may turn out to be the same."""
     digests = (
         (output.result, output.digest)

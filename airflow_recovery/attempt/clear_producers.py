@@ -145,6 +145,6 @@ def _readers(
             if seen.state not in FINISHED_STATES | RUNNING_STATES:
                 continue
             basis = evaluation.basis(consumer, seen.ti_id) or ()
-            if any(pin.region == producer and pin.attempt == current.number for pin in basis):
+            if any(ref.region == producer and ref.attempt == current.number for ref in basis):
                 readers[run.task_keys[consumer]] = seen.ti_id
     return readers

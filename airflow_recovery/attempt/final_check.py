@@ -63,17 +63,17 @@ def final_check(run: Run, region: str, attempt: int) -> None:
                 f"{region}@{attempt} was overtaken while it ran: {why.text() if why else 'it was reset'}. "
                 "This task retries and is judged again."
             )
-        publish_anew = _why_published_anew(run, state, evaluation)
+        republish = _why_publish_again(run, state, evaluation)
         if observation is None:
-            _refuse_overtaken(run, region, evaluation, publish_anew)
+            _refuse_overtaken(run, region, evaluation, republish)
         else:
-            _clear_overtaken(run, region, evaluation, observation, publish_anew)
+            _clear_overtaken(run, region, evaluation, observation, republish)
         _report_who_is_kept(run, region, evaluation)
         return
     raise PagesDisagree(f"The journal of {region} did not settle in {LISTING_ROUNDS} listings; this task retries.")
 
 
-def _why_published_anew(run: Run, state: RunState, evaluation: Evaluation) -> str | None:
+def _why_publish_again(run: Run, state: RunState, evaluation: Evaluation) -> str | None:
     """What the newest publish names that is superseded: its readers would wait for it, or miss it, for ever."""
     if not run.publish_keys or not state.newest_publish:
         return None
@@ -91,7 +91,7 @@ def _of_other_tasks(run: Run, region: str) -> list[str]:
 
 
 def _clear_overtaken(
-    run: Run, region: str, evaluation: Evaluation, observation: Observation, publish_anew: str | None
+    run: Run, region: str, evaluation: Evaluation, observation: Observation, republish: str | None
 ) -> None:
     tries = run.tries(observation)
     targets: dict[str, str] = {}
@@ -102,12 +102,12 @@ def _clear_overtaken(
         if why is not None and seen is not None and seen.state in FINISHED_STATES | RUNNING_STATES:
             targets[run.task_keys[other]] = seen.ti_id
             reasons.append(why.text())
-    if publish_anew is not None:
+    if republish is not None:
         for key in run.publish_keys:
             task = observation.tries.get(key)
             if task is not None and task.state in FINISHED_STATES | RUNNING_STATES:
                 targets[key] = task.ti_id
-                reasons.append(publish_anew)
+                reasons.append(republish)
     if targets or _is_blocked(observation):
         result = run.task_instances.clear(ClearRequest(consumers=targets, unblock=_is_blocked(observation)))
         run.log.info("Settled: %s; cleared %s.", "; ".join(reasons) or "downstream was blocked", result.cleared)
@@ -122,7 +122,7 @@ def _why_overtaken(evaluation: Evaluation, region: str, ti_id: str | None) -> Re
     return evaluation.why_disconnected(region, evaluation.mode_basis(region, ti_id))
 
 
-def _refuse_overtaken(run: Run, region: str, evaluation: Evaluation, publish_anew: str | None) -> None:
+def _refuse_overtaken(run: Run, region: str, evaluation: Evaluation, republish: str | None) -> None:
     """Raises `ClearNotConfigured` where a task that has succeeded, or still may, rests on a superseded input.
 
     A task in any other state, above all one that was cleared by hand, begins with its own pre-check and sees what this
@@ -144,9 +144,9 @@ def _refuse_overtaken(run: Run, region: str, evaluation: Evaluation, publish_ane
                 f"{', '.join(run.task_keys[other] for other in clear)}, then {run.task_keys[region]}, then what is "
                 f"upstream_failed); what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}"
             )
-    if publish_anew is not None:
+    if republish is not None:
         keys = ", ".join(run.publish_keys)
-        run.log.warning("%s; this deployment gives no way to clear %s: clear it by hand.", publish_anew, keys)
+        run.log.warning("%s; this deployment gives no way to clear %s: clear it by hand.", republish, keys)
 
 
 def _report_who_is_kept(run: Run, region: str, evaluation: Evaluation) -> None:

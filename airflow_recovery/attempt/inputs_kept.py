@@ -79,8 +79,8 @@ def ensure_inputs_kept(run: Run, attempt: ClaimedAttempt) -> None:
 
 def _released(state: RunState, claim: Claim) -> str:
     """The inputs whose data may be gone, as text; empty where there is none."""
-    released = [pin for pin in claim.inputs if state.of(pin.region).is_let_go(pin.attempt)]
-    return ", ".join(f"{pin.region}@{pin.attempt}" for pin in released) + " was released" if released else ""
+    released = [ref for ref in claim.inputs if state.of(ref.region).may_be_gone(ref.attempt)]
+    return ", ".join(f"{ref.region}@{ref.attempt}" for ref in released) + " was released" if released else ""
 
 
 def _fence(run: Run, claim: Claim, detail: str) -> None:

@@ -50,12 +50,12 @@ def look_at_release(
     attempt = finished_attempt(state, region, number)
     name = f"{region}@{attempt.number}"
     if attempt.is_pinned:
-        held = journal.read_hold(region, attempt.number, attempt.holds)
-        raise Refused(f"{name} was pinned by {held.who} ({held.why}). End that first: `airflow recovery pin --off`.")
+        pin = journal.read_pin(region, attempt.number, attempt.pin_turn)
+        raise Refused(f"{name} was pinned by {pin.who} ({pin.why}). Unpin it first: `airflow recovery pin --off`.")
     if attempt.is_prepared:
         raise Refused(f"{name} is not committed to its sink yet. Release it afterwards.")
     rule = _rule(journal, topology, state)
-    also = rule.let_go_with(region, attempt.number)
+    also = rule.released_with(region, attempt.number)
     readers = readers_of(journal, region, attempt.number, *also)
     if readers:
         raise Refused(f"{', '.join(readers)} reads {name} now. Release it when that has ended.")

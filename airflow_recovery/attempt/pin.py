@@ -1,11 +1,11 @@
-"""A person's word that the data of a finished attempt stay, whatever the release policy says; and its end."""
+"""Pin the data of a finished attempt, so that they stay whatever the release policy says; and unpin them."""
 
 from __future__ import annotations
 
 from airflow_recovery.errors import AttemptLost, NothingRecorded, Refused
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
-from airflow_recovery.model.records import Hold
+from airflow_recovery.model.records import Pin
 from airflow_recovery.results.batches_in_use import made_of
 
 
@@ -21,41 +21,41 @@ def finished_attempt(state: RunState, region: str, number: int | None) -> Attemp
     return attempt
 
 
-def hold(journal: Journal, state: RunState, region: str, number: int | None, who: str, why: str) -> Hold:
+def pin(journal: Journal, state: RunState, region: str, number: int | None, who: str, why: str) -> Pin:
     """Pin the data of an attempt: no release policy, `gc` or purge deletes them. Pinning twice is once.
 
-    Whoever holds writes that, *then* looks for ``released``; whoever releases writes ``released``, *then* looks for
-    holds. So of two that race, one sees the other. A finish that took over batches of earlier attempts is pinned with
+    Whoever pins writes that, *then* looks for ``released``; whoever releases writes ``released``, *then* looks for
+    pins. So of two that race, one sees the other. A finish that took over batches of earlier attempts is pinned with
     them; not once a later one counts, since the sweeper may have deleted what that does not use.
 
     Raises `NothingRecorded` without such a finish, and `Refused` where the data were released.
     """
     attempt = finished_attempt(state, region, number)
     if attempt.is_pinned:
-        return journal.read_hold(region, attempt.number, attempt.holds)
+        return journal.read_pin(region, attempt.number, attempt.pin_turn)
     _check_is_whole(state.of(region), region, attempt)
-    said = _say(journal, attempt, region, who, why)
+    pinned = _write(journal, attempt, region, who, why)
     now = journal.load(journal.list([region])).of(region)
-    if any(now.is_let_go(number) for number in (attempt.number, *made_of(now, attempt.number))):
+    if any(now.may_be_gone(number) for number in (attempt.number, *made_of(now, attempt.number))):
         raise Refused(
             f"{region}@{attempt.number} has been released already: there is nothing left to pin. It is made again when "
             "somebody wants it."
         )
     _check_is_whole(now, region, attempt)
-    return said
+    return pinned
 
 
-def let_go(journal: Journal, state: RunState, region: str, number: int | None, who: str, why: str) -> Hold:
-    """End a hold: the release policy counts again. Raises `NothingRecorded` where there is none.
+def unpin(journal: Journal, state: RunState, region: str, number: int | None, who: str, why: str) -> Pin:
+    """End a pin: the release policy counts again. Raises `NothingRecorded` where there is none.
 
-    Also of an attempt of a purged life of the run: a hold that raced with the purge keeps its data until then.
+    Also of an attempt of a purged life of the run: a pin that raced with the purge keeps its data until then.
     """
     found = state.of(region)
     attempt = found.current if number is None else found.attempts.get(number)
     if attempt is None or not attempt.is_pinned:
         which = f"{region}@{attempt.number if attempt is not None else number or 'its attempt'}"
         raise NothingRecorded(f"Expected {which} to be pinned, found that it is not. `pin DAG RUN` lists what is.")
-    return _say(journal, attempt, region, who, why)
+    return _write(journal, attempt, region, who, why)
 
 
 def _check_is_whole(state: RegionState, region: str, attempt: Attempt) -> None:
@@ -68,13 +68,15 @@ def _check_is_whole(state: RegionState, region: str, attempt: Attempt) -> None:
         )
 
 
-def _say(journal: Journal, attempt: Attempt, region: str, who: str, why: str) -> Hold:
-    said = Hold(region, attempt.number, attempt.holds + 1, who, why)
+def _write(journal: Journal, attempt: Attempt, region: str, who: str, why: str) -> Pin:
+    next_turn = Pin(region, attempt.number, attempt.pin_turn + 1, who, why)
     try:
-        journal.hold(said)
+        journal.pin(next_turn)
     except AttemptLost as error:
-        raise Refused(f"Somebody else has just pinned {region}@{attempt.number}, or let it go: look again.") from error
-    return said
+        raise Refused(
+            f"Somebody else has just pinned {region}@{attempt.number}, or unpinned it: look again."
+        ) from error
+    return next_turn
 
 
 def _what_is_there(state: RegionState) -> str:

@@ -38,7 +38,7 @@ def is_worth_reconnecting(
         return False
     if epoch is not None and claim.epoch != epoch:
         return False
-    if {pin.region for pin in claim.inputs} != set(run.regions[region].inputs):
+    if {ref.region for ref in claim.inputs} != set(run.regions[region].inputs):
         return False
     if evaluation.why_overtaken(region, claim.inputs) is not None:
         return False
@@ -121,11 +121,11 @@ def _finish_previous(
 ) -> bool:
     """What the task's own process would have done after its driver's success."""
     inputs = {}
-    for pin in claim.inputs:
-        outcome = run.journal.read_outcome(pin.region, pin.attempt)
+    for ref in claim.inputs:
+        outcome = run.journal.read_outcome(ref.region, ref.attempt)
         if outcome is None:
             return False
-        inputs[pin.region] = outcome
+        inputs[ref.region] = outcome
     region = run.regions[claim.region]
     attempt = ClaimedAttempt(claim, inputs, externals, region.fingerprint or "", commit=region.commit)
     try:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
-from airflow_recovery.attempt.attempt import claim_attempt, pins_of, run_claimed
+from airflow_recovery.attempt.attempt import claim_attempt, refs_of, run_claimed
 from airflow_recovery.attempt.attempt_outcome import fenced
 from airflow_recovery.attempt.builder import Builder
 from airflow_recovery.attempt.commit import check_not_appended, commit_own, number_in_target, roll_forward
@@ -233,11 +233,11 @@ class RegionTask:
         # Read before the claim: nothing that can fail may stand between it and the end of the attempt.
         earlier = tuple(failure.failure for failure in self._restarts.failures(state) if failure.failure is not None)
         region = self._run.regions[self._region]
-        pins = pins_of(self._run, self._region, inputs)
-        work = attempt_of(region).work(self._run, region, state, pins, externals)
+        refs = refs_of(self._run, self._region, inputs)
+        work = attempt_of(region).work(self._run, region, state, refs, externals)
         check_not_appended(self._run, self._region, state)
         claimed = ClaimedAttempt(
-            self._claim(state, pins, work.in_claim),
+            self._claim(state, refs, work.in_claim),
             inputs,
             externals,
             fingerprint=region.fingerprint or "",

@@ -66,8 +66,8 @@ def _release(run: Run, regions: Iterable[str], results: ObjectStore, default: Re
             current = state.of(name).current
             if current is None or current.is_released or not rule.verdict(name, current.number).may_go:
                 continue
-            deleted = releaser.release(name, current, rule.let_go_with(name, current.number))
-            left = f"left to gc, since {deleted.pinned_by} reads it" if deleted.pinned_by else f"{deleted.size} bytes"
+            deleted = releaser.release(name, current, rule.released_with(name, current.number))
+            left = f"left to gc, since {deleted.readers} reads it" if deleted.readers else f"{deleted.size} bytes"
             run.log.info("%s@%d is released (%s): %s.", name, current.number, policy.value, left)
     except (StoreError, JournalError) as error:
         run.log.warning("Intermediate results were not released, gc will: %s", error)

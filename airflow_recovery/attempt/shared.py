@@ -6,7 +6,7 @@ task goes through the ordinary protocol twice. In the run's own journal it claim
 
     in the shared journal: the protocol of every region: keep what is valid, else claim, run Spark, finish
                            somebody else has claimed it: wait until that attempt ends, or gives no heartbeat
-    pin what came of it:   a claim in the shared journal, open until the run lets go of n
+    read what came of it:  a claim in the shared journal, open until the run lets go of n
     look for `released`, as every reader does after its claim
     finish n in the run's own journal, with the shared manifests as its outputs
 
@@ -48,7 +48,7 @@ from airflow_recovery.model.records import (
     RunIdentity,
     SharedRef,
 )
-from airflow_recovery.results.release import end_pin, pin_name
+from airflow_recovery.results.release import end_reading, reader_name
 
 POLL_S = 2.0
 """How often the journal is looked at by whoever waits in its own process."""
@@ -83,7 +83,7 @@ def shared_plan(region: RegionPlan) -> PlanRecord:
 
 
 class SharedApplication(SparkApplication):
-    """That of a shared region in its run's own journal: makes or adopts, pins, and finishes the attempt.
+    """That of a shared region in its run's own journal: makes or adopts, claims to read, and finishes the attempt.
 
     ``make_application(identity)`` gives what starts Spark for the journal of ``identity``. ``silent``: see
     `Builder`. ``timeout_s``: after how long without a heartbeat the build is taken over. ``waits_here``: wait in
@@ -123,12 +123,15 @@ class SharedApplication(SparkApplication):
         return self._own.externals()
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """Make or adopt, pin, finish. Raises as the application it starts, and `AttemptLost` where it was fenced."""
+        """Make or adopt the result, claim to read it, and finish.
+
+        Raises as the application it starts, and `AttemptLost` where it was fenced.
+        """
         key = shared_key(self._plan, attempt.externals, attempt.inputs)
         owner = self._owner(attempt.claim.attempt)
         shared = self._made_or_adopted(key, owner, attempt)
-        pin = SharedRef(key, self._region, shared.attempt)
-        self._pin(pin, owner, attempt.claim)
+        ref = SharedRef(key, self._region, shared.attempt)
+        self._read_shared(ref, owner, attempt.claim)
         outcome = Outcome(
             region=self._region,
             attempt=attempt.claim.attempt,
@@ -141,12 +144,12 @@ class SharedApplication(SparkApplication):
             outputs=shared.outputs,
             spark_seconds=shared.spark_seconds,
             application_id=shared.application_id,
-            shared=pin,
+            shared=ref,
         )
         try:
             self._run.journal.finish(outcome)
         except AttemptLost:
-            end_pin(self._run.journal, pin, owner, "its own run, which has fenced the attempt")
+            end_reading(self._run.journal, ref, owner, "its own run, which has fenced the attempt")
             raise
         return outcome
 
@@ -226,22 +229,22 @@ class SharedApplication(SparkApplication):
                 return
             self._sleep(POLL_S)
 
-    def _pin(self, pin: SharedRef, owner: RunAttempt, own: Claim) -> None:
+    def _read_shared(self, ref: SharedRef, owner: RunAttempt, own: Claim) -> None:
         """Claim, then look: whoever sweeps marks, then looks."""
-        journal = self._journal(pin.key)
+        journal = self._journal(ref.key)
         journal.claim(
             replace(
                 own,
-                region=pin_name(owner),
+                region=reader_name(owner),
                 plan_hash=plan_hash(shared_plan(self._plan)),
-                inputs=(InputRef(pin.region, pin.attempt),),
+                inputs=(InputRef(ref.region, ref.attempt),),
                 owner=owner,
             )
         )
-        if journal.list([pin.region]).state.of(pin.region).is_let_go(pin.attempt):
-            end_pin(self._run.journal, pin, owner, "its own run, which came too late")
+        if journal.list([ref.region]).state.of(ref.region).may_be_gone(ref.attempt):
+            end_reading(self._run.journal, ref, owner, "its own run, which came too late")
             raise RegionFailed(
-                f"{pin.region}: the shared result {pin.key}@{pin.attempt} was released while this run adopted it. "
+                f"{ref.region}: the shared result {ref.key}@{ref.attempt} was released while this run adopted it. "
                 "The next try makes it again."
             )
 

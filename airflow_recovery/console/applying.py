@@ -40,9 +40,9 @@ def apply_and_clear(deployment: Deployment, view: RunView, plan: Plan, asked_run
     cleared: Sequence[str] | None = ()
     if keys or at_work:
         cleared = deployment.clear(identity.dag_id, run_id, keys, unless_running=at_work)
-    written = ", ".join(f"{pin.region}@{pin.attempt}" for pin in applied.resets) or "nothing had to be reset"
+    written = ", ".join(f"{reset.region}@{reset.attempt}" for reset in applied.resets) or "nothing had to be reset"
     rest = clear_text(identity, run_id, keys) if cleared is None else f"Cleared: {', '.join(cleared) or 'nothing'}."
-    resets = [[pin.region, pin.attempt] for pin in applied.resets]
+    resets = [[reset.region, reset.attempt] for reset in applied.resets]
     return Done(
         ExitCode.CLEAR_BY_HAND if cleared is None else ExitCode.DONE,
         f"Reset: {written}.\n{rest}",

@@ -12,9 +12,9 @@ from airflow_recovery.model.records import (
     Committed,
     CommitterDead,
     CommitterTurn,
-    Hold,
     Lost,
     Outcome,
+    Pin,
     Publish,
     Released,
     Reset,
@@ -62,7 +62,7 @@ def _kept(event: ev.RegionKept) -> str:
 
 
 def _failover(event: ev.FailoverPlanned) -> str:
-    lost = ", ".join(f"{pin.region}@{pin.attempt}" for pin in event.lost)
+    lost = ", ".join(f"{read.region}@{read.attempt}" for read in event.lost)
     return f"lost {lost}; runs {', '.join(region for region, _ in event.plan)}"
 
 
@@ -78,7 +78,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     CommitterTurn: lambda turn: f"turn {turn.turn}",
     CommitterDead: lambda dead: f"by {dead.who}: {dead.why}",
     ev.SplitsCommitted: lambda batch: f"batch {batch.number}: {batch.splits} splits{' given up' if batch.lost else ''}",
-    Hold: lambda hold: f"{'pinned' if hold.is_pinned else 'let go'} by {hold.who}: {hold.why}",
+    Pin: lambda pin: f"{'pinned' if pin.is_pinned else 'unpinned'} by {pin.who}: {pin.why}",
     Publish: lambda publish: f"publish {publish.number}, {len(publish.regions)} regions",
     ev.WriteInDoubt: lambda event: f"{event.key}: {event.why}",
     ev.EventsDropped: lambda event: f"{event.count} events: {event.why}",

@@ -1,4 +1,4 @@
-"""``pin DAG RUN REGION``: no release policy, gc or purge deletes the data of this attempt, until it is let go again."""
+"""``pin DAG RUN REGION``: no release policy, gc or purge deletes the data of this attempt, until it is unpinned."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import json
 import uuid
 from dataclasses import asdict
 
-from airflow_recovery.attempt.pin import hold, let_go
+from airflow_recovery.attempt.pin import pin, unpin
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.recorded import recorded_journal
-from airflow_recovery.model.records import Hold
+from airflow_recovery.model.records import Pin
 from airflow_recovery.planning.plan_text import table
 from airflow_recovery.story.run_view import RunView, view_run
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("region", metavar="REGION", nargs="?", help="default: list what is pinned in this run")
     add_attempt_argument(parser)
     parser.add_argument("--why", metavar="TEXT", default="pinned by hand", help="for whoever wants the room one day")
-    parser.add_argument("--off", action="store_true", help="let it go again: the release policy counts")
+    parser.add_argument("--off", action="store_true", help="unpin it: the release policy counts again")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -44,28 +44,28 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps([asdict(kept) for kept in pinned], indent=1) if args.json else _text(view, pinned))
         return ExitCode.DONE
     region = view.region(args.region).name
-    change = let_go if args.off else hold
+    change = unpin if args.off else pin
     with recorded_journal(view.journal) as journal:
-        said = change(journal, view.in_use.state, region, args.attempt, user_name(), args.why)
+        turn = change(journal, view.in_use.state, region, args.attempt, user_name(), args.why)
     if args.json:
-        print(json.dumps({**asdict(said), "pinned": said.is_pinned}, indent=1))
-    elif said.is_pinned:
-        print(f"Pinned: {region}@{said.attempt}, by {said.who} ({said.why}). Its data stay until `pin --off`.")
+        print(json.dumps({**asdict(turn), "pinned": turn.is_pinned}, indent=1))
+    elif turn.is_pinned:
+        print(f"Pinned: {region}@{turn.attempt}, by {turn.who} ({turn.why}). Its data stay until `pin --off`.")
     else:
-        print(f"Let go: {region}@{said.attempt}. The release policy counts again.")
+        print(f"Unpinned: {region}@{turn.attempt}. The release policy counts again.")
     return ExitCode.DONE
 
 
-def _pinned(view: RunView) -> list[Hold]:
+def _pinned(view: RunView) -> list[Pin]:
     return [
-        view.journal.read_hold(name, attempt.number, attempt.holds)
+        view.journal.read_pin(name, attempt.number, attempt.pin_turn)
         for name, state in view.in_use.state.regions.items()
         for attempt in state.pinned
     ]
 
 
-def _text(view: RunView, pinned: list[Hold]) -> str:
-    rows = [(f"{hold.region}@{hold.attempt}", hold.who, hold.why) for hold in pinned]
+def _text(view: RunView, pinned: list[Pin]) -> str:
+    rows = [(f"{kept.region}@{kept.attempt}", kept.who, kept.why) for kept in pinned]
     return "\n\n".join([view.header(), table(("pinned", "by", "why"), rows) if rows else "Nothing is pinned."])
 
 

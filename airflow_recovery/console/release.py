@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             "runs_again": preview.again if preview is not None else (),
             "objects": deleted.objects,
             "bytes": deleted.size,
-            "left_to": deleted.pinned_by,
+            "left_to": deleted.readers,
         }
         print(json.dumps(document, indent=1))
     else:
@@ -72,8 +72,8 @@ def _text(hand: ReleaseByHand, preview: ReleasePreview | None, deleted: Deleted,
     else:
         yield from preview.warnings
         yield f"Without {hand.name}, these run again when its rows are wanted: {', '.join(preview.again)}."
-    if deleted.pinned_by:
-        yield f"{hand.name} is released; its data are left to gc, since {deleted.pinned_by} reads it."
+    if deleted.readers:
+        yield f"{hand.name} is released; its data are left to gc, since {deleted.readers} reads it."
     elif dry_run:
         yield f"Would delete {deleted.objects:,} objects, {deleted.size:,} bytes."
     else:

@@ -173,7 +173,7 @@ class _Tried:
 def _check_promises(what: str, store: ObjectStore, token: str) -> Iterator[CheckResult]:
     check = f"conditional writes and listings of the {what}"
     try:
-        probe(store, token=token, races_anew=True)
+        probe(store, token=token, always_race=True)
     except StoreError as error:
         yield wrong(
             check,

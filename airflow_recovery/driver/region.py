@@ -81,8 +81,8 @@ def _prepare(region: OpenRegion) -> None:
     names = ", ".join(vertex.name for vertex in spec.vertices)
     region.log.info("Region %s attempt %d of job %s runs: %s", spec.region, spec.attempt, spec.job, names)
     if spec.trace.inputs:
-        pins = ", ".join(f"{input.region}@{input.attempt}" for input in spec.trace.inputs)
-        region.log.info("Its inputs are of the attempts: %s", pins)
+        refs = ", ".join(f"{input.region}@{input.attempt}" for input in spec.trace.inputs)
+        region.log.info("Its inputs are of the attempts: %s", refs)
     avoid_udf_hang(region.spark)
     for vertex in spec.vertices:
         apply_spark_conf(region.spark, vertex.name, region.vertex(vertex.name).spark_conf, region.log)

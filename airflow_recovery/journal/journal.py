@@ -37,10 +37,10 @@ from airflow_recovery.model.records import (
     CommittedBatch,
     CommitterDead,
     CommitterTurn,
-    Hold,
     InputRef,
     Lost,
     Outcome,
+    Pin,
     PlanRecord,
     Publish,
     Record,
@@ -344,20 +344,20 @@ class Journal:
         """The process of a turn commits no more. Who says so does not matter."""
         self._put(dead, self.layout.attempt(dead.region, dead.attempt, "confirmed", dead.turn), lambda found: True)
 
-    def hold(self, hold: Hold) -> None:
+    def pin(self, pin: Pin) -> None:
         """A person's word on one attempt's data. Raises `AttemptLost` where somebody else has said otherwise first."""
-        key = self.layout.attempt(hold.region, hold.attempt, "hold", hold.turn)
-        self._put(hold, key, lambda found: (found.who, found.why) == (hold.who, hold.why))
+        key = self.layout.attempt(pin.region, pin.attempt, "hold", pin.turn)
+        self._put(pin, key, lambda found: (found.who, found.why) == (pin.who, pin.why))
 
     def is_pinned(self, region: str, attempt: int) -> bool:
-        """Whether a person holds the data of this attempt, by a listing of nothing else."""
+        """Whether a person has pinned the data of this attempt, by a listing of nothing else."""
         keys = self.store.list(f"{self.layout.attempt(region, attempt, 'hold')}-")
         turns = [found.turn for key in keys if (found := self.layout.parse_attempt(key.key)) is not None]
         return max(turns, default=0) % 2 == 1
 
-    def read_hold(self, region: str, attempt: int, turn: int) -> Hold:
-        """Who holds an attempt's data, and why. Raises `ObjectMissing`."""
-        return self._read(Hold, self.layout.attempt(region, attempt, "hold", turn))
+    def read_pin(self, region: str, attempt: int, turn: int) -> Pin:
+        """Who has pinned or unpinned an attempt's data, and why. Raises `ObjectMissing`."""
+        return self._read(Pin, self.layout.attempt(region, attempt, "hold", turn))
 
     def read_turn(self, region: str, attempt: int, turn: int) -> CommitterTurn:
         """Which process may commit in this turn, from 2 on. Raises `ObjectMissing` where nobody has taken it."""
@@ -496,15 +496,15 @@ def _check_pages(state: RunState, regions: Iterable[str]) -> None:
     for region in regions:
         for attempt in state.of(region).attempts.values():
             record = attempt.outcome or attempt.claim
-            pins: tuple[InputRef, ...] = record.inputs if record is not None else ()
-            for pin in pins:
-                producer = state.regions.get(pin.region)
-                if producer is None or pin.attempt <= producer.closed_at:
+            refs: tuple[InputRef, ...] = record.inputs if record is not None else ()
+            for ref in refs:
+                producer = state.regions.get(ref.region)
+                if producer is None or ref.attempt <= producer.closed_at:
                     continue
-                named = producer.attempts.get(pin.attempt)
+                named = producer.attempts.get(ref.attempt)
                 if named is None or not named.has_outcome:
                     raise PagesDisagree(
-                        f"{region}@{attempt.number} names {pin.region}@{pin.attempt}, which the listing lacks."
+                        f"{region}@{attempt.number} names {ref.region}@{ref.attempt}, which the listing lacks."
                     )
             for number, length in attempt.claim.mode.batches_named if attempt.claim is not None else ():
                 named = state.of(region).attempts.get(number)

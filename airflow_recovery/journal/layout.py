@@ -83,7 +83,7 @@ def parse_number(segment: str) -> int | None:
 
 @dataclass(frozen=True)
 class AttemptKey:
-    """What the name of an object below ``t/`` says. ``turn``: that of a committer or a hold, a batch's number, or 0."""
+    """What the name of an object below ``t/`` says. ``turn``: that of a committer or a pin, a batch's number, or 0."""
 
     region: str
     attempt: int
@@ -162,7 +162,7 @@ class JournalLayout:
         return f"{self.prefix}plan/{plan_hash}"
 
     def attempt(self, region: str, attempt: int, kind: str, turn: int = 0) -> str:
-        """Claim, outcome, reset, lost, released or committed of one attempt; committer, confirmed or hold of a turn."""
+        """The record of this kind about one attempt; where a kind has turns (``hold``), that of the turn."""
         return f"{self.prefix}t/{encode(region)}/{attempt:08d}.{kind}" + (f"-{turn:04d}" if turn else "")
 
     def of_attempt(self, record: Any) -> str | None:

@@ -49,14 +49,14 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
     state = journal.load(journal.list(region.region for region in publish.regions))
     todo, seen = [InputRef(region.region, region.attempt) for region in regions], set()
     while todo:
-        pin = todo.pop()
-        if pin in seen:
+        ref = todo.pop()
+        if ref in seen:
             continue
-        seen.add(pin)
-        current = state.of(pin.region).current
-        if current is None or current.number != pin.attempt or current.outcome is None:
+        seen.add(ref)
+        current = state.of(ref.region).current
+        if current is None or current.number != ref.attempt or current.outcome is None:
             raise NotPublished(
-                f"{where}: {result!r} of publish {number} is no longer valid: it rests on {pin.region}@{pin.attempt}, "
+                f"{where}: {result!r} of publish {number} is no longer valid: it rests on {ref.region}@{ref.attempt}, "
                 f"now {f'@{current.number}' if current else 'reset'}. The run's own tasks repair and publish again."
             )
         todo += current.outcome.inputs

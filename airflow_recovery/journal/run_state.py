@@ -18,8 +18,8 @@ class Attempt:
     """One attempt of a region. ``is_open``: claimed, without an outcome.
 
     ``is_followed``: a later attempt was claimed, whatever became of it. ``turns`` and ``dead_turns``: the highest turn
-    of a committer that was taken, and the highest one whose process is confirmed to be dead. ``holds``: the highest
-    turn of a person's hold on its data. ``batches``: how many batches it has committed, of a region that commits
+    of a committer that was taken, and the highest one whose process is confirmed to be dead. ``pin_turn``: the
+    highest turn of a person's pin on its data. ``batches``: how many batches it has committed, of a region that commits
     split by split.
     """
 
@@ -33,7 +33,7 @@ class Attempt:
     is_committed: bool = False
     turns: int = 0
     dead_turns: int = 0
-    holds: int = 0
+    pin_turn: int = 0
     batches: int = 0
     claim: Claim | None = None
     outcome: Outcome | None = None
@@ -49,7 +49,7 @@ class Attempt:
     @property
     def is_pinned(self) -> bool:
         """A person wants its data kept, whatever the release policy says."""
-        return self.holds % 2 == 1
+        return self.pin_turn % 2 == 1
 
     @property
     def is_finished(self) -> bool:
@@ -116,8 +116,12 @@ class RegionState:
     def restarted_up_to(self) -> int:
         """Of a stage: attempts up to this one have read nothing that counts. As `invalid_up_to`, but for those resets
         after which only its output channel is another one."""
-        anew = (n for n, each in self.attempts.items() if each.is_reset and not (each.reset and each.reset.altered))
-        return max(self.closed_at, *anew, 0)
+        restarted = (
+            n
+            for n, attempt in self.attempts.items()
+            if attempt.is_reset and not (attempt.reset and attempt.reset.altered)
+        )
+        return max(self.closed_at, *restarted, 0)
 
     @cached_property
     def generations(self) -> tuple[int, ...]:
@@ -161,7 +165,7 @@ class RegionState:
         """The attempts whose data a person wants kept, those of a purged life of the run too."""
         return tuple(attempt for attempt in self.attempts.values() if attempt.is_pinned)
 
-    def is_let_go(self, number: int) -> bool:
+    def may_be_gone(self, number: int) -> bool:
         """The data of this attempt was released, or purged with its run: they may be gone at any moment."""
         attempt = self.attempts.get(number)
         return number <= self.closed_at or (attempt is not None and attempt.is_released)

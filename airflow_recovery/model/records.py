@@ -450,10 +450,10 @@ class CommitterDead:
 
 
 @dataclass(frozen=True)
-class Hold:
+class Pin:
     """``t/<region>/<n>.hold-<turn>``: a person's word on whether the data of a finished attempt may be released.
 
-    An odd turn pins it, the even one that follows lets it go again: the names alone tell which holds now.
+    An odd turn pins them, the even one that follows unpins them: the names alone tell which of the two is true now.
     """
 
     free_text: ClassVar[frozenset[str]] = frozenset({"who", "why"})
@@ -512,7 +512,7 @@ Record = (
     | Committed
     | CommitterTurn
     | CommitterDead
-    | Hold
+    | Pin
     | Publish
     | Closed
 )

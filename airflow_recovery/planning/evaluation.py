@@ -252,7 +252,7 @@ class Evaluation:
         for pin in outcome.inputs:
             below = self._invalid[pin.region]
             if below is not None:
-                return Reason(name, Why.INPUT_DOES_NOT_STAND, pin.region, below)
+                return Reason(name, Why.INPUT_INVALID, pin.region, below)
             superseded = self._why_superseded(name, pin)
             if superseded is not None:
                 return superseded
@@ -264,7 +264,7 @@ class Evaluation:
         """Its own trace is sound, and each input that is not valid may yet turn out as it was read."""
         reason = self._invalid[name]
         attempt = self.state.of(name).current
-        if reason is None or reason.why is not Why.INPUT_DOES_NOT_STAND or attempt is None or attempt.outcome is None:
+        if reason is None or reason.why is not Why.INPUT_INVALID or attempt is None or attempt.outcome is None:
             return False
         if reason.source is not None:
             return False  # what was read of a region while it ran is made anew with it

@@ -74,7 +74,7 @@ class PlannedRegion:
         if self.why is None:
             return self.detail
         # That a channel begins anew says how its ends do.
-        is_told = self.stage in (None, BEGINS) or self.why is Why.CHANNEL_ANEW
+        is_told = self.stage in (None, BEGINS) or self.why is Why.CHANNEL_RESTARTED
         how = "" if is_told else f"; {self.stage}"
         return self.why.value + (f" ({self.detail})" if self.detail else "") + how
 

@@ -227,7 +227,7 @@ class _Making:
         if reason.why is Why.NEVER_FINISHED:
             said = "is there, without an outcome" if state.open_attempt is not None else "is not there"
             return (Evidence(f"claim of {name}@{max(state.latest_attempt, 1)}", said),)
-        if reason.why is Why.INPUT_DOES_NOT_STAND and reason.cause is not None:
+        if reason.why is Why.INPUT_INVALID and reason.cause is not None:
             return (Evidence(f"the trace of {reason.cause.region}", "is not valid"),)
         if reason.source is not None:
             source = self._evaluation.current(reason.source)

@@ -48,7 +48,7 @@ def batches_in_use(
     if claim is not None and claim.attempt != but_finish and claim.attempt > state.invalid_up_to:
         own = ((claim.attempt, number) for number in range(state.attempts[claim.attempt].batches))
         for maker, batch in (*claim.mode.batches_used, *own):
-            if not state.is_let_go(maker):
+            if not state.may_be_gone(maker):
                 used.setdefault(maker, set()).add(batch)
     return {maker: frozenset(batches) for maker, batches in used.items()}
 
@@ -67,7 +67,7 @@ def finishes_made_of(state: RegionState, numbers: Collection[int]) -> tuple[int,
     )
 
 
-def is_settled(state: RegionState, number: int) -> bool:
+def is_decided(state: RegionState, number: int) -> bool:
     """Which of its batches count is decided for good: it has finished, or a later claim has said what it adopts."""
     attempt = state.attempts.get(number)
     return attempt is not None and attempt.has_outcome and (attempt.is_finished or number < state.latest_attempt)

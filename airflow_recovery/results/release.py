@@ -112,7 +112,7 @@ class ReleaseRule:
         )
         return batches_in_use(self._state.of(region), self._claims.get(region), published, but_finish=but_finish)
 
-    def let_go_with(self, region: str, number: int) -> tuple[int, ...]:
+    def released_with(self, region: str, number: int) -> tuple[int, ...]:
         """The attempts that go with this finish: it alone uses their batches."""
         others = self.used_batches(region, but_finish=number)
         return tuple(maker for maker in made_of(self._state.of(region), number) if maker not in others)
@@ -195,14 +195,14 @@ def _never_asked(region: str, attempt: Attempt) -> None:
 
 @dataclass(frozen=True)
 class Deleted:
-    """What a release came to. ``pinned_by`` is set where a reader was seen: then nothing was deleted."""
+    """What a release came to. ``readers``, as text: where there are any, nothing was deleted."""
 
     objects: int = 0
     size: int = 0
-    pinned_by: str = ""
+    readers: str = ""
 
 
-HELD = "a person, who has pinned it,"
+PINNED = "a person, who has pinned it,"
 """In place of a reader's name."""
 
 
@@ -230,7 +230,7 @@ class Releaser:
     def release(self, region: str, attempt: Attempt, also: Iterable[int] = ()) -> Deleted:
         """Marker, look for readers, delete. Raises the store's errors; may be called again where that happened.
 
-        ``also``: attempts whose batches go with it (`ReleaseRule.let_go_with`).
+        ``also``: attempts whose batches go with it (`ReleaseRule.released_with`).
         """
         numbers = (attempt.number, *also)
         if not self._dry_run:
@@ -241,13 +241,13 @@ class Releaser:
         if attempt.batches or also:
             readers += self._made_of(region, numbers)
         if readers:
-            return Deleted(pinned_by=", ".join(readers))
+            return Deleted(readers=", ".join(readers))
         by_attempt = [self.delete_data(region, number) for number in numbers]
         deleted = Deleted(sum(one.objects for one in by_attempt), sum(one.size for one in by_attempt))
         if attempt.outcome is not None and attempt.outcome.shared is not None and not self._dry_run:
             identity = self._journal.identity
             owner = RunAttempt(*RegionKey.of(identity, region), attempt.number)
-            end_pin(self._journal, attempt.outcome.shared, owner, self._who)
+            end_reading(self._journal, attempt.outcome.shared, owner, self._who)
         return deleted
 
     def delete_data(self, region: str, number: int) -> Deleted:
@@ -278,7 +278,7 @@ class Releaser:
         """Of an attempt whose batches are used, what is in none of them: ``outputs`` are theirs. No marker: it counts.
 
         What a zombie has committed beyond what was adopted, committed batches that were dropped, and what
-        was not committed. Only where no later claim can adopt more of it (`batches_in_use.is_settled`).
+        was not committed. Only where no later claim can adopt more of it (`batches_in_use.is_decided`).
         """
         base = self._results.base_uri
         kept = {key_below(base, uri) for output in outputs for uri in output.uris()}
@@ -297,29 +297,29 @@ class Releaser:
 def readers_of(journal: Journal, region: str, *numbers: int) -> list[str]:
     """The open claims that read, or have adopted batches of, one of these attempts of ``region``, as text.
 
-    `HELD` is among them where a person has pinned one of the attempts.
+    `PINNED` is among them where a person has pinned one of the attempts.
     """
     wanted = {(region, number) for number in numbers}
-    readers = [f"{claim.region}@{claim.attempt}" for claim in journal.open_claims() if wanted & pinned_by(claim)]
-    return [*readers, HELD] if any(journal.is_pinned(region, number) for number in numbers) else readers
+    readers = [f"{claim.region}@{claim.attempt}" for claim in journal.open_claims() if wanted & read_by(claim)]
+    return [*readers, PINNED] if any(journal.is_pinned(region, number) for number in numbers) else readers
 
 
-def pinned_by(claim: Claim) -> set[tuple[str, int]]:
+def read_by(claim: Claim) -> set[tuple[str, int]]:
     """(region, attempt) of everything that an open claim rests on."""
-    inputs = {(pin.region, pin.attempt) for pin in claim.inputs}
+    inputs = {(ref.region, ref.attempt) for ref in claim.inputs}
     return inputs | {(claim.region, attempt) for attempt in claim.mode.attempts}
 
 
-def pin_name(owner: RunAttempt) -> str:
+def reader_name(owner: RunAttempt) -> str:
     """The name of a reading region in the journal of shared results. Region names have no slash, so none is like it."""
     return RegionKey(owner.dag_id, owner.run_key, owner.group_id, owner.region).path
 
 
-def end_pin(journal: Journal, shared: SharedRef, owner: RunAttempt, who: str) -> None:
-    """``owner`` does not hold the shared result any more. Ending it twice is once."""
-    pins = Journal(journal.store, shared_identity(shared.key), writer=journal.writer)
+def end_reading(journal: Journal, shared: SharedRef, owner: RunAttempt, who: str) -> None:
+    """``owner`` does not read the shared result any more. Ending it twice is once."""
+    shared_journal = Journal(journal.store, shared_identity(shared.key), writer=journal.writer)
     ended = Outcome(
-        region=pin_name(owner),
+        region=reader_name(owner),
         attempt=owner.attempt,
         state=AttemptState.FENCED,
         writer=journal.writer,
@@ -328,6 +328,6 @@ def end_pin(journal: Journal, shared: SharedRef, owner: RunAttempt, who: str) ->
         detail=f"let go by {who}",
     )
     try:
-        pins.fence(ended)
+        shared_journal.fence(ended)
     except AttemptLost:
         return  # somebody else ended it

@@ -22,7 +22,7 @@ from airflow_recovery.model.mode import all_answers
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
 from airflow_recovery.model.retention import duration_text
-from airflow_recovery.results.batches_in_use import finishes_made_of, is_settled, newest_claims
+from airflow_recovery.results.batches_in_use import finishes_made_of, is_decided, newest_claims
 from airflow_recovery.results.cached import CachedViews, views_of_run
 from airflow_recovery.results.mode import ResultsMode
 from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, Verdict, readers_of
@@ -115,8 +115,8 @@ class Sweeper:
         identity = journal.identity
         run = self._read(journal)
         self._runs.append(run)
-        if identity == shared_identity(identity.run_key) and self._end_dead_pins(run):
-            run = replace(run, is_let_go_now=True)
+        if identity == shared_identity(identity.run_key) and self._end_dead_readers(run):
+            run = replace(run, was_read_until_now=True)
         releaser = Releaser(
             run.journal,
             self._results,
@@ -150,9 +150,9 @@ class Sweeper:
             if attempt is None:
                 deleted = releaser.delete_data(region, number)
             else:
-                deleted = releaser.release(region, attempt, rule.let_go_with(region, number))
-            if deleted.pinned_by:
-                self._report.add(what, Action.KEPT, f"{verdict.why}, but {deleted.pinned_by} reads it", objects, size)
+                deleted = releaser.release(region, attempt, rule.released_with(region, number))
+            if deleted.readers:
+                self._report.add(what, Action.KEPT, f"{verdict.why}, but {deleted.readers} reads it", objects, size)
             else:
                 self._report.add(what, Action.DELETED, verdict.why, deleted.objects, deleted.size)
         for info in run.data.strangers:
@@ -229,7 +229,7 @@ class Sweeper:
         """Of an attempt with batches that stays: what is in no batch that is used, and is old enough."""
         state = run.state.of(region)
         used = rule.used_batches(region).get(number)
-        if not used or not is_settled(state, number):
+        if not used or not is_decided(state, number):
             return Deleted()
         if readers_of(run.journal, region, number, *finishes_made_of(state, [number])):
             return Deleted()  # of a finish that counts no more
@@ -266,15 +266,15 @@ class Sweeper:
 
     # shared results
 
-    def _end_dead_pins(self, run: SweptRun) -> bool:
-        """End the pins of attempts that hold nothing any more: fenced, released, or of a purged run. True: of any."""
+    def _end_dead_readers(self, run: SweptRun) -> bool:
+        """End the claims of readers that don't count any more: fenced, released, or of a purged run. True: of any."""
         has_ended_any = False
         for claim in run.journal.open_claims():
             if claim.owner is None or not claim.inputs or self._holds(claim):
                 continue
             has_ended_any = True
             owner = claim.owner
-            what = f"{run.where}: pin of {owner.dag_id} / {owner.run_key} / {owner.region}@{owner.attempt}"
+            what = f"{run.where}: reader {owner.dag_id} / {owner.run_key} / {owner.region}@{owner.attempt}"
             if not self._options.dry_run:
                 run.journal.fence(
                     Outcome(

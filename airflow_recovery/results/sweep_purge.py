@@ -25,7 +25,7 @@ from airflow_recovery.model.records import AttemptState, Claim, Closed, FenceCau
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.batches_in_use import made_of
 from airflow_recovery.results.mode import ResultsMode
-from airflow_recovery.results.release import Releaser, end_pin, pinned_by
+from airflow_recovery.results.release import Releaser, end_reading, read_by
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.swept_run import SweepOptions, SweptRun
@@ -131,7 +131,7 @@ class Purge:
             return
         streams = self._old_streams()
         # The second look: whoever came back since may read an old attempt; it has claimed that before it looks.
-        used = {read for claim in self._journal.open_claims() for read in pinned_by(claim)}
+        used = {read for claim in self._journal.open_claims() for read in read_by(claim)}
         state = self._journal.list(run.names.values()).state
         # A person who has pinned it while it was being closed.
         used |= {(name, attempt.number) for name, region in state.regions.items() for attempt in region.pinned}
@@ -154,7 +154,7 @@ class Purge:
                 self._results.delete([info.key for info in beside])
             objects, size = objects + len(beside), size + sum(info.size for info in beside)
         if not pinned:
-            self._let_go_of_shared()
+            self._stop_reading_shared()
             keys = [key for key in self._rest if self._is_old(key)] if has_come_back else [*streams, *self._rest]
             if not self._options.dry_run:
                 plans = {key: self._journal.store.get(key).body for key in keys if self._is_plan(key)}
@@ -178,14 +178,14 @@ class Purge:
                 with suppress(ObjectExists):
                     self._journal.store.put_if_absent(key, body)
 
-    def _let_go_of_shared(self) -> None:
+    def _stop_reading_shared(self) -> None:
         identity = self._journal.identity
         for region, state in self._run.state.regions.items():
             for number, attempt in state.attempts.items():
                 shared = attempt.outcome.shared if attempt.outcome is not None else None
                 if shared is not None and number <= state.closed_at and not self._options.dry_run:
                     owner = RunAttempt(*RegionKey.of(identity, region), number)
-                    end_pin(self._journal, shared, owner, self._who)
+                    end_reading(self._journal, shared, owner, self._who)
 
     def _purged_data(self) -> list[tuple[str, int]]:
         """The attempts with data that were closed: the region's name as a path segment, and the number."""

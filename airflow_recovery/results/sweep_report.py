@@ -19,7 +19,7 @@ class Action(str, Enum):
 
 @dataclass(frozen=True)
 class SweepEntry:
-    """What became of one attempt, run, upload or pin, and how many objects and bytes of data that concerns."""
+    """What became of one attempt, run, upload or reader, and how many objects and bytes of data that concerns."""
 
     what: str
     action: Action

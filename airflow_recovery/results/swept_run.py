@@ -42,7 +42,7 @@ class SweptRun:
     names: dict[str, str]
     ages: Ages
     data: RunData
-    is_let_go_now: bool = False
+    was_read_until_now: bool = False
     """Shared results that a run has held until this very sweep: their silence begins now."""
 
     @property
@@ -56,6 +56,6 @@ class SweptRun:
     @property
     def silent_s(self) -> float:
         """Seconds since anybody but a sweeper has written here."""
-        if self.is_let_go_now:
+        if self.was_read_until_now:
             return 0.0
         return self.ages.since_newest_s(key for key in self.ages.stored_s if not key.endswith(".released"))

@@ -48,7 +48,7 @@ from airflow_recovery.splits.mode import SplitClaim, SplitOutcome, SplitPlan
 
 
 def split_work(
-    run: Run, region: RegionPlan, state: RunState, pins: Sequence[InputRef], externals: Sequence[ExternalObject]
+    run: Run, region: RegionPlan, state: RunState, refs: Sequence[InputRef], externals: Sequence[ExternalObject]
 ) -> SplitWork:
     """What the next attempt of ``region`` has to read of ``externals``, and what it can take over.
 
@@ -59,7 +59,7 @@ def split_work(
     """
     planned = SplitPlan.of(region)
     assigned = tuple(Split.of_external(external) for external in externals if external.vertex == planned.split_source)
-    reading = reading_of(region.fingerprint, pins)
+    reading = reading_of(region.fingerprint, refs)
     mine = state.of(region.name)
     before = [(region.name, n) for n, each in mine.attempts.items() if each.is_claimed and n > mine.invalid_up_to]
     claims = {claim.attempt: claim for claim in run.journal.read_claims(before)}
@@ -92,7 +92,7 @@ def check_base(run: Run, claim: Claim) -> None:
         return
     mine = run.list().state.of(claim.region)
     adopted = [batch.attempt for batch in SplitClaim.of(claim).base]
-    gone = [attempt for attempt in adopted if attempt <= mine.reset_watermark or mine.is_let_go(attempt)]
+    gone = [attempt for attempt in adopted if attempt <= mine.reset_watermark or mine.may_be_gone(attempt)]
     if gone:
         detail = ", ".join(f"{claim.region}@{number}" for number in gone) + " was released or reset"
         run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.LOST_INPUT, detail))

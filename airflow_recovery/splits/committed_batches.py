@@ -42,7 +42,7 @@ def adoptable(state: RegionState, claims: Mapping[int, Claim], reading: str) -> 
     newest = max(same)
     logs = (*SplitClaim.of(claims[newest]).base, AdoptedBatches(newest, state.attempts[newest].batches))
     return tuple(
-        log for log in logs if log.numbers and log.attempt > state.invalid_up_to and not state.is_let_go(log.attempt)
+        log for log in logs if log.numbers and log.attempt > state.invalid_up_to and not state.may_be_gone(log.attempt)
     )
 
 

@@ -19,13 +19,13 @@ RACE_EVERY_S = 24 * 60 * 60
 _ROUND_TIMEOUT_S = 30.0
 
 
-def probe(store: ObjectStore, *, token: str | None = None, races_anew: bool = False) -> None:
+def probe(store: ObjectStore, *, token: str | None = None, always_race: bool = False) -> None:
     """Try out on objects below ``_probe/`` what a store promises, and delete them.
 
     Returns where a second write was refused, a listing showed the object at once, reading gave the first body back,
     and of eight writers at the same instant one won, in each of four rounds. Six requests; the race is 33 more, and
     is run again when the last one is a day old. In a local folder a seventh looks whether the case of names counts.
-    ``races_anew`` runs it in any case, and leaves no mark of it.
+    ``always_race`` runs it in any case, and leaves no mark of it.
 
     Raises `StoreUnsuitable` with the property that is missing, or the error of a store that can't be reached.
     ``token`` names the objects (default: random).
@@ -41,10 +41,10 @@ def probe(store: ObjectStore, *, token: str | None = None, races_anew: bool = Fa
         _gives_back(store, key, first)
         if store.base_uri.startswith("file:"):
             _tells_cases_apart(store, key)
-        if races_anew or not _raced_lately(store, listed):
+        if always_race or not _raced_lately(store, listed):
             rounds = [f"{key}-race-{number}" for number in range(ROUNDS)]
             written += rounds
-            if _lets_one_writer_win(store, rounds) and not races_anew:
+            if _lets_one_writer_win(store, rounds) and not always_race:
                 with suppress(StoreError):  # then the next probe races again
                     store.put(RACED, b"")
     finally:

@@ -15,7 +15,7 @@ from airflow_recovery.journal.events import (
     RegionKept,
     RegionSkipped,
 )
-from airflow_recovery.model.records import AttemptState, Committed, Hold, Lost, Outcome, Publish, Released, Reset
+from airflow_recovery.model.records import AttemptState, Committed, Lost, Outcome, Pin, Publish, Released, Reset
 from airflow_recovery.story.run_events import RunEvents
 
 MAX_DECISIONS = 500
@@ -72,8 +72,8 @@ def _failover(event: FailoverPlanned) -> str:
     return f"can't read {', '.join(f'{read.region}@{read.attempt}' for read in event.lost)}"
 
 
-def _pinned(hold: Hold) -> str:
-    return f"@{hold.attempt} {'was pinned' if hold.is_pinned else 'was let go again'} by {hold.who}: {hold.why}"
+def _pinned(pin: Pin) -> str:
+    return f"@{pin.attempt} {'was pinned' if pin.is_pinned else 'was unpinned'} by {pin.who}: {pin.why}"
 
 
 def _committed(committed: Committed) -> str:
@@ -91,7 +91,7 @@ _TELL: dict[type[Any], Callable[[Any], tuple[str, str]]] = {
     Lost: lambda lost: ("lost", _lost(lost)),
     FailoverPlanned: lambda event: ("failover", _failover(event)),
     Released: lambda released: ("released", f"@{released.attempt} by {released.who}"),
-    Hold: lambda hold: ("pinned", _pinned(hold)),
+    Pin: lambda pin: ("pinned", _pinned(pin)),
     Committed: lambda committed: ("committed", _committed(committed)),
     Publish: lambda publish: ("published", f"publish {publish.number} with {len(publish.regions)} regions"),
     RegionSkipped: lambda event: ("skipped", event.why),

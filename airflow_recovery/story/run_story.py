@@ -150,13 +150,13 @@ def _attempt(view: RunView, region: str, state: RegionState, number: int, from_e
     outcome, claim = attempt.outcome, attempt.claim or from_events
     outputs = outcome.outputs if outcome is not None and outcome.state is AttemptState.FINISHED else ()
     counted = [output.rows for output in outputs if output.rows is not None]
-    pins = outcome.inputs if outcome is not None and outcome.inputs else claim.inputs if claim is not None else ()
+    refs = outcome.inputs if outcome is not None and outcome.inputs else claim.inputs if claim is not None else ()
     progress = progress_of(view.journal, region, attempt, claim)
     return AttemptStory(
         number=number,
         state=outcome.state.value if outcome is not None else "OPEN" if attempt.is_claimed else "MARKED",
         why="; ".join(_marks(view, region, attempt, progress) or _overtaken(attempt, state.attempts.get(number + 1))),
-        reads=tuple(f"{pin.region}@{pin.attempt}" for pin in pins),
+        reads=tuple(f"{ref.region}@{ref.attempt}" for ref in refs),
         spark_seconds=outcome.spark_seconds if outcome is not None else None,
         claimed_at=claim.claimed_at if claim is not None else None,
         ended_at=outcome.ended_at if outcome is not None else None,
@@ -183,8 +183,8 @@ def _overtaken(attempt: Attempt, following: Attempt | None) -> list[str]:
         return ["code or parameters changed"]
     if before.externals != after.externals:
         return ["external inputs changed"]
-    read = {pin.region: pin.attempt for pin in before.inputs}
-    remade = [f"{pin.region}@{pin.attempt}" for pin in after.inputs if read.get(pin.region) != pin.attempt]
+    read = {ref.region: ref.attempt for ref in before.inputs}
+    remade = [f"{ref.region}@{ref.attempt}" for ref in after.inputs if read.get(ref.region) != ref.attempt]
     return [f"input made again: {', '.join(remade)}"] if remade else []
 
 
@@ -207,8 +207,8 @@ def _marks(view: RunView, region: str, attempt: Attempt, progress: AttemptProgre
     if attempt.committed is not None:
         marks.append(f"{attempt.committed.end.value.lower()}: {attempt.committed.commit_id or attempt.committed.probe}")
     if attempt.is_pinned:
-        held = view.journal.read_hold(region, attempt.number, attempt.holds)
-        marks.append(f"pinned by {held.who}: {held.why}")
+        pin = view.journal.read_pin(region, attempt.number, attempt.pin_turn)
+        marks.append(f"pinned by {pin.who}: {pin.why}")
     if attempt.is_released:
         marks.append("its data was released")
     return marks

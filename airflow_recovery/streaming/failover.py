@@ -125,7 +125,7 @@ def _overtaken(
         if name == region:
             continue
         if claim is None:
-            if opened is None and why is not None and why.why in (Why.RESET, Why.CHANNEL_ANEW):
+            if opened is None and why is not None and why.why in (Why.RESET, Why.CHANNEL_RESTARTED):
                 stale.append(name)
         elif (
             claim.attempt <= state.of(name).restarted_up_to

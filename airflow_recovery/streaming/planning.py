@@ -78,7 +78,7 @@ class StreamingPlanning(PlanningMode):
         if other is None:
             return None
         detail, producer = other
-        return Reason(region.name, Why.CHANNEL_ANEW, detail, source=producer if producer != region.name else None)
+        return Reason(region.name, Why.CHANNEL_RESTARTED, detail, source=producer if producer != region.name else None)
 
     def why_peer_invalid(
         self, regions: Mapping[str, RegionPlan], state: RunState, region: str, invalid: Mapping[str, Reason | None]
@@ -90,7 +90,7 @@ class StreamingPlanning(PlanningMode):
             if below is None or outcome is None:
                 continue
             if not is_only_altered(regions[producer], state, StreamingOutcome.of(outcome).channels):
-                return Reason(region, Why.INPUT_DOES_NOT_STAND, producer, below, source=producer)
+                return Reason(region, Why.INPUT_INVALID, producer, below, source=producer)
         return None
 
     def results(self, region: RegionPlan) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ class _Planning:
                     if has_started(self._run.state.of(each)):
                         cause = self._cause(name, own)
                         new.setdefault(
-                            each, Reason(each, Why.CHANNEL_ANEW, why, source=cause if cause != each else None)
+                            each, Reason(each, Why.CHANNEL_RESTARTED, why, source=cause if cause != each else None)
                         )
             if not new:
                 return

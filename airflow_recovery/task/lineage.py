@@ -78,14 +78,14 @@ def lineage_of(run: Run, result: RegionResult) -> Lineage:
 
 def _results_read(run: Run, outcome: Outcome) -> Iterable[LineageDataset]:
     region = run.regions[outcome.region]
-    for pin in outcome.inputs:
-        producer = run.regions.get(pin.region)
+    for ref in outcome.inputs:
+        producer = run.regions.get(ref.region)
         results = producer.results if producer is not None else ()
-        digests = dict(pin.digests)
+        digests = dict(ref.digests)
         for name in results:
             if not region.reads or name in region.reads:
                 yield LineageDataset(
-                    NAMESPACE, _logical(run.journal.identity, name), attempt=pin.attempt, digest=digests.get(name)
+                    NAMESPACE, _logical(run.journal.identity, name), attempt=ref.attempt, digest=digests.get(name)
                 )
 
 

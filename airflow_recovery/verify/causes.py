@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from airflow_recovery.verify.finding import Answer, Finding, answer
 from airflow_recovery.verify.history import Attempt, History, Region
-from airflow_recovery.verify.records import Named, Outcome, Pin, Plan
+from airflow_recovery.verify.records import InputRef, Named, Outcome, Plan
 from airflow_recovery.verify.registered import Registered, is_in_a_store
 from airflow_recovery.verify.shared import Shared
 
@@ -64,12 +64,16 @@ def _has_cause(
         return True
     if before.committed is not None and not before.committed.is_done:
         return True
-    if before.has("lost") or before.has("released") or (finish.shared is not None and shared.is_let_go(finish.shared)):
+    if (
+        before.has("lost")
+        or before.has("released")
+        or (finish.shared is not None and shared.may_be_gone(finish.shared))
+    ):
         return True
     plan = history.plans.get(attempt.claim.plan)
     return (
         _has_other_code(region.name, plan, finish, attempt)
-        or _reads_otherwise(history, region.name, plan, finish.pins, attempt.claim.pins)
+        or _reads_otherwise(history, region.name, plan, finish.inputs, attempt.claim.inputs)
         or attempt.claim.channels != finish.channels
         or attempt.outcome is None
         or not attempt.outcome.is_finished
@@ -93,15 +97,15 @@ def _has_other_code(region: str, plan: Plan | None, finish: Outcome, attempt: At
 
 
 def _reads_otherwise(
-    history: History, region: str, plan: Plan | None, before: tuple[Pin, ...], now: tuple[Pin, ...]
+    history: History, region: str, plan: Plan | None, before: tuple[InputRef, ...], now: tuple[InputRef, ...]
 ) -> bool:
-    old = {pin.of.region: pin for pin in before}
-    if old.keys() != {pin.of.region for pin in now}:
+    old = {ref.of.region: ref for ref in before}
+    if old.keys() != {ref.of.region for ref in now}:
         return True
-    return any(pin.of != old[pin.of.region].of and _differs(plan, region, old[pin.of.region], pin) for pin in now)
+    return any(ref.of != old[ref.of.region].of and _differs(plan, region, old[ref.of.region], ref) for ref in now)
 
 
-def _differs(plan: Plan | None, consumer: str, old: Pin, new: Pin) -> bool:
+def _differs(plan: Plan | None, consumer: str, old: InputRef, new: InputRef) -> bool:
     """Whether another attempt of an input is a reason to run: not where its mode says that it is as good."""
     reader = plan.region(consumer) if plan is not None else None
     producer = plan.region(new.of.region) if plan is not None else None
@@ -119,12 +123,12 @@ def rests_on(
 ) -> list[tuple[Named, Named]]:
     """What a finish has read and what counts instead, where that is another attempt and not as good by its mode."""
     found = []
-    for pin in consumer.outcome.pins if consumer.outcome is not None else ():
-        now = Named(pin.of.region, counts.get(pin.of.region, pin.of.attempt))
+    for ref in consumer.outcome.inputs if consumer.outcome is not None else ():
+        now = Named(ref.of.region, counts.get(ref.of.region, ref.of.attempt))
         made = history.attempt(now)
-        if now == pin.of or made is None or made.outcome is None:
+        if now == ref.of or made is None or made.outcome is None:
             continue
         digests = {output.result: output.digest for output in made.outcome.outputs if output.digest is not None}
-        if _differs(plan, consumer.of.region, pin, Pin(now, digests)):
-            found.append((pin.of, now))
+        if _differs(plan, consumer.of.region, ref, InputRef(now, digests)):
+            found.append((ref.of, now))
     return found

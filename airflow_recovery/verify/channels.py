@@ -13,7 +13,7 @@ from airflow_recovery.verify.reading import RunName
 from airflow_recovery.verify.records import Channel
 from airflow_recovery.verify.rows import rows_in
 
-_ANEW = "Do not publish this run. Clear the whole group, so that the stages begin anew on new channels."
+_NEW_GENERATION = "Do not publish this run. Clear the whole group, so that the stages begin anew on new channels."
 _BUDGET = "Do not publish this run: clear the whole group, or raise the budget and clear it."
 
 
@@ -67,7 +67,7 @@ def every_record_once(channels: Channels, history: History, *, ended: bool, deep
         return not_applicable(15, "there are no channels" if not channels.claimed else _unread(channels))
     findings: list[Finding] = []
     for channel, account in channels.accounts.items():
-        findings += [Finding((key,), expected, text, _ANEW) for key, expected, text in account.wrong]
+        findings += [Finding((key,), expected, text, _NEW_GENERATION) for key, expected, text in account.wrong]
         findings += _of_owners(channels, history, channel, account)
     for consumer in sorted(set(channels.consumers.values())):
         finish = _finish_of(history, consumer)
@@ -112,7 +112,9 @@ def _of_owners(channels: Channels, history: History, channel: Channel, account: 
             )
             if number > region.purged and not is_owner:
                 where = f"{channel.result}, generation {channel.generation}"
-                findings.append(Finding((key,), f"a claim of {region.name}@{number} that names {where}", "none", _ANEW))
+                findings.append(
+                    Finding((key,), f"a claim of {region.name}@{number} that names {where}", "none", _NEW_GENERATION)
+                )
     return findings
 
 
@@ -136,7 +138,7 @@ def _of_finish(channels: Channels, history: History, finish: Attempt) -> list[Fi
                 if account is None
                 else f"{account.published} published, {account.committed + account.lost} done"
             )
-            findings.append(Finding((key,), f"{where} read to its end by {finish.of.text}", behind, _ANEW))
+            findings.append(Finding((key,), f"{where} read to its end by {finish.of.text}", behind, _NEW_GENERATION))
         made = _finish_of(history, channels.producers[channel.result])
         pins = made.outcome.channels if made is not None and made.outcome is not None else ()
         other = [pin for pin in pins if pin.result == channel.result and pin != channel]
@@ -171,7 +173,7 @@ def _of_rows(channels: Channels, history: History, finish: Attempt) -> list[Find
         return []
     expected = f"{sum(counted.values())} rows as committed, or {counted[max(counted)]} of the newest batch"
     found_rows = f"{registered} rows in {outcome.outputs[0].result} of {finish.of.text}"
-    return [Finding((finish.entries["outcome"].key,), expected, found_rows, _ANEW)]
+    return [Finding((finish.entries["outcome"].key,), expected, found_rows, _NEW_GENERATION)]
 
 
 def _counting(channels: Channels, history: History, finish: Attempt) -> list[Channel]:
@@ -181,8 +183,8 @@ def _counting(channels: Channels, history: History, finish: Attempt) -> list[Cha
         region = history.regions.get(channels.producers.get(channel.result, ""))
         if region is None or channels.consumers.get(channel.result) != finish.of.region:
             continue
-        anew = (n for n, each in region.attempts.items() if each.reset is not None and not each.reset.altered)
-        first = max(region.purged, *anew, 0) + 1
+        started_again = (n for n, each in region.attempts.items() if each.reset is not None and not each.reset.altered)
+        first = max(region.purged, *started_again, 0) + 1
         same = [ref for ref in channels.claimed if ref.result == channel.result]
         found += [ref for ref in same if first <= ref.generation <= channel.generation]
     return found

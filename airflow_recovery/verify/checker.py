@@ -7,7 +7,7 @@ from airflow_recovery.verify.attempts import growing, one_commit, one_finish
 from airflow_recovery.verify.causes import everything_has_a_cause
 from airflow_recovery.verify.channels import Channels, every_record_once, within_budget
 from airflow_recovery.verify.closure import restart_sets_are_closed
-from airflow_recovery.verify.data import nothing_deleted_under_a_pin, objects_there
+from airflow_recovery.verify.data import nothing_deleted_that_is_read, objects_there
 from airflow_recovery.verify.inputs import accepted_inputs
 from airflow_recovery.verify.output import published_is_coherent
 from airflow_recovery.verify.reading import RunName, etags_now, read_history
@@ -50,7 +50,7 @@ def verify_run(
         everything_has_a_cause(history, registered, shared),
         plans_are_partitions(history),
         restart_sets_are_closed(history, ended=ended),
-        nothing_deleted_under_a_pin(history, registered, shared),
+        nothing_deleted_that_is_read(history, registered, shared),
         within_budget(channels, history),
         one_commit(history, ended=ended),
         same_twice(history, etags_now(journal, run)),

@@ -26,7 +26,7 @@ def objects_there(history: History, registered: Registered, shared: Shared) -> A
             continue
         if attempt.committed is not None and attempt.committed.is_done:
             continue  # its sink has it
-        if outcome.shared is not None and shared.is_let_go(outcome.shared):
+        if outcome.shared is not None and shared.may_be_gone(outcome.shared):
             continue
         for manifest in outcome.outputs:
             if not is_in_a_store(manifest.location):
@@ -56,27 +56,27 @@ def _that_count(history: History) -> Iterator[tuple[Attempt, Outcome]]:
     if history.newest_publish:
         named |= {region.of for region in history.publishes[history.newest_publish].regions}
     named |= {
-        pin.of
+        ref.of
         for open_attempt in history.open_attempts
         if open_attempt.claim is not None
-        for pin in open_attempt.claim.pins
+        for ref in open_attempt.claim.inputs
     }
     for attempt, outcome in history.finished():
         if attempt.of in named:
             yield attempt, outcome
 
 
-def nothing_deleted_under_a_pin(history: History, registered: Registered, shared: Shared) -> Answer:
+def nothing_deleted_that_is_read(history: History, registered: Registered, shared: Shared) -> Answer:
     """I8. A reader claims and then looks for the marker; whoever deletes writes the marker and then looks for claims.
 
     So where the claim was stored before the marker, whoever deleted has seen it, or has not looked.
     """
     findings = []
-    pins = 0
+    readings = 0
     for reader in history.open_attempts:
-        for pin in reader.claim.pins if reader.claim is not None else ():
-            pins += 1
-            producer = history.attempt(pin.of)
+        for ref in reader.claim.inputs if reader.claim is not None else ():
+            readings += 1
+            producer = history.attempt(ref.of)
             if producer is not None and producer.outcome is not None and _came_first(reader, producer):
                 findings += _deleted(reader.entries["claim"].key, producer, producer.outcome, registered)
     final = _final_regions(history)
@@ -84,7 +84,7 @@ def nothing_deleted_under_a_pin(history: History, registered: Registered, shared
     for region in publish.regions if publish is not None else ():
         named = history.attempt(region.of)
         if region.of.region in final:
-            pins += 1
+            readings += 1
             # What a sink has taken over is read there.
             is_taken = named is not None and named.committed is not None and named.committed.is_done
             if named is not None and named.has("released") and not is_taken:
@@ -100,11 +100,11 @@ def nothing_deleted_under_a_pin(history: History, registered: Registered, shared
         if outcome.shared is None or attempt.has("released"):
             continue
         made = shared.attempt(outcome.shared)
-        for holder in shared.pins(outcome.shared):
-            pins += 1
+        for holder in shared.readers(outcome.shared):
+            readings += 1
             if made is not None and _came_first(holder, made):
                 findings += _deleted(holder.entries["claim"].key, made, outcome, registered)
-    return answer(8, f"{pins} pins", findings)
+    return answer(8, f"{readings} readings", findings)
 
 
 def _came_first(reader: Attempt, producer: Attempt) -> bool:
@@ -115,13 +115,13 @@ def _came_first(reader: Attempt, producer: Attempt) -> bool:
     return claimed is None or released is None or claimed < released
 
 
-def _deleted(pin: str, producer: Attempt, outcome: Outcome, registered: Registered) -> list[Finding]:
+def _deleted(claim_key: str, producer: Attempt, outcome: Outcome, registered: Registered) -> list[Finding]:
     wrong = [name for manifest in outcome.outputs if manifest.managed for name in registered.wrong(manifest)]
     if not wrong:
         return []
     return [
         Finding(
-            (pin, producer.entries["released"].key),
+            (claim_key, producer.entries["released"].key),
             f"{producer.of.text} to be kept while an open attempt reads it",
             f"it was released after that had claimed, and {_few(wrong)}",
             "Whoever deleted did not look for readers. Clear the reader's task; report this with both objects.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_recovery.verify.finding import Answer, Finding, answer
 from airflow_recovery.verify.history import Attempt, History
-from airflow_recovery.verify.records import Named, Pin
+from airflow_recovery.verify.records import InputRef, Named
 
 _NEXT = "What it made may rest on rows that were never accepted: restart the reader's region."
 
@@ -12,41 +12,41 @@ _NEXT = "What it made may rest on rows that were never accepted: restart the rea
 def accepted_inputs(history: History) -> Answer:
     """I3, for claims, finishes and publishes."""
     findings: list[Finding] = []
-    pins = 0
+    checked = 0
     for attempt in history.attempts():
         for kind, content in (("claim", attempt.claim), ("outcome", attempt.outcome)):
-            for pin in content.pins if content is not None else ():
-                pins += 1
-                findings += _of_pin(history, attempt.entries[kind].key, attempt.of.text, pin)
+            for ref in content.inputs if content is not None else ():
+                checked += 1
+                findings += _of_ref(history, attempt.entries[kind].key, attempt.of.text, ref)
         findings += _other_than_claimed(attempt)
     for number, publish in history.publishes.items():
         for region in publish.regions:
-            pins += 1
-            findings += _of_pin(history, f"publish/{number:08d}", f"publish {number}", Pin(region.of, {}))
-    return answer(3, f"{pins} inputs", findings)
+            checked += 1
+            findings += _of_ref(history, f"publish/{number:08d}", f"publish {number}", InputRef(region.of, {}))
+    return answer(3, f"{checked} inputs", findings)
 
 
-def _of_pin(history: History, key: str, reader: str, pin: Pin) -> list[Finding]:
-    if history.is_purged(pin.of):
+def _of_ref(history: History, key: str, reader: str, ref: InputRef) -> list[Finding]:
+    if history.is_purged(ref.of):
         return []
-    producer = history.attempt(pin.of)
+    producer = history.attempt(ref.of)
     outcome = producer.outcome if producer is not None else None
     if producer is None or not producer.has("outcome"):
         state = "there is no such attempt" if producer is None or not producer.has("claim") else "it is still open"
-        return [Finding((key,), f"{reader} to read a finished attempt", f"it names {pin.of.text}: {state}", _NEXT)]
+        return [Finding((key,), f"{reader} to read a finished attempt", f"it names {ref.of.text}: {state}", _NEXT)]
     if outcome is None:
         return []  # damaged: I12 says so
     if not outcome.is_finished:
         where = (key, producer.entries["outcome"].key)
-        return [Finding(where, f"{reader} to read a finished attempt", f"it names {pin.of.text}: it was fenced", _NEXT)]
+        return [Finding(where, f"{reader} to read a finished attempt", f"it names {ref.of.text}: it was fenced", _NEXT)]
     findings = []
-    for result, digest in pin.digests.items():
+    for result, digest in ref.digests.items():
         manifest = outcome.manifest(result)
         text = manifest.digest if manifest is not None else None
         if text != digest:
             said = f"the digest {text}" if text is not None else "no digest of such a result"
             where = (key, producer.entries["outcome"].key)
-            expected = f"{result} of {pin.of.text} with the digest {digest}, as {reader} was told"
+            expected = f"{result} of {ref.of.text} with the digest {digest}, as {reader} was told"
             findings.append(Finding(where, expected, said, _NEXT))
     return findings
 
@@ -54,7 +54,7 @@ def _of_pin(history: History, key: str, reader: str, pin: Pin) -> list[Finding]:
 def _other_than_claimed(attempt: Attempt) -> list[Finding]:
     if attempt.claim is None or attempt.outcome is None or not attempt.outcome.is_finished:
         return []
-    claimed, read = (_named(claim.pins) for claim in (attempt.claim, attempt.outcome))
+    claimed, read = (_named(claim.inputs) for claim in (attempt.claim, attempt.outcome))
     if claimed == read:
         return []
     return [
@@ -67,8 +67,8 @@ def _other_than_claimed(attempt: Attempt) -> list[Finding]:
     ]
 
 
-def _named(pins: tuple[Pin, ...]) -> set[Named]:
-    return {pin.of for pin in pins}
+def _named(inputs: tuple[InputRef, ...]) -> set[Named]:
+    return {ref.of for ref in inputs}
 
 
 def _text(named: set[Named]) -> str:

@@ -52,10 +52,10 @@ def _of_cut(history: History, plan: Plan | None, publish: Publish, where: str) -
         if missing:
             expected = f"{', '.join(missing)} among the results of {region.of.text}, as it is published"
             findings.append(Finding((where,), expected, f"it has {', '.join(sorted(outputs)) or 'none'}", _NEXT))
-        for pin in attempt.outcome.pins:
-            if pin.of.region not in attempts and not history.is_purged(pin.of):
-                expected = f"{pin.of.text} beside {region.of.text}, which has read it"
-                findings.append(Finding((where,), expected, f"no {pin.of.region}", _NEXT))
+        for ref in attempt.outcome.inputs:
+            if ref.of.region not in attempts and not history.is_purged(ref.of):
+                expected = f"{ref.of.text} beside {region.of.text}, which has read it"
+                findings.append(Finding((where,), expected, f"no {ref.of.region}", _NEXT))
         for read, published in rests_on(history, plan, attempt, attempts):
             expected = f"{read.text} beside {region.of.text}, which has read it"
             findings.append(Finding((where,), expected, published.text, _NEXT))

@@ -23,14 +23,14 @@ class Named(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pin:
+class InputRef:
     """What an attempt reads; the digest of each result that it was told, where rows are digested."""
 
     of: Named
     digests: dict[str, str]
 
     @classmethod
-    def read(cls, body: dict[str, Any]) -> Pin:
+    def read(cls, body: dict[str, Any]) -> InputRef:
         """From JSON."""
         return cls(Named(body["region"], _number(body["attempt"])), dict(body.get("digests", ())))
 
@@ -67,7 +67,7 @@ class Claim:
 
     writer: str
     plan: str
-    pins: tuple[Pin, ...]
+    inputs: tuple[InputRef, ...]
     owner: tuple[str, str, str] | None
     """In the journal of shared results: DAG, run key and group of the run whose claim it is."""
     base: tuple[Adopted, ...] = ()
@@ -81,7 +81,7 @@ class Claim:
         return cls(
             _text(body["writer"]),
             _text(body["plan_hash"]),
-            tuple(map(Pin.read, body["inputs"])),
+            tuple(map(InputRef.read, body["inputs"])),
             None if owner is None else (owner["dag_id"], owner["run_key"], owner["group_id"]),
             tuple(map(Adopted.read, body.get("base", ()))),
             body.get("reading"),
@@ -160,7 +160,7 @@ class Outcome:
     is_finished: bool
     writer: str
     fingerprint: str | None
-    pins: tuple[Pin, ...]
+    inputs: tuple[InputRef, ...]
     externals: frozenset[tuple[str, str, int, str]]
     outputs: tuple[Manifest, ...]
     shared: tuple[str, Named] | None
@@ -181,7 +181,7 @@ class Outcome:
             body["state"] == "FINISHED",
             _text(body["writer"]),
             body["fingerprint"],
-            tuple(map(Pin.read, body["inputs"])),
+            tuple(map(InputRef.read, body["inputs"])),
             frozenset((each["vertex"], each["uri"], each["size"], each["etag"]) for each in body["externals"]),
             tuple(map(Manifest.read, body["outputs"])),
             None if shared is None else (shared["key"], Named(shared["region"], _number(shared["attempt"]))),

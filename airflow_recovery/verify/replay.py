@@ -84,7 +84,7 @@ def _causes(history: History) -> dict[Step, set[Step]]:
             causes: set[Step] = set()
             if kind == "claim" and attempt.claim is not None:
                 causes |= {("plan", attempt.claim.plan, 0), ("outcome", region, number - 1)}
-                causes |= {("outcome", *pin.of) for pin in attempt.claim.pins}
+                causes |= {("outcome", *ref.of) for ref in attempt.claim.inputs}
             elif kind == "outcome":
                 causes.add(("claim", region, number))
             elif kind in ("lost", "released", "committed") or "-" in kind:

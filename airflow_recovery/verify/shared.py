@@ -20,17 +20,17 @@ class Shared:
         """The attempt that made it, in its own journal."""
         return self._histories[shared[0]].attempt(shared[1])
 
-    def is_let_go(self, shared: tuple[str, Named]) -> bool:
+    def may_be_gone(self, shared: tuple[str, Named]) -> bool:
         """Released, or purged with its journal."""
         made = self.attempt(shared)
         return made is None or made.has("released") or self._histories[shared[0]].is_purged(shared[1])
 
-    def pins(self, shared: tuple[str, Named]) -> list[Attempt]:
+    def readers(self, shared: tuple[str, Named]) -> list[Attempt]:
         """This run's open claims there: for so long it holds the result."""
         return [
             open_attempt
             for open_attempt in self._histories[shared[0]].open_attempts
             if open_attempt.claim is not None
             and open_attempt.claim.owner == self._owner
-            and any(pin.of == shared[1] for pin in open_attempt.claim.pins)
+            and any(ref.of == shared[1] for ref in open_attempt.claim.inputs)
         ]

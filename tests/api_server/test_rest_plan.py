@@ -331,7 +331,7 @@ def test_what_somebody_reads_is_not_released(rest: RestWorld) -> None:
     assert rest.world.journal().list(["raw"]).state.of("raw").attempts[1].is_released is False
 
 
-def test_what_is_pinned_is_not_released_until_it_is_let_go(rest: RestWorld) -> None:
+def test_what_is_pinned_is_not_released_until_it_is_unpinned(rest: RestWorld) -> None:
     which = {"region": "raw", "attempt": 1}
 
     pinned = rest.post("pin", {**which, "why": "for the audit"}).json()

@@ -253,7 +253,7 @@ def test_settle_clears_a_publish_that_names_what_was_made_again():
 
 
 def test_control_where_settle_does_not_look_at_the_publish_its_readers_wait_for_ever(monkeypatch):
-    monkeypatch.setattr(final_check_module, "_why_published_anew", lambda *args: None)
+    monkeypatch.setattr(final_check_module, "_why_publish_again", lambda *args: None)
     world = a_published_leaf_is_made_again()
     assert world.airflow.cleared == []
     assert world.airflow.is_green

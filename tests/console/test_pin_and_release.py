@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from fakes import Hooks, Killed, Process
 
-from airflow_recovery.attempt.pin import hold
+from airflow_recovery.attempt.pin import pin as pin_data
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import Refused
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.model.records import Hold
+from airflow_recovery.model.records import Pin
 from airflow_recovery.results.release import Releaser
 
 RUN = ("flights", "2026-01-01")
@@ -64,7 +64,7 @@ def objects(world, region: str, attempt: int) -> int:
 # pin
 
 
-def test_what_is_pinned_survives_gc_until_it_is_let_go(commands, world):
+def test_what_is_pinned_survives_gc_until_it_is_unpinned(commands, world):
     code, said = commands.call("pin", *RUN, "by_route", "--attempt", "1", "--why", "for the audit")
     assert code == ExitCode.DONE
     assert said.startswith("Pinned: by_route@1, by ")
@@ -74,7 +74,7 @@ def test_what_is_pinned_survives_gc_until_it_is_let_go(commands, world):
     assert "pinned by" in commands.call("show", *RUN)[1]
     (held,) = json.loads(commands.call("pin", *RUN, "--json")[1])
     assert (held["region"], held["attempt"], held["why"]) == ("by_route", 1, "for the audit")
-    assert commands.call("pin", *RUN, "by_route", "--attempt", "1", "--off")[1].startswith("Let go: by_route@1")
+    assert commands.call("pin", *RUN, "by_route", "--attempt", "1", "--off")[1].startswith("Unpinned: by_route@1")
     assert "Nothing is pinned." in commands.call("pin", *RUN)[1]
     commands.make_old()
     commands.call("gc")
@@ -102,12 +102,12 @@ def test_a_run_with_a_pin_is_not_purged(commands, world):
     assert "closed  " in commands.call("gc", "--purge", "--older-than", "1h", "--force")[1]
 
 
-def test_a_pin_that_races_with_a_purge_keeps_the_data_until_it_is_let_go(commands, world):
+def test_a_pin_that_races_with_a_purge_keeps_the_data_until_it_is_unpinned(commands, world):
     """The sweeper has looked, and has not closed the run yet, when the pin is written."""
     before = world.state()
     commands.make_old()
     assert "closed  " in commands.call("gc", "--purge", "--older-than", "1h", "--force")[1]
-    world.journal().hold(Hold("busiest", 2, 1, "ann", "audit"))
+    world.journal().pin(Pin("busiest", 2, 1, "ann", "audit"))
     assert before.of("busiest").current.number == 2
     commands.make_old()
     assert "busiest@2 (1 objects" in commands.call("gc", "--purge", "--older-than", "1h", "--force")[1]
@@ -129,7 +129,7 @@ def test_pinning_twice_is_once_and_again_is_possible(commands, world):
         (2, False, "pinned by hand"),
         (3, True, "after all"),
     ]
-    assert "let go by" in commands.call("events", *RUN, "--type", "HoldChanged")[1]
+    assert "unpinned by" in commands.call("events", *RUN, "--type", "HoldChanged")[1]
 
 
 def test_what_can_not_be_pinned(commands, world):
@@ -145,9 +145,9 @@ def test_of_a_pin_and_a_release_at_once_one_sees_the_other(world):
     """The release has decided, and has written nothing yet, when the pin is written: no object is deleted."""
     journal = world.journal()
     attempt = world.state().of("by_route").attempts[1]
-    assert hold(journal, world.state(), "by_route", 1, "ann", "audit").is_pinned
+    assert pin_data(journal, world.state(), "by_route", 1, "ann", "audit").is_pinned
     deleted = Releaser(journal, world.results, who="gc").release("by_route", attempt)
-    assert "pinned" in deleted.pinned_by
+    assert "pinned" in deleted.readers
     assert objects(world, "by_route", 1) == 1
 
 
@@ -155,7 +155,7 @@ def test_the_other_way_round_the_person_hears_that_it_is_too_late(world):
     before = world.state()
     world.release("by_route", 1)
     with pytest.raises(Refused, match="released already"):
-        hold(world.journal(), before, "by_route", 1, "ann", "audit")
+        pin_data(world.journal(), before, "by_route", 1, "ann", "audit")
 
 
 # release

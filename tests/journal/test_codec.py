@@ -36,10 +36,10 @@ from airflow_recovery.model.records import (
     CoordinatorPlan,
     ExternalObject,
     FenceCause,
-    Hold,
     InputRef,
     Lost,
     Outcome,
+    Pin,
     PlanRecord,
     Publish,
     PublishedRegion,
@@ -293,7 +293,7 @@ EXAMPLES: dict[str, Record] = {
     "committed-abandoned": Committed("delays", 1, CommitEnd.ABANDONED, "process w2", "", "NOT_APPLIED; it is gone"),
     "committer": CommitterTurn("delays", 1, 2, "w2"),
     "confirmed": CommitterDead("delays", 1, 1, "ann", "the pod is gone"),
-    "hold": Hold("delays", 2, 1, "ann", "for the audit"),
+    "hold": Pin("delays", 2, 1, "ann", "for the audit"),
     "plan-splits": PlanRecord(
         "jobs.flights:flights",
         (

@@ -63,7 +63,7 @@ def test_the_newest_finish_of_an_input_is_read_whatever_code_made_it(tmp_path: P
     current = found.load(found.list(["a", "b"]), ["a"]).of("a").current
     assert current is not None
     assert current.outcome == replace(finish("a", 2), fingerprint="today")
-    assert not found.list(["a", "b"]).state.of("a").is_let_go(2)
+    assert not found.list(["a", "b"]).state.of("a").may_be_gone(2)
 
 
 def test_an_input_that_nobody_made_is_named(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class Approval:
 
 
 ROW = RecordKind(
-    "approved", Approval, "a person", number="turn", mark="holds", events=("Approved",), event_key="approval"
+    "approved", Approval, "a person", number="turn", mark="pin_turn", events=("Approved",), event_key="approval"
 )
 APPROVAL = Approval("daily", 3, 2, "ann")
 
@@ -67,7 +67,7 @@ def test_a_new_kind_needs_a_class_and_a_row_to_be_written_listed_read_and_told(
     assert [each.key for each in local_store.list(journal.layout.prefix)] == [journal.layout.prefix + key]
     assert names_record(key)
     assert journal._read(Approval, journal.layout.prefix + key) == APPROVAL  # type: ignore[type-var]
-    assert journal.list(["daily"]).state.of("daily").attempts[3].holds == 2
+    assert journal.list(["daily"]).state.of("daily").attempts[3].pin_turn == 2
 
     (event,) = events
     document = event_to_json(event)
@@ -82,7 +82,7 @@ def test_a_new_kind_needs_a_class_and_a_row_to_be_written_listed_read_and_told(
     fold = EventFold({})
     for each in (event, replace(event, record=replace(APPROVAL, turn=1))):
         fold.add(each)
-    assert fold.state().of("daily").attempts[3].holds == 2
+    assert fold.state().of("daily").attempts[3].pin_turn == 2
 
 
 @pytest.mark.usefixtures("made_up")

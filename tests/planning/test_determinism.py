@@ -214,7 +214,7 @@ def test_while_a_producer_has_no_finish_its_consumers_are_undecided(mode: Determ
     case = Case(CHAIN, P=mode).finish_all().reset("P")
     assert (case.standing(), case.undecided(), case.overtaken()) == ("", undecided, {"P": Why.RESET})
     evaluation = case.evaluate()
-    assert evaluation.why_must_run("C").why is Why.INPUT_DOES_NOT_STAND
+    assert evaluation.why_must_run("C").why is Why.INPUT_INVALID
     assert evaluation.always_follows("C", "P") is (mode is ALWAYS)
 
 

@@ -133,7 +133,7 @@ def test_changed_code_runs_the_region_and_what_rests_on_it():
     #      E
     case = Case(DIAMOND, code={"C": "code 2"}).finish_all()
     assert case.must_run() == "CE"
-    assert (case.why("C"), case.why("E")) == (Why.CODE_CHANGED, Why.INPUT_DOES_NOT_STAND)
+    assert (case.why("C"), case.why("E")) == (Why.CODE_CHANGED, Why.INPUT_INVALID)
 
 
 def test_a_fingerprint_that_is_not_known_here_is_taken_as_it_is():

@@ -214,8 +214,8 @@ def test_what_somebody_will_read_is_not_released():
 def test_a_chain_of_reasons_ends_at_the_root_cause_with_its_evidence():
     found = RunCase(CHAIN).finish_all().reset("P").plan()
     assert [(each.name, each.why) for each in found.chain("E")] == [
-        ("E", Why.INPUT_DOES_NOT_STAND),
-        ("C", Why.INPUT_DOES_NOT_STAND),
+        ("E", Why.INPUT_INVALID),
+        ("C", Why.INPUT_INVALID),
         ("P", Why.RESET),
     ]
     assert found.chain("E")[-1].evidence == (Evidence("reset of P@1", "ann: asked for"),)

@@ -11,10 +11,11 @@ from split_world import SOURCE, SplitWorld, splits
 
 from airflow_recovery.attempt import attempt as attempt_module
 from airflow_recovery.attempt.manual_release import look_at_release, release_by_hand
-from airflow_recovery.attempt.pin import hold, let_go
+from airflow_recovery.attempt.pin import pin as pin_data
+from airflow_recovery.attempt.pin import unpin
 from airflow_recovery.errors import Refused
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.model.records import Hold, Released
+from airflow_recovery.model.records import Pin, Released
 from airflow_recovery.results import sweep as sweep_module
 from airflow_recovery.results.release import Releaser
 
@@ -42,8 +43,8 @@ def world(clock) -> SplitWorld:
     return found
 
 
-def pin(world: SplitWorld, number: int | None = None) -> Hold:
-    return hold(world.journal(), world.state(), SOURCE, number, "ann", "audit")
+def pin(world: SplitWorld, number: int | None = None) -> Pin:
+    return pin_data(world.journal(), world.state(), SOURCE, number, "ann", "audit")
 
 
 def is_whole(world: SplitWorld, number: int) -> bool:
@@ -71,7 +72,7 @@ def test_a_pin_keeps_the_batches_that_the_finish_took_over(world, clock):
     found = told(sweep(world))
     assert (found["S@1"], found["S@2"]) == ("kept: 4 of its batches are in use", "kept: it is pinned")
     assert is_whole(world, 2)
-    let_go(world.journal(), world.state(), SOURCE, 2, "ann", "done")
+    unpin(world.journal(), world.state(), SOURCE, 2, "ann", "done")
     clock.passes(HOUR_S)
     sweep(world)
     assert (has_data(world, SOURCE, 1), has_data(world, SOURCE, 2)) == (False, False)
@@ -114,15 +115,15 @@ def test_a_pin_is_refused_where_a_batch_is_being_released(world):
     state = world.state()
     world.journal().release(Released(SOURCE, 1, "gc"))
     with pytest.raises(Refused, match=r"S@2 has been released already"):
-        hold(world.journal(), state, SOURCE, 2, "ann", "audit")
+        pin_data(world.journal(), state, SOURCE, 2, "ann", "audit")
 
 
 def release_after_a_pin(world: SplitWorld) -> str:
     """The sweeper has read the run, and then it was pinned."""
     other_code(world)
     before = world.state().of(SOURCE).attempts[1]
-    world.journal().hold(Hold(SOURCE, 2, 1, "ann", "audit"))
-    return Releaser(world.journal(), world.results, who="gc").release(SOURCE, before).pinned_by
+    world.journal().pin(Pin(SOURCE, 2, 1, "ann", "audit"))
+    return Releaser(world.journal(), world.results, who="gc").release(SOURCE, before).readers
 
 
 def test_who_releases_a_batch_looks_for_pins_of_what_is_made_of_it(world):
@@ -140,7 +141,7 @@ def test_a_pin_that_races_with_a_purge_keeps_the_batches_too(world, clock):
     world.go("C")
     clock.passes(100 * DAY_S)
     sweep(world, purge_older_than_s=DAY_S)
-    world.journal().hold(Hold(SOURCE, 2, 1, "ann", "audit"))
+    world.journal().pin(Pin(SOURCE, 2, 1, "ann", "audit"))
     clock.passes(2 * DAY_S)
     sweep(world, purge_older_than_s=DAY_S)
     assert is_whole(world, 2)
@@ -192,7 +193,7 @@ def test_a_release_by_hand_takes_the_batches_along(world):
     world.go("C")
     release = look_at_release(world.journal(), world.plan, world.state(), SOURCE, None)
     assert (release.name, release.still_needed, release.also) == ("S@2", "", (1,))
-    assert release_by_hand(world.journal(), world.results, release, "ann").pinned_by == ""
+    assert release_by_hand(world.journal(), world.results, release, "ann").readers == ""
     assert (has_data(world, SOURCE, 1), has_data(world, SOURCE, 2)) == (False, False)
 
 

@@ -146,7 +146,7 @@ def test_of_the_newest_attempt_nothing_goes_that_a_zombie_may_still_commit(world
 
 
 def test_control_where_it_goes_a_batch_is_adopted_only_to_be_found_lost(world, clock, monkeypatch):
-    monkeypatch.setattr(sweep_module, "is_settled", lambda state, number: True)
+    monkeypatch.setattr(sweep_module, "is_decided", lambda state, number: True)
     world.zombie_at(f"PUT {layout(world).batch(SOURCE, 1, 2)}", lambda: fenced_and_swept(world, clock))
     world.go(SOURCE)
     assert world.journal().read_claim(SOURCE, 2).mode.base == (AdoptedBatches(1, 3, dropped=(2,)),)
@@ -238,7 +238,7 @@ def claim_while_releasing(world: SplitWorld, monkeypatch) -> None:
         return before(journal, region, *numbers)
 
     # It has looked for markers before there were any: as if it had listed them a moment earlier.
-    monkeypatch.setattr(RegionState, "is_let_go", lambda self, number: False)
+    monkeypatch.setattr(RegionState, "may_be_gone", lambda self, number: False)
     monkeypatch.setattr(release, "readers_of", claims_first)
     run = world.run(world.airflow.now("C"), Process(), "releaser")
     release_consumed(run, "C", world.results, Retention.as_consumed())
@@ -249,8 +249,8 @@ def test_a_claim_that_has_adopted_batches_is_seen_before_they_are_deleted(world,
     assert (has_data(world, SOURCE, 1), has_data(world, SOURCE, 2)) == (True, True)
 
 
-def test_control_where_bases_are_no_pins_the_data_goes_below_an_open_attempt(world, monkeypatch):
-    monkeypatch.setattr(release, "pinned_by", lambda claim: {(pin.region, pin.attempt) for pin in claim.inputs})
+def test_control_where_bases_are_not_read_the_data_goes_below_an_open_attempt(world, monkeypatch):
+    monkeypatch.setattr(release, "read_by", lambda claim: {(ref.region, ref.attempt) for ref in claim.inputs})
     claim_while_releasing(world, monkeypatch)
     assert world.journal().read_claim(SOURCE, 3).mode.base == (AdoptedBatches(1, 4), AdoptedBatches(2, 2))
     assert not has_data(world, SOURCE, 1)

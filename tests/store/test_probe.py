@@ -91,7 +91,7 @@ def test_the_race_is_33_requests_once_a_day_and_the_rest_six(s3_store: ObjectSto
     probe(counting)
     assert counting.counts() == {Verb.PUT_IF_ABSENT: 2, Verb.LIST: 2, Verb.GET: 1, Verb.DELETE: 1}
     counting.clear()
-    probe(counting, races_anew=True)  # who asks for a check wants it now
+    probe(counting, always_race=True)  # who asks for a check wants it now
     assert counting.counts() == {Verb.PUT_IF_ABSENT: 2 + 8 * 4, Verb.LIST: 1, Verb.GET: 1, Verb.DELETE: 1}
 
 

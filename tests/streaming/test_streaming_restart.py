@@ -337,13 +337,11 @@ def test_a_finish_in_a_generation_of_before_does_not_stand():
     found = evaluation(told)
     reason = found.invalid_because("c")
     assert reason is not None
-    assert (reason.why, reason.source) == (Why.INPUT_DOES_NOT_STAND, "b"), (
-        "although its own channel is what it has read"
-    )
+    assert (reason.why, reason.source) == (Why.INPUT_INVALID, "b"), "although its own channel is what it has read"
     assert not found.is_undecided("c")
     reason = found.invalid_because("b")
     assert reason is not None
-    assert (reason.why, reason.source) == (Why.CHANNEL_ANEW, "a")
+    assert (reason.why, reason.source) == (Why.CHANNEL_RESTARTED, "a")
     assert reason.text() == "b: its channel starts a new generation (raw was in generation 1, now 2)"
     assert found.why_must_run("b") == reason
     assert found.lost_inputs("b") == {}, "a channel is no input: nobody waits for its producer's end"

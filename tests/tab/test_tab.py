@@ -253,7 +253,7 @@ def test_a_pin_keeps_the_data_and_lets_it_go_again(rest: MakeRest, browser: Brow
     browser.reads("was pinned by admin", "#problem")
     browser.open_box("raw")
     browser.press("Let its data go again", "#details")
-    browser.reads("Let go: raw@1", "#details")
+    browser.reads("Unpinned: raw@1", "#details")
     assert not night.world.state().of("raw").current.is_pinned
 
 

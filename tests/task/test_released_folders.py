@@ -82,7 +82,7 @@ class Race(S3Proxy):
         attempt = self.journal.load(self.journal.list(["p"])).of("p").attempts[1]
         assert attempt.outcome is not None
         results = HalfWay(attempt.outcome.outputs[0].location.partition("/d/")[0])
-        assert Releaser(self.journal, results, who="gc").release("p", attempt).pinned_by == ""
+        assert Releaser(self.journal, results, who="gc").release("p", attempt).readers == ""
 
     def cause_of_c(self) -> FenceCause | None:
         outcome = self.journal.read_outcome("c", 1)

@@ -113,7 +113,7 @@ def test_a_run_and_a_failover_pass_every_named_point(setup):
         for scenario in Scenario
         for point in CrashLoop(setup(scenario=scenario)).points()
     }
-    both = {Step.PLAN, Step.CLAIM, Step.RESULT, Step.FINISH, Step.SETTLE, Step.DECISION, Step.LOST, Step.CLEAR}
+    both = {Step.PLAN, Step.CLAIM, Step.RESULT, Step.FINISH, Step.FINAL_CHECK, Step.DECISION, Step.LOST, Step.CLEAR}
     both |= {Step.RELEASE, Step.DELETE, Step.PUBLISH, Step.FLUSH, Step.REPORT, Step.SUBMIT}
     assert found >= {(when.value, step) for when in When for step in both}
     assert found >= {("after", Step.TRY), ("after", Step.APPLICATION), ("before", Step.PROBE)}

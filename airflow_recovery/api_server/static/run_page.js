@@ -270,7 +270,7 @@ function runRelease({ region, attempt, still_needed: needed }, button) {
 function pin(region, attempt, pinned) {
   return doing(async () => {
     const done = await post([...RUN, "pin"], { region, attempt, pinned }, query());
-    finish(done.pinned ? `Pinned: ${region}@${attempt}, by ${done.who} (${done.why}).` : `Let go: ${region}@${attempt}. The release policy counts again.`);
+    finish(done.pinned ? `Pinned: ${region}@${attempt}, by ${done.who} (${done.why}).` : `Unpinned: ${region}@${attempt}. The release policy counts again.`);
   });
 }
 

@@ -45,7 +45,7 @@ class Step(str, Enum):
     """A sink's target applies what was prepared."""
     COMMITTED = "committed"
     """... and the journal says so."""
-    SETTLE = "settle"
+    FINAL_CHECK = "final check"
     DECISION = "decision"
     """A failover is decided: its losses are reported and its producers cleared."""
     LOST = "lost"

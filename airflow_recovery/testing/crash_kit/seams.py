@@ -47,7 +47,7 @@ class FunctionSeam:
 
 FUNCTIONS = (
     FunctionSeam("airflow_recovery.driver.vertex_pass", "write_result", Step.RESULT, changes=True),
-    FunctionSeam("airflow_recovery.attempt.region_task", "final_check", Step.SETTLE),
+    FunctionSeam("airflow_recovery.attempt.region_task", "final_check", Step.FINAL_CHECK),
     FunctionSeam("airflow_recovery.attempt.clear_producers", "clear_producers", Step.DECISION),
     FunctionSeam("airflow_recovery.attempt.publish", "clear_producers", Step.DECISION),
 )

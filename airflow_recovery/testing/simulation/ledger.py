@@ -155,7 +155,7 @@ class Ledger:
         for reader, other in self.regions.items():
             for k, claim in other.claims.items():
                 is_older = marked_at is None or other.claimed_at[k] < marked_at
-                if k not in other.outcomes and is_older and (name, n) in _pins(claim):
+                if k not in other.outcomes and is_older and (name, n) in _refs(claim):
                     self._say(f"I8: {by} deletes data of {name}@{n}, which {reader}@{k} has pinned")
 
     # records
@@ -168,7 +168,7 @@ class Ledger:
             self._say(f"I2: {name}@{n} was claimed, and the highest attempt was {region.latest_attempt}")
         if n - 1 > region.floor and n - 1 not in region.outcomes:
             self._say(f"I2: {name}@{n} was claimed while {name}@{n - 1} is open")
-        for reader, k in _pins(body):
+        for reader, k in _refs(body):
             if not self.regions[reader].has_finished(k) and k > self.regions[reader].floor:
                 self._say(f"I3: {name}@{n} reads {reader}@{k}, which has not finished")
         current = region.current
@@ -195,8 +195,8 @@ class Ledger:
         claim = region.claims[n]
         if body["writer"] != claim["writer"]:
             self._say(f"I1: {name}@{n} was finished by another process than the one that claimed it")
-        if _pins(body) != _pins(claim):
-            self._say(f"I3: {name}@{n} claimed {_pins(claim)} and names {_pins(body)}")
+        if _refs(body) != _refs(claim):
+            self._say(f"I3: {name}@{n} claimed {_refs(claim)} and names {_refs(body)}")
         self.splits.finished(name, n, body, region)
         for manifest in body["outputs"]:
             self._check_objects(name, n, manifest)
@@ -301,7 +301,7 @@ class Ledger:
                 return f"the results rest on {name}@{n}, which was reset"
             if seen.setdefault(name, n) != n:
                 return f"the results rest on {name}@{n} and on {name}@{seen[name]}"
-            for producer, k in _pins(self.regions[name].finish(n)):
+            for producer, k in _refs(self.regions[name].finish(n)):
                 counts = cut.get(producer, 0)
                 todo.append((producer, counts if counts and self._is_as_good(name, n, producer, k, counts) else k))
         return None
@@ -325,7 +325,7 @@ class Ledger:
         reads = plan[finish["region"]].get("reads", [])
         return [
             self._wrote[producer, k, result]
-            for producer, k in _pins(finish)
+            for producer, k in _refs(finish)
             for result in plan[producer]["results"]
             if not reads or result in reads
         ]
@@ -366,7 +366,7 @@ class Ledger:
         plan = self.plans.get(claim["plan_hash"], {})
         if plan and plan[name]["fingerprint"] != region.finish(n)["fingerprint"]:
             return "its code has changed"
-        for producer, k in _pins(region.finish(n)):
+        for producer, k in _refs(region.finish(n)):
             other = self.regions[producer]
             if k <= max([other.floor, *other.resets]) or any(
                 other.has_finished(outcome) for outcome in other.outcomes if outcome > k
@@ -381,5 +381,5 @@ class Ledger:
 OUTSIDER = "outsider"
 
 
-def _pins(body: Mapping[str, Any]) -> list[tuple[str, int]]:
+def _refs(body: Mapping[str, Any]) -> list[tuple[str, int]]:
     return sorted((each["region"], each["attempt"]) for each in body["inputs"])

@@ -98,7 +98,7 @@ class SimulatedRun:
         self.world.ledger.splits.changed.add(region)
         self.world.airflow.clear_all()
 
-    def begins_anew(self) -> None:
+    def begin_again(self) -> None:
         """The run was purged as far as it could be, and is made again: what was reported and promised is over."""
         self.world.lose_database()
         self.served = dict.fromkeys(self.served, 0)

@@ -33,13 +33,13 @@ def restart(run: SimulatedRun, request: Request) -> None:
         current_runner().switch(f"is refused: {type(error).__name__}")
         return
     # A clear of the region alone, as in Airflow's own UI, is as good: `final_check` finds who else has to run.
-    reset = {pin.region for pin in applied.resets}
-    clear = [name for name in applied.clear if name in reset] if run.rng.random() < 0.5 else applied.clear
+    reset_regions = {reset.region for reset in applied.resets}
+    clear = [name for name in applied.clear if name in reset_regions] if run.rng.random() < 0.5 else applied.clear
     current_runner().switch(f"clears {', '.join(clear)}")
     clear_for_restart(run, clear)
     clear_for_restart(run, [name for name in applied.at_work if world.airflow.state(name) != "running"])
-    for pin in applied.resets:
-        run.was_promised(pin.region, pin.attempt)
+    for reset in applied.resets:
+        run.was_promised(reset.region, reset.attempt)
 
 
 def clear_for_restart(run: SimulatedRun, regions: Iterable[str]) -> None:
@@ -61,7 +61,7 @@ def purge(run: SimulatedRun) -> None:
         if not _sweep(run, options):
             return
     current_runner().switch("the run is made again")
-    run.begins_anew()
+    run.begin_again()
 
 
 def _sweep(run: SimulatedRun, options: SweepOptions) -> bool:
