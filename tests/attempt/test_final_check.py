@@ -39,13 +39,13 @@ def test_case_1_a_consumer_that_finishes_on_the_old_attempt_is_overtaken():
 
 
 def quietly(world: World) -> None:
-    """P is made again, and its settle does not reach C: only C's own look can help."""
+    """P is made again, and its final check does not reach C: only C's own look can help."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(region_task, "final_check", lambda *args: None)
         remake(world, "P")
 
 
-def test_case_1_control_without_settle_it_is_green_on_the_old_attempt(monkeypatch):
+def test_case_1_control_without_the_final_check_it_is_green_on_the_old_attempt(monkeypatch):
     world = World(PAIR)
     world.go("P")
     monkeypatch.setattr(region_task, "final_check", lambda *args: None)
@@ -56,7 +56,7 @@ def test_case_1_control_without_settle_it_is_green_on_the_old_attempt(monkeypatc
 
 
 def p_is_made_again_before_c_reports(world: World) -> bool:
-    """C has settled, and not yet reported, when P@2 finishes and settles. Whether C's success counts."""
+    """C has made its final check, not yet reported, when P@2 finishes and makes its own. Whether C's success counts."""
     world.go("P")
     c = world.airflow.start("C")
     world.region_task(c, Process()).execute()
@@ -71,21 +71,21 @@ def test_case_2_a_running_consumer_is_cleared_too():
     assert world.state().of("C").current.outcome.inputs == (InputRef("P", 2),)
 
 
-def test_case_2_control_where_settle_clears_finished_tasks_only(monkeypatch):
+def test_case_2_control_where_the_final_check_clears_finished_tasks_only(monkeypatch):
     monkeypatch.setattr(final_check_module, "RUNNING_STATES", frozenset())
     world = World(PAIR)
     assert p_is_made_again_before_c_reports(world)
     assert world.state().of("C").current.outcome.inputs == (InputRef("P", 1),)
 
 
-def settle_beside_a_zombies_claim(world: World) -> None:
-    """C is green on P@1; a zombie of C opens C@2 on P@2, and stalls, while P@2 settles."""
+def final_check_beside_a_zombies_claim(world: World) -> None:
+    """C is green on P@1; a zombie of C opens C@2 on P@2, and stalls, while P@2 makes its final check."""
     world.go_all()
     world.restart("P")
     process = Process()
 
     def zombie_claims(request: str) -> None:
-        if request == "observe":  # P@2 is finished, its settle begins
+        if request == "observe":  # P@2 is finished, its final check begins
             process.gate = lambda request: None
             claim = Claim("C", 2, "zombie", "0", (InputRef("P", 2),), "run", 1, "an older instance", "tag", "now")
             world.journal(writer="zombie").claim(claim)
@@ -96,7 +96,7 @@ def settle_beside_a_zombies_claim(world: World) -> None:
 
 def test_case_3_a_zombies_open_claim_is_nobodys_basis():
     world = World(PAIR)
-    settle_beside_a_zombies_claim(world)
+    final_check_beside_a_zombies_claim(world)
     assert world.airflow.cleared == ["C"]
 
 
@@ -104,7 +104,7 @@ def test_case_3_control_where_any_open_claim_counts(monkeypatch):
     basis = Evaluation.basis
     monkeypatch.setattr(Evaluation, "basis", lambda self, region, ti_id: basis(self, region, None))
     world = World(PAIR)
-    settle_beside_a_zombies_claim(world)
+    final_check_beside_a_zombies_claim(world)
     assert world.airflow.cleared == []
 
 
@@ -136,7 +136,7 @@ def test_an_inner_region_at_its_first_attempt_and_try_asks_nobody():
     ] == "PUT"  # the outcome is the last
 
 
-def test_a_kept_leaf_settles():
+def test_a_kept_leaf_makes_the_final_check():
     """The leaf was kept by its pre-check; before it reports, P@2 finishes."""
     world = World(PAIR)
     world.go_all()
@@ -245,14 +245,14 @@ def a_published_leaf_is_made_again() -> World:
     return world
 
 
-def test_settle_clears_a_publish_that_names_what_was_made_again():
+def test_the_final_check_clears_a_publish_that_names_what_was_made_again():
     world = a_published_leaf_is_made_again()
     assert world.airflow.cleared == [PUBLISH]
     assert world.until_green() == [PUBLISH]
     assert published_result(world.journal(), "C").attempt == 2
 
 
-def test_control_where_settle_does_not_look_at_the_publish_its_readers_wait_for_ever(monkeypatch):
+def test_control_where_the_final_check_does_not_look_at_the_publish_its_readers_wait_for_ever(monkeypatch):
     monkeypatch.setattr(final_check_module, "_why_publish_again", lambda *args: None)
     world = a_published_leaf_is_made_again()
     assert world.airflow.cleared == []
@@ -261,7 +261,7 @@ def test_control_where_settle_does_not_look_at_the_publish_its_readers_wait_for_
         published_result(world.journal(), "C")
 
 
-def test_settle_leaves_a_publish_alone_that_names_what_is_current():
+def test_the_final_check_leaves_a_publish_alone_that_names_what_is_current():
     world = World(PAIR, publish_keys=(PUBLISH,))
     world.go_all()
     world.publish()

@@ -176,7 +176,7 @@ def test_a_restart_that_is_applied_and_cleared_runs_what_was_planned():
 
 
 def test_clearing_what_was_reset_alone_is_enough():
-    """A crash after the reset, or a person who clears one task only: settle wakes the rest."""
+    """A crash after the reset, or a person who clears one task only: the final check clears the rest."""
     world = World(LADDER)
     world.until_green(limit=50)
     planned = plan_for(world, RestartRegion("D", "ann"))

@@ -74,7 +74,7 @@ def test_a_batch_of_splits_is_one_put_and_what_is_taken_over_is_read_twice():
 def test_a_leaf_lists_once_more(world):
     world.go_all(["A2", "C"])
     made = requests(world, "M")
-    assert made.count(Verb.LIST) == 3  # pre-check, release check (beside Spark), settle
+    assert made.count(Verb.LIST) == 3  # pre-check, release check (beside Spark), final check
     assert made[:3] == [Verb.LIST, Verb.GET, Verb.PUT_IF_ABSENT]
     assert made[-1] is Verb.LIST
     assert (made.count(Verb.GET), made.count(Verb.PUT_IF_ABSENT)) == (1, 2)
@@ -89,7 +89,7 @@ def test_a_region_without_a_failure_asks_airflow_for_its_live_check_alone(world,
     assert [each for each in asked if each.split()[0] not in ("LIST", "GET", "PUT")] == ["live check"]
 
 
-def test_control_an_inner_region_that_settles_makes_more_requests(world, monkeypatch):
+def test_control_an_inner_region_with_a_final_check_makes_more_requests(world, monkeypatch):
     def always(run, region, attempt):
         run.list()
         final_check(run, region, attempt)

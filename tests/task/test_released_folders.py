@@ -185,7 +185,7 @@ def test_an_input_that_is_kept_costs_the_one_listing_that_is_made_anyway(race: R
     run_try(tasks()["p"])
     answer = run_try(tasks()["c"])
     assert (answer["decision"], rows(answer)) == ("ran", "ab")
-    assert race.listings == 1 + 1  # beside the application, and at the end of a leaf (settle)
+    assert race.listings == 1 + 1  # beside the application, and at the end of a leaf (final check)
 
 
 def test_a_look_that_failed_costs_one_more_listing_and_no_attempt(race: Race) -> None:

@@ -91,11 +91,11 @@ def no_final_check(run: Run, region: str, attempt: int) -> None:
     pass
 
 
-def test_1_without_settle_green_is_false(broken):
+def test_1_without_the_final_check_green_is_false(broken):
     broken(alone(PAIR, {Trouble.RESTART: 1}), "false green", (region_task, "final_check", no_final_check))
 
 
-def test_2_where_settle_spares_running_tasks_green_is_false(broken):
+def test_2_where_the_final_check_spares_running_tasks_green_is_false(broken):
     broken(alone(PAIR, {Trouble.RESTART: 2}), "false green", (final_check, "RUNNING_STATES", frozenset()))
 
 
@@ -109,7 +109,7 @@ def case_3() -> Scripted:
         world.airflow.clear("P")
         schedule.was_promised("P", 1)
 
-    def p_settles(request: str) -> bool:
+    def p_checks(request: str) -> bool:
         return script.world.ledger.regions["P"].has_finished(2) and before_a_listing(request)
 
     def c_is_claimed(request: str) -> bool:
@@ -119,7 +119,7 @@ def case_3() -> Scripted:
         alone(PAIR, {}, detached_share=0.0),
         *("P", ("P try 1", to_its_end), "C", ("C try 1", before_a_listing)),
         lambda schedule: schedule.world.airflow.lose_heartbeat("C"),
-        *("C", ("C try 2", to_its_end), restarts_p, "P", ("P try 2", p_settles)),
+        *("C", ("C try 2", to_its_end), restarts_p, "P", ("P try 2", p_checks)),
         *(("C try 1", c_is_claimed), ("P try 2", to_its_end)),
     )
     return script
@@ -191,7 +191,7 @@ def test_8_where_a_finish_found_while_fencing_is_adopted_blindly(broken):
         return RegionResult(self._region, Decision.KEPT, opened.number, "found", outcome)
 
     act_on = RegionTask._act_on
-    # Settle alone would catch it.
+    # The final check alone would catch it.
     off = (region_task, "final_check", no_final_check), (RegionTask, "_act_on", adopts)
     broken(alone(SOLO, {Trouble.RESTART: 1, Trouble.HEARTBEAT: 1}), "was not done", *off)
 

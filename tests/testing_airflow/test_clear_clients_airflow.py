@@ -110,7 +110,7 @@ def test_without_the_comparison_the_producer_runs_more_often(airflow: LocalAirfl
 
 
 @BOTH_DOORS
-def test_settle_clears_running_and_finished_consumers_at_the_observed_try_only(
+def test_the_final_check_clears_running_and_finished_consumers_at_the_observed_try_only(
     airflow: LocalAirflow, clear_client: str
 ) -> None:
     run_id = airflow.trigger("door_settle", conf={"clear_client": clear_client})

@@ -75,7 +75,7 @@ def test_what_the_protocol_makes_of_any_order_of_requests_and_faults_passes(topo
         assert set(found.violated) <= ({4} if outside else set()), f"seed {seed}\n{found.text()}"
 
 
-def test_control_without_settle_the_checker_sees_the_false_green(monkeypatch) -> None:
+def test_control_without_the_final_check_the_checker_sees_the_false_green(monkeypatch) -> None:
     monkeypatch.setattr(region_task, "final_check", lambda run, region, attempt: None)
     numbers: set[int] = set()
     for seed in range(200):
