@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from fakes import Hooks, Killed, Process
 
-from airflow_recovery.attempt.rebuild import MAX_NOTE_CHARS, RebuildRequest, Rebuilt, finished_tasks
+from airflow_recovery.attempt.clear_protocol import MAX_NOTE
+from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt, finished_tasks
 from airflow_recovery.console import rebuild
 from airflow_recovery.console.deployment import StandaloneDeployment
 from airflow_recovery.console.exit_codes import ExitCode
@@ -176,7 +177,7 @@ def test_a_note_is_as_long_as_airflow_lets_it_be():
     state = RunState({name: one for _, each in many for name, one in each.regions.items()})
     evaluation = Evaluation(plan, state, available=lambda *one: None)
     (note,) = finished_tasks(evaluation, key_of, "s3://j").notes.values()
-    assert len(note) == MAX_NOTE_CHARS
+    assert len(note) == MAX_NOTE
 
 
 @pytest.mark.parametrize("value", [None, {}, {"run_key": "k", "notes": [], "dry_run": False}])
