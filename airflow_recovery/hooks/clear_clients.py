@@ -88,8 +88,8 @@ class OwnTaskInstance:
             answer = self._instance.get_task_states(
                 dag_id=self.dag_id, map_index=index, task_ids=list(named.values()), run_ids=[self.run_id]
             )
-            found = answer.get(self.run_id, {})
-            states |= {key: found.get(name if index < 0 else f"{name}_{index}") for key, name in named.items()}
+            states_of_run = answer.get(self.run_id, {})
+            states |= {key: states_of_run.get(name if index < 0 else f"{name}_{index}") for key, name in named.items()}
         return states
 
     def _raise(self, error: Any) -> NoReturn:
@@ -145,7 +145,7 @@ class StateStoreClient(_ClearClient):
         return observation
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """Compare and clear. Raises `BackendNotInstalled`, `NotMine`."""
+        """Clear what is still as observed, by one call for each slice. Raises `BackendNotInstalled`, `NotMine`."""
         return clear_in_slices(self._clear, request)
 
     def _clear(self, request: ClearRequest) -> ClearResult:
@@ -173,13 +173,13 @@ class StateStoreClient(_ClearClient):
         call = Call(uuid.uuid4().hex, operation, request, text)
         asked = to_json(call)
         self._own.write(CALL_KEY, asked)
-        found = self._own.read(CALL_KEY)
-        if found == asked:
+        stored = self._own.read(CALL_KEY)
+        if stored == asked:
             raise BackendNotInstalled(
                 f"Expected [state_store] backend = {BACKEND_PATH} in the API server, found another backend: it stored "
                 "the call and did not answer it."
             )
-        answer = from_json(Answer, found)
+        answer = from_json(Answer, stored)
         if answer.call_id != call.call_id:
             raise errors.NotMine(
                 f"Expected the answer to call {call.call_id}, found the answer to {answer.call_id}: another process "
@@ -202,7 +202,7 @@ class RestClient(_ClearClient):
         return self._hook.observe(self._own.dag_id, self._own.run_id)
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """Compare and clear. Raises `NotMine` for a zombie."""
+        """Clear what is still as observed, as the connection's user. Raises `NotMine` for a zombie."""
         caller = Caller(self._own.key, self._own.ti_id)
         return self._hook.clear(self._own.dag_id, self._own.run_id, request, caller)
 
@@ -219,17 +219,17 @@ class ClearNotConfigured(_ClearClient):
     """No way to clear tasks is configured: a region's own retry works, clearing another region does not."""
 
     def observe(self) -> None:
-        """`None`: there is no way."""
+        """Returns `None`, which says that no way to clear is configured."""
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """Raises `errors.ClearNotConfigured`, naming both settings."""
+        """Raises `errors.ClearNotConfigured`, which names the tasks and both settings."""
         raise errors.ClearNotConfigured(
             f"{', '.join([*request.producers, *request.consumers])} of {self._own.dag_id} / {self._own.run_id} would "
             f"have to be cleared, and this deployment gives no way to do it: clear by hand. {HOW_TO_CONFIGURE_CLEARS}"
         )
 
     def pool_slots(self, name: str) -> int | None:
-        """`None`: it can't be asked."""
+        """Returns `None`: without a way into Airflow, nobody can be asked."""
         del name
         return None
 
@@ -253,7 +253,7 @@ class FirstClearClient(_ClearClient):
         return self._ask(lambda clear_client: clear_client.observe())
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """Compare and clear. Raises `NotMine`, `errors.ClearNotConfigured`."""
+        """Clear what is still as observed, through the chosen client. Raises `NotMine`, `errors.ClearNotConfigured`."""
         return self._ask(lambda clear_client: clear_client.clear(request))
 
     def pool_slots(self, name: str) -> int | None:

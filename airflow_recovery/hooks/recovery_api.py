@@ -77,7 +77,7 @@ class RecoveryApiHook(BaseHook):
         return self._http
 
     def observe(self, dag_id: str, run_id: str) -> Observation:
-        """All tries of a run."""
+        """All tries of a run, as Airflow has them now. Raises `RecoveryError` where there is no such run."""
         return Observation.from_json(self._call(_of_run(dag_id, run_id, "observe"), {}))
 
     def clear(self, dag_id: str, run_id: str, request: ClearRequest, caller: Caller | None = None) -> ClearResult:
@@ -120,8 +120,8 @@ class RecoveryApiHook(BaseHook):
         names = ("dags", dag_id, "dagRuns", run_id, "taskInstances", task.task_id)
         path = "/".join(("/api/v2", *(quote(name, safe="") for name in names)))
         path = path if task.map_index < 0 else f"{path}/{task.map_index}"
-        found = self._ask("GET", path, None).get("note")
-        if not found or str(found).startswith(NOTE_SIGN):
+        present = self._ask("GET", path, None).get("note")
+        if not present or str(present).startswith(NOTE_SIGN):
             self._ask("PATCH", path, {"note": note})
 
     @property

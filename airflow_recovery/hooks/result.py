@@ -83,14 +83,12 @@ class RecoveryResultHook(BaseHook):
         check_arguments(RecoveryResultHook.get_result, locals(), "RecoveryResultHook.get_result()")
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
         result = published_result(self._journal(dag_id, key, group_id), vertex)
-        first, rows = result.manifests[0], [manifest.rows for manifest in result.manifests]
+        rows = [manifest.rows for manifest in result.manifests]
         return RegisteredResult(
-            location=first.location
-            if len(rows) == 1
-            else _folder_of([manifest.location for manifest in result.manifests]),
+            location=_folder_of([manifest.location for manifest in result.manifests]),
             files=tuple(uri for manifest in result.manifests for uri in manifest.uris()),
             rows=None if None in rows else sum(row or 0 for row in rows),
-            schema=first.schema,
+            schema=result.manifests[0].schema,
             region=result.region,
             attempt=result.attempt,
             publish=result.publish,
@@ -137,9 +135,9 @@ class RecoveryResultHook(BaseHook):
 
 
 def _folder_of(locations: Sequence[str]) -> str:
-    """The folder that all of them are in."""
+    """The folder itself, or the one that all of several are in."""
     segments = zip(*(location.split("/") for location in locations), strict=False)
-    return "/".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, segments))
+    return "/".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, segments))
 
 
 def result_run_key(
@@ -148,7 +146,7 @@ def result_run_key(
     """The run key that the run's own tasks use. Raises `ValueError` unless exactly one of the three is given."""
     from airflow_recovery.journal.layout import run_key
 
-    given = [each for each in (logical_date, partition_key, run_id) if each is not None]
+    given = [name for name in (logical_date, partition_key, run_id) if name is not None]
     if len(given) != 1:
         raise JobDefinitionError(
             "Expected a run to be named by exactly one of logical_date, partition_key and run_id, found "

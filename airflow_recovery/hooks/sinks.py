@@ -19,7 +19,7 @@ _FOR_DELTA = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
 
 
 class AirflowSinkResources:
-    """The `airflow_recovery.sinks.SinkResources` of a task."""
+    """What a task lends to committers, as `airflow_recovery.sinks.SinkResources`: databases, stores, S3 options."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
@@ -48,20 +48,18 @@ class AirflowSinkResources:
 
     def open_location(self, location: str) -> ObjectStore:
         """The results of this deployment, or a user's own location, reached in the same way."""
-        base = self._stores.results.base_uri
-        is_ours = location == base or location.startswith(f"{base}/")
-        return self._stores.results if is_ours else self._stores.open_external(location)
+        return self._stores.open_location(location)
 
     def storage_options(self, location: str) -> dict[str, str]:
         """delta-rs' names of what a Spark driver is told by its environment. Empty where that is not S3."""
         if not location.startswith(S3_SCHEMES):
             return {}
         given = {**os.environ, **self._stores.driver_env()}
-        found = {name: given[name] for name in _FOR_DELTA if name in given}
+        options = {name: given[name] for name in _FOR_DELTA if name in given}
         endpoint = self._stores.results_spec.endpoint_url or given.get("AWS_ENDPOINT_URL_S3")
         if endpoint:
-            found |= {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": str(endpoint.startswith("http://")).lower()}
-        return found
+            options |= {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": str(endpoint.startswith("http://")).lower()}
+        return options
 
 
 def open_committers(stores: Stores) -> Callable[[CommitSpec], Committer]:

@@ -43,8 +43,8 @@ class S3Access:
         if credentials is None:
             return {}
         frozen = credentials.get_frozen_credentials()
-        found = zip(CREDENTIALS, (frozen.access_key, frozen.secret_key, frozen.token), strict=True)
-        return {name: value for name, value in found if value}
+        named = zip(CREDENTIALS, (frozen.access_key, frozen.secret_key, frozen.token), strict=True)
+        return {name: value for name, value in named if value}
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Stores:
 
     @cached_property
     def results(self) -> ObjectStore:
-        """The store that holds all results."""
+        """The store that holds the managed results of all runs."""
         return self._open(self._settings.results, self._results_conn_id)
 
     @cached_property
@@ -105,17 +105,17 @@ class Stores:
         if self._results_conn_id is None:
             return {}
         access = self._access(self._results_conn_id)
-        found = access.variables()
-        if found:
+        variables = access.variables()
+        if variables:
             reached = {"AWS_DEFAULT_REGION": access.region_name, "AWS_ENDPOINT_URL_S3": access.endpoint_url}
-            found |= {name: value for name, value in reached.items() if value}
+            variables |= {name: value for name, value in reached.items() if value}
         if self._settings.aws_conn_id and self._has_two_connections:
             own = self._access(self._settings.aws_conn_id)
-            found |= {OWN_CREDENTIALS + name: value for name, value in own.variables().items()}
+            variables |= {OWN_CREDENTIALS + name: value for name, value in own.variables().items()}
             if own.endpoint_url != access.endpoint_url:
                 # It holds for all that a process opens; Spark is told the results' endpoint in its settings.
-                found.pop("AWS_ENDPOINT_URL_S3", None)
-        return found
+                variables.pop("AWS_ENDPOINT_URL_S3", None)
+        return variables
 
     @property
     def _results_conn_id(self) -> str | None:

@@ -30,7 +30,7 @@ class RecoveryAuditOperator(RecoveryPublishOperator):
     _audits: tuple[ChannelAudit, ...] = ()
 
     def publish(self, context: Context, opened: OpenRun) -> dict[str, Any]:
-        """Audit, then publish."""
+        """Audit the channels, then publish. Raises `ChannelFailed`, and publishes nothing, where a budget is spent."""
         from airflow_recovery.job.loading import load_job
         from airflow_recovery.streaming.audit import AuditTask
         from airflow_recovery.streaming.declaration import declared_of
@@ -47,12 +47,12 @@ class RecoveryAuditOperator(RecoveryPublishOperator):
         return {**published, "channels": {audit.edge: audit.to_json() for audit in audits}}
 
     def more_to_note(self) -> list[str]:
-        """A line a channel."""
+        """For each channel, one line with what it has committed and lost."""
         return [audit.text() for audit in self._audits]
 
 
 def _count(context: Context, audits: tuple[ChannelAudit, ...]) -> None:
-    """As metrics of Airflow: ``recovery.channel.<dag>.<channel>.<counter>``."""
+    """Send what was counted as gauges of Airflow's metrics: ``recovery.channel.<dag>.<channel>.<counter>``."""
     from airflow_recovery.airflow_compat import stats
 
     for audit in audits:

@@ -1,4 +1,4 @@
-"""``airflow recovery doctor`` as a task."""
+"""The task that looks whether recovery will work on a worker: ``airflow recovery doctor``, run by Airflow."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class RecoveryDoctorOperator(BaseOperator):
         checks = AirflowChecks(Component.WORKER, self.conn_id, context=context, run_region=region).checks()
         results = []
         for check in run_checks(checks, self.timeout_s):
-            each = _masked(check)
-            results.append(each)
-            log.log(_LEVELS[each.status], "%s  %s", each.status.value.upper(), each.text())
+            result = _masked(check)
+            results.append(result)
+            log.log(_LEVELS[result.status], "%s  %s", result.status.value.upper(), result.text())
         if is_wrong(results):
-            told = "; ".join(result.text() for result in results if result.status is Status.WRONG)
-            raise AirflowFailException(f"{summary(results)} {told}")
+            problems = "; ".join(result.text() for result in results if result.status is Status.WRONG)
+            raise AirflowFailException(f"{summary(results)} {problems}")
         log.info(summary(results))
         return [result.to_json() for result in results]
 

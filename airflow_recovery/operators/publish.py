@@ -99,7 +99,7 @@ class RecoveryPublishOperator(BaseOperator):
         return {"publish": publish.number, "regions": {region.region: region.attempt for region in publish.regions}}
 
     def more_to_note(self) -> list[str]:
-        """What is to be told with a publish in the task instance's note."""
+        """What a subclass adds to the note on a publish: one text an entry."""
         return []
 
     @contextmanager

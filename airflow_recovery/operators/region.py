@@ -116,29 +116,29 @@ class SparkRegionOperator(SubmittingOperator):
         die_with_supervisor()
         job = load_job(self.job)
         ask_cached = self._ask_cached
-        with open_job_run(context, job, self.job, self.group_id, self.get_dag(), log, ask_cached) as found:
-            os.environ.update(found.opened.stores.driver_env())
-            batch = batch_of(found.plan.record, self.region, self.subtask, context["ti"].map_index)
+        with open_job_run(context, job, self.job, self.group_id, self.get_dag(), log, ask_cached) as job_run:
+            os.environ.update(job_run.opened.stores.driver_env())
+            batch = batch_of(job_run.plan.record, self.region, self.subtask, context["ti"].map_index)
             try:
                 if batch is not None:
 
                     def run_subtask(name: str, before_claim: BeforeClaim) -> RegionResult:
-                        return self._run_region(job, RegionTry(self, context, found, name), before_claim)
+                        return self._run_region(job, RegionTry(self, context, job_run, name), before_claim)
 
-                    results = SubtaskBatch(found.opened.run, batch, run_subtask, lambda: self.is_killed).execute()
+                    results = SubtaskBatch(job_run.opened.run, batch, run_subtask, lambda: self.is_killed).execute()
                     return BatchResult(self.region, results)
                 name = subtask_region(self.region, self.subtask)
-                if name not in found.plan.regions:
+                if name not in job_run.plan.regions:
                     raise SubtasksUnknown(
                         f"{name}: this run's subtasks do not include {self.subtask!r} any more: it has vanished from "
                         "the keys that are declared, or recorded. Clear the task group with its downstream tasks."
                     )
-                own = RegionTry(self, context, found, name)
-                result = task_of(found.opened.run.regions[name]).run(partial(self._run_region, job, own), own)
+                own = RegionTry(self, context, job_run, name)
+                result = task_of(job_run.opened.run.regions[name]).run(partial(self._run_region, job, own), own)
                 self._summary, self._note = result.summary, result.note
                 return result.region
-            except BuiltElsewhere as found_elsewhere:
-                self._defer_while(found_elsewhere.build)
+            except BuiltElsewhere as elsewhere:
+                self._defer_while(elsewhere.build)
                 raise
 
     def more_to_note(self) -> str | None:
@@ -152,8 +152,8 @@ class SparkRegionOperator(SubmittingOperator):
         from airflow_recovery.job.cached import cached_results
         from airflow_recovery.task.region_program import RegionProgram
 
-        context, found, name = own.context, own.opened, own.name
-        opened, region, planned = found.opened, found.plan.regions[name], found.opened.run.regions[name]
+        context, job_run, name = own.context, own.opened, own.name
+        opened, region, planned = job_run.opened, job_run.plan.regions[name], job_run.opened.run.regions[name]
         self._claim = None
         if cached_results(region.region, job.vertices):
             check_cached_connection(job, region.region, self._connection)
@@ -165,7 +165,7 @@ class SparkRegionOperator(SubmittingOperator):
                 job=job,
                 ref=self.job,
                 region=region,
-                facts=found.facts,
+                facts=job_run.facts,
                 identity=identity,
                 stores=opened.stores,
                 log=log,
@@ -175,7 +175,7 @@ class SparkRegionOperator(SubmittingOperator):
             )
             return self._application_of(program, context)
 
-        application = mode.application(make_application(found.identity), own)
+        application = mode.application(make_application(job_run.identity), own)
         if planned.persistent:
             application = shared = SharedApplication(
                 opened.run,
@@ -197,7 +197,7 @@ class SparkRegionOperator(SubmittingOperator):
             name,
             application,
             epoch=recompute_epoch(context),
-            prepare_journal=found.prepare_journal,
+            prepare_journal=job_run.prepare_journal,
             restarts=restarts,
             label=self.labeller(),
         )

@@ -149,10 +149,6 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
             raise JobDefinitionError(f"{self.task_id} has no output {name!r}; it has {', '.join(self.outputs)}.")
         return OutputReference(self.task_id, name)
 
-    def references(self) -> dict[str, OutputReference]:
-        """The inputs that are outputs of other operators, by name."""
-        return {name: each for name, each in self.inputs.items() if isinstance(each, OutputReference)}
-
     @property
     def drop_in(self) -> DropIn:
         """What is declared, as it is rendered by now."""

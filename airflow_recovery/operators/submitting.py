@@ -148,7 +148,7 @@ class SubmittingOperator(SparkSubmitOperator):
             raise RegionFailed(str(error), error.cause) from error
 
     def more_to_note(self) -> str | None:
-        """What is to be told with the end of a try in the task instance's note."""
+        """What a subclass adds to the note on a try that has succeeded; `None` for nothing."""
         return None
 
     def restarts(self, run: Run, region: str) -> Restarts:
@@ -177,7 +177,7 @@ class SubmittingOperator(SparkSubmitOperator):
         return operator_lineage(self._lineage)
 
     def execute_region(self, context: Context) -> RegionResult | BatchResult:
-        """The protocol of one try. Raises our own errors."""
+        """Go through the region protocol once. Raises our own errors, which `execute` turns into Airflow's."""
         raise NotImplementedError
 
     def on_kill(self) -> None:

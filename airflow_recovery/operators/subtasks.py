@@ -154,7 +154,7 @@ class _Recorder(SparkApplication):
         return outcome
 
     def stop(self) -> None:
-        """Nothing runs."""
+        """Does nothing: no application runs."""
 
 
 def check_length(count: int, size: int, limit: int, where: str) -> None:

@@ -24,21 +24,21 @@ def drop_ins_of(dag: Any) -> dict[str, DropIn]:
 
     Raises `JobDefinitionError` where one reads what nobody makes.
     """
-    found: dict[str, DropIn] = {
+    drop_ins: dict[str, DropIn] = {
         task.task_id: task.drop_in for task in dag.tasks if getattr(task, "drop_in", None) is not None
     }
-    for task_id, drop_in in found.items():
+    for task_id, drop_in in drop_ins.items():
         for name, reference in drop_in.references.items():
-            producer = found.get(reference.task_id)
+            producer = drop_ins.get(reference.task_id)
             if producer is None or reference.name not in producer.outputs:
                 raise JobDefinitionError(
                     f"{task_id}: input {name!r} is output {reference.name!r} of {reference.task_id!r}, which is not "
-                    f"declared. Recoverable operators of this DAG: {', '.join(sorted(found))}."
+                    f"declared. Recoverable operators of this DAG: {', '.join(sorted(drop_ins))}."
                 )
     ordered: dict[str, DropIn] = {}
     # Airflow has refused cycles already, so each round places at least one.
-    while len(ordered) < len(found):
-        for task_id, drop_in in found.items():
+    while len(ordered) < len(drop_ins):
+        for task_id, drop_in in drop_ins.items():
             if all(reference.task_id in ordered for reference in drop_in.references.values()):
                 ordered.setdefault(task_id, drop_in)
     return ordered

@@ -156,62 +156,64 @@ class ApiServer:
 def check_description(
     asked: Asked, settings: RecoverySettings | None, *, has_other_clear_client: bool = False
 ) -> Iterator[CheckResult]:
-    """What the API server says of itself, beside what is here. ``has_other_clear_client``: its back end may be another
-    one."""
-    told = asked.description
+    """Compare what the API server says of itself with what is installed and configured here.
+
+    ``has_other_clear_client``: tasks clear over REST, so that its state store back end may be another one.
+    """
+    description = asked.description
     here = installed_versions().get("airflow-recovery")
     name = f"{API_SERVER}'s airflow-recovery"
-    if told.get("version") == here or here is None:
-        yield ok(name, f"{told.get('version')}, and its plugin is loaded")
+    if description.get("version") == here or here is None:
+        yield ok(name, f"{description.get('version')}, and its plugin is loaded")
     else:
         yield wrong(
             name,
             expected=f"version {here}, as here",
-            found=f"{told.get('version')}",
+            found=f"{description.get('version')}",
             next_step="Install one version in every component, and restart them.",
         )
     name = f"{API_SERVER}'s {STATE_STORE}"
-    if told.get("answers_calls"):
-        yield ok(name, str(told.get("state_store_backend")))
+    if description.get("answers_calls"):
+        yield ok(name, str(description.get("state_store_backend")))
     elif has_other_clear_client:
-        yield ok(name, f"{told.get('state_store_backend')}; tasks use [recovery] api_conn_id")
+        yield ok(name, f"{description.get('state_store_backend')}; tasks use [recovery] api_conn_id")
     else:
         yield wrong(
             name,
             expected=BACKEND_PATH,
-            found=told.get("state_store_backend"),
+            found=description.get("state_store_backend"),
             next_step="Set it in the API server's configuration, and restart it; or set [recovery] api_conn_id.",
         )
-    yield from _check_same_places(told, settings)
+    yield from _check_same_places(description, settings)
     yield check_clock(
-        f"clock of the {API_SERVER}", "it", asked.began_s, asked.ended_s, float(told["now_s"]), unit_s=0.0
+        f"clock of the {API_SERVER}", "it", asked.began_s, asked.ended_s, float(description["now_s"]), unit_s=0.0
     )
-    if told.get("database_s") is not None:
-        database = float(told["database_s"])
+    if description.get("database_s") is not None:
+        database = float(description["database_s"])
         yield check_clock("clock of the database", "it", asked.began_s, asked.ended_s, database, unit_s=1.0)
 
 
-def _check_same_places(told: Mapping[str, Any], settings: RecoverySettings | None) -> Iterator[CheckResult]:
+def _check_same_places(description: Mapping[str, Any], settings: RecoverySettings | None) -> Iterator[CheckResult]:
     name = f"{API_SERVER}'s [recovery]"
-    if told.get("wrong"):
+    if description.get("wrong"):
         yield wrong(
             name,
             expected="settings that the Recovery tab can work with",
-            found=told["wrong"],
+            found=description["wrong"],
             next_step="Set them there as they are here, and restart it.",
         )
         return
     if settings is None:
         return
     here = {"journal": settings.journal, "results": settings.results, "deployment": settings.deployment}
-    differing = [each for each, value in here.items() if told.get(each) != value]
+    differing = [option for option, value in here.items() if description.get(option) != value]
     if not differing:
         yield ok(name, "journal, results and deployment as here")
         return
     yield wrong(
         name,
-        expected=", ".join(f"{item} = {here[item]}" for item in differing),
-        found=", ".join(f"{item} = {told.get(item)}" for item in differing),
+        expected=", ".join(f"{option} = {here[option]}" for option in differing),
+        found=", ".join(f"{option} = {description.get(option)}" for option in differing),
         next_step="Give every component the same; where this one is wrong, it would begin a second journal.",
     )
 
@@ -257,43 +259,43 @@ def _check_own_backend(settings: RecoverySettings) -> CheckResult:
     from airflow_recovery.airflow_compat import resolve_state_backend
     from airflow_recovery.api_server.state_backend import RecoveryCallsMixin
 
-    found: object
+    backend_text: object
     try:
         backend = resolve_state_backend()
-        found, answers = f"{backend.__module__}.{backend.__qualname__}", issubclass(backend, RecoveryCallsMixin)
+        backend_text, answers = f"{backend.__module__}.{backend.__qualname__}", issubclass(backend, RecoveryCallsMixin)
     except Exception as error:  # somebody else's class
-        found, answers = error, False
+        backend_text, answers = error, False
     if answers:
-        return ok(STATE_STORE, str(found))
+        return ok(STATE_STORE, str(backend_text))
     if settings.api_conn_id:
-        return ok(STATE_STORE, f"{found}; tasks use [recovery] api_conn_id")
+        return ok(STATE_STORE, f"{backend_text}; tasks use [recovery] api_conn_id")
     return wrong(
         STATE_STORE,
         expected=BACKEND_PATH,
-        found=found,
+        found=backend_text,
         next_step="Set it here, and restart the API server; or set [recovery] api_conn_id everywhere.",
     )
 
 
 def check_connection(option: str, conn_id: str, types: tuple[str, ...]) -> Iterator[CheckResult]:
     """Whether the connection can be read here, and is of one of ``types``."""
-    found = read_connection(conn_id)
-    if found is None:
+    connection = read_connection(conn_id)
+    if connection is None:
         yield wrong(
             option,
             expected=f"the connection {conn_id!r}",
             found="none that can be read here",
             next_step="Define it, and give every component the same [core] fernet_key and secrets back end.",
         )
-    elif found.conn_type not in types:
+    elif connection.conn_type not in types:
         yield wrong(
             option,
             expected=f"a connection of type {' or '.join(types)}",
-            found=f"{conn_id!r} of type {found.conn_type!r}",
+            found=f"{conn_id!r} of type {connection.conn_type!r}",
             next_step="Name another one, or correct its type.",
         )
     else:
-        yield ok(option, f"{conn_id}, of type {found.conn_type}")
+        yield ok(option, f"{conn_id}, of type {connection.conn_type}")
 
 
 def read_connection(conn_id: str) -> Connection | None:
@@ -407,21 +409,21 @@ class AirflowChecks:
     def _drivers_run_here(self) -> bool:
         """With this machine's credentials. Where the connection can't be read, that is told apart from this."""
         with suppress(Exception):
-            found = read_connection(self._conn_id)
-            if found is not None:
-                connection = spark_connection(found)
+            read = read_connection(self._conn_id)
+            if read is not None:
+                connection = spark_connection(read)
                 return not (connection.is_connect or connection.is_cluster)
         return True
 
     def _of_spark(self, *, on_s3: bool) -> Iterator[CheckResult]:
         from airflow_recovery.task.spark_connection import CONNECT, SUBMIT
 
-        read = list(check_connection(f"connection {self._conn_id}", self._conn_id, (CONNECT, *SUBMIT)))
-        yield from read
-        found = read_connection(self._conn_id)
-        if found is None or found.conn_type not in (CONNECT, *SUBMIT):
+        results = list(check_connection(f"connection {self._conn_id}", self._conn_id, (CONNECT, *SUBMIT)))
+        yield from results
+        airflow_connection = read_connection(self._conn_id)
+        if airflow_connection is None or airflow_connection.conn_type not in (CONNECT, *SUBMIT):
             return
-        connection = spark_connection(found)
+        connection = spark_connection(airflow_connection)
         if connection.is_connect:
             yield from check_connect_client()
         else:
@@ -430,7 +432,7 @@ class AirflowChecks:
 
 
 def spark_connection(connection: Connection) -> SparkConnection:
-    """Where ``found`` leads, as the provider's hooks read it."""
+    """Where ``connection`` leads, as the provider's hooks read it."""
     from airflow_recovery.task.spark_connection import CONNECT, connect_url
 
     if connection.conn_type == CONNECT:

@@ -60,7 +60,7 @@ def application_fingerprint(operator: SparkSubmitOperator, drop_in: DropIn) -> s
     if not operator.application:
         raise JobDefinitionError(f"{drop_in.task_id}: expected an application, found none.")
     given = described(operator)
-    told = {
+    document = {
         "application": _content(given["application"] or ""),
         **{
             name: [_content(path) for path in _listed(given[name])]
@@ -76,7 +76,7 @@ def application_fingerprint(operator: SparkSubmitOperator, drop_in: DropIn) -> s
         ),
         **({"commit": asdict(drop_in.commit_spec)} if drop_in.commit_spec else {}),
     }
-    return hashlib.sha256(canonical_json(told).encode()).hexdigest()[:32]
+    return hashlib.sha256(canonical_json(document).encode()).hexdigest()[:32]
 
 
 class DropInSubmission(SparkSubmission):
@@ -94,11 +94,11 @@ class DropInSubmission(SparkSubmission):
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """The objects at the URIs among the inputs, as they are now."""
-        found: list[ExternalObject] = []
+        externals: list[ExternalObject] = []
         for name, given in self._drop_in.inputs.items():
             if isinstance(given, str):
-                found += list_external(self._stores, given, name)
-        return tuple(found)
+                externals += list_external(self._stores, given, name)
+        return tuple(externals)
 
     def before_claim(self, state: RunState) -> None:
         """Raises `OutputAltered` where running again would overwrite data at a fixed URI that nobody registered.
@@ -147,12 +147,12 @@ class DropInSubmission(SparkSubmission):
             raise
         except Exception as error:
             # All that is known of an application of the user's own is what spark-submit's exit told.
-            told = f"{claim.region}@{claim.attempt}: the application failed: {error}"
+            message = f"{claim.region}@{claim.attempt}: the application failed: {error}"
             failure = start_failure(error)
             if failure is not None:
                 raise NotSetUp(f"{claim.region}@{claim.attempt} could not start: {failure.message}", failure) from error
             failure = Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
-            raise ERRORS[classify(failure)](told, failure) from error
+            raise ERRORS[classify(failure)](message, failure) from error
         return self._finish(attempt, round(time.monotonic() - started, 3))
 
     def status(self, claim: Claim) -> ApplicationStatus:
@@ -162,7 +162,7 @@ class DropInSubmission(SparkSubmission):
         return super().status(claim)
 
     def finish_previous(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """Register what it has written."""
+        """Register what the application of an earlier try has written, and finish its attempt."""
         return self._finish(attempt, None)
 
     def _is_as_today(self, claim: Claim) -> bool:
@@ -207,17 +207,17 @@ class DropInSubmission(SparkSubmission):
             self._run.log.warning("The outputs of attempt %d are left behind: %s", claim.attempt, error)
 
     def _locations(self, attempt: ClaimedAttempt) -> dict[tuple[str, str], str]:
-        found = {
+        locations = {
             ("output", name): spark_path(uri or self._managed(attempt.claim, name))
             for name, uri in self._drop_in.outputs.items()
         }
         for name, given in self._drop_in.inputs.items():
             if isinstance(given, str):
-                found["input", name] = spark_path(given)
+                locations["input", name] = spark_path(given)
             else:
                 outputs = {output.result: output for output in attempt.inputs[given.task_id].outputs}
-                found["input", name] = spark_path(outputs[qualified(given.task_id, given.name)].location)
-        return found
+                locations["input", name] = spark_path(outputs[qualified(given.task_id, given.name)].location)
+        return locations
 
     def _manifests_read(self, attempt: ClaimedAttempt) -> list[PartitionManifest]:
         references = self._drop_in.references.values()
@@ -246,7 +246,7 @@ class UnregisteredDropIn(DropInSubmission):
     """Of an operator that does not recover: its placeholders are filled, and the rest is the provider's operator."""
 
     def externals(self) -> tuple[ExternalObject, ...]:
-        """None: nobody compares them."""
+        """Lists nothing: where nothing is recorded, nobody compares external inputs."""
         return ()
 
     def _heartbeat(self, claim: Claim) -> AbstractContextManager[object]:
@@ -269,7 +269,7 @@ def _rests_on(fingerprint: str, externals: tuple[ExternalObject, ...]) -> str:
 
 def _last_finish(state: RegionState) -> Outcome | None:
     """The newest finish, reset or not, unless an attempt was claimed after it."""
-    finished = [n for n, each in state.attempts.items() if each.is_finished]
+    finished = [n for n, attempt in state.attempts.items() if attempt.is_finished]
     if not finished or max(finished) != state.latest_attempt:
         return None
     return state.attempts[max(finished)].outcome

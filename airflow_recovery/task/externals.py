@@ -75,22 +75,22 @@ class RegionSplits:
             return self._listed(vertex, source)
         if isinstance(source, FilePattern) and isinstance(self._job.parallelism_of(vertex), PerFile):
             every = self._listed(vertex, source)
-            found = [info for info in every if object_key(source.pattern, info.uri) == subtask.key]
+            splits = [info for info in every if object_key(source.pattern, info.uri) == subtask.key]
         else:
             journal = self._journal
             assignments = AssignmentLog(journal.store, journal.identity, vertex, writer=journal.writer)
             assignment = assignments.advanced(today, subtask.parallelism, vanished=source.vanished, log=self._log)
             every = assignment.in_order
-            found = [*assignment.of(subtask.index)]
+            splits = [*assignment.of(subtask.index)]
             if source.vanished is Vanished.KEEP:
-                found += self._kept(vertex, assignment.gone_of(subtask.index))
-        if not found:
+                splits += self._kept(vertex, assignment.gone_of(subtask.index))
+        if not splits:
             raise ObjectMissing(
                 f"Subtask {subtask.key!r} of vertex {vertex!r} has none of the {len(every)} splits that are there now: "
                 "a file has gone, or there are fewer splits than subtasks. Clear the task group to have the subtasks "
                 "decided anew, or declare fewer."
             )
-        return found
+        return splits
 
     def _kept(self, vertex: str, gone: Sequence[Split]) -> list[Split]:
         """Of what is not listed any more, what was read and committed: nothing else can be had of it."""

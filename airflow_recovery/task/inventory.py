@@ -60,7 +60,7 @@ def _split(pattern: str) -> tuple[str, list[str]]:
     is_absolute = pattern[len(scheme) :].startswith("/")
     segments = [piece for piece in pattern[len(scheme) :].split("/") if piece]
     # One segment at least stays below: a single object is found by listing its folder.
-    fixed = next((at for at, each in enumerate(segments) if _GLOB.search(each)), max(len(segments) - 1, 0))
+    fixed = next((at for at, segment in enumerate(segments) if _GLOB.search(segment)), max(len(segments) - 1, 0))
     return scheme + ("/" if is_absolute else "") + "/".join(segments[:fixed]), segments[fixed:]
 
 

@@ -45,13 +45,13 @@ class OpenJobRun:
         for planned in self.plan.regions.values():
             if planned.subtask is not None:
                 keys.setdefault(planned.region.name, []).append(planned.subtask.key)
-        for region, found in keys.items():
+        for region, subtask_keys in keys.items():
             run.events.record(
                 JobVertexInitialized(
                     occurred_at=run.now(),
                     region=region,
-                    parallelism=len(found),
-                    keys=tuple(found),
+                    parallelism=len(subtask_keys),
+                    keys=tuple(subtask_keys),
                     appeared=(),
                     vanished=(),
                 )

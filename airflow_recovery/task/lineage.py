@@ -41,7 +41,7 @@ class LineageDataset:
 
 @dataclass(frozen=True)
 class LineageRun:
-    """How one region's try succeeded."""
+    """How one try of a region has succeeded: ``decision`` is ``ran`` or ``kept``, ``seconds_saved`` Spark's time."""
 
     region: str
     decision: str
@@ -52,7 +52,7 @@ class LineageRun:
 
 @dataclass(frozen=True)
 class Lineage:
-    """Of one task: several regions where it ran a batch of subtasks."""
+    """What one task has read and made; ``runs`` has several regions where it ran a batch of subtasks."""
 
     inputs: tuple[LineageDataset, ...] = ()
     outputs: tuple[LineageDataset, ...] = ()
@@ -66,7 +66,7 @@ NO_LINEAGE = Lineage()
 
 
 def lineage_of(run: Run, result: RegionResult) -> Lineage:
-    """Of one region: the same for an attempt that ran and for one that was kept."""
+    """The lineage of one region's try: the same whether its attempt ran now or was kept."""
     identity, outcome = run.journal.identity, result.outcome
     kept = LineageRun(result.region, result.decision.value, result.attempt, identity.run_key, result.seconds_saved)
     return Lineage(
@@ -90,12 +90,12 @@ def _results_read(run: Run, outcome: Outcome) -> Iterable[LineageDataset]:
 
 
 def _folders_read(externals: Iterable[ExternalObject]) -> Iterable[LineageDataset]:
-    found: dict[str, list[ExternalObject]] = {}
+    folders: dict[str, list[ExternalObject]] = {}
     for external in externals:
         if external.uri.startswith(SCHEME):
             continue
-        found.setdefault(external.uri.rpartition("/")[0], []).append(external)
-    for folder, objects in found.items():
+        folders.setdefault(external.uri.rpartition("/")[0], []).append(external)
+    for folder, objects in folders.items():
         namespace, name = _physical(folder)
         yield LineageDataset(namespace, name, bytes=sum(object.size for object in objects), files=len(objects))
 

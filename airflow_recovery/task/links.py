@@ -40,11 +40,11 @@ class RecoveryTabLink(BaseOperatorLink):
 
     @property
     def name(self) -> str:
-        """What the button says."""
+        """The text on the button."""
         return "Recovery"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """The address of the tab."""
+        """The tab's address for the run of ``ti_key``; never empty."""
         return tab_url(ti_key.dag_id, ti_key.run_id)
 
 
@@ -53,7 +53,7 @@ class SparkHistoryLink(BaseOperatorLink):
 
     @property
     def name(self) -> str:
-        """What the button says."""
+        """The text on the button."""
         return "Spark history"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:

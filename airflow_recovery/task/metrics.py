@@ -61,15 +61,15 @@ class RecoveryMetrics:
         self._works = True
 
     def count(self, name: str, by: int = 1, **tags: str) -> None:
-        """Add to a counter."""
+        """Add ``by`` to the counter ``recovery.<name>``, with ``tags`` besides the task instance's."""
         self._send(lambda: self._stats.incr(f"{FAMILY}.{name}", by, tags={**self._tags, **tags}))
 
     def timing(self, name: str, seconds: float) -> None:
-        """One more value of a timer."""
+        """Send one value of the timer ``recovery.<name>``."""
         self._send(lambda: self._stats.timing(f"{FAMILY}.{name}", timedelta(seconds=seconds), tags=dict(self._tags)))
 
     def request(self, request: str, seconds: float) -> None:
-        """A request to the journal is over."""
+        """Time one request to the journal: ``put_if_absent``, ``put``, ``get``, ``list`` or ``delete``."""
         self.timing(f"journal.{request}", seconds)
 
     def _send(self, send: Callable[[], None]) -> None:
@@ -91,12 +91,12 @@ class MeteredEvents:
         self._writer = writer
 
     def record(self, event: JobEvent) -> None:
-        """Count it and pass it on."""
+        """Count ``event``, where a metric is made of it, and pass it on to the inner sink."""
         self._count(event)
         self._inner.record(event)
 
     def close(self, timeout_s: float = 10.0) -> StreamClosed:
-        """Close the stream."""
+        """Close the inner sink, and say what could not be written."""
         return self._inner.close(timeout_s)
 
     def _count(self, event: JobEvent) -> None:
@@ -133,7 +133,7 @@ class MeteredEvents:
 
 
 def metrics_of(context: Mapping[str, Any]) -> RecoveryMetrics:
-    """Of the task instance that ``context`` is of."""
+    """The metrics of the task instance of ``context``, by Airflow's ``Stats`` and with its tags."""
     from airflow_recovery.airflow_compat import stats
 
     return RecoveryMetrics(stats, getattr(context["ti"], "stats_tags", {}))

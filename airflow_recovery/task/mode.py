@@ -34,7 +34,7 @@ class WaitingOperator(Protocol):
     start_deadline: float | None
 
     def defer(self, *, trigger: Any, method_name: str) -> NoReturn:
-        """Airflow's: go on in the triggerer."""
+        """As in Airflow's operators: wait for ``trigger``, and then go on in ``method_name``. Never returns."""
         ...
 
 
@@ -58,7 +58,7 @@ class TryResult:
 
 
 class TaskMode:
-    """The questions, with batch's answers."""
+    """What the task of a region asks the region's mode. These are the answers of batch."""
 
     def check_connection(self, region: RegionPlan, vertices: Mapping[str, Vertex], connection: Connection) -> None:
         """Raise `JobDefinitionError` or `ConfigurationError` where the region can't run over this connection."""
@@ -73,7 +73,7 @@ class TaskMode:
 
 
 def task_of(region: RegionPlan) -> TaskMode:
-    """How the mode of ``region`` answers."""
+    """The answers of the mode that ``region`` has; its module is imported here, at the first such region."""
     module = _ANSWERS.get(region.mode.name)
     if module is None:
         return TaskMode()

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def note_of(result: RegionResult | BatchResult) -> str:
-    """Of a try that has succeeded."""
+    """The note on a try that has succeeded: what ran, or what was kept, and why."""
     if isinstance(result, BatchResult):
         kept = sum(subtask.decision is Decision.KEPT for subtask in result.results.values())
         return f"{len(result.results) - kept} subtasks ran, {kept} were kept"
@@ -33,7 +33,7 @@ def note_of(result: RegionResult | BatchResult) -> str:
 
 
 def note_of_publish(publish: Publish) -> str:
-    """Of a publish."""
+    """The note on a publish: its number, and which attempts it names."""
     return f"published {publish.number}: {', '.join(f'{region.region}@{region.attempt}' for region in publish.regions)}"
 
 

@@ -73,7 +73,7 @@ class RunPlace:
         return cls(unrecorded.identity, unrecorded.stores, settings, options, unrecorded)
 
     def journal(self) -> Journal:
-        """To read by."""
+        """A journal of this place, for reading: nothing is told of what it reads."""
         if self.unrecorded is not None:
             return self.unrecorded.journal()
         return Journal(self.stores.journal, self.identity, writer=uuid.uuid4().hex)

@@ -81,16 +81,16 @@ def checked_outputs(task_id: str, outputs: Sequence[str] | Mapping[str, str | No
         raise JobDefinitionError(
             f"{task_id}: expected an output name like 'cleaned', found {shown(unfit[0])}: rename it"
         )
-    found = dict(outputs) if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
-    if not found:
+    checked = dict(outputs) if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
+    if not checked:
         raise JobDefinitionError(
             f"{task_id}: expected at least one output, found none. Without one nothing can be registered: use "
             "SparkSubmitOperator."
         )
-    for name, uri in found.items():
+    for name, uri in checked.items():
         if uri is not None:
-            found[name] = check_location(uri, f"{task_id}: output {name!r}")
-    return found
+            checked[name] = check_location(uri, f"{task_id}: output {name!r}")
+    return checked
 
 
 def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | str]:
@@ -119,7 +119,12 @@ def check_targets(
     ``others`` are the outputs of the DAG's other operators, by task id. Templates are compared as they are written.
     """
     fixed = [(task_id, name, uri) for name, uri in outputs.items() if isinstance(uri, str)]
-    known = [(other, name, uri) for other, each in others.items() for name, uri in each.items() if isinstance(uri, str)]
+    known = [
+        (other, name, uri)
+        for other, declared in others.items()
+        for name, uri in declared.items()
+        if isinstance(uri, str)
+    ]
     for at, (_, name, uri) in enumerate(fixed):
         for other, other_name, other_uri in (*fixed[:at], *known):
             one, two = f"{comparable(uri).rstrip('/')}/", f"{comparable(other_uri).rstrip('/')}/"

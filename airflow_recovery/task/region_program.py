@@ -163,10 +163,10 @@ def region_failed(spec: RegionSpec, failure: Failure | None, error: Exception) -
         failure = replace(failure, chain=(*failure.chain, exit_code[0]))
     vertex = f" in vertex {failure.vertex}" if failure.vertex else ""
     condition = ", ".join(name for name in (failure.condition, failure.sql_state) if name)
-    told = f"{where} failed{vertex}: {failure.type}: {failure.message}" + (f" [{condition}]" if condition else "")
+    message = f"{where} failed{vertex}: {failure.type}: {failure.message}" + (f" [{condition}]" if condition else "")
     advice = start_advice(failure)
     if is_user_error(failure):
-        return UserCodeError(f"{told}. {advice or 'The same code would fail again, so it is not retried.'}", failure)
+        return UserCodeError(f"{message}. {advice or 'The same code would fail again, so it is not retried.'}", failure)
     if advice is not None:
-        return NotSetUp(f"{told}. {advice}", failure)
-    return ERRORS[classify(failure)](told, failure)
+        return NotSetUp(f"{message}. {advice}", failure)
+    return ERRORS[classify(failure)](message, failure)

@@ -61,7 +61,7 @@ class RegionSession(SparkApplication):
         threading.Thread(target=_import_client, name="import pyspark", daemon=True).start()
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """As `RegionProgram.run`."""
+        """Run the region's program for ``attempt``; returns and raises as `RegionProgram.run`."""
         self._on_claim(attempt)
         return self._program.run(attempt, self._launch)
 

@@ -33,7 +33,7 @@ class RegionSubmission(SparkSubmission):
         return self._program.externals()
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """As `RegionProgram.run`."""
+        """Run the region's program for ``attempt``; returns and raises as `RegionProgram.run`."""
         return self._program.run(attempt, partial(self._launch, self.new_job(attempt)))
 
     def _launch(self, job: Any, spec: RegionSpec, folder: Path) -> None:

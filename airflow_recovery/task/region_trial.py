@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -18,21 +18,20 @@ from airflow_recovery.attempt.application import SparkApplication
 from airflow_recovery.attempt.job_plan import plan_job
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run, TaskIdentity
-from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult
+from airflow_recovery.attempt.task_instances import NullTaskInstances
 from airflow_recovery.doctor.checking import Check
 from airflow_recovery.doctor.region import REGION, ROWS
 from airflow_recovery.doctor.result import CheckResult, ok, wrong
 from airflow_recovery.doctor.stores import FOLDER
 from airflow_recovery.doctor.versions import REGION_JOB
 from airflow_recovery.driver.region_spec import RunFacts
-from airflow_recovery.errors import ClearNotConfigured, RecoveryError, StoreError
+from airflow_recovery.errors import RecoveryError, StoreError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import Outcome, RunIdentity
 from airflow_recovery.results.prober import ResultProber
-from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.task.region_program import RegionProgram
 from airflow_recovery.task.spark_connection import region_application
 
@@ -72,8 +71,8 @@ class RegionTrial:
             outcome = self._run()
             rows = [output.rows for output in outcome.outputs]
             if rows == [ROWS]:
-                told = f"{ROWS} rows in {outcome.spark_seconds or 0:.1f} s of Spark, read back from the journal"
-                yield ok(check, told)
+                text = f"{ROWS} rows in {outcome.spark_seconds or 0:.1f} s of Spark, read back from the journal"
+                yield ok(check, text)
             else:
                 yield wrong(check, expected=f"{ROWS} rows", found=rows, next_step="Look into the driver's log.")
         except RecoveryError as error:
@@ -87,7 +86,7 @@ class RegionTrial:
             yield from self._removed()
 
     def stop(self) -> None:
-        """Kill the application."""
+        """Stop the Spark application, where one runs; called when the check takes too long."""
         if self._application is not None:
             self._application.stop()
 
@@ -102,7 +101,7 @@ class RegionTrial:
         run = Run(
             plan=plan.record,
             journal=journal,
-            task_instances=_Nobody(),
+            task_instances=NullTaskInstances(),
             available=ResultProber(self._stores.open_location),
             task_keys=plan.task_keys("doctor"),
             task=TaskIdentity(self._identity.run_key, 1, str(uuid.uuid4())),
@@ -129,18 +128,14 @@ class RegionTrial:
         left = []
         for store in (self._real_stores.journal, self._real_stores.results):
             with suppress(StoreError):
-                _delete_all(store, self._below)
+                store.delete([info.key for info in store.list(self._below)])
             try:
-                left += [f"{store.base_uri}/{each.key}" for each in store.list(self._below)]
+                left += [f"{store.base_uri}/{info.key}" for info in store.list(self._below)]
             except StoreError as error:
                 left.append(f"{store.base_uri} ({error})")
         if left:
-            told = f"{len(left)} objects of it stay, which nobody reads: {left[0]}, ..."
-            yield ok("what the region has written", f"{told} Who may delete there can remove them")
-
-
-def _delete_all(store: ObjectStore, below: str) -> None:
-    store.delete([each.key for each in store.list(below)])
+            text = f"{len(left)} objects of it stay, which nobody reads: {left[0]}, ..."
+            yield ok("what the region has written", f"{text} Who may delete there can remove them")
 
 
 @contextmanager
@@ -155,27 +150,9 @@ def _environment_of(stores: Stores) -> Iterator[None]:
         os.environ.update(before)
 
 
-class _Nobody:
-    """An Airflow with this one task: nobody else reads its run, and nothing is cleared."""
-
-    def observe(self) -> None:
-        """There is nothing to observe."""
-
-    def clear(self, request: ClearRequest) -> ClearResult:
-        """Never asked for. Raises `ClearNotConfigured`."""
-        raise ClearNotConfigured(f"The check of one region clears nothing, it was asked for {request}.")
-
-    def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
-        """No other task."""
-        return dict.fromkeys(keys)
-
-    def live_check(self) -> None:
-        """This process has it."""
-
-
 class _Kept(dict[str, Any]):
-    """In place of a task's state store."""
+    """A dictionary in place of a task's state store: no task runs."""
 
     def set(self, key: str, value: Any, **more: Any) -> None:
-        """Keep it."""
+        """As Airflow's ``set``; what ``more`` asks for, such as a retention, does not matter here."""
         self[key] = value

@@ -39,7 +39,7 @@ class RecoveryRetryPolicy(RetryPolicy):
     def evaluate(
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
     ) -> RetryDecision:
-        """What Airflow does after ``exception``."""
+        """Whether and when Airflow starts the next try after ``exception``, and the reason that its page shows."""
         if isinstance(exception, errors.SubtasksFailed):
             return self._of_several(exception, try_number, max_tries, context)
         if isinstance(exception, errors.RestartsExhausted):
@@ -75,12 +75,12 @@ class RecoveryRetryPolicy(RetryPolicy):
         )
 
     def serialize(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """The arguments of this policy as plain JSON, for the serialized DAG."""
         return {"retries": self.retries, "delay_is_own": self.delay_is_own}
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> RecoveryRetryPolicy:
-        """Inverse of `serialize`."""
+        """The policy of a serialized DAG: the inverse of `serialize`."""
         return cls(retries=int(data["retries"]), delay_is_own=bool(data["delay_is_own"]))
 
     @staticmethod

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
     from airflow_recovery.driver.cached import CacheServer
     from airflow_recovery.driver.memory_policy import RaiseMemory
-    from airflow_recovery.job import Job, Vertex
+    from airflow_recovery.job import Job
     from airflow_recovery.planning.regions import Region
     from airflow_recovery.task.region_program import RegionProgram
 
@@ -94,7 +94,7 @@ def connect_url(connection: Connection) -> str:
 
 
 def cache_server(connection: Connection) -> CacheServer:
-    """Of a connection of type `CONNECT`. Asks nobody anything yet."""
+    """The server of a connection of type `CONNECT`, which keeps cached results. Asks it nothing yet."""
     from airflow_recovery.driver.cached import CacheServer
 
     return CacheServer(connect_url(connection), user_id=user_of(connection))
@@ -116,17 +116,6 @@ def check_cached_connection(job: Job, region: Region, connection: Connection) ->
         f"{connection.conn_id!r} of type {connection.conn_type!r}, whose applications end with their region, and what "
         f"they keep with them. Give the group a connection of type {CONNECT}, or declare {name!r} with result=BLOCKING"
     )
-
-
-def check_split_connection(source: Vertex, connection: Connection) -> None:
-    """Raise `JobDefinitionError` where the region of ``source``, which commits split by split, runs over Connect."""
-    if connection.conn_type == CONNECT:
-        raise JobDefinitionError(
-            f"{source.where}: expected a region with commit='split' to run by spark-submit, found the connection "
-            f"{connection.conn_id!r} of type {CONNECT}: whether its vertices treat every row by itself is seen in "
-            "Spark's plans, which a Connect server does not show. Give this task a connection of type 'spark', or "
-            "declare its vertices without commit='split'"
-        )
 
 
 def check_streaming_connection(region: str, connection: Connection) -> None:

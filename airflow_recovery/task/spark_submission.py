@@ -168,7 +168,7 @@ class SparkSubmission(SparkApplication):
         return read_failure_at(self._results, self._data_of(claim)) if self.outlives_task else None
 
     def forget_failure(self, claim: Claim) -> None:
-        """Delete that."""
+        """Delete what `failure_of` reads: it is in the journal now. Raises nothing."""
         try:
             forget_failure_at(self._results, self._data_of(claim))
         except StoreError as error:

@@ -142,13 +142,13 @@ class SubtaskBatch:
         if is_untouched(listing.state, self._run.plan_hash):
             return []
         evaluation = self._run.evaluate(self._run.journal.load(listing))
-        found = []
+        overtaken = []
         for name in self._names:
             current = evaluation.current(name)
             outcome = current.outcome if current is not None else None
             if evaluation.why_overtaken(name, outcome.inputs if outcome is not None else None) is not None:
-                found.append(name)
-        return found
+                overtaken.append(name)
+        return overtaken
 
 
 class _HeldBack(Exception):
@@ -160,7 +160,7 @@ def _hold_back(state: RunState) -> None:
 
 
 def _allow(state: RunState) -> None:
-    """It may run."""
+    """Raises nothing: the subtask may run."""
 
 
 @dataclass
@@ -179,25 +179,25 @@ class _Ended:
         """What a retry may cure goes first: it tries the others again as well. Then waiting, failing, skipping."""
         waiting = [error for error in self.errors.values() if isinstance(error, BuiltElsewhere) and error.build]
         skipped = [error for error in self.errors.values() if isinstance(error, errors.InputSkipped)]
-        failed = {name: each for name, each in self.errors.items() if each not in waiting and each not in skipped}
+        failed = {name: error for name, error in self.errors.items() if error not in waiting and error not in skipped}
         if failed and not all(errors.kind_of(error).is_final for error in failed.values()):
-            raise self._told(failed)
+            raise self._as_one(failed)
         if waiting:
             raise waiting[0]
         if failed:
-            raise self._told(failed)
+            raise self._as_one(failed)
         if skipped:
             raise skipped[0]
 
-    def _told(self, failed: Mapping[str, Exception]) -> Exception:
+    def _as_one(self, failed: Mapping[str, Exception]) -> Exception:
         if len(failed) == 1:
             return next(iter(failed.values()))
-        told = [f"{name}: {type(each).__name__}: {each}" for name, each in failed.items()]
-        more = f"; and {len(told) - NAMED} more, see the log" if len(told) > NAMED else ""
+        texts = [f"{name}: {type(error).__name__}: {error}" for name, error in failed.items()]
+        more = f"; and {len(texts) - NAMED} more, see the log" if len(texts) > NAMED else ""
         held = f" Left to the next try: {', '.join(self.held_back)}." if self.held_back else ""
         return errors.SubtasksFailed(
             f"{len(failed)} of {self.count} subtasks of this task did not end well; the next try keeps those that did. "
-            f"{'; '.join(told[:NAMED])}{more}.{held}",
+            f"{'; '.join(texts[:NAMED])}{more}.{held}",
             failed,
         )
 

@@ -36,14 +36,16 @@ def summary_of(result: RegionResult | BatchResult) -> dict[str, Any]:
 
 def _summary_of_batch(batch: BatchResult) -> dict[str, Any]:
     """The sums, and of each subtask no more than what was decided: a batch may have many."""
-    found = batch.results.values()
+    results = batch.results.values()
     return {
         "region": batch.region,
         "decision": batch.decision.value,
-        "ran": sum(result.decision is Decision.RAN for result in found),
-        "kept": sum(result.decision is Decision.KEPT for result in found),
-        "files_checked": sum(result.files_checked for result in found),
-        "spark_seconds": sum(result.outcome.spark_seconds or 0.0 for result in found),
-        "spark_seconds_saved": sum(result.seconds_saved for result in found),
-        "subtasks": {result.region: {"decision": result.decision.value, "attempt": result.attempt} for result in found},
+        "ran": sum(result.decision is Decision.RAN for result in results),
+        "kept": sum(result.decision is Decision.KEPT for result in results),
+        "files_checked": sum(result.files_checked for result in results),
+        "spark_seconds": sum(result.outcome.spark_seconds or 0.0 for result in results),
+        "spark_seconds_saved": sum(result.seconds_saved for result in results),
+        "subtasks": {
+            result.region: {"decision": result.decision.value, "attempt": result.attempt} for result in results
+        },
     }

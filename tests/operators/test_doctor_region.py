@@ -73,7 +73,7 @@ def test_a_region_that_takes_too_long_is_stopped(recovery: Path, drivers: Driver
 
 
 def test_what_may_not_be_deleted_is_told(recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_recovery.task.region_trial._delete_all", lambda store, below: None)
+    monkeypatch.setattr("airflow_recovery.store.local.LocalStore.delete", lambda self, keys: None)
     assert "which nobody reads" in checked()["what the region has written"].found
     assert files_below(recovery) != []
 

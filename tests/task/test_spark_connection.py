@@ -8,10 +8,10 @@ from airflow.sdk import Connection
 from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import files, job
-from airflow_recovery.model.records import AttemptState, Outcome
+from airflow_recovery.model.records import AttemptState, Outcome, RegionPlan
 from airflow_recovery.model.result_type import BLOCKING
-from airflow_recovery.splits.mode import CommittedBatchRef, LostSplit, SplitOutcome
-from airflow_recovery.task.spark_connection import check_split_connection
+from airflow_recovery.splits.mode import CommittedBatchRef, LostSplit, SplitOutcome, SplitPlan
+from airflow_recovery.task.split_task import MODE
 from airflow_recovery.task.summary import summary_of
 
 flights = job("flights")
@@ -23,9 +23,10 @@ def raw(spark, splits):
 
 
 def test_it_is_refused_over_connect_before_a_claim() -> None:
-    check_split_connection(flights.vertices["raw"], Connection(conn_id="local", conn_type="spark"))
+    region = RegionPlan("raw", ("raw",), ("raw",), (), True, "f", mode=SplitPlan(split_source="raw"))
+    MODE.check_connection(region, flights.vertices, Connection(conn_id="local", conn_type="spark"))
     with pytest.raises(JobDefinitionError, match=r"vertex 'raw': .*spark-submit, found .*'warm'.*type 'spark'"):
-        check_split_connection(flights.vertices["raw"], Connection(conn_id="warm", conn_type="spark_connect"))
+        MODE.check_connection(region, flights.vertices, Connection(conn_id="warm", conn_type="spark_connect"))
 
 
 def test_the_summary_says_what_was_kept_and_what_is_lost() -> None:
