@@ -17,7 +17,7 @@ from airflow_recovery.story.run_view import view_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which region of which run, and why."""
+    """Declare which region of which run, and why."""
     add_run_arguments(parser)
     parser.add_argument("region", metavar="REGION", help="region whose commit is refused, as `plan` names it")
     parser.add_argument("--why", metavar="TEXT", default="given up by hand", help="for the journal")
@@ -36,20 +36,20 @@ def run(args: argparse.Namespace) -> int:
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     identity, region = view.journal.identity, view.region(args.region)
     with recorded_journal(view.journal) as journal:
-        found = look_at_abandon(
+        finish = look_at_abandon(
             journal, view.in_use.state, region.name, deployment.open_committer, not_applied=args.not_applied
         )
         if not args.dry_run:
-            abandon(journal, found, user_name(), args.why)
+            abandon(journal, finish, user_name(), args.why)
     run_id, keys = view.airflow_run_id(args.run), task_keys(identity, [region])
     cleared = None if args.dry_run else deployment.clear(identity.dag_id, run_id, keys)
     if args.json:
         document = {
-            "region": found.region,
-            "attempt": found.attempt,
-            "sink": found.spec.sink,
-            "config": json.loads(found.spec.config),
-            "target_says": found.target_says,
+            "region": finish.region,
+            "attempt": finish.attempt,
+            "sink": finish.spec.sink,
+            "config": json.loads(finish.spec.config),
+            "target_says": finish.target_says,
             "dry_run": args.dry_run,
             "airflow_run_id": run_id,
             "clear": keys,
@@ -57,10 +57,10 @@ def run(args: argparse.Namespace) -> int:
         }
         print(json.dumps(document, indent=1))
     else:
-        where = f"{found.spec.sink} with {found.spec.config}; of it the target says: {found.target_says}"
-        print(f"{found.name} is prepared for {where}.")
+        where = f"{finish.spec.sink} with {finish.spec.config}; of it the target says: {finish.target_says}"
+        print(f"{finish.name} is prepared for {where}.")
         does = "Would abandon" if args.dry_run else "Abandoned"
-        print(f"{does} {found.name}: its rows are never committed, and {found.region} runs again.")
+        print(f"{does} {finish.name}: its rows are never committed, and {finish.region} runs again.")
         if not args.dry_run:
             rest = clear_text(identity, run_id, keys) if cleared is None else f"Cleared: {', '.join(cleared) or '-'}."
             print(rest)

@@ -26,7 +26,7 @@ class Done:
 
 
 def apply_and_clear(deployment: Deployment, view: RunView, plan: Plan, asked_run: str) -> Done:
-    """Write the resets of ``found`` and clear its tasks. Raises `PlanOutdated`, and nothing was changed.
+    """Write the resets of ``plan`` and clear its tasks. Raises `PlanOutdated`; then nothing was changed.
 
     ``asked_run`` is the run as the person named it. Where there is no way into Airflow, the text says how to clear.
     """

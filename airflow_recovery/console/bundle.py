@@ -142,13 +142,13 @@ def _index(
 
 def versions() -> dict[str, str]:
     """Of Python, the platform and the packages that matter; what is not installed is left out."""
-    found = {"python": sys.version.split()[0], "platform": sys.platform}
+    installed = {"python": sys.version.split()[0], "platform": sys.platform}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:  # noqa: PERF203
             continue
-    return found
+    return installed
 
 
 def _clean(key: str, body: bytes, *, is_stream: bool) -> bytes:
@@ -191,11 +191,11 @@ class BundleStore:
 
     @property
     def base_uri(self) -> str:
-        """Where the bundle lies."""
+        """The URI of the bundle's file."""
         return f"file:{self._path}"
 
     def text(self) -> str:
-        """One line for people."""
+        """One line for people: which bundle, when it was made, and with which versions."""
         installed = ", ".join(f"{name} {number}" for name, number in sorted(self.versions.items()))
         return f"Bundle {self._path}, made at {self.made_at} with {installed}."
 
@@ -232,15 +232,15 @@ class BundleStore:
         yield from (self._listed[key] for key in sorted(self._listed) if key.startswith(prefix) and key > start_after)
 
     def put_if_absent(self, key: str, body: bytes) -> NoReturn:
-        """Refused."""
+        """Raises `StoreAccessDenied`: a bundle is only read."""
         self._refuse(key)
 
     def put(self, key: str, body: bytes) -> NoReturn:
-        """Refused."""
+        """Raises `StoreAccessDenied`: a bundle is only read."""
         self._refuse(key)
 
     def delete(self, keys: Iterable[str]) -> NoReturn:
-        """Refused."""
+        """Raises `StoreAccessDenied`: a bundle is only read."""
         self._refuse(", ".join(keys))
 
     def _refuse(self, what: str) -> NoReturn:

@@ -18,7 +18,7 @@ from airflow_recovery.story.run_view import view_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which region of which run, and what makes one sure."""
+    """Declare which region of which run, and how the user knows."""
     add_run_arguments(parser)
     parser.add_argument("region", metavar="REGION", help="region whose commit is in doubt, as `plan` names it")
     parser.add_argument("--why", metavar="TEXT", default="confirmed by hand", help="how you know, for the journal")
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({**asdict(confirmed), "airflow_run_id": run_id, "clear": keys, "cleared": cleared}, indent=1))
     else:
-        said = f"Confirmed: process {confirmed.writer} commits {confirmed.region}@{confirmed.attempt} no more."
+        confirmation = f"Confirmed: process {confirmed.writer} commits {confirmed.region}@{confirmed.attempt} no more."
         rest = clear_text(identity, run_id, keys) if cleared is None else f"Cleared: {', '.join(cleared) or 'nothing'}."
-        print(f"{said}\n{rest}")
+        print(f"{confirmation}\n{rest}")
     return ExitCode.CLEAR_BY_HAND if cleared is None else ExitCode.DONE

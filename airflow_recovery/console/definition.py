@@ -54,7 +54,7 @@ def _action(subcommand: Subcommand) -> Callable[[argparse.Namespace], None]:
 
 
 def recovery_commands() -> list[CLICommand]:
-    """The group ``recovery`` with every subcommand."""
+    """What Airflow adds to its command line: the group ``recovery``, with one command for each of `SUBCOMMANDS`."""
     commands: list[Any] = [
         ActionCommand(subcommand.name, subcommand.help, _action(subcommand), (_Arguments(subcommand),), epilog=EPILOG)  # type: ignore[arg-type]
         for subcommand in SUBCOMMANDS

@@ -56,7 +56,7 @@ class Deployment(Protocol):
         ...
 
     def open_location(self, location: str) -> ObjectStore:
-        """A store that holds ``location``."""
+        """The store with ``location`` in it, where a result lies."""
         ...
 
     def open_committer(self, spec: CommitSpec) -> Committer:
@@ -119,7 +119,7 @@ class StandaloneDeployment:
         return self._by_root[root]
 
     def open_committer(self, spec: CommitSpec) -> Committer:
-        """Airflow's connections are not known here."""
+        """Raises `ConfigurationError`: without Airflow, its connections are not known."""
         raise ConfigurationError(
             f"Expected a way to ask the target of {spec.result}, found none: without Airflow its connections are not "
             "known. Give `airflow recovery abandon` on a machine with this deployment's Airflow; or, where you know "
@@ -127,13 +127,13 @@ class StandaloneDeployment:
         )
 
     def clear(self, dag_id: str, run_id: str, task_keys: Sequence[str], *, unless_running: Sequence[str] = ()) -> None:
-        """There is no way into Airflow from here."""
+        """Returns `None`: there is no way into Airflow from here."""
 
     def is_live_run(self, dag_id: str, run_id: str) -> None:
-        """There is no way into Airflow from here."""
+        """Returns `None`: there is no way into Airflow from here."""
 
     def rebuild(self, dag_id: str, request: RebuildRequest) -> None:
-        """There is no way into Airflow from here."""
+        """Returns `None`: there is no way into Airflow from here."""
 
 
 def add_standalone_arguments(parser: argparse.ArgumentParser) -> None:

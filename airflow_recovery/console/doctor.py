@@ -24,7 +24,7 @@ _MAX_CHARACTERS = 2000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What this machine is, and how far to go."""
+    """Declare what this machine is, and how much is looked at."""
     parser.add_argument(
         "--component",
         choices=[component.value for component in Component],
@@ -71,8 +71,8 @@ def results_for_bundle(args: argparse.Namespace) -> list[dict[str, str]]:
                 break
     except Exception as error:  # who asks for help gets the rest of the bundle all the same
         results.append(not_checked("doctor", f"{type(error).__name__}: {error}"))
-    found = _document(results)["results"]
-    return [{name: text[:_MAX_CHARACTERS] for name, text in each.items()} for each in found]
+    documents = _document(results)["results"]
+    return [{name: text[:_MAX_CHARACTERS] for name, text in document.items()} for document in documents]
 
 
 def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Iterator[Check]:
@@ -135,9 +135,9 @@ def _raise(error: Exception) -> Iterator[CheckResult]:
 
 def _seconds(text: str) -> float:
     try:
-        found = float(text)
+        seconds = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < 86_400:
+        seconds = 0.0
+    if not 0 < seconds < 86_400:
         raise argparse.ArgumentTypeError(f"expected seconds above 0, found {text!r}")
-    return found
+    return seconds

@@ -18,7 +18,7 @@ _WRITER_CHARS = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which run, and which of its events."""
+    """Declare which run, and which of its events."""
     add_run_arguments(parser, bundle=True)
     parser.add_argument("--region", metavar="R", help="only those about region R")
     parser.add_argument("--type", choices=sorted(EVENT_TYPES), metavar="TYPE", help="only those of this type")
@@ -29,15 +29,15 @@ def run(args: argparse.Namespace) -> int:
     """The subcommand. In the order of the writers' clocks, which may disagree. Raises `UnknownRegion`."""
     journal = run_to_read(args).journal
     gaps: list[Gap] = []
-    found = list(read_stream(journal.store, journal.identity, gaps=gaps))
-    found.sort(key=lambda each: (each.event.occurred_at, each.writer, each.number))
-    chosen = [each for each in found if _is_chosen(each, args)]
+    recorded = list(read_stream(journal.store, journal.identity, gaps=gaps))
+    recorded.sort(key=lambda event: (event.event.occurred_at, event.writer, event.number))
+    chosen = [event for event in recorded if _is_chosen(event, args)]
     if args.region is not None and not chosen:
-        regions = {region for each in found if (region := region_of(each.event)) is not None}
+        regions = {region for event in recorded if (region := region_of(event.event)) is not None}
         if args.region not in regions:
             raise UnknownRegion(f"{args.region!r} is in no event{did_you_mean(args.region, regions)}.")
     if args.json:
-        events = [{"writer": each.writer, "seq": each.number, **event_to_json(each.event)} for each in chosen]
+        events = [{"writer": event.writer, "seq": event.number, **event_to_json(event.event)} for event in chosen]
         holes = [{"writer": gap.writer, "kind": gap.kind.value, "text": gap.text} for gap in gaps]
         print(json.dumps({"events": events, "gaps": holes}, indent=1))
     else:
@@ -45,22 +45,13 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def _is_chosen(each: Recorded, args: argparse.Namespace) -> bool:
-    of_type = args.type in (None, each.event.type)
-    return of_type and args.region in (None, region_of(each.event))
+def _is_chosen(recorded: Recorded, args: argparse.Namespace) -> bool:
+    of_type = args.type in (None, recorded.event.type)
+    return of_type and args.region in (None, region_of(recorded.event))
 
 
 def _text(chosen: list[Recorded], gaps: list[Gap]) -> str:
-    rows = [
-        (
-            recorded.event.occurred_at,
-            recorded.writer[:_WRITER_CHARS],
-            recorded.event.type,
-            about(recorded.event),
-            _cell(recorded),
-        )
-        for recorded in chosen
-    ]
+    rows = [_row(recorded) for recorded in chosen]
     parts = [table(("time", "writer", "event", "about", "says"), rows) if rows else "No such event is recorded."]
     if gaps:
         holes = "\n".join(cut(f"  process {gap.writer}: {gap.kind.value}: {gap.text}") for gap in gaps)
@@ -68,5 +59,6 @@ def _text(chosen: list[Recorded], gaps: list[Gap]) -> str:
     return "\n\n".join(parts)
 
 
-def _cell(each: Recorded) -> str:
-    return " ".join(words(each.event).split())
+def _row(recorded: Recorded) -> tuple[str, ...]:
+    event = recorded.event
+    return event.occurred_at, recorded.writer[:_WRITER_CHARS], event.type, about(event), " ".join(words(event).split())

@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """One line for the help."""
+        """What the code says, in one line, for ``--help``."""
         return _MEANINGS[self]
 
 

@@ -23,7 +23,7 @@ from airflow_recovery.story.what_if import plan_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which run, and into which file."""
+    """Declare which run, and into which file."""
     add_run_arguments(parser)
     add_connect_argument(parser)
     parser.add_argument("--out", metavar="FILE", help="default: recovery-<DAG>-<run key>.zip here")
@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({**document, "missing": written.missing}, indent=1))
     else:
         masked = f" In {len(written.altered)} of them something that looks like a secret was replaced."
-        said = f"{path}: {written.objects:,} objects of the journal and of channels' logs, the plan, versions, doctor."
-        print(said + (masked if written.altered else "") + f"\nRead it with: show --bundle {path}")
+        text = f"{path}: {written.objects:,} objects of the journal and of channels' logs, the plan, versions, doctor."
+        print(text + (masked if written.altered else "") + f"\nRead it with: show --bundle {path}")
     return ExitCode.DONE
 
 

@@ -15,7 +15,7 @@ from airflow_recovery.model.retention import Retention, parse_duration_s
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to sweep, and whether to delete."""
+    """Declare what is swept, and whether anything is deleted."""
     parser.add_argument("--dry-run", action="store_true", help="delete nothing, and say what would be")
     parser.add_argument(
         "--dag", metavar="DAG", type=name, help="the runs of this DAG only; default: all, and shared results"

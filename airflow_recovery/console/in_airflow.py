@@ -37,7 +37,7 @@ class AirflowDeployment:
 
     @property
     def name(self) -> str | None:
-        """``[recovery] deployment``."""
+        """``[recovery] deployment``: this deployment's name, where it has one."""
         return self._settings.deployment
 
     @property
@@ -52,12 +52,12 @@ class AirflowDeployment:
 
     @property
     def retention(self) -> Retention:
-        """``[recovery] retention``."""
+        """``[recovery] retention``, for jobs that declare none."""
         return self._settings.retention
 
     @property
     def grace_s(self) -> float:
-        """``[recovery] grace``."""
+        """``[recovery] grace``, in seconds."""
         return self._settings.grace_s
 
     def open_location(self, location: str) -> ObjectStore:
@@ -65,7 +65,7 @@ class AirflowDeployment:
         return self._stores.open_location(location)
 
     def open_committer(self, spec: CommitSpec) -> Committer:
-        """By the connection that the sink names."""
+        """Opens the target with the Airflow connection that the sink names."""
         return open_committers(self._stores)(spec)
 
     def clear(
@@ -107,8 +107,8 @@ class AirflowDeployment:
         from airflow_recovery.airflow_compat import DagRun, create_session
 
         with create_session() as session:
-            found = session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
-        return None if found is None else str(getattr(found, "value", found))
+            state = session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+        return None if state is None else str(getattr(state, "value", state))
 
     def rebuild(self, dag_id: str, request: RebuildRequest) -> Rebuilt:
         """Through the endpoint in the API server; without ``[recovery] api_conn_id``, in the metadata database itself.

@@ -25,7 +25,7 @@ def add_attempt_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which data, and why."""
+    """Declare which data is meant, and why it is pinned."""
     add_run_arguments(parser)
     parser.add_argument("region", metavar="REGION", nargs="?", help="default: list what is pinned in this run")
     add_attempt_argument(parser)

@@ -25,7 +25,7 @@ from airflow_recovery.story.what_if import WhatIf, plan_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is asked, how it is shown, and whether it is done."""
+    """Declare what is asked, how it is shown, and whether it is done."""
     add_run_arguments(parser)
     add_connect_argument(parser)
     asked = parser.add_argument_group("what if (none: the run as it is; several: all at once)")
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand."""
+    """The subcommand. `ExitCode.DIFFERENT` where ``--diff`` has found a difference; with ``--apply`` as `restart`."""
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     if isinstance(args.apply, str):
@@ -98,14 +98,14 @@ def _load(file: str, view: RunView) -> Plan:
     """A plan that was saved with ``--json``, of this very run."""
     try:
         document: dict[str, Any] = parse_json(Path(file).read_bytes(), where=file)
-        found = Plan.from_json(document["plan"])
+        plan = Plan.from_json(document["plan"])
         of = (document["dag_id"], document["run_key"], document["group_id"])
     except (OSError, KeyError, TypeError, ValueError, RecordInvalid) as error:
         raise ConfigurationError(f"Expected a plan saved with --json in {file}, found: {error!r}.") from error
     identity = view.journal.identity
     if of != (identity.dag_id, identity.run_key, identity.group_id):
         raise ConfigurationError(f"Expected a plan of {identity}, found one of {' / '.join(of)} in {file}.")
-    return found
+    return plan
 
 
 def _show_difference(args: argparse.Namespace, before: Plan, after: Plan) -> int:

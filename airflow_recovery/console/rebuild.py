@@ -19,7 +19,7 @@ from airflow_recovery.story.run_view import view_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which run, and whether it is done."""
+    """Declare which run, and whether anything is changed."""
     add_run_arguments(parser)
     add_connect_argument(parser)
     parser.add_argument("--dry-run", action="store_true", help="change nothing, and say what would be set")

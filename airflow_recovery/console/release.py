@@ -22,7 +22,7 @@ from airflow_recovery.story.run_view import view_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which data, and how sure one is."""
+    """Declare which data is meant, and whether it goes although it is needed."""
     add_run_arguments(parser)
     add_connect_argument(parser)
     parser.add_argument("region", metavar="REGION", help="region whose results are let go, as `plan` names it")

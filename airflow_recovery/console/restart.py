@@ -20,7 +20,7 @@ from airflow_recovery.story.what_if import WhatIf, plan_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is to run again."""
+    """Declare which regions or vertices run again."""
     add_run_arguments(parser)
     add_connect_argument(parser)
     parser.add_argument("region", metavar="REGION", nargs="*", help="a region to restart, as `plan` names it")

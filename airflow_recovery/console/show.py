@@ -18,13 +18,13 @@ from airflow_recovery.story.run_view import view_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which run, and in which form."""
+    """Declare which run or bundle, and in which form."""
     add_run_arguments(parser, bundle=True)
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand."""
+    """The subcommand. Shows what the journal says; looks at no data."""
     read = run_to_read(args)
     journal = read.journal
     view = view_run(journal)
@@ -88,8 +88,8 @@ def _attempts(stories: list[RegionStory]) -> str:
             )
         for result in story.results:
             rows = "rows not known" if result.rows is None else f"{result.rows:,} rows"
-            said = f"{rows}, {result.files:,} files, {_bytes(result.bytes)}"
-            lines.append(f"     {result.name}: {said}, {result.location}")
+            size = f"{rows}, {result.files:,} files, {_bytes(result.bytes)}"
+            lines.append(f"     {result.name}: {size}, {result.location}")
         if not story.attempts:
             lines.append("  none")
     return "\n".join(lines)

@@ -17,7 +17,7 @@ def printable(text: str) -> str:
     A terminal obeys those: it would rename its window, rub lines out, or write from right to left. Line ends and tabs
     stay.
     """
-    return _NOT_PLAIN.sub(lambda found: _shown(found[0]), text)
+    return _NOT_PLAIN.sub(lambda match: _shown(match[0]), text)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from airflow_recovery.verify import verify_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which runs, and how closely."""
+    """Declare which runs, and how closely they are checked."""
     add_run_arguments(parser, all_runs=True)
     parser.add_argument("--json", action="store_true", help="as JSON, a list with an object for each run and group")
     parser.add_argument(
