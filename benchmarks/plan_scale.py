@@ -101,7 +101,7 @@ def _finished(region: RegionPlan) -> Attempt:
     return Attempt(1, is_claimed=True, has_outcome=True, outcome=outcome)
 
 
-def _there(region: str, attempt: Attempt) -> Reason | None:
+def _there(region: str, attempt: Attempt, result: str) -> Reason | None:
     return None
 
 

@@ -291,7 +291,7 @@ class _Commit:
     def _why_gone(self) -> str | None:
         if self._prepared.is_released:
             return "what was prepared was released"
-        reason = self._run.available(self._outcome.region, self._prepared)
+        reason = self._run.available.why_gone(self._outcome.region, self._prepared)
         return None if reason is None else reason.text()
 
     def _in_doubt(self, gone: str | None) -> SinkInDoubt:

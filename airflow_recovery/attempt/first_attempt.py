@@ -22,14 +22,16 @@ def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, O
     if not is_untouched(state, run.plan_hash):
         return None
     loaded = run.journal.load(listing, wanted)
-    run.available.look_ahead({input: now for input in wanted if (now := loaded.of(input).current) is not None})
+    asked = run.results_read(region, loaded)
+    run.available.look_ahead(asked)
     inputs: dict[str, Outcome] = {}
     for input in wanted:
         attempt = loaded.of(input).current
-        if attempt is None or attempt.outcome is None or run.available(input, attempt) is not None:
+        if attempt is None or attempt.outcome is None:
             return None
         today = run.regions[input].fingerprint
         if today is not None and attempt.outcome.fingerprint != today:
             return None
         inputs[input] = attempt.outcome
-    return inputs
+    is_there = all(run.available(*question) is None for question in asked)
+    return inputs if is_there else None

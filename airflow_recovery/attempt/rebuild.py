@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from airflow_recovery.attempt.clear_protocol import MAX_NOTE
 from airflow_recovery.errors import OutputAltered
-from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.codec import needed
 from airflow_recovery.model.records import RegionPlan
-from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.planning.evaluation import AskedResult, Evaluation
 from airflow_recovery.planning.plan_making import why_kept
 
 
@@ -48,14 +47,20 @@ class Finished:
     left: Mapping[str, str]
 
 
-def asked_for(evaluation: Evaluation) -> dict[str, Attempt]:
-    """The regions whose data the judgement of a run will ask for, as far as that is clear beforehand: to ask ahead."""
-    wanted = {region.name for region in evaluation.topology.regions if region.final or region.persistent}
+def asked_for(evaluation: Evaluation) -> list[AskedResult]:
+    """The results that the judgement of a run will ask for, as far as that is clear beforehand: to ask ahead."""
+    wanted: dict[tuple[str, str], None] = {}
     for region in evaluation.topology.regions:
+        wanted |= dict.fromkeys((region.name, result) for result in evaluation.final_results(region.name))
         if evaluation.invalid_because(region.name) is not None:
-            wanted.update(region.inputs)
-    attempts = {name: evaluation.current(name) for name in wanted if evaluation.invalid_because(name) is None}
-    return {name: attempt for name, attempt in attempts.items() if attempt is not None and not attempt.is_released}
+            for name in region.inputs:
+                wanted |= dict.fromkeys((name, result) for result in evaluation.results_read(region.name, name))
+    found = []
+    for name, result in wanted:
+        current = evaluation.current(name) if evaluation.invalid_because(name) is None else None
+        if current is not None and not current.is_released:
+            found.append(AskedResult(name, current, result))
+    return found
 
 
 def finished_tasks(evaluation: Evaluation, key_of: Callable[[RegionPlan], str], where: str) -> Finished:

@@ -154,10 +154,7 @@ class RegionTask:
         if not evaluation.is_undecided(self._region):
             check_not_appended(self._run, self._region, state)
         inputs = self._run.regions[self._region].inputs
-        nows = {
-            input: now for input in inputs if (now := evaluation.current(input)) is not None and not now.is_released
-        }
-        self._run.available.look_ahead(nows)
+        self._run.available.look_ahead(self._run.results_read(self._region, state))
         lost = evaluation.lost_inputs(self._region)
         restart = failover_restart(self._run, state, self._region, why, lost)
         mode = attempt_of(self._run.regions[self._region])

@@ -18,7 +18,7 @@ from airflow_recovery.journal.stream import EventSink, NoEvents
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.mode import answers_of, modes_of
 from airflow_recovery.model.records import ExternalObject, PlanRecord, RegionPlan
-from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.planning.evaluation import AskedResult, Evaluation
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.store.object_store import ObjectStore
@@ -125,6 +125,17 @@ class Run:
             for producer in region.inputs:
                 consumers[producer].append(region.name)
         return {name: tuple(readers) for name, readers in consumers.items()}
+
+    def results_read(self, region: str, state: RunState) -> list[AskedResult]:
+        """What ``region`` reads of the attempts of its inputs that count, as far as these are not released."""
+        reader = self.regions[region]
+        currents = ((self.regions[input], state.of(input).current) for input in reader.inputs)
+        return [
+            AskedResult(producer.name, now, result)
+            for producer, now in currents
+            if now is not None and not now.is_released
+            for result in reader.reads_of(producer)
+        ]
 
     def list(self) -> Listing:
         """List the journal once; reads no record. Raises the store's errors."""

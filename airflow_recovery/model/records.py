@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import ClassVar
 
 from airflow_recovery.errors import Failure
@@ -137,6 +138,19 @@ class RegionPlan:
     def is_volatile(self) -> bool:
         """A coordinator of it takes no snapshots."""
         return any(not coordinator.supports_batch_snapshot for coordinator in self.coordinators)
+
+    def reads_of(self, producer: RegionPlan) -> tuple[str, ...]:
+        """The results of ``producer``, one of its inputs, that it reads. Where the plan does not tell: all of them."""
+        return tuple(result for result in producer.results if result in self._reads) or producer.named_results
+
+    @property
+    def named_results(self) -> tuple[str, ...]:
+        """`results`; where the plan names none, one without a name, which stands for all that the region makes."""
+        return self.results or ("",)
+
+    @cached_property
+    def _reads(self) -> frozenset[str]:
+        return frozenset(self.reads)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@
                    mode has nothing against it, and every input is valid and counts as the one that R read:
                        always: it is the same attempt      verify: what R read of it has equal digests
                        assume: whichever it is
-    wanted(R)    = R is a final result, or some consumer must run, or has reported that it misses R's present attempt
-    must_run(R)  = not valid(R), or (wanted(R) and not available(R))
+    wanted(R, q) = q is a final result of R, or some consumer that reads q must run, or one has reported that it misses
+                   a result of R's present attempt
+    must_run(R)  = not valid(R), or for some result q: wanted(R, q) and not available(R, q)
 
 `valid` is about identity, `available` about data: a region whose results are gone is kept while nobody wants them.
-Availability is asked for only where it can matter, and once per attempt.
+Availability belongs to the single result, as in FLIP-1: of two results of a region, the one that nobody wants may be
+gone. It is asked for only where it can matter, and once for each result of an attempt.
 
 **Early cut-off.** Nothing extra is recorded of it: a trace is always compared with the *current* finish of its inputs.
 So C@1, which read P@1, is valid with P@2 and P@3, as long as their digests equal that of P@1; and E, which read C@1,
@@ -18,7 +20,8 @@ want nothing yet: another input of theirs that is gone is made again once it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.run_state import Attempt, RunState
@@ -29,8 +32,16 @@ from airflow_recovery.model.records import ExternalObject, FenceCause, InputRef,
 from airflow_recovery.planning.mode import planning_of
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
 
-Available = Callable[[str, Attempt], "Reason | None"]
-"""Answers for one region's attempt: `None` where every registered object is there as registered, else why not."""
+Available = Callable[[str, Attempt, str], "Reason | None"]
+"""Answers for one result of a region's attempt: `None` where all its objects are there as registered, else why not."""
+
+
+class AskedResult(NamedTuple):
+    """A question to `Available`."""
+
+    region: str
+    attempt: Attempt
+    result: str
 
 
 class Assumptions:
@@ -89,7 +100,8 @@ class Evaluation:
         self._assumed = assumed or Assumptions()
         self._invalid: dict[str, Reason | None] = {}
         self._may_be_valid: set[str] = set()
-        self._unavailable: dict[str, Reason | None] = {}
+        self._read = {result for region in plan.regions for result in region.reads}
+        self._unavailable: dict[str, dict[str, Reason | None]] = {name: {} for name in self._order}
         self._must: dict[str, Reason | None] = {}
         for name in self._order:
             self._invalid[name] = self._assumed.why_invalid(name, self._evaluate_validity(name))
@@ -106,30 +118,50 @@ class Evaluation:
         self._check(region)
         return self._invalid[region]
 
-    def why_not_available(self, region: str) -> Reason | None:
-        """`None` where every object of the current attempt is there. Only for regions with a current attempt."""
+    def why_not_available(self, region: str, results: Iterable[str]) -> Reason | None:
+        """`None` where these results of the current attempt are there. Only for regions with a current attempt."""
         attempt = self.current(region)
         if attempt is None:
             return self._invalid[region]
-        if region not in self._unavailable:
-            self._unavailable[region] = (
-                Reason(region, Why.OUTPUT_RELEASED, f"attempt {attempt.number}")
-                if attempt.is_released
-                else self._probe(region, attempt)
-            )
-        return self._unavailable[region]
+        known = self._unavailable[region]
+        for result in results:
+            if result not in known:
+                known[result] = (
+                    Reason(region, Why.OUTPUT_RELEASED, f"attempt {attempt.number}")
+                    if attempt.is_released
+                    else self._probe(region, attempt, result)
+                )
+            if known[result] is not None:
+                return known[result]
+        return None
+
+    def why_not_readable(self, consumer: str, producer: str) -> Reason | None:
+        """Why ``producer`` must run before ``consumer``: what ``consumer`` reads of it is not valid, or not there."""
+        reason = self.invalid_because(producer)
+        return self.why_not_available(producer, self.results_read(consumer, producer)) if reason is None else reason
+
+    def results_read(self, consumer: str, producer: str) -> tuple[str, ...]:
+        """The results of ``producer`` that ``consumer`` reads."""
+        return self._regions[consumer].reads_of(self._regions[producer])
+
+    def final_results(self, region: str) -> tuple[str, ...]:
+        """The results of ``region`` that are read outside the job: of a final region, those that nobody reads in it."""
+        planned = self._regions[region]
+        if not planned.final:
+            return ()
+        return tuple(result for result in planned.results if result not in self._read) or planned.named_results
 
     def files_checked(self, region: str) -> int:
         """How many registered objects were found as registered; 0 where the data was not asked for."""
-        if region not in self._unavailable or self._unavailable[region] is not None:
-            return 0
+        there = [result for result, reason in self._unavailable[region].items() if reason is None]
         attempt = self.current(region)
         outcome = attempt.outcome if attempt is not None else None
-        return sum(len(output.objects) for output in outcome.outputs) if outcome is not None else 0
+        outputs = outcome.outputs if outcome is not None else ()
+        return sum(len(output.objects) for output in outputs if output.result in there)
 
-    def was_asked(self, region: str) -> bool:
-        """The store was asked for the data of the region's current attempt."""
-        return region in self._unavailable
+    def was_asked(self, region: str, result: str | None = None) -> bool:
+        """The store was asked for this result, or any, of the region's current attempt."""
+        return bool(self._unavailable[region]) if result is None else result in self._unavailable[region]
 
     def why_must_run(self, region: str) -> Reason | None:
         """`None` where the region is kept."""
@@ -143,7 +175,7 @@ class Evaluation:
         """The ancestors that must run so that ``region`` can, in topological order, each with its reason.
 
         The walk goes up from a producer only while that producer itself is not there or is not valid, and asks for
-        the data of every input of every region on the way (FLIP-1: one decision sees every loss). Not of those of an
+        every result that a region on the way reads (FLIP-1: one decision sees every loss). Not of those of an
         undecided one: it may never read them.
         """
         self._check(region)
@@ -155,9 +187,7 @@ class Evaluation:
             for producer in self._regions[name].inputs:
                 if producer in found:
                     continue
-                reason = self._invalid[producer]
-                if reason is None and wants_data:
-                    reason = self.why_not_available(producer)
+                reason = self.why_not_readable(name, producer) if wants_data else self._invalid[producer]
                 if reason is not None:
                     found[producer] = reason
                     queue.append(producer)
@@ -280,10 +310,8 @@ class Evaluation:
     def _edge(self, consumer: str, producer: str) -> list[tuple[str, Determinism]]:
         """What ``consumer`` reads of ``producer``, each with its mode."""
         modes = dict(self._regions[producer].determinism)
-        reads = self._regions[consumer].reads
-        results = [result for result in self._regions[producer].results if not reads or result in reads]
-        # Where the plan does not tell what is read, the edge is held to the attempt.
-        return [(result, modes.get(result, Determinism.ALWAYS)) for result in results] or [("", Determinism.ALWAYS)]
+        # Of a region without results nothing can be compared: the edge is held to the attempt.
+        return [(result, modes.get(result, Determinism.ALWAYS)) for result in self.results_read(consumer, producer)]
 
     def _remade(self, pin: InputRef) -> Attempt | None:
         """The current finish of what was read, where it is another one. `None` while there is none."""
@@ -354,21 +382,22 @@ class Evaluation:
         reason = self._invalid[name]
         if reason is not None and name not in self._may_be_valid:
             return reason
-        missing = self.why_not_available(name) if self._is_wanted(name) else None
-        return missing or reason
+        return self.why_not_available(name, self._wanted(name)) or reason
 
-    def _is_wanted(self, name: str) -> bool:
+    def _wanted(self, name: str) -> tuple[str, ...]:
+        """The results of ``name`` that somebody wants who runs, or who reads outside the job."""
         current = self.state.of(name).current
-        # What a sink has taken over is in its target: what was prepared for it has done its work.
-        if self._regions[name].final and not (current is not None and current.is_committed):
-            return True
-        if any(
-            self._must[consumer] is not None and not self.is_undecided(consumer) for consumer in self._consumers[name]
-        ):
-            return True
         # Why a consumer must run may be known to its own process alone (its external inputs): its report says so. A
         # report makes the owner look, and no more: where everything is there, the region is kept.
-        return current is not None and current.is_lost
+        if current is not None and current.is_lost:
+            return self._regions[name].named_results
+        # What a sink has taken over is in its target: what was prepared for it has done its work.
+        is_taken_over = current is not None and current.is_committed
+        wanted = dict.fromkeys(() if is_taken_over else self.final_results(name))
+        for consumer in self._consumers[name]:
+            if self._must[consumer] is not None and not self.is_undecided(consumer):
+                wanted |= dict.fromkeys(self.results_read(consumer, name))
+        return tuple(wanted)
 
     def _not_evaluated_from(self, region: str) -> list[str]:
         """``region`` and everything downstream of it that was not judged yet, in topological order."""

@@ -16,7 +16,7 @@ from airflow_recovery.model.records import AttemptState, FenceCause, InputRef, O
 from airflow_recovery.planning.evaluation import Available
 from airflow_recovery.planning.mode import planning_of
 from airflow_recovery.planning.reason import Evidence, Reason, Why
-from airflow_recovery.planning.selection import downstream, flowing_result, region_of_result, regions_named
+from airflow_recovery.planning.selection import downstream, flowing_result, regions_named, results_named
 
 SUPPOSED = "supposed"
 """Stands in for the writer and the time of records that are not written."""
@@ -106,7 +106,7 @@ class PartitionGone(Request):
 
     def apply(self, run: Scenario) -> Scenario:
         """Whoever asks for its data hears that it is missing, without the store being asked."""
-        region = region_of_result(run.topology, self.result)
+        region, results = results_named(run.topology, self.result)
         flowing = flowing_result(run.topology, self.result)
         if flowing is not None:
             return replace(run, lost_results=run.lost_results | {flowing}, resets=None)
@@ -119,8 +119,9 @@ class PartitionGone(Request):
             evidence=(Evidence(f"the result {self.result}", f"{SUPPOSED} to be gone"),),
         )
 
-        def available(name: str, attempt: Attempt) -> Reason | None:
-            return gone if name == region and attempt.number <= number else run.available(name, attempt)
+        def available(name: str, attempt: Attempt, result: str) -> Reason | None:
+            is_gone = name == region and attempt.number <= number and (result in results or not results)
+            return gone if is_gone else run.available(name, attempt, result)
 
         return replace(run, available=available, resets=None)
 

@@ -29,19 +29,19 @@ def regions_named(topology: PlanRecord, name: str) -> list[str]:
     )
 
 
-def region_of_result(topology: PlanRecord, result: str) -> str:
-    """The region that makes ``result``, named by itself, by ``<region>.<result>``, or by its region.
+def results_named(topology: PlanRecord, result: str) -> tuple[str, tuple[str, ...]]:
+    """(region, results): one result, named by itself or by ``<region>.<result>``; named by its region, all of it.
 
     Raises `UnknownRegion` with the closest name.
     """
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
     for region in topology.regions:
-        found.setdefault(region.name, region.name)
+        found.setdefault(region.name, (region.name, _made(region)))
         for name in _made(region):
-            found[f"{region.name}.{name}"] = region.name
+            found[f"{region.name}.{name}"] = region.name, (name,)
     for planned in topology.regions:
         for name in _made(planned):
-            found.setdefault(name, planned.name)
+            found.setdefault(name, (planned.name, (name,)))
     if result not in found:
         raise UnknownRegion(
             f"{result!r} is no result of {topology.job}{did_you_mean(result, found)}; its results are "

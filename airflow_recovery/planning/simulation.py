@@ -24,7 +24,7 @@ def simulate(evaluation: Evaluation, *, same_rows: bool, ask: bool = True) -> di
     """Every region that will have run when all is done, in topological order, each with its reason.
 
     With ``same_rows`` whatever is made again has the rows that its readers had read, so that a ``verify`` edge holds;
-    else it has other ones. Asks for the data of what is wanted, each attempt once, through ``evaluation``; without
+    else it has other ones. Asks for the results that are wanted, each once, through ``evaluation``; without
     ``ask`` nobody is asked, and what ``evaluation`` was not told of is taken to be there.
     """
     lost: dict[str, Reason] = {}
@@ -59,9 +59,10 @@ class _MadeAgain(Assumptions):
         """The run as it will be."""
         evaluation = self._evaluation
 
-        def available(region: str, attempt: Attempt) -> Reason | None:
-            is_known = ask or attempt.is_released or evaluation.was_asked(region)
-            return evaluation.why_not_available(region) if is_known and region not in self.reasons else None
+        def available(region: str, attempt: Attempt, result: str) -> Reason | None:
+            is_known = ask or attempt.is_released or evaluation.was_asked(region, result)
+            is_asked = is_known and region not in self.reasons
+            return evaluation.why_not_available(region, [result]) if is_asked else None
 
         return Evaluation(
             evaluation.topology, self._state, available=available, externals=evaluation.externals, assumed=self

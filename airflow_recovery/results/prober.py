@@ -1,8 +1,8 @@
-"""Whether the registered objects of an attempt are there: asked of the stores, once per attempt."""
+"""Whether the registered objects of a result are there: asked of the stores, once per result of an attempt."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from enum import Enum
@@ -11,6 +11,7 @@ from airflow_recovery.errors import CacheUnreachable, OutputAltered
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.planning.evaluation import AskedResult
 from airflow_recovery.planning.reason import Evidence, Reason, Why
 from airflow_recovery.results.availability import AvailabilityState, probe_manifest
 from airflow_recovery.results.places import Asker, Look, ResultPlaces
@@ -64,29 +65,35 @@ class ResultProber:
         self._places = places
         self._ask_cached = ask_cached or _nobody_to_ask
         self._on_altered = on_altered or {}
-        self._ahead: dict[tuple[str, int], Future[Reason | None]] = {}
+        self._ahead: dict[tuple[str, int, str], Future[Reason | None]] = {}
 
-    def look_ahead(self, attempts: Mapping[str, Attempt]) -> None:
-        """Look for the data of these regions at once, where they are many.
+    def look_ahead(self, asked: Collection[AskedResult]) -> None:
+        """Look for these results at once, where they are many.
 
         Each answer, an error too, serves the next question about it.
         """
-        if len(attempts) < MANY:
+        if len(asked) < MANY:
             return
         self._ahead = {}
-        with ThreadPoolExecutor(min(CONNECTIONS, len(attempts)), thread_name_prefix="recovery-probe") as pool:
-            for region, attempt in attempts.items():
+        with ThreadPoolExecutor(min(CONNECTIONS, len(asked)), thread_name_prefix="recovery-probe") as pool:
+            for region, attempt, result in asked:
                 # What a Spark server keeps is asked for over its one session.
-                if not any(is_cached_location(output.location) for output in _outputs(attempt)):
-                    self._ahead[region, attempt.number] = pool.submit(self._look, region, attempt)
+                manifests = _manifests(attempt, result)
+                if not any(is_cached_location(manifest.location) for manifest in manifests):
+                    self._ahead[region, attempt.number, result] = pool.submit(self._look, region, attempt, manifests)
 
-    def __call__(self, region: str, attempt: Attempt) -> Reason | None:
-        """`None` where every registered object of ``attempt`` is there as registered, else why not."""
-        known = self._ahead.pop((region, attempt.number), None)
-        return known.result() if known is not None else self._look(region, attempt)
+    def __call__(self, region: str, attempt: Attempt, result: str) -> Reason | None:
+        """`None` where every registered object of ``result`` is there as registered, else why not."""
+        known = self._ahead.pop((region, attempt.number, result), None)
+        return known.result() if known is not None else self._look(region, attempt, _manifests(attempt, result))
 
-    def _look(self, region: str, attempt: Attempt) -> Reason | None:
-        for manifest in _outputs(attempt):
+    def why_gone(self, region: str, attempt: Attempt) -> Reason | None:
+        """`None` where every result of ``attempt`` is there as registered, else why not."""
+        outputs = attempt.outcome.outputs if attempt.outcome is not None else ()
+        return self._look(region, attempt, outputs)
+
+    def _look(self, region: str, attempt: Attempt, manifests: Sequence[PartitionManifest]) -> Reason | None:
+        for manifest in manifests:
             if is_cached_location(manifest.location):
                 lost = self._why_cached_is_lost(region, attempt, manifest)
                 if lost is not None:
@@ -154,16 +161,15 @@ class NullProber(ResultProber):
     def __init__(self) -> None:
         super().__init__(_opens_nothing)
 
-    def look_ahead(self, attempts: Mapping[str, Attempt]) -> None:
-        """Does nothing."""
-
-    def __call__(self, region: str, attempt: Attempt) -> Reason | None:
-        """`None`: the data is taken to be there."""
+    def _look(self, region: str, attempt: Attempt, manifests: Sequence[PartitionManifest]) -> Reason | None:
+        """`None`."""
         return None
 
 
-def _outputs(attempt: Attempt) -> tuple[PartitionManifest, ...]:
-    return attempt.outcome.outputs if attempt.outcome is not None else ()
+def _manifests(attempt: Attempt, result: str) -> tuple[PartitionManifest, ...]:
+    """Those of ``result``; of a region of which no plan names the results (an empty name), all that it has made."""
+    outputs = attempt.outcome.outputs if attempt.outcome is not None else ()
+    return tuple(output for output in outputs if not result or output.result == result)
 
 
 def _folders(attempt: Attempt) -> dict[str, list[ResultObject]]:

@@ -189,8 +189,10 @@ def _after(age_s: float, limit_s: float, since: str, limit: str) -> Verdict:
     return Verdict(False, f"{since}, {limit} {duration_text(limit_s)}")
 
 
-def _never_asked(region: str, attempt: Attempt) -> None:
-    raise AssertionError(f"the release rule is about identity, and asks for no data of {region}@{attempt.number}")
+def _never_asked(region: str, attempt: Attempt, result: str) -> None:
+    raise AssertionError(
+        f"the release rule is about identity, and asks for no data of {region}@{attempt.number}: {result}"
+    )
 
 
 @dataclass(frozen=True)

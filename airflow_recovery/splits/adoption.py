@@ -152,4 +152,4 @@ def _gone(run: Run, region: str, batches: Sequence[CommittedBatch]) -> frozenset
 def _is_there(run: Run, region: str, outputs: tuple[PartitionManifest, ...]) -> bool:
     # As if they were an attempt's: what looks for a finished result looks for these.
     made = Outcome(region, 0, AttemptState.FINISHED, run.journal.writer, "", outputs=outputs)
-    return run.available(region, Attempt(0, is_claimed=True, has_outcome=True, outcome=made)) is None
+    return run.available.why_gone(region, Attempt(0, is_claimed=True, has_outcome=True, outcome=made)) is None

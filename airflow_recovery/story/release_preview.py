@@ -67,7 +67,7 @@ def _warnings(view: RunView, available: Available, region: RegionPlan, readers: 
     unfinished = [reader for reader in readers if evaluation.invalid_because(reader) is not None]
     if unfinished:
         warnings.append(f"{', '.join(unfinished)} still has to read {name}: it will be made again for that.")
-    gone = [producer for producer in region.inputs if _is_gone(evaluation, available, producer)]
+    gone = [producer for producer in region.inputs if _is_gone(evaluation, name, producer)]
     if gone:
         warnings.append(
             f"To make it again, {', '.join(gone)} must be made again as well: that data is not there either."
@@ -75,6 +75,5 @@ def _warnings(view: RunView, available: Available, region: RegionPlan, readers: 
     return warnings
 
 
-def _is_gone(evaluation: Evaluation, available: Available, region: str) -> bool:
-    current = evaluation.current(region)
-    return current is None or current.is_released or available(region, current) is not None
+def _is_gone(evaluation: Evaluation, region: str, producer: str) -> bool:
+    return evaluation.why_not_available(producer, evaluation.results_read(region, producer)) is not None

@@ -81,7 +81,7 @@ def run_document(
     plan, state, identity = view.in_use.plan, view.in_use.state, view.journal.identity
     tries = observation.tries if observation is not None else {}
     events = events_of(view.journal)
-    evaluation = Evaluation(plan, state, available=lambda region, attempt: None)
+    evaluation = Evaluation(plan, state, available=lambda region, attempt, result: None)
     by_name = {region.name: region for region in plan.regions}
     regions = tuple(_region(view, evaluation, by_name[story.name], story, tries) for story in tell(view, events))
     counts = Counter(region.status.value for region in regions)

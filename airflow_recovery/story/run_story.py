@@ -84,7 +84,7 @@ def tell(view: RunView, events: RunEvents | None = None) -> list[RegionStory]:
     ``events``: those of the run, where they have been read already.
     """
     events = events_of(view.journal) if events is None else events
-    evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=lambda region, attempt: None)
+    evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=lambda region, attempt, result: None)
     kept, claims = events.newest_kept(), events.claims()
     return [_region(view, evaluation, region, kept.get(region.name), claims) for region in view.in_use.plan.regions]
 

@@ -39,13 +39,13 @@ class StreamingRestarts(RestartMode):
 
 
 def _asked_once(available: Available) -> Available:
-    """``available``, which asks for each attempt's data once."""
-    answers: dict[tuple[str, int], Reason | None] = {}
+    """``available``, which asks for each result of an attempt once."""
+    answers: dict[tuple[str, int, str], Reason | None] = {}
 
-    def ask(region: str, attempt: Attempt) -> Reason | None:
-        key = region, attempt.number
+    def ask(region: str, attempt: Attempt, result: str) -> Reason | None:
+        key = region, attempt.number, result
         if key not in answers:
-            answers[key] = available(region, attempt)
+            answers[key] = available(region, attempt, result)
         return answers[key]
 
     return ask

@@ -139,10 +139,10 @@ def test_unreachable_is_not_lost_and_ends_the_ping_pong():
     seen_by = {"who": "C"}
     prober = ResultProber.__call__
 
-    def blind(self: ResultProber, region: str, attempt: Any) -> Reason | None:
+    def blind(self: ResultProber, region: str, attempt: Any, result: str) -> Reason | None:
         if seen_by["who"] == "C" and region == "P":
             return Reason("P", Why.OUTPUT_MISSING, "not here")
-        return prober(self, region, attempt)
+        return prober(self, region, attempt, result)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ResultProber, "__call__", blind)
@@ -163,10 +163,10 @@ def test_control_without_that_check_producer_and_consumer_play_ping_pong(monkeyp
     prober = ResultProber.__call__
     seen_by = {"who": "C"}
 
-    def blind(self: ResultProber, region: str, attempt: Any) -> Reason | None:
+    def blind(self: ResultProber, region: str, attempt: Any, result: str) -> Reason | None:
         if seen_by["who"] == "C" and region == "P":
             return Reason("P", Why.OUTPUT_MISSING, "not here")
-        return prober(self, region, attempt)
+        return prober(self, region, attempt, result)
 
     monkeypatch.setattr(ResultProber, "__call__", blind)
     monkeypatch.setattr(wake, "_check_reachable", lambda *args: None)

@@ -51,7 +51,7 @@ def committed(world: SinkWorld, number: int) -> CommitEnd | None:
 
 
 def planned(world: SinkWorld) -> Plan:
-    return plan(world.plan, world.state(), lambda region, attempt: None)
+    return plan(world.plan, world.state(), lambda *asked: None)
 
 
 # undisturbed
@@ -455,4 +455,4 @@ def test_the_events_fold_to_the_same_state():
 def test_a_judgement_without_a_sink_says_nothing_of_commits():
     world = sink_world()
     world.try_sink()
-    assert Evaluation(world.plan, world.state(), available=lambda region, attempt: None).why_not_committed(SINK) is None
+    assert Evaluation(world.plan, world.state(), available=lambda *asked: None).why_not_committed(SINK) is None

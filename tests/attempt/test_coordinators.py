@@ -323,13 +323,13 @@ def test_the_plan_says_beforehand_who_restarts(kind: type[Volatile], runs: set[s
     world = Coordinated(kind)
     world.go_all()
     for request in (RegionFailure(B), RestartRegion(B)):
-        planned = plan(world.plan, world.state(), lambda region, attempt: None, request)
+        planned = plan(world.plan, world.state(), lambda *asked: None, request)
         assert {region.name for region in planned.regions if region.action is Action.RUN} == runs
 
 
 def test_a_restart_that_is_applied_resets_the_whole_vertex():
     world = Coordinated(Volatile)
     world.go_all()
-    planned = plan(world.plan, world.state(), lambda region, attempt: None, RestartRegion(B))
+    planned = plan(world.plan, world.state(), lambda *asked: None, RestartRegion(B))
     assert planned.resets is not None
     assert {reset.region for reset in planned.resets} == set(READ)

@@ -35,6 +35,10 @@ class Trouble:
     """A job, how far it has come, and what happens then."""
 
     upstream: Upstream
+    makes: Upstream
+    """The results of each region."""
+    reads: Upstream
+    """The results that each region reads, at least one of each of its inputs."""
     modes: Mapping[str, Determinism]
     unstable: frozenset[str]
     constant: frozenset[str]
@@ -42,6 +46,7 @@ class Trouble:
     failed: str
     """Running while it fails; or, where it has finished, restarted by a user."""
     lost: frozenset[str]
+    """Results."""
     seed: int
 
     @property
@@ -57,20 +62,31 @@ def troubles(draw: st.DrawFn, modes: st.SearchStrategy[Determinism]) -> Trouble:
         name: tuple(draw(st.lists(st.sampled_from(names[:at]), unique=True, max_size=3))) if at else ()
         for at, name in enumerate(names)
     }
+    makes = {name: tuple(f"{name}.{at}" for at in range(draw(st.integers(1, 3)))) for name in names}
+    reads = {
+        name: tuple(
+            result
+            for input in inputs
+            for result in draw(st.lists(st.sampled_from(makes[input]), unique=True, min_size=1))
+        )
+        for name, inputs in upstream.items()
+    }
     finished = names[: draw(st.integers(1, len(names)))]
     # In topological order all inputs of the next one have finished.
     failed = draw(st.sampled_from(names[: len(finished) + 1]))
-    read = {input for inputs in upstream.values() for input in inputs}
+    read = {result for results in reads.values() for result in results}
     some = st.frozensets(st.sampled_from(names))
     return Trouble(
         upstream=upstream,
+        makes=makes,
+        reads=reads,
         modes={name: draw(modes) for name in names},
         unstable=draw(some),
         constant=draw(some),
         finished=frozenset(finished),
         failed=failed,
         # Of a final result that is gone Flink knows nothing: nobody in the job reads it.
-        lost=draw(st.frozensets(st.sampled_from(finished))) & read,
+        lost=draw(st.frozensets(st.sampled_from([result for name in finished for result in makes[name]]))) & read,
         seed=draw(st.integers(0, 10_000)),
     )
 
@@ -78,12 +94,18 @@ def troubles(draw: st.DrawFn, modes: st.SearchStrategy[Determinism]) -> Trouble:
 def really_ran(trouble: Trouble) -> set[str]:
     """The regions that had been started before, and of which an attempt was claimed after the failure."""
     world = World(
-        trouble.upstream, retries=1_000, modes=trouble.modes, unstable=trouble.unstable, constant=trouble.constant
+        trouble.upstream,
+        retries=1_000,
+        makes=trouble.makes,
+        reads=trouble.reads,
+        modes=trouble.modes,
+        unstable=trouble.unstable,
+        constant=trouble.constant,
     )
     world.go_all(name for name in trouble.upstream if name in trouble.finished)
     before = len(world.ran)
-    for name in trouble.lost:
-        world.delete_results(name, 1)
+    for result in trouble.lost:
+        world.delete_results(region_of(result), 1, result)
     if trouble.failed in trouble.finished:
         world.restart(trouble.failed)
     else:
@@ -91,6 +113,10 @@ def really_ran(trouble: Trouble) -> set[str]:
             world.go(trouble.failed, on_start=break_down)
     until_green(world, random.Random(trouble.seed))
     return {name for name, _ in world.ran[before:]} - trouble.created
+
+
+def region_of(result: str) -> str:
+    return result.partition(".")[0]
 
 
 def break_down() -> None:
@@ -114,8 +140,8 @@ def flinks_restart_set(trouble: Trouble) -> set[str]:
     """Flink's decision for the failed region, and for each that is started later."""
     logical = LogicalTopology(
         [LogicalVertex(name) for name in trouble.upstream],
-        [LogicalResult(name, name, BLOCKING) for name in trouble.upstream],
-        [LogicalEdge(read, name) for name, inputs in trouble.upstream.items() for read in inputs],
+        [LogicalResult(result, name, BLOCKING) for name, results in trouble.makes.items() for result in results],
+        [LogicalEdge(result, name) for name, results in trouble.reads.items() for result in results],
     )
     topology = ExecutionTopology(logical)
     graph = topology.graph
@@ -124,8 +150,8 @@ def flinks_restart_set(trouble: Trouble) -> set[str]:
         return graph.vertex_name(vertex).vertex
 
     def available(partition: int) -> bool:
-        name = name_of(graph.producer_of(partition))
-        return name in trouble.finished and name not in trouble.lost
+        result = graph.partition_name(partition).result
+        return region_of(result) in trouble.finished and result not in trouble.lost
 
     named: set[str] = set()
     for each in {trouble.failed, *trouble.created}:
@@ -148,7 +174,7 @@ def expected(trouble: Trouble) -> set[str]:
             reads_other_rows = name not in trouble.constant and not differs.isdisjoint(inputs)
             if name in running and (name in trouble.unstable or reads_other_rows):
                 differs.add(name)
-        more = {read for name in running for read in trouble.upstream[name] if read in trouble.lost}
+        more = {region_of(result) for name in running for result in trouble.reads[name] if result in trouble.lost}
         for name in trouble.finished:
             for read in running.intersection(trouble.upstream[name]):
                 mode = trouble.modes[read]
@@ -175,6 +201,8 @@ def test_with_determinism_they_are_those_of_flinks_that_have_to(trouble: Trouble
 
 TWO_LEVELS = Trouble(
     upstream={"P": (), "C": ("P",), "E": ("C",)},
+    makes={name: (f"{name}.0",) for name in "PCE"},
+    reads={"P": (), "C": ("P.0",), "E": ("C.0",)},
     modes=dict.fromkeys("PCE", Determinism.ALWAYS),
     unstable=frozenset(),
     constant=frozenset(),

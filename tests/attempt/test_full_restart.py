@@ -127,8 +127,8 @@ def test_the_plan_says_so_beforehand(request_: object):
     world = World(TWO_CHAINS, strategy=FULL)
     world.go_all("ABDE")
     state = world.state()
-    planned = plan(world.plan, state, lambda region, attempt: None, request_)  # type: ignore[arg-type]
+    planned = plan(world.plan, state, lambda *asked: None, request_)  # type: ignore[arg-type]
     assert {region.name for region in planned.regions if region.action is Action.RUN} == set(TWO_CHAINS)
     world.strategy = FailoverStrategy.REGION
-    control = plan(world.plan, state, lambda region, attempt: None, request_)  # type: ignore[arg-type]
+    control = plan(world.plan, state, lambda *asked: None, request_)  # type: ignore[arg-type]
     assert {region.name for region in control.regions if region.action is Action.RUN} <= {"B", "C"}

@@ -114,7 +114,7 @@ class Deployment:
         world.go_all()
         world.publish()
         self.as_role("gc", lambda: world.delete_results("C", 1))
-        lost = ResultProber(lambda location: world.results)("C", world.state().of("C").attempts[1])
+        lost = ResultProber(lambda location: world.results).why_gone("C", world.state().of("C").attempts[1])
         assert lost is not None
         world.restart("E")
         world.until_green()

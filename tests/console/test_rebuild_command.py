@@ -114,7 +114,7 @@ def finished(region: RegionPlan, **outcome: Any) -> tuple[PlanRecord, RunState]:
     return PlanRecord("job", (region,)), RunState({region.name: RegionState(attempts)})
 
 
-def left(*found: tuple[PlanRecord, RunState], available: Any = lambda region, attempt: None) -> dict[str, str]:
+def left(*found: tuple[PlanRecord, RunState], available: Any = lambda *asked: None) -> dict[str, str]:
     plan = PlanRecord("job", tuple(region for each, _ in found for region in each.regions))
     state = RunState({name: region for _, each in found for name, region in each.regions.items()})
     evaluation = Evaluation(plan, state, available=available)
@@ -155,7 +155,7 @@ def test_fault_62_a_subtask_is_set_by_its_map_index_and_a_batch_only_as_a_whole(
     states = [finished(subtask(at, at // 2)) for at in range(3)]
     assert list(left(*states, never)) == ["m|1"]
     evaluation = Evaluation(
-        PlanRecord("j", (subtask(5, None),)), finished(subtask(5, None))[1], available=lambda *one: None
+        PlanRecord("j", (subtask(5, None),)), finished(subtask(5, None))[1], available=lambda *asked: None
     )
     assert list(finished_tasks(evaluation, key_of, "s3://j").notes) == ["m|5"]
 
@@ -175,7 +175,7 @@ def test_a_note_is_as_long_as_airflow_lets_it_be():
     many = [finished(region(f"m[{at}]", subtask=SubtaskPlan("m", at, str(at), 0))) for at in range(50)]
     plan = PlanRecord("job", tuple(region for one, _ in many for region in one.regions))
     state = RunState({name: one for _, each in many for name, one in each.regions.items()})
-    evaluation = Evaluation(plan, state, available=lambda *one: None)
+    evaluation = Evaluation(plan, state, available=lambda *asked: None)
     (note,) = finished_tasks(evaluation, key_of, "s3://j").notes.values()
     assert len(note) == MAX_NOTE
 

@@ -103,7 +103,7 @@ class RunCase:
     def state(self) -> RunState:
         return RunState({name: RegionState(dict(found)) for name, found in self.attempts.items()})
 
-    def available(self, region: str, attempt: Attempt) -> Reason | None:
+    def available(self, region: str, attempt: Attempt, result: str) -> Reason | None:
         self.asked.append((region, attempt.number))
         return Reason(region, Why.OUTPUT_MISSING, "gone") if (region, attempt.number) in self.gone else None
 

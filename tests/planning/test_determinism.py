@@ -111,7 +111,7 @@ class Case:
         digests = tuple((output.result, output.digest) for output in outcome.outputs if output.digest)
         return InputRef(region, int(number), digests)
 
-    def _probe(self, region: str, attempt: Attempt) -> Reason | None:
+    def _probe(self, region: str, attempt: Attempt, result: str) -> Reason | None:
         return Reason(region, Why.OUTPUT_MISSING) if (region, attempt.number) in self.gone else None
 
 
@@ -294,7 +294,7 @@ def test_of_a_region_with_two_results_only_those_that_are_read_count(
             "C": RegionState({1: Attempt(1, is_claimed=True, has_outcome=True, outcome=consumer)}),
         }
     )
-    evaluation = Evaluation(plan, state, available=lambda region, attempt: None)
+    evaluation = Evaluation(plan, state, available=lambda *asked: None)
     assert (evaluation.invalid_because("C") is None) is stands
 
 

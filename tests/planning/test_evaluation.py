@@ -80,7 +80,7 @@ class Case:
     def evaluate(self) -> Evaluation:
         return Evaluation(self.plan, self.state(), available=self._probe, externals=self.externals)
 
-    def _probe(self, region: str, attempt: Attempt) -> Reason | None:
+    def _probe(self, region: str, attempt: Attempt, result: str) -> Reason | None:
         self.probed.append(region)
         return Reason(region, Why.OUTPUT_MISSING) if (region, attempt.number) in self.gone else None
 
@@ -267,7 +267,7 @@ def test_a_released_result_is_not_probed():
 def test_denied_is_an_error_and_no_answer():
     case = Case(FORK).finish_all()
 
-    def denied(region: str, attempt: Attempt) -> Reason | None:
+    def denied(region: str, attempt: Attempt, result: str) -> Reason | None:
         raise StoreAccessDenied("403")
 
     with pytest.raises(StoreAccessDenied):

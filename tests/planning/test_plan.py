@@ -146,7 +146,7 @@ def test_a_plan_within_a_wake_up_asks_nobody():
 def test_denied_is_an_error_and_no_answer():
     case = RunCase(CHAIN).finish_all()
 
-    def denied(region, attempt):
+    def denied(region, attempt, result):
         raise StoreAccessDenied("403")
 
     with pytest.raises(StoreAccessDenied):
@@ -433,7 +433,7 @@ def scenario(case: RunCase, request: Request) -> None:
     case.attempts = {name: dict(run.state.of(name).attempts) for name in case.upstream}
     for name in case.upstream:
         now = case.state().of(name).current
-        if now is not None and run.available(name, now) is not None:
+        if now is not None and run.available(name, now, name) is not None:
             case.gone.add((name, now.number))
 
 

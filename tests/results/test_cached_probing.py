@@ -38,12 +38,12 @@ class World:
 
 def test_it_is_there_while_its_server_says_so():
     world = World()
-    assert world.prober("P", world.attempt) is None
+    assert world.prober.why_gone("P", world.attempt) is None
 
 
 def test_what_the_server_does_not_keep_is_missing_with_what_it_said_as_evidence():
     world = World("spark:15002 was restarted")
-    reason = world.prober("P", world.attempt)
+    reason = world.prober.why_gone("P", world.attempt)
     assert reason is not None
     assert reason.why is Why.OUTPUT_MISSING
     assert "attempt 1: spark:15002 was restarted" in reason.text()
@@ -53,20 +53,20 @@ def test_what_the_server_does_not_keep_is_missing_with_what_it_said_as_evidence(
 def test_no_answer_is_not_missing():
     world = World(CacheUnreachable("no answer"))
     with pytest.raises(CacheUnreachable):
-        world.prober("P", world.attempt)
+        world.prober.why_gone("P", world.attempt)
 
 
 def test_where_no_server_is_known_that_is_said():
     world = World()
     prober = ResultProber(lambda location: world.store)
     with pytest.raises(CacheUnreachable, match=r"whether 'p' is still cached at .*--connect sc://host:port"):
-        prober("P", world.attempt)
+        prober.why_gone("P", world.attempt)
 
 
 def test_a_file_of_its_lineage_that_was_overwritten_is_an_altered_result():
     world = World()
     world.store.put("2026/b.csv", b"other rows")
-    reason = world.prober("P", world.attempt)
+    reason = world.prober.why_gone("P", world.attempt)
     assert reason is not None
     assert reason.why is Why.OUTPUT_ALTERED
     assert f"{LAKE}/2026/b.csv, of which p is made, was altered since" in reason.text()
@@ -75,11 +75,11 @@ def test_a_file_of_its_lineage_that_was_overwritten_is_an_altered_result():
 def test_one_that_is_gone_is_not_since_reading_it_fails():
     world = World()
     world.store.delete(["2026/b.csv"])
-    assert world.prober("P", world.attempt) is None
+    assert world.prober.why_gone("P", world.attempt) is None
 
 
 def test_control_unless_the_lineage_is_looked_at_evicted_rows_would_be_made_of_other_files(monkeypatch):
     monkeypatch.setattr(probing, "_folders", lambda attempt: {})
     world = World()
     world.store.put("2026/b.csv", b"other rows")
-    assert world.prober("P", world.attempt) is None
+    assert world.prober.why_gone("P", world.attempt) is None

@@ -32,7 +32,7 @@ class World:
         self.prober = ResultProber(lambda location: self.store, None if policy is None else {"P": policy})
 
     def why(self) -> Why | None:
-        reason = self.prober("P", self.attempt)
+        reason = self.prober.why_gone("P", self.attempt)
         return None if reason is None else reason.why
 
 
@@ -43,14 +43,14 @@ def test_everything_there() -> None:
 
 def test_an_attempt_without_outputs_is_there() -> None:
     world = World()
-    assert world.prober("P", Attempt(1)) is None
+    assert world.prober.why_gone("P", Attempt(1)) is None
 
 
 @pytest.mark.parametrize("managed", [True, False])
 def test_what_is_gone_is_missing(managed: bool) -> None:
     world = World(managed=managed)
     world.store.delete(["p/part-0", "p/part-1"])
-    reason = world.prober("P", world.attempt)
+    reason = world.prober.why_gone("P", world.attempt)
     assert reason is not None
     assert reason.why is Why.OUTPUT_MISSING
     assert "p/part-0 is gone (listed without it) and 1 more" in reason.text()

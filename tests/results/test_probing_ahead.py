@@ -10,8 +10,7 @@ from fakes import World
 
 from airflow_recovery.attempt.rebuild import asked_for
 from airflow_recovery.errors import InputLost, StoreAccessDenied
-from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.planning.evaluation import AskedResult, Evaluation
 from airflow_recovery.planning.reason import Why
 from airflow_recovery.results import prober as probing
 from airflow_recovery.results.prober import ResultProber
@@ -29,9 +28,9 @@ def world() -> World:
     return found
 
 
-def currents(world: World) -> dict[str, Attempt]:
+def currents(world: World) -> list[AskedResult]:
     state = world.state()
-    return {each: state.of(each).current for each in MANY}
+    return [AskedResult(each, state.of(each).current, each) for each in MANY]
 
 
 class Meeting(CountingStore):
@@ -50,7 +49,7 @@ def test_twenty_inputs_are_looked_for_in_one_round_trip(world: World):
     prober = ResultProber(lambda location: store)
     found = currents(world)
     prober.look_ahead(found)
-    assert [prober(name, each) for name, each in found.items()] == [None] * len(MANY)
+    assert [prober(*asked) for asked in found] == [None] * len(MANY)
     assert store.counts() == {Verb.LIST: len(MANY)}, "one listing a result, and nothing object by object"
 
 
@@ -62,7 +61,7 @@ def test_control_asked_one_after_the_other_nobody_meets(world: World, monkeypatc
     found = currents(world)
     prober.look_ahead(found)
     with pytest.raises(threading.BrokenBarrierError):
-        prober("P00", found["P00"])
+        prober(*found[0])
 
 
 @pytest.mark.parametrize("has_failed", [False, True], ids=["first attempts", "after a failure"])
@@ -80,9 +79,9 @@ def test_an_answer_serves_once(world: World):
     prober = ResultProber(lambda location: world.results)
     found = currents(world)
     prober.look_ahead(found)
-    assert prober("P00", found["P00"]) is None
+    assert prober(*found[0]) is None
     world.delete_results("P00", 1)
-    again = prober("P00", found["P00"])
+    again = prober(*found[0])
     assert again is not None
     assert again.why is Why.OUTPUT_MISSING
 
@@ -100,7 +99,7 @@ def test_fault_27_denied_ahead_is_denied_when_it_is_asked_for_and_no_loss(world:
     found = currents(world)
     prober.look_ahead(found)
     with pytest.raises(StoreAccessDenied):
-        prober("P00", found["P00"])
+        prober(*found[0])
 
 
 def test_a_rebuild_asks_ahead_for_exactly_what_its_judgement_asks_for(world: World):
@@ -108,8 +107,8 @@ def test_a_rebuild_asks_ahead_for_exactly_what_its_judgement_asks_for(world: Wor
     world.restart("P03")
     state = world.state()
     asked: set[str] = set()
-    evaluation = Evaluation(world.plan, state, available=lambda region, attempt: asked.add(region))
-    ahead = set(asked_for(evaluation))
+    evaluation = Evaluation(world.plan, state, available=lambda region, attempt, result: asked.add(region))
+    ahead = {asked.region for asked in asked_for(evaluation)}
     for candidate in world.plan.regions:
         evaluation.why_must_run(candidate.name)
     assert asked <= ahead == {*MANY} - {"P03"}

@@ -193,10 +193,10 @@ def test_fault_49_control_without_the_marker_a_released_result_looks_as_if_it_we
     world.go("C")
     clock.passes(8 * DAY_S)
     world.release("P", 1)
-    assert evaluation(world).why_not_available("P").why is Why.OUTPUT_RELEASED
+    assert evaluation(world).why_not_available("P", ["P"]).why is Why.OUTPUT_RELEASED
     for key in [object for object in world.journal_store.objects if object.endswith(".released")]:
         world.journal_store.delete([key])
-    assert evaluation(world).why_not_available("P") is None
+    assert evaluation(world).why_not_available("P", ["P"]) is None
 
 
 @pytest.mark.parametrize("hours", [-2.0, 2.0])

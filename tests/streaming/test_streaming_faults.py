@@ -180,7 +180,7 @@ def test_the_metadata_database_is_lost_and_the_run_is_restored_from_the_journal(
 
     def database_is_lost() -> None:
         world.airflow.lose_database()
-        evaluation = Evaluation(world.plan, world.state(), available=lambda region, attempt: None)
+        evaluation = Evaluation(world.plan, world.state(), available=lambda *asked: None)
         assert set(finished_tasks(evaluation, lambda region: region.name, "memory").notes) == {"a"}
         world.go_all("abc")
 

@@ -38,7 +38,7 @@ GOES_ON, ALONE, BEHIND, ALONG, ANEW = (
 
 
 def planned(world: StreamingWorld, request: Request = REBUILD) -> Plan:
-    found = plan(world.plan, world.state(), lambda region, attempt: None, request)
+    found = plan(world.plan, world.state(), lambda *asked: None, request)
     assert Plan.from_json(found.to_json()) == found
     return found
 
@@ -117,7 +117,7 @@ def test_a_lost_result_of_the_last_stage_drags_all_in_and_who_reads_it_follows()
     world = StreamingWorld(upstream={"D": ("c",)}, finals=("c",))
     world.go_all()
 
-    def available(region: str, attempt: Attempt) -> Reason | None:
+    def available(region: str, attempt: Attempt, result: str) -> Reason | None:
         return Reason("c", Why.OUTPUT_MISSING) if (region, attempt.number) == ("c", 1) else None
 
     found = plan(world.plan, world.state(), available, REBUILD)

@@ -323,7 +323,7 @@ def test_who_is_connected_with_whom():
 
 def evaluation(told: Told) -> Evaluation:
     told.attempts.setdefault("t", {1: Attempt(1, True, True, outcome=_finish("t"))})
-    return Evaluation(told.stages.plan, told.state(), available=lambda region, attempt: None)
+    return Evaluation(told.stages.plan, told.state(), available=lambda *asked: None)
 
 
 def _finish(region: str) -> Outcome:

@@ -251,27 +251,33 @@ class FakeApplication(SparkApplication):
         claim = attempt.claim
         self._world.ran.append((claim.region, claim.attempt))
         self._hooks.on_start()
-        read = [self._read(output) for outcome in attempt.inputs.values() for output in outcome.outputs]
+        wanted = self._world.results_read(self._region)
+        outputs = [output for outcome in attempt.inputs.values() for output in outcome.outputs]
+        read = [self._read(output) for output in outputs if output.result in wanted]
         self._hooks.on_read()
         content = self._world.content_of(self._region, claim.attempt, str(read))
         body = content.encode() if self._hooks.rows else b""
-        location = f"{self._journal.layout.data_of(claim.region, claim.attempt)}/out"
-        info = self._results.put(f"{location}/part-0", body)
+        manifests = tuple(self._write(claim, result, body) for result in self._world.results_of(self._region))
         self._hooks.on_written()
-        manifest = PartitionManifest(
-            claim.region,
-            f"{self._results.base_uri}/{location}",
-            (ResultObject("part-0", info.size, info.etag),) if self._hooks.rows else (),
-            self._hooks.rows,
-            digest=hashlib.md5(body).hexdigest() if self._world.mode(self._region).is_verified else None,
-        )
-        outcome = attempt.trace.finished("now", (manifest,), spark_seconds=10.0)
+        outcome = attempt.trace.finished("now", manifests, spark_seconds=10.0)
         try:
             self._journal.finish(outcome)
         except AttemptLost as error:
             raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} was fenced") from error
         self._hooks.on_finished()
         return None if self._hooks.says_nothing else outcome
+
+    def _write(self, claim: Claim, result: str, body: bytes) -> PartitionManifest:
+        name = "out" if result == claim.region else result
+        location = f"{self._journal.layout.data_of(claim.region, claim.attempt)}/{name}"
+        info = self._results.put(f"{location}/part-0", body)
+        return PartitionManifest(
+            result,
+            f"{self._results.base_uri}/{location}",
+            (ResultObject("part-0", info.size, info.etag),) if self._hooks.rows else (),
+            self._hooks.rows,
+            digest=hashlib.md5(body).hexdigest() if self._world.mode(self._region).is_verified else None,
+        )
 
     def _read(self, manifest: PartitionManifest) -> str:
         prefix = manifest.location.removeprefix(f"{self._results.base_uri}/")
@@ -309,6 +315,10 @@ class World:
     fingerprints: dict[str, str] = field(default_factory=dict)
     run_id: str = "run"
     modes: Mapping[str, Determinism] = field(default_factory=dict)
+    makes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The results of a region that makes others than the one of its own name."""
+    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The results that a region reads, where these are not all of its inputs."""
     unstable: frozenset[str] = frozenset()
     """Regions that write other rows each time."""
     constant: frozenset[str] = frozenset()
@@ -348,16 +358,23 @@ class World:
             RegionPlan(
                 name=name,
                 vertices=(name,),
-                results=(name,),
+                results=self.results_of(name),
                 inputs=tuple(inputs),
                 final=name in self.leaves,
                 fingerprint=self.fingerprints.get(name, "code 1"),
-                reads=tuple(inputs),
-                determinism=((name, self.modes[name]),) if name in self.modes else (),
+                reads=self.results_read(name),
+                determinism=tuple((result, self.modes[name]) for result in self.results_of(name) if name in self.modes),
             )
             for name, inputs in self.upstream.items()
         )
         return PlanRecord("jobs:flights", regions, failover_strategy=self.strategy)
+
+    def results_of(self, region: str) -> tuple[str, ...]:
+        return self.makes.get(region, (region,))
+
+    def results_read(self, region: str) -> tuple[str, ...]:
+        everything = (result for input in self.upstream[region] for result in self.results_of(input))
+        return self.reads.get(region) or tuple(everything)
 
     def content_of(self, region: str, attempt: int, read: str) -> str:
         """The rows that an attempt computes: the same from the same inputs, unless it is said otherwise."""
@@ -480,8 +497,8 @@ class World:
 
     # what outsiders do
 
-    def delete_results(self, region: str, attempt: int) -> None:
-        prefix = self.journal().layout.data_of(region, attempt)
+    def delete_results(self, region: str, attempt: int, result: str = "") -> None:
+        prefix = f"{self.journal().layout.data_of(region, attempt)}/{result}"
         self.results.delete([info.key for info in self.results.list(prefix)])
 
     def release(self, region: str, attempt: int) -> None:
