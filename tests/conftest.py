@@ -115,7 +115,9 @@ SHARE_A_SPARK = (
     "tests/job/test_key_ranges.py",
     "tests/sinks/test_spark_rows_in_sinks.py",
     "tests/splits/test_plan_guard.py",
+    "tests/splits/test_split_drivers.py",
     "tests/splits/test_split_loop.py",
+    "tests/splits/test_split_lost_replies.py",
     "tests/splits/test_split_pull_spark.py",
     "tests/streaming/test_streaming_region.py",
 )

@@ -1,13 +1,15 @@
-"""What tests/conftest.py makes of a run: which S3 servers, what a skip is, and what is run a second time."""
+"""What tests/conftest.py makes of a run: which S3 servers, what a skip is, what is run a second time, and by whom."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -115,3 +117,43 @@ def test_in_ci_what_fails_with_real_processes_is_run_again_and_named_and_red_if_
 def test_elsewhere_nothing_is_run_again_and_a_pure_test_never(tmp_path: Path) -> None:
     assert "2 failed, 3 deselected" in run_pytest(tmp_path, MOTO, "-k", "real_fails", CI="").stdout
     assert "1 failed, 4 deselected" in run_pytest(tmp_path, MOTO, "-k", "pure_fails", CI="1").stdout
+
+
+def test_no_two_modules_of_the_tests_have_the_same_name() -> None:
+    """pytest, and the tests themselves, import each by its bare name."""
+    elsewhere = {"conftest.py", "dags", "dags_scheduled"}
+    paths = [path for path in TESTS.rglob("*.py") if elsewhere.isdisjoint(path.parts)]
+    names = Counter(path.name for path in paths if not (path.parent / "__init__.py").exists())
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+SESSIONS = {"spark", "cluster", "connect"}
+"""The fixtures of `spark_fixtures`."""
+
+
+def asks_for_a_session(source: str) -> bool:
+    """Does a test or a fixture take one of them, which the file does not make itself?"""
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    named = {arg.arg for node in functions for arg in node.args.args if is_run_by_pytest(node)}
+    return bool(named & SESSIONS - {node.name for node in functions})
+
+
+def is_run_by_pytest(node: ast.FunctionDef) -> bool:
+    is_fixture = any("pytest.fixture" in ast.unparse(decorator) for decorator in node.decorator_list)
+    return is_fixture or node.name.startswith("test_")
+
+
+def test_whoever_asks_for_a_spark_of_the_session_is_run_by_the_one_worker_that_has_it(
+    pytestconfig: pytest.Config,
+) -> None:
+    folder, *files = pytestconfig.pluginmanager.get_plugin(str(TESTS / "conftest.py")).SHARE_A_SPARK
+    paths = {path.relative_to(TESTS.parent).as_posix(): path for path in TESTS.rglob("test_*.py")}
+    asking = [name for name, path in paths.items() if asks_for_a_session(path.read_text(encoding="utf-8"))]
+    assert sorted(name for name in asking if not name.startswith(folder)) == files
+
+
+def test_a_vertex_that_takes_a_spark_asks_for_no_session() -> None:
+    assert asks_for_a_session("def test_it(spark): pass")
+    assert asks_for_a_session("@pytest.fixture\ndef rows(connect): pass")
+    assert not asks_for_a_session("def raw(spark): pass")
+    assert not asks_for_a_session("@pytest.fixture\ndef cluster(): pass\ndef test_it(cluster): pass")
