@@ -1,7 +1,7 @@
 """Letting the data of one attempt go (docs/protocol.md#release): which, and how.
 
     candidate: P@n finished, not named by the newest publish, and (n < cur(P), or every consumer is valid and P is
-               neither final nor persistent); or a fenced attempt
+               neither final nor persistent, or its sink has all of it); or a fenced attempt
     PUT n.released;  LIST again: an open claim that pins P@n -> leave it for the next sweep;  else delete the objects
 
 Whether every consumer is valid is Flink's release rule (FLIP-1), in one line: `reader_left`. It knows no policy, no
@@ -22,6 +22,7 @@ from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.location import key_below
 from airflow_recovery.model.manifest import PartitionManifest
@@ -136,8 +137,12 @@ class ReleaseRule:
 
     @staticmethod
     def _outlives(region: RegionPlan, attempt: Attempt) -> bool:
-        """Whether readers outside the run read these files. What a sink has taken over, they read there."""
-        return region.final and not (region.commit is not None and attempt.is_committed)
+        """Whether readers outside the run read these files. What a sink has taken over, they read there.
+
+        Of a region that has other results beside the committed one, no plan says which of them are final.
+        """
+        taken_over = () if region.commit is None or not attempt.is_committed else (region.commit.result,)
+        return region.final and region.results != taken_over
 
     def _orphan(self, region: str, since: int, why: str) -> Verdict:
         """``since``: the attempt whose outcome made an orphan of it."""
@@ -155,8 +160,8 @@ class ReleaseRule:
         if waiting is not None:
             return Verdict(False, f"{waiting} still needs it")
         consumers = [region.name for region in self._regions.values() if name in region.inputs]
-        if consumers and region is not None and region.final:
-            return Verdict(False, "it is a final result, which others read")
+        if consumers and region is not None and region.commit is not None and region.commit.mode is CommitMode.APPEND:
+            return Verdict(False, "others read it, and a sink that appends takes over no second attempt")
         policy, grace_s = self._retention.policy, self._retention.grace_s
         if policy is ReleasePolicy.KEEP:
             since = f"the run has been silent for {duration_text(self._silent_s)}"
