@@ -20,9 +20,9 @@ LATER_TIMEOUT_S = 30.0
 class Accumulators:
     """Sums by name, of one attempt of one region: ``context.accumulators.add("bad lines", 3)``.
 
-    They stand in the outcome of the attempt that finishes, and in its `ExecutionVertexFinished` event; those of an
-    attempt that fails are lost with it, so that nothing is counted twice. They live in the driver: code that runs in
-    executors does not reach them. Count there with Spark, and add what was counted::
+    They are written into the outcome of the attempt that finishes, and into its `ExecutionVertexFinished` event. Those
+    of an attempt that fails are lost with it, so that nothing is counted twice. They live in the driver: code that runs
+    in executors does not reach them. Count there with Spark, and add what was counted::
 
         seen = Observation()
         lines = lines.observe(seen, count_if(col("bad")).alias("bad"))
@@ -55,7 +55,7 @@ class Accumulators:
             self._later.append((name, amount))
 
     def totals(self) -> tuple[tuple[str, Amount], ...]:
-        """(name, sum), by name; asks what was added for later, once."""
+        """(name, sum), ordered by name. Calls what `add_later` was given, once."""
         with self._lock:
             later, self._later = self._later, []
         for name, amount in later:
@@ -71,12 +71,12 @@ class Accumulators:
 
 
 def _ask(amount: Callable[[], Amount]) -> Amount:
-    found: list[Amount] = []
+    answers: list[Amount] = []
     failed: list[Exception] = []
 
     def ask() -> None:
         try:
-            found.append(amount())
+            answers.append(amount())
         except Exception as error:
             failed.append(error)
 
@@ -85,9 +85,9 @@ def _ask(amount: Callable[[], Amount]) -> Amount:
     thread.join(LATER_TIMEOUT_S)
     if failed:
         raise failed[0]
-    if not found:
+    if not answers:
         raise TimeoutError(f"no answer within {LATER_TIMEOUT_S:.0f} s; is what it counts part of a result?")
-    return found[0]
+    return answers[0]
 
 
 def _check(name: str, amount: Amount) -> None:

@@ -1,4 +1,4 @@
-"""Is code seen to append? Run a second time, it writes a second time (fault 80).
+"""Whether a function's code appends to something. Run a second time, it writes a second time (fault 80).
 
 What a vertex returns, recovery writes: each attempt in a place of its own, and one of them counts. What the code writes
 by itself is outside of that, and an attempt that has written and then dies is run again.
@@ -20,7 +20,7 @@ _WORTH_COMPILING = re.compile(rb"append|insert", re.IGNORECASE)
 
 
 def how_it_appends(code: CodeType) -> str | None:
-    """What of ``code``, or of a function inside it, writes to the end of something; `None` where nothing is seen."""
+    """Which call in ``code``, or in a function inside it, appends; `None` where none is seen."""
     names: set[str] = set()
     texts: set[str] = set()
     for block in _nested(code):
@@ -53,14 +53,13 @@ def how_application_appends(path: Path) -> str | None:
 
 def _nested(code: CodeType) -> Iterator[CodeType]:
     yield code
-    for co_const in code.co_consts:
-        if isinstance(co_const, CodeType):
-            yield from _nested(co_const)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)
 
 
 def _texts(code: CodeType) -> Iterator[str]:
     """The texts in the code, among them the names of keyword arguments."""
-    for co_const in code.co_consts:
-        yield from (
-            inner for inner in (co_const if isinstance(co_const, tuple) else (co_const,)) if isinstance(inner, str)
-        )
+    for constant in code.co_consts:
+        inner = constant if isinstance(constant, tuple) else (constant,)
+        yield from (text for text in inner if isinstance(text, str))

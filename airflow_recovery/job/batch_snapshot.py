@@ -1,8 +1,8 @@
-"""What a class of the user's own has, so that what it knows outlives the process that made it (FLIP-383).
+"""The methods by which the state of a user's own class outlives the process that made it (FLIP-383).
 
-Two kinds may have it: the enumerator of a source (`airflow_recovery.enumerated_by`), whose state stands in the record
-of the splits that it has told of; and a source's coordinator (``coordinator=``), whose state stands in the finish of
-the attempt that it was made for. So no state is older or newer than what it is the state of.
+Two kinds of classes may have them: the enumerator of a source (`airflow_recovery.enumerated_by`), whose state is in the
+record of the splits that it has yielded; and a source's coordinator (``coordinator=``), whose state is in the finish of
+the attempt that it was made for. So a state is never older or newer than what it belongs to.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from typing import Any, Protocol, runtime_checkable
 
 MAX_STATE_BYTES = 1024 * 1024
-"""Of one state, as JSON: it stands in the journal, and whoever comes later reads it."""
+"""The largest state, as JSON: it is written into the journal, and every later attempt reads it."""
 
 
 @runtime_checkable
@@ -23,14 +23,14 @@ class SupportsBatchSnapshot(Protocol):
     """
 
     def snapshot_state(self) -> Any:
-        """What a later one must know of what this one has done.
+        """Return what a later instance must know of what this one has done.
 
-        Of an enumerator: asked when it has yielded its splits. Of a coordinator: when its attempt is about to finish.
+        An enumerator is asked when it has yielded its splits, a coordinator when its attempt is about to finish.
         """
         ...
 
     def restore(self, state: Any) -> None:
-        """Know what ``state`` says. Called before anything else, where there is a state.
+        """Take over ``state``. Called before anything else, where there is a state.
 
         An enumerator is given what the one before it gave, and then yields only what comes after that. A coordinator is
         given what those of all other finished subtasks of its vertex gave, by the names of their regions.
@@ -44,7 +44,7 @@ def takes_snapshots(of: object) -> bool:
 
 
 def missing_methods(of: object) -> list[str]:
-    """Those of `SupportsBatchSnapshot` that ``of`` has not."""
+    """The methods of `SupportsBatchSnapshot` that ``of``, a class or an instance, lacks."""
     return [name for name in ("snapshot_state", "restore") if not callable(getattr(of, name, None))]
 
 

@@ -1,4 +1,4 @@
-"""What may be kept by a Spark Connect server instead of being written (``CACHED``, ``CACHED_MEMORY_ONLY``).
+"""Which results a Spark Connect server may keep instead of their being written (``CACHED``, ``CACHED_MEMORY_ONLY``).
 
 Spark evicts silently, and then computes the evicted part again, for one reader and not for another. So whatever a
 cached result is made of must give the same rows again, from files that recovery knows.
@@ -16,13 +16,13 @@ from airflow_recovery.planning.regions import Region, RegionGraph
 
 
 def cached_results(region: Region, vertices: Mapping[str, Vertex]) -> tuple[str, ...]:
-    """The region's results that are cached, and those that it reads."""
+    """The cached results among those that the region makes and those that it reads."""
     named = (*region.results, *(input.result for input in region.inputs))
     return tuple(name for name in named if vertices[name].result.is_cached)
 
 
 def check_cached(graph: RegionGraph, vertices: Mapping[str, Vertex]) -> None:
-    """Raise `JobDefinitionError` for a cached result that an evicted part could be made of other rows of."""
+    """Raise `JobDefinitionError` for a cached result that Spark could silently compute again with other rows."""
     for region in graph.regions:
         for name in region.results:
             if vertices[name].result.is_cached:

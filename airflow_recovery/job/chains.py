@@ -47,35 +47,35 @@ def chains(job: DeclaredJob) -> tuple[Chain, ...]:
                     members[linked] = mine
         members[region.name] = mine
     order = {name: at for at, name in enumerate(graph.names)}
-    found = {id(member): tuple(sorted(member, key=order.__getitem__)) for member in members.values()}
+    linked_regions = {id(member): tuple(sorted(member, key=order.__getitem__)) for member in members.values()}
     return tuple(
         Chain(regions, parallelism)
-        for regions in sorted(found.values(), key=lambda names: order[names[0]])
+        for regions in sorted(linked_regions.values(), key=lambda names: order[names[0]])
         if (parallelism := job.region_parallelism(regions[0])) is not None
     )
 
 
 def initializers(job: DeclaredJob) -> dict[str, RunTimeSubtasks]:
-    """What is decided when the run starts, by the name under which the journal records it: ``<region>.subtasks``.
+    """The subtasks that are decided when the run starts, by the name under which the journal has them.
 
-    One for all regions with the same subtasks, named after the first. Raises `JobDefinitionError` where a region has
-    that name.
+    There is one for all regions with the same subtasks, ``<region>.subtasks`` after the first of them. Raises
+    `JobDefinitionError` where a region has that name.
     """
-    found: dict[str, RunTimeSubtasks] = {}
+    by_name: dict[str, RunTimeSubtasks] = {}
     for name in job.regions().names:
         parallelism = job.region_parallelism(name)
-        if isinstance(parallelism, (TemplatedKeys, PerFile)) and parallelism not in found.values():
-            found[initializer_name(name)] = parallelism
-    for name in found:
+        if isinstance(parallelism, (TemplatedKeys, PerFile)) and parallelism not in by_name.values():
+            by_name[initializer_name(name)] = parallelism
+    for name in by_name:
         if name in job.regions().names:
             raise JobDefinitionError(
                 f"job {job.name!r}: a region is named {name!r}, under which the subtasks are recorded: rename a vertex"
             )
-    return found
+    return by_name
 
 
 def initializer_name(region: str) -> str:
-    """Where the subtasks of ``region`` and of all others with the same subtasks are recorded."""
+    """The name under which the journal records the subtasks of ``region``, the first that has these subtasks."""
     return f"{region}.subtasks"
 
 
@@ -105,5 +105,5 @@ def batches(keys: Sequence[str], size: int) -> list[Sequence[str]]:
 
 
 def batch_label(keys: Sequence[str]) -> str:
-    """What stands for a batch where people look: ``2013-01..2013-06 (6)``; the key itself where it is alone."""
+    """A batch's name in Airflow's UI: ``2013-01..2013-06 (6)``, or the key itself where it is the only one."""
     return keys[0] if len(keys) == 1 else f"{keys[0]}..{keys[-1]} ({len(keys)})"

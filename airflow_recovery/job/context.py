@@ -14,15 +14,15 @@ class RunLike(Protocol):
 
     @property
     def logical_date(self) -> str | None:
-        """The run's logical date."""
+        """The run's logical date, as Airflow has it."""
 
     @property
     def data_interval_start(self) -> str | None:
-        """Where the run's data interval begins."""
+        """The first moment of the run's data interval."""
 
     @property
     def data_interval_end(self) -> str | None:
-        """Where the run's data interval ends."""
+        """The first moment after the run's data interval."""
 
     @property
     def conf(self) -> Mapping[str, Any]:
@@ -70,4 +70,4 @@ class RegionContext:
     accumulators: Accumulators = field(default_factory=Accumulators, compare=False)
     """Count here what is not in the rows; the vertices of a region count together."""
     coordinator: Any = field(default=None, compare=False)
-    """That of this vertex, as its ``coordinator=`` made it, restored from what the other subtasks left."""
+    """The vertex's own coordinator, made by its ``coordinator=`` and restored from what the other subtasks left."""

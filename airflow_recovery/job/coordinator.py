@@ -23,7 +23,7 @@ from airflow_recovery.model.records import CoordinatorSnapshot
 
 
 def restored_coordinator(make: Callable[[], Any], vertex: str, snapshots: Iterable[CoordinatorSnapshot]) -> Any:
-    """The coordinator of one attempt of ``vertex``; of ``snapshots``, it is given those of its vertex.
+    """A new coordinator for one attempt of ``vertex``, restored from those of ``snapshots`` that are of this vertex.
 
     Raises what the user's class raises, and `UserCodeError` for a damaged snapshot.
     """

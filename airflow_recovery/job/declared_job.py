@@ -119,7 +119,7 @@ class DeclaredJob:
 
     @property
     def failover_strategy(self) -> FailoverStrategy:
-        """As declared, else what is usual for such a job."""
+        """The declared strategy, else the usual one of the job's modes, else ``region``."""
         usual = [self._strategy, *(mode.usual_strategy for mode in self.modes), FailoverStrategy.REGION]
         return next(strategy for strategy in usual if strategy is not None)
 
@@ -196,8 +196,8 @@ class DeclaredJob:
         """
         if self._parallelism is None:
             self._parallelism = resolve(
-                {name: each.parallelism for name, each in self.vertices.items()},
-                {name: each.where for name, each in self.vertices.items()},
+                {name: declared.parallelism for name, declared in self.vertices.items()},
+                {name: declared.where for name, declared in self.vertices.items()},
             )
         return self._parallelism.get(self.vertex_named(vertex).name)
 
@@ -210,19 +210,19 @@ class DeclaredJob:
 
         Raises `JobDefinitionError` as `templates.render`.
         """
-        found = self.vertex_named(vertex)
-        return render(found.params, run, where=found.where, subtask=subtask)
+        declared = self.vertex_named(vertex)
+        return render(declared.params, run, where=declared.where, subtask=subtask)
 
     def render_splits(self, vertex: str, run: RunLike, subtask: str | None = None) -> SplitSource | None:
         """Return what the vertex declares with ``splits=``, for this run and subtask; `None` where it declares none."""
-        found = self.vertex_named(vertex)
-        if found.splits is None:
+        declared = self.vertex_named(vertex)
+        if declared.splits is None:
             return None
-        values = render(found.splits.declared, run, where=found.where, subtask=subtask)
+        values = render(declared.splits.declared, run, where=declared.where, subtask=subtask)
         try:
-            return found.splits.rendered(values)
+            return declared.splits.rendered(values)
         except JobDefinitionError as error:
-            raise JobDefinitionError(f"{found.where}: {error}") from None
+            raise JobDefinitionError(f"{declared.where}: {error}") from None
 
     def _check_inputs(self) -> None:
         for vertex in self.vertices.values():

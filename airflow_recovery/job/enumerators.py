@@ -1,7 +1,7 @@
 """The splits of a source whose splits are no files: key ranges, days, and what a user's own code yields.
 
-Files are listed in `airflow_recovery.task.inventory`. What is here sees nothing of the world but what it is given;
-a user's own enumerator may ask whom it likes.
+Files are listed in `airflow_recovery.task.inventory`. Nothing here asks a store or a database; a user's own enumerator
+may do so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_recovery.job.batch_snapshot import state_text
 from airflow_recovery.model.split import Split, listed
 
 MAX_SPLITS = 200_000
-"""Of one source. All of them stand in one record of the journal, and in what a driver is told."""
+"""The most splits of one source. One record of the journal names them all, and so does a driver's specification."""
 
 
 def key_range_splits(
@@ -59,50 +59,50 @@ def yielded_splits(
     name = name or _name(enumerator)
 
     def checked() -> Iterable[Split]:
-        for at, each in enumerate(enumerator(**params)):
-            if not isinstance(each, Split):
-                raise SplitIdentityError(f"{where}: expected {name} to yield Split.of(name, payload), found {each!r}")
+        for at, split in enumerate(enumerator(**params)):
+            if not isinstance(split, Split):
+                raise SplitIdentityError(f"{where}: expected {name} to yield Split.of(name, payload), found {split!r}")
             if at >= MAX_SPLITS:
                 check_number(at + 1, f"splits of {name}", "splits that hold more each")
-            yield each
+            yield split
 
     return tuple(listed(checked()).by_uri.values())
 
 
 @dataclass(frozen=True)
 class Enumeration:
-    """A listing by content key, and the state of its enumerator behind it; `None` of one that has not opted in."""
+    """A listing by content key, and its enumerator's state after it; `None` of one that takes no snapshots."""
 
     splits: Mapping[str, Split]
     state: Any = None
 
 
 class ResumedEnumerator:
-    """An enumerator that opted in to `SupportsBatchSnapshot`: made anew each time, and restored to where it was.
+    """An enumerator with `SupportsBatchSnapshot`: made anew each time, and restored to where it was.
 
-    ``make`` gives a new one. ``of`` says what it enumerates: a state of anything else (other parameters) is passed
-    over, and it begins anew. ``where`` begins messages.
+    ``make`` returns a new one. ``of`` says what it enumerates: a state of anything else (other parameters) is ignored,
+    and it begins from the start. ``where`` begins messages.
     """
 
     def __init__(self, make: Callable[[], Any], of: Any, *, where: str) -> None:
         self._make, self._of, self._where = make, of, where
 
     def goes_on(self, state: Any, known: Mapping[str, Split]) -> Enumeration:
-        """All that is to be read: ``known``, which was told up to ``state``, and what comes after it.
+        """All splits that are to be read: ``known``, which it had yielded up to ``state``, and what comes after them.
 
         What the user's class raises passes through. Raises `SplitIdentityError` for what is no split, and for a state
         that JSON does not give back as it is.
         """
         enumerator = self._make()
-        told: list[Split] = []
+        splits: list[Split] = []
         if isinstance(state, dict) and state.get("of") == self._of:
             enumerator.restore(state["state"])
-            told += known.values()
-        told += yielded_splits(lambda: enumerator, {}, where=self._where, name=_name(type(enumerator)))
-        check_number(len(told), f"splits of {_name(type(enumerator))}", "splits that hold more each")
+            splits += known.values()
+        splits += yielded_splits(lambda: enumerator, {}, where=self._where, name=_name(type(enumerator)))
+        check_number(len(splits), f"splits of {_name(type(enumerator))}", "splits that hold more each")
         now = enumerator.snapshot_state()
         state_text(now, self._where, SplitIdentityError)
-        return Enumeration(listed(told).splits, {"of": self._of, "state": now})
+        return Enumeration(listed(splits).splits, {"of": self._of, "state": now})
 
 
 def check_number(count: int, what: str, advice: str) -> None:

@@ -35,12 +35,12 @@ _DECORATORS = ("source", "vertex", "sink")
 
 def vertex_code(job: Job, vertex: str) -> list[list[str]]:
     """Return the code that a vertex uses, as ``[where, name, digest]``, for `vertex_fingerprint`."""
-    found = job.vertex_named(vertex)
+    declared = job.vertex_named(vertex)
     try:
-        return _CodeUsed(job.packages).of(cast("FunctionType", found.function), found.coordinator)
+        return _CodeUsed(job.packages).of(cast("FunctionType", declared.function), declared.coordinator)
     except FingerprintError as error:
-        if found.version is None:
-            raise FingerprintError(f"{found.where}: {error}") from error
+        if declared.version is None:
+            raise FingerprintError(f"{declared.where}: {error}") from error
         return []
 
 
@@ -54,23 +54,23 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
     Raises `FingerprintError` where source cannot be read and the vertex declares no version, and `JobDefinitionError`
     for an unknown vertex.
     """
-    found = job.vertex_named(vertex)
+    declared = job.vertex_named(vertex)
     parallelism = job.parallelism_of(vertex)
-    added_by_modes = {key: value for mode in modes_in([found]) for key, value in mode.fingerprint(found).items()}
+    added_by_modes = {key: value for mode in modes_in([declared]) for key, value in mode.fingerprint(declared).items()}
     return _digest(
         {
             **({"parallelism": parallelism.count} if isinstance(parallelism, FixedParallelism) else {}),
             "code": vertex_code(job, vertex) if code is None else code,
-            "inputs": [[input.parameter, input.vertex] for input in found.inputs],
+            "inputs": [[input.parameter, input.vertex] for input in declared.inputs],
             "job_version": job.version,
-            "kind": found.kind.value,
+            "kind": declared.kind.value,
             "params": dict(params),
-            "result": found.result.value,
-            "splits": found.splits.identity if found.splits else None,
-            "version": found.version,
-            "vertex": found.name,
-            **({"commit": asdict(spec_of(found.sink, found.name))} if found.sink else {}),
-            **({"coordinator": found.coordinator.__qualname__} if found.coordinator else {}),
+            "result": declared.result.value,
+            "splits": declared.splits.identity if declared.splits else None,
+            "version": declared.version,
+            "vertex": declared.name,
+            **({"commit": asdict(spec_of(declared.sink, declared.name))} if declared.sink else {}),
+            **({"coordinator": declared.coordinator.__qualname__} if declared.coordinator else {}),
             **added_by_modes,
         }
     )
@@ -116,7 +116,7 @@ class _CodeUsed:
         self._packages.add(self._own_module.partition(".")[0])
         self._add_function(function, label="")
         if coordinator is not None:
-            self.reconnect_module(coordinator.__module__, tuple(coordinator.__qualname__.split(".")))
+            self._follow_module(coordinator.__module__, tuple(coordinator.__qualname__.split(".")))
         while self._queue:
             module, name = self._queue.pop()
             self._add_unit(module, name)
@@ -158,7 +158,7 @@ class _CodeUsed:
             name = value.__name__ if isinstance(value, ModuleType) else f"{value.__module__}:{value.__qualname__}"
             self._found[self._label(module), label] = name
             owner, _, attribute = name.partition(":")
-            self.reconnect_module(owner, tuple(attribute.split(".")) if attribute else ())
+            self._follow_module(owner, tuple(attribute.split(".")) if attribute else ())
         else:
             try:
                 self._found[self._label(module), label] = json.dumps(value, sort_keys=True, allow_nan=False)
@@ -212,10 +212,10 @@ class _CodeUsed:
         if absolute == module.name and path:
             # `from . import helpers` in a package's own __init__ means the submodule.
             absolute, path = f"{absolute}.{path[0]}", path[1:]
-        if not self.reconnect_module(absolute, path):
+        if not self._follow_module(absolute, path):
             outside.add(f"{absolute}:{'.'.join(path)}")
 
-    def reconnect_module(self, name: str, path: tuple[str, ...]) -> bool:
+    def _follow_module(self, name: str, path: tuple[str, ...]) -> bool:
         """Follow a use of ``path`` in a module; whether that module is the user's own and there."""
         module = find_module(name) if self._is_users(name) else None
         if module is None:
@@ -231,7 +231,7 @@ class _CodeUsed:
         if head in module.definitions or head in module.imports:
             self._follow(module, Reference(path), outside)
             self._found.update({(self._label(module), f"{'.'.join(path)} ->"): name for name in sorted(outside)})
-        elif not (module.is_package and self.reconnect_module(f"{name}.{head}", path[1:])):
+        elif not (module.is_package and self._follow_module(f"{name}.{head}", path[1:])):
             # Made in a way that this walk does not see (a star import, `__getattr__`, `globals()`).
             self._queue.append((module, ""))
         return True
@@ -260,7 +260,7 @@ def _node_of(module: ModuleCode, function: FunctionType) -> ast.AST | None:
         return lambdas[0] if len(lambdas) == 1 else None
     same_name = _functions_of(module.tree).get(function.__code__.co_name, [])
     for node in same_name:
-        if min([node.lineno, *(each.lineno for each in node.decorator_list)]) == line:
+        if min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) == line:
             return node
     return same_name[0] if len(same_name) == 1 else None
 
@@ -268,11 +268,11 @@ def _node_of(module: ModuleCode, function: FunctionType) -> ast.AST | None:
 @lru_cache(maxsize=64)
 def _functions_of(tree: ast.Module) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]]:
     """All functions of a module by name: one walk for all its vertices, since every task fingerprints all of them."""
-    found: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+    by_name: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found.setdefault(node.name, []).append(node)
-    return found
+            by_name.setdefault(node.name, []).append(node)
+    return by_name
 
 
 def _declaring_decorators(node: ast.AST, namespace: Mapping[str, Any]) -> list[ast.AST]:
@@ -288,9 +288,7 @@ def _declaring_decorators(node: ast.AST, namespace: Mapping[str, Any]) -> list[a
 
 def _declares_a_vertex(decorator: ast.expr, namespace: Mapping[str, Any]) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    if not isinstance(called, ast.Attribute) or called.attr not in _DECORATORS:
-        return False
-    if not isinstance(called.value, ast.Name):
+    if not (isinstance(called, ast.Attribute) and called.attr in _DECORATORS and isinstance(called.value, ast.Name)):
         return False
     name = called.value.id
     # A name that the module does not hold is a local one, of a function that declares a job; its form has to do.

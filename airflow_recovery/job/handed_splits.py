@@ -37,7 +37,7 @@ class FileSplits(Sequence[FileSplit]):
 
     @property
     def paths(self) -> list[str]:
-        """What to hand to Spark: ``spark.read.csv(splits.paths)``."""
+        """The paths for Spark, in listing order: ``spark.read.csv(splits.paths)``."""
         return list(self.spark_paths)
 
     @overload
@@ -56,13 +56,13 @@ class FileSplits(Sequence[FileSplit]):
 
 @dataclass(frozen=True)
 class Splits(Sequence[Split]):
-    """The splits of one source that are no files: ``[each.payload for each in splits]`` says what to read."""
+    """The splits of one source that are no files: ``[split.payload for split in splits]`` says what to read."""
 
     splits: tuple[Split, ...]
 
     @property
     def payloads(self) -> list[Any]:
-        """The payload of each, as its enumerator gave it."""
+        """The splits' payloads, as their enumerator gave them, in order."""
         return [split.payload for split in self.splits]
 
     @overload
@@ -85,7 +85,7 @@ class KeyRangeSplits(Splits):
 
     @property
     def predicates(self) -> list[str]:
-        """What to hand to Spark: ``spark.read.jdbc(url, "flights", predicates=splits.predicates)``."""
+        """The ranges as conditions in SQL: ``spark.read.jdbc(url, "flights", predicates=splits.predicates)``."""
         return [payload["predicate"] for payload in self.payloads]
 
 
@@ -95,7 +95,7 @@ class DateSplits(Splits):
 
     @property
     def days(self) -> list[date]:
-        """The days, in order."""
+        """The payloads as dates, in order."""
         return [date.fromisoformat(payload) for payload in self.payloads]
 
 

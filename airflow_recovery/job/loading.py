@@ -35,16 +35,16 @@ def load_job(reference: str) -> Job:
             f"job {reference!r}: there is no module {error.name!r} on this machine's Python path: correct the name, or "
             "put the folder that holds it on PYTHONPATH (Airflow's DAGs folder is on it)"
         ) from error
-    found = getattr(module, name, None)
-    if not isinstance(found, Job):
-        jobs = [each for each, value in vars(module).items() if isinstance(value, Job)]
-        what = f"a {type(found).__name__}" if hasattr(module, name) else "nothing"
+    job = getattr(module, name, None)
+    if not isinstance(job, Job):
+        jobs = [known for known, value in vars(module).items() if isinstance(value, Job)]
+        what = f"a {type(job).__name__}" if hasattr(module, name) else "nothing"
         there = (
             f"its jobs are {', '.join(jobs)}{did_you_mean(name, jobs)}" if jobs else "the module holds no job at all"
         )
         raise JobDefinitionError(f"job {reference!r}: expected a Job named {name!r}, found {what}; {there}")
-    found.module_ref = found.module_ref or reference
-    return found
+    job.module_ref = job.module_ref or reference
+    return job
 
 
 def job_reference(job: str | Job, where: str) -> str:
@@ -85,7 +85,9 @@ def job_reference(job: str | Job, where: str) -> str:
 
 
 def _is_importable(module: str) -> bool:
-    """By its name, in another process: no script, and no DAG file, which Airflow imports under a name of its own."""
+    """Whether another process can import the module by its name. It can't import a script, nor a DAG file, which
+    Airflow imports under a name of its own.
+    """
     top = module.partition(".")[0]
     return (
         module in sys.modules

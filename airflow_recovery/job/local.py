@@ -49,13 +49,10 @@ class LocalRun:
 
     @property
     def data_interval_start(self) -> str | None:
-        """The logical date."""
+        """The logical date: a local run has no interval of its own."""
         return self.logical_date
 
-    @property
-    def data_interval_end(self) -> str | None:
-        """The logical date."""
-        return self.logical_date
+    data_interval_end = data_interval_start
 
 
 class LocalResults(Mapping[str, "DataFrame"]):
@@ -153,7 +150,7 @@ class _Local:
         self._snapshots: list[CoordinatorSnapshot] = []
 
     def take(self, name: str) -> None:
-        """A result in place of calling the vertex."""
+        """Take the given DataFrames for the result of the vertex, in place of calling it."""
         given = self.given[name]
         if isinstance(given, Mapping):
             self._finish(name, dict(given))
@@ -235,22 +232,22 @@ class _Local:
         )
         if coordinator is not None:
             left = snapshots_of({name: coordinator})
-            self._snapshots += [CoordinatorSnapshot(each, region, body) for each, body in left]
+            self._snapshots += [CoordinatorSnapshot(vertex_name, region, body) for vertex_name, body in left]
         return frame
 
     def _splits(self, vertex: Vertex, subtask: Subtask) -> FileSplits | Splits | None:
         if vertex.splits is None:
             return None
-        found = self._own(vertex, vertex.splits, subtask)
-        if not found:
+        own = self._own(vertex, vertex.splits, subtask)
+        if not own:
             raise JobDefinitionError(
                 f"{vertex.where}: expected paths of the subtask {subtask.key!r}, found none: say "
                 f"splits={{{vertex.name!r}: {{{subtask.key!r}: ['some/file.csv']}}}} with the paths of every key"
             )
-        return vertex.splits.handed(found, str)
+        return vertex.splits.handed(own, str)
 
     def _own(self, vertex: Vertex, declared: SplitSource, subtask: Subtask) -> Sequence[Split]:
-        """Those of one subtask."""
+        """The splits that one subtask of ``vertex`` reads."""
         parallelism, given = self._job.parallelism_of(vertex.name), self.splits.get(vertex.name)
         if parallelism is not None and isinstance(given, Mapping):
             return [_as_split(name) for name in given.get(subtask.key, ())]

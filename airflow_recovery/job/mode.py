@@ -82,7 +82,7 @@ MODE_OF_RESULT = {PIPELINED_APPROXIMATE: "streaming"}
 
 
 def declaring(mode: str) -> DeclaringMode:
-    """How the mode of that name answers."""
+    """The answers of the mode with that name. Raises `ConfigurationError` where its package is not installed."""
     return answers_of(mode, "declaration", DeclaringMode)
 
 

@@ -81,20 +81,20 @@ def _find_spec(name: str) -> ModuleSpec | None:
         is_package = os.path.basename(path) == "__init__.py"
         return ModuleSpec(name, None, origin=os.path.abspath(path), is_package=is_package)
     # `find_spec` on a dotted name would import the parents; this walks down without running anything.
-    found: ModuleSpec | None = None
+    spec_below: ModuleSpec | None = None
     locations: Sequence[str] | None = None
     parts = name.split(".")
     for depth in range(1, len(parts) + 1):
         prefix = ".".join(parts[:depth])
         loaded_spec = getattr(sys.modules.get(prefix), "__spec__", None)
         if isinstance(loaded_spec, ModuleSpec):
-            found = loaded_spec
+            spec_below = loaded_spec
         else:
-            found = find_spec(prefix) if depth == 1 else PathFinder.find_spec(prefix, locations)
-        if found is None:
+            spec_below = find_spec(prefix) if depth == 1 else PathFinder.find_spec(prefix, locations)
+        if spec_below is None:
             return None
-        locations = list(found.submodule_search_locations or [])
-    return found
+        locations = list(spec_below.submodule_search_locations or [])
+    return spec_below
 
 
 def _source_of_loader(spec: ModuleSpec) -> str | None:
@@ -155,8 +155,8 @@ def _blocks(statement: ast.AST) -> Iterator[list[ast.AST]]:
         if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
             yield value
         elif isinstance(value, list) and value and isinstance(value[0], (ast.ExceptHandler, ast.match_case)):
-            for each in value:
-                yield [each]
+            for branch in value:
+                yield [branch]
 
 
 def _bound_by(statement: ast.AST) -> set[str]:
@@ -200,11 +200,9 @@ def _write(value: object, without: Collection[ast.AST], pieces: list[str]) -> No
                 field = _without_docstring(field)
             if isinstance(value, ast.JoinedStr) and name == "values":
                 # Python 3.12 leaves empty texts between the parts of an f-string.
-                field = [
-                    constant for constant in field if not (isinstance(constant, ast.Constant) and constant.value == "")
-                ]
+                field = [part for part in field if not (isinstance(part, ast.Constant) and part.value == "")]
             if isinstance(field, list):
-                field = [constant for constant in field if not any(constant is left_out for left_out in without)]
+                field = [item for item in field if not any(item is left_out for left_out in without)]
             # A constant's own value may be None or empty, and must show.
             if isinstance(value, ast.Constant) and name == "value":
                 pieces.append(f"{type(field).__name__} {field!r}" if field is not Ellipsis else "...")
@@ -215,8 +213,8 @@ def _write(value: object, without: Collection[ast.AST], pieces: list[str]) -> No
         pieces.append(")")
     elif isinstance(value, list):
         pieces.append("[")
-        for each in value:
-            _write(each, without, pieces)
+        for item in value:
+            _write(item, without, pieces)
             pieces.append(",")
         pieces.append("]")
     else:

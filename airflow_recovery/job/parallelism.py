@@ -27,13 +27,13 @@ class FixedParallelism:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys by subtask index."""
+        """The keys ``"0"``, ``"1"``, ..., one for each subtask index."""
         return tuple(str(index) for index in range(self.count))
 
 
 @dataclass(frozen=True)
 class LiteralKeys:
-    """``parallelism=["2013-01", "2013-02"]``: one subtask a key."""
+    """``parallelism=["2013-01", "2013-02"]``: one subtask for each key, in this order."""
 
     keys: tuple[str, ...]
 
@@ -54,7 +54,7 @@ class PerFile:
 
 @dataclass(frozen=True)
 class SameAs:
-    """``parallelism=same_as("raw")``: the subtasks of another vertex."""
+    """``parallelism=same_as("raw")``: the same subtasks as vertex ``vertex`` has; `resolve` finds which."""
 
     vertex: str
 
@@ -79,32 +79,32 @@ def checked_parallelism(
     given: object, *, vertex: str, splits: SplitSource | None, where: str
 ) -> Parallelism | SameAs | None:
     """What was declared, as a value; `None` for a vertex that is not split. Raises `JobDefinitionError`."""
-    found: Parallelism | SameAs | None
+    declared: Parallelism | SameAs | None
     if given is None or (isinstance(given, int) and not isinstance(given, bool) and given == 1):
-        found = None
+        declared = None
     elif isinstance(given, SameAs):
-        found = given
+        declared = given
     elif isinstance(given, PerFile):
         if not isinstance(splits, FilePattern):
             raise JobDefinitionError(
                 f"{where}: parallelism=per_file needs a source with splits=files('...'); a vertex that reads such a "
                 "source declares parallelism=same_as('<the source>')"
             )
-        found = PerFile(vertex)
+        declared = PerFile(vertex)
     elif isinstance(given, int) and not isinstance(given, bool) and given > 1:
-        found = FixedParallelism(given)
+        declared = FixedParallelism(given)
     elif isinstance(given, str) and is_template(given):
         check_templates({"parallelism": given}, where=where)
-        found = TemplatedKeys(given)
+        declared = TemplatedKeys(given)
     elif isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
-        found = LiteralKeys(checked_keys(given, where=where))
+        declared = LiteralKeys(checked_keys(given, where=where))
     else:
         raise JobDefinitionError(
             f"{where}: expected parallelism= as a number from 1, a list of keys such as ['2013-01', '2013-02'], a "
             f"template that gives keys with commas between them, per_file, or same_as('vertex'), found {given!r}"
         )
-    _check_pattern(found, splits, where)
-    return found
+    _check_pattern(declared, splits, where)
+    return declared
 
 
 def checked_keys(given: Iterable[Any], *, where: str) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def resolve(declared: Mapping[str, Parallelism | SameAs | None], where: Mapping[
 
     Lists of the same keys are equal in any order. Raises `JobDefinitionError` for a `same_as` that leads nowhere.
     """
-    found: dict[str, Parallelism] = {}
+    resolved: dict[str, Parallelism] = {}
     canonical: dict[object, Parallelism] = {}
     for name in declared:
         given, seen = declared[name], [name]
@@ -162,10 +162,10 @@ def resolve(declared: Mapping[str, Parallelism | SameAs | None], where: Mapping[
             given = declared[given.vertex]
         if given is not None:
             identity = frozenset(given.keys) if isinstance(given, LiteralKeys) else given
-            found[name] = canonical.setdefault(identity, given)
+            resolved[name] = canonical.setdefault(identity, given)
         elif len(seen) > 1:
             raise JobDefinitionError(f"{where[name]}: parallelism=same_as({seen[-1]!r}), which declares none itself")
-    return found
+    return resolved
 
 
 def _check_pattern(parallelism: Parallelism | SameAs | None, splits: SplitSource | None, where: str) -> None:
@@ -173,14 +173,8 @@ def _check_pattern(parallelism: Parallelism | SameAs | None, splits: SplitSource
         return
     by_template = uses_subtask(splits.declared)
     if by_template and (parallelism is None or isinstance(parallelism, PerFile)):
-        raise JobDefinitionError(
-            f"{where}: splits= names the subtask, and "
-            + (
-                "the vertex has no parallelism="
-                if parallelism is None
-                else "per_file makes the subtasks out of the files"
-            )
-        )
+        why = "the vertex has no parallelism=" if parallelism is None else "per_file makes the subtasks of the files"
+        raise JobDefinitionError(f"{where}: splits= names the subtask, and {why}: take {{{{ subtask }}}} out of it")
     if isinstance(parallelism, (LiteralKeys, TemplatedKeys, SameAs)) and not by_template:
         raise JobDefinitionError(
             f"{where}: which splits belong to which subtask? Put {{{{ subtask }}}} into splits=, for example into the "

@@ -43,12 +43,8 @@ def references(nodes: Iterable[ast.AST], *, without: Iterable[ast.AST] = ()) -> 
 def imported_names(statement: ast.Import | ast.ImportFrom) -> dict[str, ImportTarget]:
     """Return what each name means that the statement binds. ``import a.b`` binds ``a``; a star binds nothing here."""
     if isinstance(statement, ast.Import):
-        return {
-            alias.asname or alias.name.partition(".")[0]: ImportTarget(
-                alias.name if alias.asname else alias.name.partition(".")[0]
-            )
-            for alias in statement.names
-        }
+        tops = {alias: alias.name.partition(".")[0] for alias in statement.names}
+        return {alias.asname or top: ImportTarget(alias.name if alias.asname else top) for alias, top in tops.items()}
     return {
         alias.asname or alias.name: ImportTarget(statement.module or "", statement.level, alias.name)
         for alias in statement.names
@@ -104,27 +100,23 @@ def _walk_function(
     # Decorators, defaults and annotations are evaluated outside.
     arguments = node.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    every += [each for each in (arguments.vararg, arguments.kwarg) if each]
-    outside: list[ast.AST | None] = [
-        *arguments.defaults,
-        *arguments.kw_defaults,
-        *(posonlyarg.annotation for posonlyarg in every),
-    ]
-    local = {posonlyarg.arg for posonlyarg in every}
+    every += [variadic for variadic in (arguments.vararg, arguments.kwarg) if variadic]
+    outside: list[ast.AST | None] = [*arguments.defaults, *arguments.kw_defaults, *(arg.annotation for arg in every)]
+    local = {arg.arg for arg in every}
     if isinstance(node, ast.Lambda):
         body: list[ast.AST] = [node.body]
     else:
-        outside += [*(each for each in node.decorator_list if id(each) not in skip), node.returns]
+        outside += [*(decorator for decorator in node.decorator_list if id(decorator) not in skip), node.returns]
         local.update(parameter.name for parameter in getattr(node, "type_params", []))
         body = list(node.body)
-    for default in outside:
-        if default is not None:
-            yield from _walk(default, skip)
+    for expression in outside:
+        if expression is not None:
+            yield from _walk(expression, skip)
 
     scope = _Scope(body)
     local |= scope.bound
     yield from (Reference((name,)) for name in scope.not_local)
-    for reference in (found for node in body for found in _walk(node, skip)):
+    for reference in (use for node in body for use in _walk(node, skip)):
         head = reference.path[0]
         if reference.imported is not None or head in scope.not_local:
             yield reference

@@ -35,8 +35,8 @@ def read_signature(
 
     Raises `JobDefinitionError`, beginning with ``where``, for parameters that cannot be told apart.
     """
-    found = inspect.signature(function).parameters
-    for name, parameter in found.items():
+    parameters = inspect.signature(function).parameters
+    for name, parameter in parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise JobDefinitionError(
                 f"{where}: expected parameters with names of their own, found {parameter}: name every input and every "
@@ -48,17 +48,17 @@ def read_signature(
         for name in names:
             if name in RESERVED:
                 raise JobDefinitionError(f"{where}: {name!r} in {option}= is reserved: rename it")
-            if name not in found:
+            if name not in parameters:
                 raise JobDefinitionError(
                     f"{where}: {option}= names {name!r}, and the function has no such parameter"
-                    f"{did_you_mean(name, found)}: add it to the function or remove it from {option}="
+                    f"{did_you_mean(name, parameters)}: add it to the function or remove it from {option}="
                 )
     inputs = tuple(
-        VertexInput(name, renamed.get(name, name)) for name in found if name not in RESERVED and name not in params
+        VertexInput(name, renamed.get(name, name)) for name in parameters if name not in (*RESERVED, *params)
     )
     defaulted = frozenset(
         input.parameter
         for input in inputs
-        if input.parameter not in renamed and found[input.parameter].default is not inspect.Parameter.empty
+        if input.parameter not in renamed and parameters[input.parameter].default is not inspect.Parameter.empty
     )
-    return Signature(inputs, defaulted, "spark" in found, "splits" in found, "context" in found)
+    return Signature(inputs, defaulted, "spark" in parameters, "splits" in parameters, "context" in parameters)

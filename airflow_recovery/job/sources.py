@@ -30,7 +30,7 @@ from airflow_recovery.model.split_matching import Vanished
 
 
 class DeclaredSplits(ABC):
-    """What a source declares with ``splits=``. Frozen; `rendered` gives the one of a run."""
+    """What a source declares with ``splits=``. A value; `rendered` fills in the templates for one run."""
 
     vanished: Vanished
 
@@ -42,19 +42,19 @@ class DeclaredSplits(ABC):
     @property
     @abstractmethod
     def declared(self) -> dict[str, Any]:
-        """What it says, as plain JSON; texts in it may be templates over the run, and over the subtask."""
+        """Its options as plain JSON values. Texts in them may be templates over the run, and over the subtask."""
 
     @abstractmethod
     def rendered(self, declared: Mapping[str, Any]) -> DeclaredSplits:
-        """The same with ``declared``, in which no template is left."""
+        """The same with ``declared``, which is `declared` without templates."""
 
     @abstractmethod
     def handed(self, splits: Sequence[Split], spark_path: Callable[[str], str]) -> FileSplits | Splits:
-        """What the function is handed for ``splits``. ``spark_path`` makes a URI one that Spark reads."""
+        """The value of the function's parameter ``splits``. ``spark_path`` makes a URI one that Spark reads."""
 
     @property
     def identity(self) -> Any:
-        """What stands for it in the vertex's fingerprint. What its splits hold is judged split by split."""
+        """Its part of the vertex's fingerprint. The splits themselves are compared one by one."""
         return {type(self).__name__: self.declared}
 
 
@@ -78,11 +78,11 @@ class FilePattern(DeclaredSplits):
         return {"splits": self.pattern}
 
     def rendered(self, declared: Mapping[str, Any]) -> FilePattern:
-        """Of one run."""
+        """The pattern of one run: ``declared`` has it without templates."""
         return replace(self, pattern=declared["splits"])
 
     def handed(self, splits: Sequence[Split], spark_path: Callable[[str], str]) -> FileSplits:
-        """Files, with their paths."""
+        """The files, with the paths by which Spark reads them."""
         return files_handed(splits, spark_path)
 
     @property
@@ -95,19 +95,19 @@ class EnumeratedSource(DeclaredSplits):
     """Splits that are no files: no store has to be asked for them."""
 
     def resumed(self, where: str) -> ResumedEnumerator | None:
-        """Of an enumerator that goes on where the one before it was: what does that; `None` of all others."""
+        """The enumerator that goes on where the one before it was; `None` for one that takes no snapshots."""
         return None
 
     @abstractmethod
     def rendered(self, declared: Mapping[str, Any]) -> EnumeratedSource:
-        """The same with ``declared``, in which no template is left."""
+        """The same with ``declared``, which is `declared` without templates."""
 
     @abstractmethod
     def enumerate(self, where: str) -> tuple[Split, ...]:
         """The splits of a run; for a rendered source alone. Raises `JobDefinitionError`, beginning with ``where``."""
 
     def handed(self, splits: Sequence[Split], spark_path: Callable[[str], str]) -> Splits:
-        """The splits themselves."""
+        """The splits as the enumerator gave them, with their payloads."""
         return Splits(tuple(splits))
 
 
@@ -135,11 +135,11 @@ class KeyRanges(EnumeratedSource):
         return {name: getattr(self, name) for name in named}
 
     def rendered(self, declared: Mapping[str, Any]) -> KeyRanges:
-        """Of one run."""
+        """The ranges of one run: ``declared`` has their bounds without templates."""
         return replace(self, **declared)
 
     def enumerate(self, where: str) -> tuple[Split, ...]:
-        """The ranges, from the lowest on."""
+        """The ranges, from the lowest on. Raises `JobDefinitionError` for bounds that are no numbers, or swapped."""
         lower, upper = (self._number(name, where) for name in ("lower", "upper"))
         if upper <= lower:
             raise JobDefinitionError(
@@ -151,7 +151,7 @@ class KeyRanges(EnumeratedSource):
         )
 
     def handed(self, splits: Sequence[Split], spark_path: Callable[[str], str]) -> KeyRangeSplits:
-        """Ranges, with their predicates."""
+        """The ranges, with conditions in SQL that read them."""
         return KeyRangeSplits(tuple(splits))
 
     def _number(self, name: str, where: str) -> int:
@@ -179,15 +179,15 @@ class Dates(EnumeratedSource):
 
     @property
     def declared(self) -> dict[str, Any]:
-        """Both ends."""
+        """Both ends, as texts."""
         return {"start": self.start, "end": self.end}
 
     def rendered(self, declared: Mapping[str, Any]) -> Dates:
-        """Of one run."""
+        """The interval of one run: ``declared`` has its ends without templates."""
         return replace(self, **declared)
 
     def enumerate(self, where: str) -> tuple[Split, ...]:
-        """The days, from the first on."""
+        """The days, from the first on. Raises `JobDefinitionError` for ends that are no days, or swapped."""
         start, end = self._moment("start", where), self._moment("end", where)
         if (start.tzinfo is None) is not (end.tzinfo is None):
             start, end = start.replace(tzinfo=None), end.replace(tzinfo=None)
@@ -199,7 +199,7 @@ class Dates(EnumeratedSource):
         return date_splits(start, end)
 
     def handed(self, splits: Sequence[Split], spark_path: Callable[[str], str]) -> DateSplits:
-        """Days."""
+        """The days, as texts and as dates."""
         return DateSplits(tuple(splits))
 
     def _moment(self, name: str, where: str) -> datetime:
@@ -223,15 +223,15 @@ class EnumeratedBy(EnumeratedSource):
 
     @property
     def declared(self) -> dict[str, Any]:
-        """What it is called with."""
+        """The parameters that the enumerator is called with."""
         return dict(self.params)
 
     def rendered(self, declared: Mapping[str, Any]) -> EnumeratedBy:
-        """Of one run."""
+        """The same for one run: ``declared`` has the parameters without templates."""
         return replace(self, params=dict(declared))
 
     def enumerate(self, where: str) -> tuple[Split, ...]:
-        """What it yields now."""
+        """The splits that the user's code yields now. Raises as `yielded_splits`, and what that code raises."""
         return yielded_splits(self.enumerator, self.params, where=where)
 
     @property
@@ -240,19 +240,19 @@ class EnumeratedBy(EnumeratedSource):
         return isinstance(self.enumerator, type) and takes_snapshots(self.enumerator)
 
     def resumed(self, where: str) -> ResumedEnumerator | None:
-        """Where it takes snapshots. A state of other parameters is passed over."""
+        """The enumerator that goes on, where its class takes snapshots. A state of other parameters is ignored."""
         if not self.takes_snapshots:
             return None
         return ResumedEnumerator(partial(self.enumerator, **self.params), self.identity, where=where)
 
     @property
     def identity(self) -> Any:
-        """Its name, and what it is called with: what it yields is judged split by split."""
+        """Its name, and what it is called with. What it yields is compared split by split."""
         return {"EnumeratedBy": [self.enumerator.__qualname__, self.declared]}
 
 
 SplitSource = FilePattern | EnumeratedSource
-"""What ``splits=`` may be."""
+"""The types of ``splits=``."""
 
 
 def files(pattern: str, *, vanished: Vanished | str = Vanished.DROP) -> FilePattern:

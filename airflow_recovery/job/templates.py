@@ -9,6 +9,7 @@ import copy
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -68,17 +69,15 @@ def uses_subtask(values: Mapping[str, Any]) -> bool:
     """Whether a template in the values names ``subtask``: they then differ from subtask to subtask."""
     from jinja2 import TemplateSyntaxError
 
-    found: list[bool] = []
+    uses: list[bool] = []
 
     def look(_: str, text: str) -> str:
-        try:
-            found.append(SUBTASK in _used(text)[0])
-        except TemplateSyntaxError:  # told by `check_templates`
-            found.append(False)
+        with suppress(TemplateSyntaxError):  # `check_templates` reports it
+            uses.append(SUBTASK in _used(text)[0])
         return text
 
     _map_strings(values, look)
-    return any(found)
+    return any(uses)
 
 
 def render(values: Mapping[str, Any], run: RunLike, *, where: str, subtask: str | None = None) -> dict[str, Any]:
@@ -124,10 +123,10 @@ def _map_strings(value: Any, change: Callable[[str, str], str], path: str = "") 
         return change(path, value) if is_template(value) else value
     if isinstance(value, Mapping):
         return {
-            key: _map_strings(each, change, f"{path}[{key!r}]" if path else repr(key)) for key, each in value.items()
+            key: _map_strings(inner, change, f"{path}[{key!r}]" if path else repr(key)) for key, inner in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_map_strings(each, change, f"{path}[{index}]") for index, each in enumerate(value)]
+        return [_map_strings(item, change, f"{path}[{index}]") for index, item in enumerate(value)]
     return copy.copy(value)
 
 
@@ -149,7 +148,7 @@ def _check(text: str, where: str, is_parallel: bool = False) -> str:
 # Each of a thousand subtasks renders the same texts.
 @lru_cache(maxsize=1024)
 def _used(text: str) -> tuple[frozenset[str], str]:
-    """The names that a template uses, and the first method of a date in it that reads the clock, else nothing."""
+    """The names that a template uses, and the first method of a date in it that reads the clock ("" for none)."""
     from jinja2 import meta, nodes
 
     tree = _environment().parse(text)
@@ -182,11 +181,8 @@ def _render(text: str, names: Mapping[str, Any], where: str) -> str:
     try:
         return _compiled(text).render(names)
     except UndefinedError as error:
-        hint = (
-            ""
-            if "logical_date" in names
-            else ". This run has no logical date: trigger it with one, or use conf or params instead"
-        )
+        advice = ". This run has no logical date: trigger it with one, or use conf or params instead"
+        hint = "" if "logical_date" in names else advice
         raise JobDefinitionError(f"{where}: {text!r} has no value in this run: {error}{hint}") from error
     except Exception as error:
         raise JobDefinitionError(f"{where}: {text!r} cannot be rendered: {type(error).__name__}: {error}") from error

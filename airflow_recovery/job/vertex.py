@@ -25,7 +25,7 @@ _DATA_FRAME_MEMBERS = ("write", "schema")
 
 
 class VertexKind(str, Enum):
-    """What a vertex was declared as."""
+    """Which decorator declared a vertex: ``@job.source``, ``@job.vertex`` or ``@job.sink``."""
 
     SOURCE = "SOURCE"
     """Reads from outside the job; has no inputs."""
@@ -72,7 +72,7 @@ class Vertex:
     allow_duplicates: bool = False
     """Whether what a sink writes elsewhere by itself may be written once more by a later attempt."""
     coordinator: type[Any] | None = None
-    """What the subtasks of a source share."""
+    """The class of what the subtasks of a source share."""
 
     sink: CommittingSink | None = None
     """Where a sink commits what an attempt has prepared; `None`: its finish is its commit."""

@@ -55,7 +55,7 @@ class CommonOptions(TypedDict, total=False):
 
 
 class SourceOptions(CommonOptions, total=False):
-    """The options of ``@job.source``."""
+    """The options of ``@job.source`` beside the common ones. What each means: `airflow_recovery.job.Job.source`."""
 
     result: ResultType | ModeResult
     splits: SplitSource | None
@@ -67,7 +67,7 @@ class SourceOptions(CommonOptions, total=False):
 
 
 class VertexOptions(CommonOptions, total=False):
-    """The options of ``@job.vertex``."""
+    """The options of ``@job.vertex`` beside the common ones. What each means: `airflow_recovery.job.Job.vertex`."""
 
     result: ResultType | ModeResult
     inputs: Mapping[str, str] | None
@@ -75,7 +75,7 @@ class VertexOptions(CommonOptions, total=False):
 
 
 class SinkOptions(CommonOptions, total=False):
-    """The options of ``@job.sink``."""
+    """The options of ``@job.sink`` beside the common ones. What each means: `airflow_recovery.job.Job.sink`."""
 
     inputs: Mapping[str, str] | None
     idempotent: bool | None
