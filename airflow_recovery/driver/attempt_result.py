@@ -1,4 +1,4 @@
-"""What an attempt has made, before its outcome is in the journal."""
+"""The results of an attempt, before its outcome is in the journal."""
 
 from __future__ import annotations
 

@@ -11,17 +11,17 @@ T = TypeVar("T")
 
 
 def in_background(work: Callable[[], T], name: str) -> Callable[[], T]:
-    """Start ``work`` in a thread called ``name``; what is returned waits for it, and gives or raises what it did.
+    """Start ``work`` in a thread called ``name``. The function returned waits for it, and returns or raises as it did.
 
-    The thread is a daemon: nobody waits for the work at the end of the process. Spark's active session and tags belong
-    to one thread: what runs a query, and would have to be interrupted, does not belong in here.
+    The thread is a daemon: the process does not wait for it at its end. Not for queries of Spark, which would have to
+    be interrupted: Spark's active session and tags belong to one thread.
     """
     done: Future[T] = Future()
 
     def run() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:  # told where the result is needed
+        except BaseException as error:  # raised where the result is needed
             done.set_exception(error)
 
     threading.Thread(target=run, name=name, daemon=True).start()

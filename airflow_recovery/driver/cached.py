@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 STORAGE_LEVELS = {ResultType.CACHED: "DISK_ONLY", ResultType.CACHED_MEMORY_ONLY: "MEMORY_ONLY"}
-"""`ResultType.CACHED` on the disks of the server's executors: memory that others want takes nothing away from it."""
+"""Spark's storage level of each type. `ResultType.CACHED` is on disk, so that other queries' memory evicts nothing."""
 
 CONNECT_RETRIES = 4
-"""A few seconds, not the ten minutes of Spark's client: that a server does not answer is an answer worth having."""
+"""Retries for a few seconds, not for the ten minutes of Spark's client: a server that does not answer is reported."""
 
 _BLAMED_ON_THE_RESULT = (FailureClass.PARTITION_MISSING, FailureClass.INPUT_ALTERED, FailureClass.USER_CODE)
 _NO_SUCH_VIEW = "TABLE_OR_VIEW_NOT_FOUND"
@@ -39,7 +39,7 @@ _NO_SUCH_VIEW = "TABLE_OR_VIEW_NOT_FOUND"
 def cache_result(
     spark: SparkSession, frame: DataFrame, *, result: str, level: str, server: str, view: str, is_digested: bool = False
 ) -> PartitionManifest:
-    """Have the server keep ``frame`` as the global temporary view ``view``, which must not exist; its manifest.
+    """Have the server keep ``frame`` as the global temporary view ``view``, which must not exist. Returns its manifest.
 
     ``level`` is one of `STORAGE_LEVELS`. The one pass that fills the cache counts the rows, and digests them. Raises
     `ManifestInvalid` where the server's memory is seen not to hold what is to be held in memory alone.
@@ -63,7 +63,7 @@ def cache_result(
     )
     too_small = why_evicted(spark, manifest)
     if too_small is not None:
-        # Else its readers would find it lost each time that it is made.
+        # If it were registered, its readers would find it lost each time that it is made.
         raise ManifestInvalid(
             f"result {result!r}: expected the server's memory to hold it, found that it does not ({too_small}): "
             "declare it with result=CACHED, which is kept on disk, or give the server more memory"
@@ -72,7 +72,7 @@ def cache_result(
 
 
 def only_mine(frame: DataFrame, view: str) -> DataFrame:
-    """``frame`` with a plan that no other query has: under a condition that is true, names ``view``, and costs nothing.
+    """``frame`` with a plan that no other query has: a condition that is always true names ``view``, and costs nothing.
 
     Spark takes plans for equal that read the same paths, whatever lies there. A later attempt over changed files would
     be given what is kept for an earlier one, and to drop that one would drop both.
@@ -95,12 +95,12 @@ def read_cached(spark: SparkSession, manifest: PartitionManifest) -> DataFrame:
 
 
 def application_id(spark: SparkSession) -> str:
-    """Which incarnation of the server this is."""
+    """The id of the server's Spark application: a server that was restarted has another one."""
     return str(spark.conf.get("spark.app.id"))
 
 
 def why_lost(spark: SparkSession, location: CachedLocation) -> str | None:
-    """`None` where the session's server is still the one that kept this result, and keeps it; else what it said.
+    """Why the session's server does not keep this result any more; `None` where it does.
 
     Raises Spark's errors where it gives no answer.
     """
@@ -117,7 +117,7 @@ def why_lost(spark: SparkSession, location: CachedLocation) -> str | None:
 
 
 def why_evicted(spark: SparkSession, manifest: PartitionManifest) -> str | None:
-    """For what is kept in memory alone: how much of it is gone. `None`: nothing, or it could not be asked."""
+    """How much of a result that is kept in memory alone was evicted; `None` for nothing, or where nobody can say."""
     location = CachedLocation.parse(manifest.location)
     if not manifest.rows or spark.table(f"global_temp.{location.view}").storageLevel.useDisk:
         return None
@@ -128,10 +128,9 @@ def why_evicted(spark: SparkSession, manifest: PartitionManifest) -> str | None:
 def check_after(
     error: Exception, spark: SparkSession, inputs: Iterable[PartitionManifest], log: logging.Logger
 ) -> None:
-    """After ``error`` of a region with these inputs: was it a cached one that went meanwhile?
+    """After ``error`` of a region with these inputs, raise `PartitionMissing` where one that was cached is lost.
 
-    Raises `PartitionMissing` where one is lost. Returns where none is, and where that could not be asked: ``error`` is
-    then what is told.
+    Returns where none is lost, and where the server can't be asked: the caller then raises ``error``.
     """
     cached = [input for input in inputs if is_cached_location(input.location)]
     if not cached or isinstance(error, PartitionMissing):
@@ -154,9 +153,9 @@ def check_after(
 def forget_unreadable(spark: SparkSession, manifest: PartitionManifest, log: logging.Logger) -> str | None:
     """After a failure of a reader: read the cached result alone, and drop its view where even that fails.
 
-    Parts of it are gone then, and so is what they would be made of: nobody can read it any more, while the server still
-    calls it cached. Returns what failed; `None` where it can be read. Raises Spark's errors
-    where the answer is no answer about the result.
+    Then parts of it are gone, and so are the files that Spark would make them of: nobody can read it any more, while
+    the server still calls it cached. Returns what failed; `None` where it can be read. Raises Spark's errors where they
+    say nothing about the result.
     """
     from pyspark.errors import PySparkException
 
@@ -168,9 +167,9 @@ def forget_unreadable(spark: SparkSession, manifest: PartitionManifest, log: log
         if classify(failure) not in _BLAMED_ON_THE_RESULT:
             raise
         spark.catalog.dropGlobalTempView(location.view)
-        said = f"{location.view} could not be read alone either ({failure.condition or failure.type}): dropped"
-        log.warning("Cached result %s: %s", manifest.result, said)
-        return said
+        why = f"{location.view} could not be read alone either ({failure.condition or failure.type}): dropped"
+        log.warning("Cached result %s: %s", manifest.result, why)
+        return why
     return None
 
 
@@ -194,8 +193,8 @@ class CacheServer:
     def names(self) -> frozenset[str]:
         """All global temporary views there whose names begin as ours do, those of other deployments among them."""
         with self._session() as spark:
-            table = spark.catalog.listTables("global_temp", f"{VIEW_PREFIX}*")
-            return frozenset(listtable.name for listtable in table if listtable.namespace == ["global_temp"])
+            views = spark.catalog.listTables("global_temp", f"{VIEW_PREFIX}*")
+            return frozenset(view.name for view in views if view.namespace == ["global_temp"])
 
     def drop(self, views: Collection[str]) -> None:
         """Forget these views and what is kept for them. One that is gone already is no error."""
@@ -216,7 +215,7 @@ class CacheServer:
             yield spark
         except Exception as error:
             if spark is not None:
-                # Nobody would answer that either.
+                # The server would not answer that request either.
                 setattr(spark, "release_session_on_close", False)  # noqa: B010 - of the Connect class alone
             failure = describe(error)
             raise CacheUnreachable(
@@ -230,7 +229,7 @@ class CacheServer:
 
 
 def _is_cached(spark: SparkSession, view: str) -> bool | None:
-    """`None`: there is no such view."""
+    """Whether the server keeps the view's rows; `None` where there is no such view."""
     from pyspark.errors import AnalysisException
 
     try:

@@ -39,10 +39,10 @@ def _evicted(spark: SparkSession, location: CachedLocation) -> str | None:
         document = _json(f"http://{host}:{port}/api/v1/applications/{location.application_id}/storage/rdd")
         if not isinstance(document, list):
             continue  # no UI, or that of another application, which does not know this one
-        for each in document:
+        for table in document:
             # "In-memory table global_temp.<view>"
-            if isinstance(each, dict) and location.view in str(each.get("name", "")):
-                held, partitions = int(each["numCachedPartitions"]), int(each["numPartitions"])
+            if isinstance(table, dict) and location.view in str(table.get("name", "")):
+                held, partitions = int(table["numCachedPartitions"]), int(table["numPartitions"])
                 return f"{partitions - held} of its {partitions} partitions were evicted" if held < partitions else None
         return "all of its partitions were evicted"  # what holds nothing is not listed
     return None

@@ -1,5 +1,7 @@
-"""What an attempt deletes of what it wrote: its scratch, which it writes only to read it back itself, when it has
-finished (unless a cached result may be made of it); everything, when it was fenced."""
+"""Deleting what an attempt wrote: its scratch when it has finished, everything when it was fenced.
+
+Scratch is what an attempt writes only to read it back itself.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ SCRATCH = "_scratch"
 
 
 def scratch_location(spec: RegionSpec, vertex: str) -> str:
-    """Where the attempt writes ``vertex`` for its own readers; nobody else is ever told."""
+    """The folder into which the attempt writes ``vertex`` for its own readers alone: it is in no manifest."""
     return f"{spec.location}/{SCRATCH}/{vertex}"
 
 
@@ -24,7 +26,7 @@ def delete_scratch(spec: RegionSpec, log: logging.Logger) -> None:
     Best effort: what stays is logged, and goes with the attempt's other data. That of an attempt that failed stays too.
     """
     vertices = [vertex.name for vertex in spec.vertices if vertex.is_scratch]
-    # What is evicted of a cached result is made again, perhaps of these.
+    # Spark may make evicted parts of a cached result again, and read scratch for that.
     if not vertices or any(vertex.storage_level for vertex in spec.vertices):
         return
     _delete(spec, [scratch_location(spec, vertex) for vertex in vertices], "scratch data", log)
@@ -46,5 +48,5 @@ def _delete(spec: RegionSpec, locations: Sequence[str], what: str, log: logging.
         for location in locations:
             prefix = listing_prefix(store.base_uri, location)
             store.delete([info.key for info in store.list(prefix)])
-    except Exception as error:  # the attempt has ended, and nothing that comes after may say something else
+    except Exception as error:  # the attempt has ended: a failure to clean up must not change how
         log.warning("The %s of %s attempt %d is left behind: %s", what, spec.region, spec.attempt, error)

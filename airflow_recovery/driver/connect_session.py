@@ -43,7 +43,7 @@ def interrupt_attempt(url: str, *, session_id: str, tag: str, user_id: str) -> t
 
 
 def import_client() -> None:
-    """Import all that a session needs (pandas, pyarrow, gRPC): most of what a small region's process computes at all.
+    """Import all that a session needs (pandas, pyarrow, gRPC): most of the time that a small region's process takes.
 
     The garbage collector would look through some 300,000 new objects again and again, and they all stay as long as the
     process: it is paused, and told to leave them alone from then on. That saves a fifth of the time. May be called from

@@ -1,7 +1,7 @@
-"""What a driver leaves for the task that waits for it: a receipt of the finish, or its failure.
+"""The files that a driver leaves for the task that waits for it: a receipt of the finish, or its failure.
 
-Neither is the truth: the attempt is finished exactly when its outcome object exists. The receipt saves a request where
-driver and task share a disk; the failure says what the exit code can't. Both are written best effort.
+Neither decides anything: the attempt is finished exactly when its outcome object exists. The receipt saves a request
+where driver and task share a disk; the failure says what the exit code can't. Both are written best effort.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def write_failure(spec: RegionSpec, failure: Failure, mask: Mask = scrubbed) -> 
 
 
 def read_failure(spec: RegionSpec) -> Failure | None:
-    """What the driver of this attempt said of its failure; `None` where it said nothing (killed, or never started).
+    """The failure that this attempt's driver has reported; `None` where it reported none (killed, or never started).
 
     Raises `StoreError` where the store does not answer.
     """
@@ -120,11 +120,11 @@ def reporting_failure(
 
 
 def report_failure(spec: RegionSpec, failure: Failure, log: logging.Logger) -> None:
-    """Say beforehand what a kill would not: that this process died of ``failure``. Best effort, as every failure."""
+    """Report ``failure`` before this process kills itself for it, since it can't do so afterwards. Best effort."""
     try:
         write_failure(spec, failure)
     except (OSError, StoreError) as error:
-        log.warning("What is being done could not be said at %s: %s", spec.location, error)
+        log.warning("The failure could not be reported to %s: %s", spec.location, error)
 
 
 def _failure_path(spec: RegionSpec) -> str | None:

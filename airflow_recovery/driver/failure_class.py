@@ -1,10 +1,10 @@
-"""What kind of failure it was: one class for each `Failure`, the error it is raised as, and the labels it carries.
+"""Classifies a failure: one class for each `Failure`, the error that it is raised as, and the labels that it carries.
 
 Only *missing* and *altered* can lead to a restart of the producer, and not by this classification: they make the region
 task look, and a successful listing decides. Everything else restarts the failed region alone, or nothing.
 
-As everything that is told by words, this knows the words of Spark 4.2, Hadoop 3.5 and the S3 SDK; what it does not know
-is `FailureClass.UNKNOWN`, and is retried.
+Most failures are recognised by their text, which is that of Spark 4.2, Hadoop 3.5 and the S3 SDK. What is not
+recognised is `FailureClass.UNKNOWN`, and is retried.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEMORY_LABEL = "memory"
 
 
 class FailureClass(str, Enum):
-    """The value of the label ``class``."""
+    """What failed: the value of a failure's label ``class``."""
 
     PARTITION_MISSING = "partition missing"
     INPUT_ALTERED = "input altered"
@@ -68,7 +68,7 @@ ERRORS: dict[FailureClass, type[errors.RegionFailed]] = {
 _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError|\bMemoryError\b|UNABLE_TO_ACQUIRE_MEMORY|OOMKilled|exceeding (?:physical |virtual )?memory|"
     r"ExecutorLostFailure.*(?:exit code 52\b|exit status: 52\b|exit code 137\b|exit status: 137\b)|"
-    # Spark's own exit code for it. In local mode a task takes the driver with it, which then says nothing else.
+    # Spark's own exit code for it. In local mode a task ends the driver with it, which then reports nothing else.
     r"Error code is: 52\b",
     re.DOTALL,
 )
@@ -104,8 +104,8 @@ _BROKEN = re.compile(
     r"ServiceUnavailable|StoreUnavailable|UnknownHostException|UnresolvedAddress"
 )
 _CHANNEL = frozenset(
-    each.__name__
-    for each in (
+    error.__name__
+    for error in (
         errors.ChannelAltered,
         errors.ChannelEvicted,
         errors.ChannelFailed,
@@ -118,19 +118,19 @@ _USER_CODE = re.compile(r"PythonException|PySparkRuntimeError|\[?(?:USER_RAISED_
 
 def classify(failure: Failure) -> FailureClass:
     """The one class of ``failure``. Never raises."""
-    told = "\n".join((failure.type, failure.condition or "", failure.message, *failure.chain))
+    text = "\n".join((failure.type, failure.condition or "", failure.message, *failure.chain))
     if failure.type in _CHANNEL:
         return FailureClass.CHANNEL
     if is_user_error(failure):
         return FailureClass.USER_CODE
     if failure.type == NOT_SET_UP or start_advice(failure) is not None:
         return FailureClass.NOT_SET_UP
-    for pattern, found in ((_SESSION_LOST, FailureClass.SESSION_LOST), (_OUT_OF_MEMORY, FailureClass.OUT_OF_MEMORY)):
-        if pattern.search(told):
-            return found
+    for pattern, kind in ((_SESSION_LOST, FailureClass.SESSION_LOST), (_OUT_OF_MEMORY, FailureClass.OUT_OF_MEMORY)):
+        if pattern.search(text):
+            return kind
     if is_missing_input(failure):
         return FailureClass.PARTITION_MISSING
-    for pattern, found in (
+    for pattern, kind in (
         # What a vertex raised itself comes with its own words ("Permission denied"), so it is asked for before those.
         (_USER_CODE, FailureClass.USER_CODE),
         (_EXECUTOR_LOST, FailureClass.EXECUTOR_LOST),
@@ -142,8 +142,8 @@ def classify(failure: Failure) -> FailureClass:
         (_BROKEN, FailureClass.TRANSFER_BROKEN),
         (_ALTERED, FailureClass.INPUT_ALTERED),
     ):
-        if pattern.search(told):
-            return found
+        if pattern.search(text):
+            return kind
     is_python = not failure.chain and failure.condition is None and failure.vertex is not None
     return FailureClass.USER_CODE if is_python else FailureClass.UNKNOWN
 
@@ -152,8 +152,8 @@ def memory_of(failure: Failure) -> MemoryOf | None:
     """Whose memory was too small; `None` where the failure is of another class."""
     if classify(failure) is not FailureClass.OUT_OF_MEMORY:
         return None
-    told = "\n".join((failure.message, *failure.chain))
-    return MemoryOf.EXECUTOR if _ON_AN_EXECUTOR.search(told) else MemoryOf.DRIVER
+    text = "\n".join((failure.message, *failure.chain))
+    return MemoryOf.EXECUTOR if _ON_AN_EXECUTOR.search(text) else MemoryOf.DRIVER
 
 
 def labelled(failure: Failure) -> Failure:
@@ -163,14 +163,14 @@ def labelled(failure: Failure) -> Failure:
     retried, and counts in no budget.
     """
     kind = classify(failure)
-    found = {
+    labels = {
         CLASS_LABEL: kind.value,
         RECOVERABLE_LABEL: "no" if is_user_error(failure) or kind is FailureClass.NOT_SET_UP else "yes",
     }
     memory = memory_of(failure)
     if memory is not None:
-        found[MEMORY_LABEL] = memory.value
-    return replace(failure, labels=tuple(sorted({**dict(failure.labels), **found}.items())))
+        labels[MEMORY_LABEL] = memory.value
+    return replace(failure, labels=tuple(sorted({**dict(failure.labels), **labels}.items())))
 
 
 def label_of(failure: Failure | None, key: str) -> str | None:

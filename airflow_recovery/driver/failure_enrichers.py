@@ -31,7 +31,7 @@ MAX_LABEL_CHARACTERS = 200
 
 
 class FailureEnricher(Protocol):
-    """What a user writes. ``output_keys``: the only keys that it may give."""
+    """A user's own class that labels failures. ``output_keys``: the only keys that it may give."""
 
     output_keys: frozenset[str]
 
@@ -67,7 +67,7 @@ def load_enrichers(names: Iterable[str]) -> tuple[FailureEnricher, ...]:
 
 
 def enrich(failure: Failure, enrichers: Sequence[FailureEnricher], log: logging.Logger) -> Failure:
-    """``failure`` with our labels and the users'."""
+    """``failure`` with the built-in labels and those of ``enrichers``. Raises nothing: a failing enricher is logged."""
     ours = labelled(failure)
     labels = dict(ours.labels)
     for enricher in enrichers:

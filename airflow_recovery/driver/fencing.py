@@ -1,9 +1,8 @@
 """How a driver learns that its attempt was fenced, long before it wants to finish.
 
-A later try fences an attempt that it takes for dead. A driver that is not dead would burn the cluster for hours, for a
-result that nobody registers. So it looks with each heartbeat that it gives (`airflow_recovery.driver.heartbeat`),
-and stops Spark. That is a courtesy: nothing rests on it, since the finish of a fenced attempt is refused whenever it
-comes.
+A later try fences an attempt that it takes for dead. A driver that is not dead would use the cluster for hours, for a
+result that nobody registers. So it looks with each heartbeat that it gives (`airflow_recovery.driver.heartbeat`), and
+stops Spark. Correctness does not depend on it: the finish of a fenced attempt is refused whenever it comes.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_recovery.driver.fencing import FenceWatch
 
 BEATS_PER_TIMEOUT = 6
-"""A heartbeat may be late or lost a few times before anybody loses patience."""
+"""So many heartbeats fit into the timeout: a few of them may be late or lost."""
 INTERVAL_S = 5.0
 SHORTEST_INTERVAL_S = 0.2
 MAX_BEAT_BYTES = 4096
@@ -52,7 +52,7 @@ class Beat:
     progress: str | None = None
 
     def to_bytes(self) -> bytes:
-        """A JSON object."""
+        """The heartbeat's object: its fields as JSON."""
         return json.dumps(to_json(self)).encode()
 
     @classmethod
@@ -117,11 +117,11 @@ class Heartbeat:
             )
 
     def tell_application(self, application_id: str | None) -> None:
-        """What Spark calls the application, for people and from the next sign on."""
+        """Set Spark's id of the application, which people see in the next heartbeat."""
         self._beat = replace(self._beat, application_id=application_id)
 
     def tell_progress(self, progress: str) -> None:
-        """How far its work is, for people and from the next sign on."""
+        """Set the text that says how far the work is, which people see in the next heartbeat."""
         self._progress = progress
 
     def _run(self) -> None:
@@ -136,7 +136,7 @@ class Heartbeat:
         self._beat = replace(self._beat, count=self._beat.count + 1, progress=self._progress)
         try:
             self._store().put(self._key, self._beat.to_bytes())
-        except Exception as error:  # also of opening the store: whoever needs it says so
+        except Exception as error:  # also of opening the store, which the finish of the attempt reports
             self._log.warning("A heartbeat could not be written: %s", error)
 
     def _look(self, watch: FenceWatch) -> None:

@@ -1,7 +1,7 @@
 """The application file that spark-submit runs; everything it needs comes in the archive (``--py-files``).
 
-Written for every Python 3.6 and later, with nothing but its standard library: where the Python or the archive is not
-the right one, this says so, to whoever waits for the attempt.
+Written for every Python from 3.6 on, with nothing but its standard library: where the Python or the archive is not the
+right one, this reports so to the task that waits for the attempt.
 """
 
 import importlib.util
@@ -31,27 +31,27 @@ def run(arguments: "list[str]") -> int:
 def why(error: BaseException) -> str:
     """What was expected and found, and what to do, in one line."""
     if not isinstance(error, ImportError):
-        told = str(error) if type(error) in (RuntimeError, ValueError) else f"{type(error).__name__}: {error}"
+        text = str(error) if type(error) in (RuntimeError, ValueError) else f"{type(error).__name__}: {error}"
     elif (error.name or "").partition(".")[0] == "airflow_recovery":
-        told = (
+        text = (
             f"expected the archive of --py-files to hold {error.name}, found none ({error}; airflow_recovery is read "
             f"from {_ours()}). Use one version of airflow_recovery: in the task, and in whatever image or folder "
             "Spark's Python finds it first"
         )
     else:
-        told = (
+        text = (
             "expected to import {}, found {} in {}. Install it where the driver runs, or ship it: packages= of the "
             "job, or py_files"
         ).format(error.name or "what the driver needs", error, _python())
-    return " ".join(told.split()) + "."
+    return " ".join(text.split()) + "."
 
 
 def report(arguments: "list[str]", message: str) -> None:
-    """Leave ``message`` where the task looks for a driver's failure, as `runtime.receipt` does. Best effort.
+    """Leave ``message`` where the task looks for a driver's failure, as `driver.exit_report` does. Best effort.
 
     Not on S3, which would need more than the standard library: there the exit code says that something is to be set up.
     """
-    said: dict[str, object] = {
+    failure: dict[str, object] = {
         "type": "NotSetUp",
         "message": message,
         "condition": None,
@@ -65,18 +65,18 @@ def report(arguments: "list[str]", message: str) -> None:
         with open(given if os.path.isfile(given) else os.path.basename(given), encoding="utf-8") as file:
             spec = json.load(file)
         if spec.get("receipt") and os.path.isdir(os.path.dirname(spec["receipt"])):
-            _write(spec["receipt"] + ".failure", said)
+            _write(spec["receipt"] + ".failure", failure)
         if spec["location"].startswith("file://"):
             folder = spec["location"][len("file://") :]
             os.makedirs(folder, exist_ok=True)
-            _write(os.path.join(folder, "_failure.json"), said)
+            _write(os.path.join(folder, "_failure.json"), failure)
     except Exception:  # the line on the output is what is left
         traceback.print_exc()
 
 
-def _write(path: str, said: "dict[str, object]") -> None:
+def _write(path: str, failure: "dict[str, object]") -> None:
     with open(path + ".unfinished", "w", encoding="utf-8") as file:
-        json.dump(said, file)
+        json.dump(failure, file)
     os.replace(path + ".unfinished", path)
 
 

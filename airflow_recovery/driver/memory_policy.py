@@ -1,7 +1,7 @@
 """More memory for the next attempt after one that ran out of it (fault 74). Optional; spark-submit only.
 
-What it can't do: a Spark Connect server has the memory that it was started with, whatever a session asks for; and a
-process that the operating system killed did not say that it was for its memory, so that is not taken for it.
+What it can't do: a Spark Connect server has the memory that it was started with, whatever a session asks for. And a
+process that the operating system killed reports no reason, so such a failure is not taken for out of memory.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _MIB = {"": 1.0, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "k": 1 / 1024}
 
 @dataclass(frozen=True)
 class RaiseMemory:
-    """After each out-of-memory of the driver or of an executor, that one's memory times ``factor``, up to its cap.
+    """Multiplies the memory of the driver, or of executors, by ``factor`` after each time that it was too small.
 
-    Sizes are Spark's (``512m``, ``8g``). Without a cap the memory of that side is not raised. Each attempt begins anew
-    from the declared size when the region's failures are counted anew. Raises `ConfigurationError`.
+    Each side is raised up to its cap; without a cap it is not raised. Sizes are Spark's (``512m``, ``8g``). When the
+    count of the region's failures begins again at 0, so does the memory at its declared size. Raises
+    `ConfigurationError`.
     """
 
     factor: float = 2.0
@@ -67,7 +68,7 @@ class RaiseMemory:
 
 @dataclass(frozen=True)
 class Memory:
-    """Sizes for one attempt; `None`: as declared."""
+    """The memory of one attempt's driver and of each executor, such as ``2048m``; `None`: as declared."""
 
     driver: str | None
     executor: str | None

@@ -1,4 +1,4 @@
-"""Ending an attempt: the one object that makes it finished."""
+"""What surrounds an attempt's work in its driver: heartbeats meanwhile, and the outcome object that finishes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which process did something, so that another one on the same machine can tell that it is gone.
+"""A name for a process, by which another one on the same machine can tell that it is gone.
 
-A process id alone is used again. Here it stands with the boot of the machine, the process id namespace (the container)
-and the moment at which the process started: nothing of it is compared with another machine's.
+A process id alone is used again. So the name has the boot of the machine, the process id namespace (the container) and
+the moment at which the process started as well. It is never compared with one of another machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _place() -> str | None:
 
 
 def _started(pid: int) -> str | None:
-    """When it started, in the kernel's ticks since the boot; `None` where there is no such process any more."""
+    """When the process started, in the kernel's ticks since the boot; `None` where it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -31,9 +31,9 @@ class TaskCounts:
 
 
 class Progress:
-    """Says in ``log`` where an attempt is. ``vertex`` is the one being called or written, for the failure report.
+    """Logs how far an attempt is. ``vertex`` is the one being called or written, for the failure report.
 
-    ``tell`` is told as well what `say` logs.
+    ``tell`` is called with each text that `say` logs.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Progress:
         )
 
     def say(self, text: str) -> None:
-        """How far the attempt is, as its mode counts it."""
+        """Log how far the attempt is, in the words of its mode."""
         self._log.info("Attempt %d: %s.", self._attempt, text)
         self.tell(text)
 
@@ -98,7 +98,7 @@ def _watching_classic(spark: SparkSession, report: Callable[[TaskCounts], None])
     def poll() -> None:
         while not stop.wait(POLL_S):
             try:
-                stages = [tracker.getStageInfo(getactivestageid) for getactivestageid in tracker.getActiveStageIds()]
+                stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
             except Exception:  # the JVM is gone or going: the main thread says so
                 return
             report(classic_counts(stage for stage in stages if stage is not None))
@@ -126,21 +126,21 @@ def _watching_remote(spark: SparkSession, report: Callable[[TaskCounts], None]) 
 
 
 def classic_counts(stages: Iterable[Any]) -> TaskCounts:
-    """Sums over ``SparkStageInfo`` values."""
-    found = list(stages)
+    """The counts of a classic session: sums over its active stages' ``SparkStageInfo`` values."""
+    active = list(stages)
     return TaskCounts(
-        done=sum(stage.numCompletedTasks for stage in found),
-        total=sum(stage.numTasks for stage in found),
-        running=sum(stage.numActiveTasks for stage in found),
-        failed=sum(stage.numFailedTasks for stage in found),
+        done=sum(stage.numCompletedTasks for stage in active),
+        total=sum(stage.numTasks for stage in active),
+        running=sum(stage.numActiveTasks for stage in active),
+        failed=sum(stage.numFailedTasks for stage in active),
     )
 
 
 def remote_counts(stages: Iterable[Any], running: int) -> TaskCounts:
-    """Sums over Connect's ``StageInfo`` values."""
-    found = list(stages)
+    """The counts of a Connect session: sums over ``StageInfo`` values. ``running`` is the number of running tasks."""
+    active = list(stages)
     return TaskCounts(
-        done=sum(stage.num_completed_tasks for stage in found),
-        total=sum(stage.num_tasks for stage in found),
+        done=sum(stage.num_completed_tasks for stage in active),
+        total=sum(stage.num_tasks for stage in active),
         running=running,
     )

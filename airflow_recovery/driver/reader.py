@@ -41,12 +41,12 @@ def read_manifest(spark: SparkSession, manifest: PartitionManifest) -> DataFrame
         return spark.createDataFrame([], schema)
     if schema is not None:
         whole = _reader(spark, schema).parquet(*_folders(manifest))
-        if {decoded(inputfile) for inputfile in whole.inputFiles()} == {comparable(name) for name in manifest.uris()}:
+        if {decoded(path) for path in whole.inputFiles()} == {comparable(uri) for uri in manifest.uris()}:
             return whole
     return (
         _reader(spark, schema)
         .option("basePath", spark_path(manifest.location))  # else partition columns would be lost
-        .parquet(*(spark_glob(name) for name in manifest.uris()))
+        .parquet(*(spark_glob(uri) for uri in manifest.uris()))
     )
 
 
@@ -73,15 +73,14 @@ def read_manifests(spark: SparkSession, manifests: Sequence[PartitionManifest]) 
     if not full:
         return read_manifest(spark, first)
     whole = _reader(spark, schema).parquet(*(folder for manifest in full for folder in _folders(manifest)))
-    if {decoded(inputfile) for inputfile in whole.inputFiles()} == {
-        comparable(uri) for manifest in full for uri in manifest.uris()
-    }:
+    uris = [uri for manifest in full for uri in manifest.uris()]
+    if {decoded(path) for path in whole.inputFiles()} == set(map(comparable, uris)):
         return whole
-    return _reader(spark, schema).parquet(*(spark_glob(uri) for manifest in full for uri in manifest.uris()))
+    return _reader(spark, schema).parquet(*map(spark_glob, uris))
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:
-    """By halves: a thousand frames one below the other are deeper than what Spark's client may send."""
+    """The union of ``frames``, made pair by pair: Spark's client can't send a plan that is a thousand deep."""
     while len(frames) > 1:
         pairs = [frames[at : at + 2] for at in range(0, len(frames), 2)]
         frames = [pair[0].unionByName(pair[1]) if len(pair) == 2 else pair[0] for pair in pairs]
@@ -93,10 +92,10 @@ def _folders(manifest: PartitionManifest) -> list[str]:
 
     These are told by their paths, which begin with folders that are no partition columns.
     """
-    text = {object.path.rpartition("/")[0] for object in manifest.objects}
-    if not all(name and "=" not in name for name in text):
+    folders = {object.path.rpartition("/")[0] for object in manifest.objects}
+    if not all(folder and "=" not in folder for folder in folders):
         return [spark_glob(manifest.location)]
-    return [spark_glob(f"{manifest.location}/{name}") for name in sorted(text)]
+    return [spark_glob(f"{manifest.location}/{folder}") for folder in sorted(folders)]
 
 
 def _columns(manifest: PartitionManifest) -> str:

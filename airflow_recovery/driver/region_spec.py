@@ -1,4 +1,4 @@
-"""What a region runner is told: one JSON document without secrets, made by the region task after its claim."""
+"""The specification of one attempt, for its driver: a JSON document without secrets, made after the claim."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_recovery.model.records import AttemptTrace, CoordinatorSnapshot, Ru
 
 
 def own_version() -> str:
-    """The version of this very package."""
+    """The version of the package that this process has imported."""
     from airflow_recovery.version import __version__
 
     return __version__
@@ -54,7 +54,7 @@ class RunDates:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What parameters may be templates over; stays in the task, which renders them (`RunDates` is what is shipped)."""
+    """The facts of a run that parameters may be templates over. They stay in the task; a driver gets `RunDates`."""
 
     logical_date: str | None
     data_interval_start: str | None
@@ -64,7 +64,7 @@ class RunFacts:
 
     @property
     def dates(self) -> RunDates:
-        """The part of it that the driver is told."""
+        """The part of the facts that a driver gets."""
         return RunDates(self.logical_date, self.data_interval_start, self.data_interval_end)
 
 
@@ -129,16 +129,16 @@ class RegionSpec:
     coordinators: tuple[CoordinatorSnapshot, ...] = ()
     mode: Annotated[ModeSpec, Tagged("name", ModeSpec.of_mode)] = field(default_factory=ModeSpec)
     version: str = field(default_factory=own_version)
-    """Of the package that made it: the driver's must be the same."""
+    """The version of the package that made this: the driver's must be the same."""
 
     @property
     def region(self) -> str:
-        """The region's name."""
+        """The name of the region that is to be run."""
         return self.trace.region
 
     @property
     def attempt(self) -> int:
-        """The attempt's number."""
+        """The number of the attempt, from 1."""
         return self.trace.attempt
 
     def to_json(self) -> str:

@@ -1,8 +1,8 @@
-"""What to do where an application's surroundings lack something: a module, a jar, Python, Java, one version of each.
+"""What to do where an application's environment lacks something: a module, a jar, Python, Java, one version of each.
 
-Nothing of it comes by itself, so none of it is retried. It is told by the words of Python, the JVM, Spark 4.2 and
-Hadoop 3.5, of which most name a class or a file that nobody has ever set. The driver reports what it can
-(`airflow_recovery.driver.main`); of one that has died before that, the end of spark-submit's output is read.
+Somebody must install it, so such a failure is not retried. It is recognised by the messages of Python, the JVM, Spark
+4.2 and Hadoop 3.5. The driver reports what it can (`airflow_recovery.driver.main`); of one that has died before that,
+the end of spark-submit's output is read.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ NOT_SET_UP = "NotSetUp"
 """The type of a `Failure` that says by itself what is to be set up."""
 
 SAYS = "airflow-recovery: this driver can't start: "
-"""How the line begins in which `airflow_recovery.driver.main` says why."""
+"""The line in which `airflow_recovery.driver.main` says why begins with this."""
 
 MAX_LINES = 60
-"""Of an output, without stack frames and what Spark logs."""
+"""How many lines at the end of an output are looked at, besides stack frames and Spark's log."""
 
 _ONE_PYTHON = (
     "Give the driver and the executors the same Python: PYSPARK_PYTHON, or spark.pyspark.python (for the driver "
@@ -104,8 +104,8 @@ _BY_ITS_EXIT = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with sta
 
 def start_advice(failure: Failure) -> str | None:
     """What is to be set up before ``failure`` can be cured; `None` where it is of another kind."""
-    said = f"{failure.type}: {failure.message}"
-    return _advice("\n".join((said, failure.condition or "", *failure.chain))) or _import_advice(said)
+    text = f"{failure.type}: {failure.message}"
+    return _advice("\n".join((text, failure.condition or "", *failure.chain))) or _import_advice(text)
 
 
 def start_failure(error: BaseException) -> Failure | None:
@@ -123,9 +123,9 @@ def start_failure(error: BaseException) -> Failure | None:
     if not _STARTED_AND_FAILED.search(str(error)):
         return None
     text = "\n".join(relevant(output_of(error) or str(error).splitlines()))
-    said = _SAID.findall(text)
-    if said:
-        return Failure(NOT_SET_UP, said[-1])
+    reported = _SAID.findall(text)
+    if reported:
+        return Failure(NOT_SET_UP, reported[-1])
     advice = _advice(text) or _import_advice(text)
     if advice is not None:
         return Failure(NOT_SET_UP, f"{_line_of(text, advice)}. {advice}")
@@ -136,7 +136,7 @@ def start_failure(error: BaseException) -> Failure | None:
 
 def relevant(output: Iterable[str]) -> list[str]:
     """The last lines of an output that are no stack frames and no log of Spark's."""
-    return [name.rstrip() for name in output if name.strip() and not _LOGGED.match(name)][-MAX_LINES:]
+    return [line.rstrip() for line in output if line.strip() and not _LOGGED.match(line)][-MAX_LINES:]
 
 
 def keep_output(error: BaseException, lines: Iterable[str]) -> None:
@@ -146,8 +146,8 @@ def keep_output(error: BaseException, lines: Iterable[str]) -> None:
 
 def output_of(error: BaseException) -> tuple[str, ...]:
     """What `keep_output` kept; nothing where it was not called."""
-    found = getattr(error, _ATTRIBUTE, ())
-    return found if isinstance(found, tuple) else ()
+    lines = getattr(error, _ATTRIBUTE, ())
+    return lines if isinstance(lines, tuple) else ()
 
 
 def _advice(text: str) -> str | None:

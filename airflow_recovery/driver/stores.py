@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from airflow_recovery.store.s3_clients import AnySession
 
 OWN_CREDENTIALS = "AIRFLOW_RECOVERY_"
-"""Before the names of the ``AWS_*`` variables of a journal that is reached with other credentials than the results.
+"""The prefix of the ``AWS_*`` variables of a journal that is reached with other credentials than the results.
 
-Spark looks for ``AWS_*`` and gives what it finds to its executors: they never see those of the journal.
+Spark hands its executors the ``AWS_*`` variables that it finds: with the prefix they never see the journal's.
 """
 
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")

@@ -38,13 +38,13 @@ def submit_environment(base: Mapping[str, str]) -> dict[str, str]:
     A ``PYSPARK_PYTHON`` or a ``spark-submit`` that ``base`` has already wins; the conf ``spark.pyspark.python`` wins
     over both. Spark's wheel puts its ``spark-submit`` beside the Python that it was installed for.
     """
-    found = dict(base)
-    found.setdefault("PYSPARK_PYTHON", sys.executable)
-    found.setdefault("PYSPARK_DRIVER_PYTHON", found["PYSPARK_PYTHON"])
+    environment = dict(base)
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment.setdefault("PYSPARK_DRIVER_PYTHON", environment["PYSPARK_PYTHON"])
     own_programs = str(Path(sys.executable).parent)
-    if shutil.which("spark-submit", path=found.get("PATH", "")) is None:
-        found["PATH"] = ":".join(name for name in (found.get("PATH"), own_programs) if name)
-    return found
+    if shutil.which("spark-submit", path=environment.get("PATH", "")) is None:
+        environment["PATH"] = ":".join(folder for folder in (environment.get("PATH"), own_programs) if folder)
+    return environment
 
 
 def s3a_conf(store: StoreSpec, environment: Mapping[str, str]) -> dict[str, str]:

@@ -50,7 +50,7 @@ class OpenRegion:
     side_inputs: dict[str, DataFrame] = field(default_factory=dict)
 
     def vertex(self, name: str) -> Vertex:
-        """As declared. Raises `JobDefinitionError` where the code here is not the one that was planned."""
+        """The declared vertex of that name. Raises `JobDefinitionError` where the code here is not the planned one."""
         try:
             return self.job.vertices[name]
         except KeyError:
@@ -60,7 +60,7 @@ class OpenRegion:
             ) from None
 
     def splits_of(self, vertex: str) -> tuple[Split, ...]:
-        """All that the attempt's trace has of ``vertex``."""
+        """The splits of ``vertex`` in the attempt's trace: all that it may read."""
         return tuple(Split.of_external(external) for external in self.spec.trace.externals if external.vertex == vertex)
 
 
@@ -81,7 +81,7 @@ class VertexPass:
 
     ``splits``: what the source of a batch is handed; a source that is not named there gets all of its splits.
     ``folder`` is that of the batch, below every place that is written to; empty for the whole region. With ``guard``
-    every frame is looked at. ``is_quiet``: one of many passes, which somebody else speaks for in the log.
+    every frame is looked at. ``is_quiet``: one of many passes, whose progress the caller logs.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class VertexPass:
         return tuple(outputs)
 
     def lazy_frames(self) -> Mapping[str, DataFrame]:
-        """What the vertices return, by name. Nothing is written: whoever asks runs what he needs of it."""
+        """The frames that the vertices return, by name. Nothing is written: the caller runs those that it needs."""
         for planned in self._spec.vertices:
             self._progress.vertex = planned.name
             self._frames[planned.name] = self._call(planned)
@@ -216,13 +216,13 @@ class VertexPass:
     def _splits(self, vertex: Vertex) -> Any:
         if vertex.splits is None:
             return None
-        found = self._given.get(vertex.name)
-        if found is None:
-            found = self._region.splits_of(vertex.name)
-        what = "external files" if all(split.is_file for split in found) else "splits"
-        size = sum(split.size for split in found)
-        self._log.log(self._level, "%s reads %d %s, %d bytes", vertex.name, len(found), what, size)
-        return vertex.splits.handed(found, spark_path)
+        splits = self._given.get(vertex.name)
+        if splits is None:
+            splits = self._region.splits_of(vertex.name)
+        what = "external files" if all(split.is_file for split in splits) else "splits"
+        size = sum(split.size for split in splits)
+        self._log.log(self._level, "%s reads %d %s, %d bytes", vertex.name, len(splits), what, size)
+        return vertex.splits.handed(splits, spark_path)
 
     def _write_result(self, frame: DataFrame, planned: VertexSpec) -> PartitionManifest:
         location = f"{self._spec.location}/{planned.name}{self._folder}"

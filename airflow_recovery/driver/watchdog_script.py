@@ -1,6 +1,6 @@
 """The watchdog while nothing is wrong: a script of the bare interpreter that waits at the end of a pipe.
 
-Run by its path with ``-I -S``: no site packages and nothing of ours, since it starts beside every region and almost
+Run by its path with ``-I -S``, without site packages and this package: one starts beside every region, and almost
 always ends without having done anything. Where the writer died it becomes `airflow_recovery.driver.watchdog`.
 """
 

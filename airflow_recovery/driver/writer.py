@@ -34,9 +34,8 @@ def write_result(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    described = in_background(
-        lambda: frame.schema, "schema"
-    )  # over Connect a request: it need not come before the write
+    # Over Connect the schema is a request, which need not come before the write.
+    described = in_background(lambda: frame.schema, "schema")
     digested = digest_metrics(described()) if is_digested else []
     # The last node before the write: an observation before a shuffle counts a re-run map stage twice.
     observation = Observation()
@@ -61,10 +60,10 @@ def write_result(
     check_one_write(manifest)
     if has_several_files_a_task(manifest.objects):
         # A retried task overwrites its dead try file by file; a try that wrote more files leaves the rest behind.
-        found = read_manifest(spark, manifest).count()
-        if found != rows:
+        counted = read_manifest(spark, manifest).count()
+        if counted != rows:
             raise ManifestInvalid(
-                f"result {result!r} at {location}: expected the {rows} rows that were observed, found {found} in its "
+                f"result {result!r} at {location}: expected the {rows} rows that were observed, found {counted} in its "
                 f"{len(manifest.objects)} files: a task that was tried twice left files of both tries. Run it again"
             )
     return manifest
@@ -73,12 +72,8 @@ def write_result(
 def listed_objects(store: ObjectStore, location: str) -> tuple[ResultObject, ...]:
     """The data objects below ``location``, in key order: without names that begin with ``_`` or ``.``."""
     prefix = listing_prefix(store.base_uri, location)
-    storeds = []
-    for info in store.list(prefix):
-        path = info.key[len(prefix) :]
-        if path and not is_hidden(path):
-            storeds.append(ResultObject(path, info.size, info.etag))
-    return tuple(storeds)
+    paths = ((info.key[len(prefix) :], info) for info in store.list(prefix))
+    return tuple(ResultObject(path, info.size, info.etag) for path, info in paths if path and not is_hidden(path))
 
 
 def check_one_write(manifest: PartitionManifest) -> None:

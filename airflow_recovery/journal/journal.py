@@ -21,12 +21,11 @@ from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.masking import Mask, masked
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.journal.record_cache import RecordCache
+from airflow_recovery.journal.record_cache import MIN_PAUSE_S, RecordCache, SnapshotPace
 from airflow_recovery.journal.recording import JournalListener, NoListener
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.journal.sharded_listing import list_sharded
-from airflow_recovery.journal.snapshot_pace import MIN_PAUSE_S, SnapshotPace
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.record_kinds import RECORD_KINDS, RecordKind
 from airflow_recovery.model.records import (

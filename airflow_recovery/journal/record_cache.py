@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import zlib
 from collections.abc import Callable, Mapping
 
 from airflow_recovery.errors import ObjectMissing, RecordInvalid, StoreError
 from airflow_recovery.journal.codec import MAX_RECORD_BYTES, canonical_json, parse_json
-from airflow_recovery.journal.snapshot_pace import SnapshotPace
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject
 
 log = logging.getLogger(__name__)
@@ -27,11 +27,37 @@ _SEPARATOR = b"\t"
 WORTH_A_SNAPSHOT = 200
 """Objects that a process must lack before it asks for a snapshot, or writes one: below, reading them is as fast."""
 
+MIN_PAUSE_S = 180.0
+"""Seconds between two snapshots: Flink's default (FLIP-383: ``execution.batch.job-recovery.snapshot.min-pause``)."""
+
 Fetch = Callable[[list[str]], Mapping[str, StoredObject]]
 """Reads many objects; raises the store's errors."""
 
 Entries = dict[str, tuple[str, bytes]]
 """Etags and bodies by key."""
+
+
+class SnapshotPace:
+    """Lets one writer take its first full snapshot at once, and the next ones ``min_pause_s`` after the last.
+
+    In between there are the finishes themselves: each outcome is an incremental snapshot. ``now_s`` is compared with
+    store times of other writers' snapshots, so a clock that is wrong makes snapshots more or less frequent, and nothing
+    else (fault 33). Not for several threads.
+    """
+
+    def __init__(self, min_pause_s: float = MIN_PAUSE_S, now_s: Callable[[], float] = time.time) -> None:
+        self._min_pause_s = min_pause_s
+        self._now_s = now_s
+        self._last_s: float | None = None
+
+    def begins(self, others_s: float | None = None) -> bool:
+        """Whether a snapshot is due; then it counts as taken now. ``others_s``: when the last one was stored."""
+        now_s = self._now_s()
+        taken_s = [number for number in (self._last_s, others_s) if number is not None]
+        if taken_s and now_s - max(taken_s) < self._min_pause_s:
+            return False
+        self._last_s = now_s
+        return True
 
 
 class RecordCache:

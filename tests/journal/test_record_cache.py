@@ -13,8 +13,7 @@ import pytest
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal import record_cache
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.record_cache import RecordCache
-from airflow_recovery.journal.snapshot_pace import SnapshotPace
+from airflow_recovery.journal.record_cache import RecordCache, SnapshotPace
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, RunIdentity
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectInfo
