@@ -40,7 +40,7 @@ def one_finish(history: History) -> Answer:
 
 
 def growing(history: History) -> Answer:
-    """I2."""
+    """I2. A region's attempts have no holes, only the latest is open, and no publish goes back to an older attempt."""
     findings = [finding for region in history.regions.values() for finding in _growing(region)]
     before: dict[str, int] = {}
     for number in sorted(history.publishes):
@@ -72,22 +72,22 @@ def _growing(region: Region) -> list[Finding]:
                 "Somebody deleted journal objects. Restore them from a version of the bucket, or restart the region.",
             )
         )
-    for number, each in region.attempts.items():
+    for number, attempt in region.attempts.items():
         # A reset of attempt 0 stands for "before any attempt".
         if number > region.latest_attempt and number:
             findings.append(
                 Finding(
-                    tuple(entry.key for entry in each.entries.values()),
-                    f"{', '.join(each.entries)} of {each.of.text} after its claim",
+                    tuple(entry.key for entry in attempt.entries.values()),
+                    f"{', '.join(attempt.entries)} of {attempt.of.text} after its claim",
                     f"no such claim; the highest is {region.latest_attempt}",
                     "Somebody deleted the claim, or made the object by hand: restore or delete it.",
                 )
             )
-        if each.is_open and number < region.latest_attempt:
+        if attempt.is_open and number < region.latest_attempt:
             findings.append(
                 Finding(
-                    (each.entries["claim"].key,),
-                    f"an outcome of {each.of.text} before {region.name}@{region.latest_attempt} began",
+                    (attempt.entries["claim"].key,),
+                    f"an outcome of {attempt.of.text} before {region.name}@{region.latest_attempt} began",
                     "none: two attempts are open, or one was never fenced",
                     f"Its process may still write. {_REPAIR}",
                 )

@@ -60,7 +60,7 @@ def _has_cause(
     if attempt.claim is None:
         return True  # damaged: I12 says so
     number = attempt.of.attempt
-    if any(each.has("reset") and before.oldest <= at < number for at, each in region.attempts.items()):
+    if any(other.has("reset") and before.oldest <= at < number for at, other in region.attempts.items()):
         return True
     if before.committed is not None and not before.committed.is_done:
         return True
@@ -122,7 +122,7 @@ def rests_on(
     history: History, plan: Plan | None, consumer: Attempt, counts: Mapping[str, int]
 ) -> list[tuple[Named, Named]]:
     """What a finish has read and what counts instead, where that is another attempt and not as good by its mode."""
-    found = []
+    outdated = []
     for ref in consumer.outcome.inputs if consumer.outcome is not None else ():
         now = Named(ref.of.region, counts.get(ref.of.region, ref.of.attempt))
         made = history.attempt(now)
@@ -130,5 +130,5 @@ def rests_on(
             continue
         digests = {output.result: output.digest for output in made.outcome.outputs if output.digest is not None}
         if _differs(plan, consumer.of.region, ref, InputRef(now, digests)):
-            found.append((ref.of, now))
-    return found
+            outdated.append((ref.of, now))
+    return outdated

@@ -36,7 +36,7 @@ class Sub:
 
 @dataclass
 class ChannelAccount:
-    """What a log comes to. ``wrong``: (slot's key, expected, found), for everything that can't be.
+    """What the records of a log come to. ``wrong``: (slot's key, expected, found), for everything that can't be.
 
     ``opened`` and ``viewed`` are the attempts that have owned an end. ``outputs``: what commits name, by batch.
     """
@@ -48,7 +48,7 @@ class ChannelAccount:
     retained: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Key -> subpartition and range."""
     outputs: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
-    """By batch, and attempt."""
+    """By (batch, attempt)."""
     causes: dict[str, int] = field(default_factory=dict)
     unknown: list[int] = field(default_factory=list)
     max_records: int | None = None
@@ -59,28 +59,28 @@ class ChannelAccount:
     slots: int = 0
     void: int = 0
     plan: tuple[int, dict[str, Any]] | None = None
-    """Of the checkpoint that is pending: by which attempt."""
+    """The plan of the checkpoint that is pending, and the attempt that wrote it."""
     over_budget: list[tuple[str, str, str]] = field(default_factory=list)
     wrong: list[tuple[str, str, str]] = field(default_factory=list)
 
     @property
     def published(self) -> int:
-        """Records."""
+        """How many records the producer has published, in all subpartitions."""
         return sum(sub.published for sub in self.subs)
 
     @property
     def committed(self) -> int:
-        """Records."""
+        """How many records checkpoints have committed, in all subpartitions."""
         return sum(sub.committed for sub in self.subs)
 
     @property
     def lost(self) -> int:
-        """Records."""
+        """How many records checkpoints have counted as lost, in all subpartitions."""
         return sum(sub.lost for sub in self.subs)
 
     @property
     def is_drained(self) -> bool:
-        """Its producer is through, and everything is committed or lost."""
+        """Its producer has finished, and every record is committed or lost."""
         return self.is_finished and all(sub.done == sub.published for sub in self.subs)
 
 
@@ -112,13 +112,13 @@ def _take(account: ChannelAccount, key: str, slot: int, raw: bytes, run: RunName
     account.slots += 1
     try:
         document = json.loads(raw)
-        said = tuple(
-            document[name] for name in ("format", "dag_id", "run_key", "group_id", "edge", "generation", "slot")
-        )
+        place = [document[name] for name in ("format", "dag_id", "run_key", "group_id", "edge", "generation", "slot")]
         body = document["body"]
         canonical = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-        wanted = (FORMAT, run.dag_id, run.run_key, run.group_id, account.channel.result)
-        if said != (*wanted, str(account.channel.generation), slot) or document["crc"] != zlib.crc32(canonical):
+        channel = (account.channel.result, str(account.channel.generation), slot)
+        if place != [FORMAT, run.dag_id, run.run_key, run.group_id, *channel] or document["crc"] != zlib.crc32(
+            canonical
+        ):
             raise ValueError("it belongs elsewhere, or its checksum does not match")
         _RECORDS[document["kind"]](account, key, body)
     except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
@@ -146,23 +146,22 @@ def _published(account: ChannelAccount, key: str, body: dict[str, Any]) -> None:
         account.void += 1
         return
     account.epoch = body["epoch"]
-    for each in body["segments"]:
-        sub = account.subs[each["sub"]]
-        if each["first"] != sub.published:
-            account.wrong.append(
-                (key, f"record {sub.published} of subpartition {each['sub']} next", str(each["first"]))
-            )
-        sub.published = each["first"] + each["count"]
-        account.retained[each["key"]] = (each["sub"], each["first"], sub.published)
+    for segment in body["segments"]:
+        number, first = segment["sub"], segment["first"]
+        sub = account.subs[number]
+        if first != sub.published:
+            account.wrong.append((key, f"record {sub.published} of subpartition {number} next", str(first)))
+        sub.published = first + segment["count"]
+        account.retained[segment["key"]] = (number, first, sub.published)
 
 
 def _dropped(account: ChannelAccount, key: str, body: dict[str, Any]) -> None:
     if not _is_producer(account, body):
         account.void += 1
         return
-    for each in body["keys"]:
-        if account.retained.pop(each, None) is None:
-            account.wrong.append((key, "segments that are kept", f"{each}, which is not"))
+    for segment in body["keys"]:
+        if account.retained.pop(segment, None) is None:
+            account.wrong.append((key, "segments that are kept", f"{segment}, which is not"))
 
 
 def _finished(account: ChannelAccount, key: str, body: dict[str, Any]) -> None:
@@ -206,7 +205,7 @@ def _complete(account: ChannelAccount, key: str, attempt: int, batch: int, outpu
     _, plan = account.plan
     for number, sub in enumerate(account.subs):
         read: list[Range] = [(start, stop) for start, stop in plan["read"][number]]
-        lost: list[Range] = [(each["start"], each["stop"]) for each in plan["lost"] if each["sub"] == number]
+        lost: list[Range] = [(loss["start"], loss["stop"]) for loss in plan["lost"] if loss["sub"] == number]
         end = plan["end"][number]
         if not _tiles(sub.done, end, [*read, *lost]):
             expected = f"every record of [{sub.done}, {end}) of subpartition {number} read or lost once"
@@ -220,8 +219,8 @@ def _complete(account: ChannelAccount, key: str, attempt: int, batch: int, outpu
         sub.done = max(sub.done, end)
         sub.committed += sum(stop - start for start, stop in read)
         sub.lost += sum(stop - start for start, stop in lost)
-    for each in plan["lost"]:
-        account.causes[each["cause"]] = account.causes.get(each["cause"], 0) + each["stop"] - each["start"]
+    for loss in plan["lost"]:
+        account.causes[loss["cause"]] = account.causes.get(loss["cause"], 0) + loss["stop"] - loss["start"]
     account.batch, account.plan = batch, None
     if outputs:
         account.outputs[batch, attempt] = outputs
@@ -244,7 +243,7 @@ def _released(account: ChannelAccount, key: str, body: dict[str, Any]) -> None:
         if upto > account.subs[number].done:
             account.wrong.append((key, f"a release up to {account.subs[number].done}, the checkpoint", str(upto)))
     upto = body["upto"]
-    account.retained = {name: each for name, each in account.retained.items() if each[2] > upto[each[0]]}
+    account.retained = {name: segment for name, segment in account.retained.items() if segment[2] > upto[segment[0]]}
 
 
 def _gave_up(account: ChannelAccount, key: str, body: dict[str, Any]) -> None:

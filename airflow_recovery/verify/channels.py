@@ -34,30 +34,30 @@ class Channels:
 
     @cached_property
     def accounts(self) -> dict[Channel, ChannelAccount]:
-        """By channel, those that somebody has opened."""
+        """The accounts by channel, without channels that nobody has opened."""
         if self.results is None:
             return {}
-        found = {channel: read_account(self.results, self._run, channel) for channel in self.claimed}
-        return {channel: each for channel, each in found.items() if each.slots or each.wrong}
+        accounts = {channel: read_account(self.results, self._run, channel) for channel in self.claimed}
+        return {channel: account for channel, account in accounts.items() if account.slots or account.wrong}
 
     def folder(self, channel: Channel) -> str:
-        """Its prefix in the store of results."""
+        """The prefix of a channel in the store of results, with a slash at the end."""
         return folder_of(self._run, channel)
 
 
 def within_budget(channels: Channels, history: History) -> Answer:
-    """I9, at every commit of every channel. What is not known can't be held to a budget: it is said."""
+    """I9, at every commit of every channel. An unknown loss can't be held to a budget: the answer names it."""
     splits = sum(outcome.lost_splits for _, outcome in history.finished())
-    told = [f"{splits} splits were given up"] if splits else []
+    losses = [f"{splits} splits were given up"] if splits else []
     if not channels.accounts:
         why = "no ledger of lost records: " + ("there are no channels" if not channels.claimed else _unread(channels))
-        return not_applicable(9, "; ".join([*told, why]))
+        return not_applicable(9, "; ".join([*losses, why]))
     findings = []
     for channel, account in channels.accounts.items():
         unknown = f" and an unknown number at {len(account.unknown)} restarts" if account.unknown else ""
-        told.append(f"{channel.result}#{channel.generation} lost {account.lost}{unknown}")
+        losses.append(f"{channel.result}#{channel.generation} lost {account.lost}{unknown}")
         findings += [Finding((key,), expected, text, _BUDGET) for key, expected, text in account.over_budget]
-    return answer(9, ", ".join(told), findings)
+    return answer(9, ", ".join(losses), findings)
 
 
 def every_record_once(channels: Channels, history: History, *, ended: bool, deep: bool) -> Answer:

@@ -60,7 +60,7 @@ def _of_decision(history: History, attempt: Attempt) -> list[Finding]:
 
 
 def _missing(plan: Plan, lost: str, named: dict[str, str]) -> list[str]:
-    found = [] if lost in named else [lost]
+    missing = [] if lost in named else [lost]
     running = {name for name, why in named.items() if not why.startswith(_WAITS)}
     regions = {region.name: region for region in plan.regions}
     for region in plan.regions:
@@ -68,12 +68,12 @@ def _missing(plan: Plan, lost: str, named: dict[str, str]) -> list[str]:
         if region.name not in named and any(
             "always" in plan.modes(region, regions[name]).values() for name in followed
         ):
-            found.append(region.name)
-    return found
+            missing.append(region.name)
+    return missing
 
 
 def plan_in_use(history: History) -> Plan | None:
-    """That of the newest claim, by the store's clock; of an only plan, that one."""
+    """The plan that the newest claim names, by the store's clock; `None` where no claim names a plan that is there."""
     claims = [
         attempt for attempt in history.attempts() if attempt.claim is not None and attempt.claim.plan in history.plans
     ]

@@ -11,7 +11,7 @@ from airflow_recovery.verify.registered import Registered, is_in_a_store
 from airflow_recovery.verify.shared import Shared
 
 MOST = 10
-"""Objects that a finding names one by one."""
+"""The most objects that a finding names one by one."""
 
 
 def objects_there(history: History, registered: Registered, shared: Shared) -> Answer:
@@ -130,11 +130,11 @@ def _deleted(claim_key: str, producer: Attempt, outcome: Outcome, registered: Re
 
 
 def _final_regions(history: History) -> set[str]:
-    """Final in every plan that has them."""
+    """The regions that are final in every plan that has them."""
     plans = history.plans.values()
     inner = {region.name for plan in plans for region in plan.regions if not region.final}
     return {region.name for plan in plans for region in plan.regions} - inner
 
 
-def _few(said: list[str]) -> str:
-    return "; ".join(said[:MOST]) + (f"; and {len(said) - MOST} more" if len(said) > MOST else "")
+def _few(texts: list[str]) -> str:
+    return "; ".join(texts[:MOST]) + (f"; and {len(texts) - MOST} more" if len(texts) > MOST else "")

@@ -1,4 +1,4 @@
-"""What a check says: one answer an invariant, with everything that contradicts it."""
+"""The result of a check: one answer for each invariant, with everything that contradicts it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INVARIANTS = {
 
 
 class Verdict(str, Enum):
-    """The answer."""
+    """Whether the run keeps an invariant. ``NOT_APPLICABLE``: it has nothing that the invariant speaks of."""
 
     OK = "ok"
     VIOLATED = "VIOLATED"
@@ -45,7 +45,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one invariant came to. ``said`` is what was looked at, or why it does not apply."""
+    """The answer to one invariant. ``said``: how much was looked at, or why the invariant does not apply."""
 
     invariant: int
     verdict: Verdict
@@ -54,10 +54,10 @@ class Answer:
 
 
 def answer(invariant: int, said: str, findings: Sequence[Finding]) -> Answer:
-    """Violated where something was found."""
+    """The answer to an invariant that applies: violated where there is a finding."""
     return Answer(invariant, Verdict.VIOLATED if findings else Verdict.OK, said, tuple(findings))
 
 
 def not_applicable(invariant: int, why: str) -> Answer:
-    """There is nothing that it could be asked of."""
+    """The answer to an invariant of which the run has nothing; ``why`` says what it lacks."""
     return Answer(invariant, Verdict.NOT_APPLICABLE, why)

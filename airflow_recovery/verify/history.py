@@ -33,7 +33,7 @@ class Attempt:
     """By number, of an attempt that commits split by split."""
 
     def has(self, kind: str) -> bool:
-        """There is such an object."""
+        """Whether the journal has an object of this kind of the attempt, readable or not."""
         return kind in self.entries
 
     @property
@@ -49,7 +49,7 @@ class Attempt:
 
     @property
     def is_open(self) -> bool:
-        """Begun and not ended."""
+        """It was claimed, and has neither finished nor been fenced."""
         return self.has("claim") and not self.has("outcome")
 
 
@@ -63,8 +63,8 @@ class Region:
 
     @cached_property
     def claimed(self) -> list[int]:
-        """Numbers that were claimed, ascending."""
-        return sorted(number for number, each in self.attempts.items() if each.has("claim"))
+        """The numbers of the attempts that have a claim, ascending."""
+        return sorted(number for number, attempt in self.attempts.items() if attempt.has("claim"))
 
     @cached_property
     def latest_attempt(self) -> int:
@@ -74,9 +74,9 @@ class Region:
     @cached_property
     def current(self) -> Attempt | None:
         """The finish that counts: the highest one that no reset covers, in whole or in part."""
-        mark = max((number for number, each in self.attempts.items() if each.has("reset")), default=0)
-        counted = [n for n, each in self.attempts.items() if each.is_finished and n > mark and each.oldest > mark]
-        return self.attempts[max(counted)] if counted else None
+        reset = max((number for number, attempt in self.attempts.items() if attempt.has("reset")), default=0)
+        valid = (n for n, attempt in self.attempts.items() if attempt.is_finished and min(n, attempt.oldest) > reset)
+        return self.attempts.get(max(valid, default=-1))
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,13 @@ class History:
     etags: Mapping[str, str] = field(default_factory=dict)
 
     def attempts(self) -> Iterator[Attempt]:
-        """Every attempt, by region and number."""
+        """All attempts of the run, ordered by region and number."""
         for region in self.regions.values():
             for number in sorted(region.attempts):
                 yield region.attempts[number]
 
     def finished(self) -> Iterator[tuple[Attempt, Outcome]]:
-        """Every finished attempt with its outcome."""
+        """The attempts with a finish, in the same order, each with its outcome."""
         for attempt in self.attempts():
             if attempt.outcome is not None and attempt.outcome.is_finished:
                 yield attempt, attempt.outcome
@@ -119,14 +119,15 @@ class History:
     @cached_property
     def counts(self) -> dict[str, int]:
         """The attempt that counts of each region that has one."""
-        return {name: each.current.of.attempt for name, each in self.regions.items() if each.current is not None}
+        currents = {name: region.current for name, region in self.regions.items()}
+        return {name: current.of.attempt for name, current in currents.items() if current is not None}
 
     @cached_property
     def newest_publish(self) -> int:
-        """Its number, 0 where there is none."""
+        """The number of the newest publish, 0 where there is none."""
         return max(self.publishes, default=0)
 
     @cached_property
     def open_attempts(self) -> list[Attempt]:
-        """What is running, or was left."""
+        """The attempts without an outcome: their drivers are running, or died."""
         return [attempt for attempt in self.attempts() if attempt.is_open]

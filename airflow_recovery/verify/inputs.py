@@ -10,7 +10,7 @@ _NEXT = "What it made may rest on rows that were never accepted: restart the rea
 
 
 def accepted_inputs(history: History) -> Answer:
-    """I3, for claims, finishes and publishes."""
+    """I3. Claims, finishes and publishes name finished attempts, with the digests that these have."""
     findings: list[Finding] = []
     checked = 0
     for attempt in history.attempts():
@@ -44,10 +44,10 @@ def _of_ref(history: History, key: str, reader: str, ref: InputRef) -> list[Find
         manifest = outcome.manifest(result)
         text = manifest.digest if manifest is not None else None
         if text != digest:
-            said = f"the digest {text}" if text is not None else "no digest of such a result"
+            found = f"the digest {text}" if text is not None else "no digest of such a result"
             where = (key, producer.entries["outcome"].key)
-            expected = f"{result} of {ref.of.text} with the digest {digest}, as {reader} was told"
-            findings.append(Finding(where, expected, said, _NEXT))
+            expected = f"{result} of {ref.of.text} with the digest {digest}, as {reader} recorded it"
+            findings.append(Finding(where, expected, found, _NEXT))
     return findings
 
 

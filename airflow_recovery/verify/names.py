@@ -33,7 +33,7 @@ def decoded(segment: str) -> str:
     if "~~" in segment:
         return segment
     try:
-        raw = re.sub(r"~([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), segment)
+        raw = re.sub(r"~([0-9A-F]{2})", lambda escape: chr(int(escape[1], 16)), segment)
         return raw.encode("latin-1").decode()
     except ValueError:
         return segment

@@ -64,9 +64,9 @@ def _of_cut(history: History, plan: Plan | None, publish: Publish, where: str) -
 
 def _of_finals(history: History, publish: Publish, where: str) -> list[Finding]:
     """All final regions of one of the plans: which one it was published by is not recorded."""
-    told = {*publish.attempts(), *publish.skipped}
+    named = {*publish.attempts(), *publish.skipped}
     finals = [[region.name for region in plan.regions if region.final] for plan in history.plans.values()]
-    missing: list[list[str]] = [sorted(set(final) - told) for final in finals]
+    missing: list[list[str]] = [sorted(set(final) - named) for final in finals]
     if not missing or not all(missing):
         return []
     lacks = ", ".join(sorted(missing, key=len)[0])

@@ -43,7 +43,7 @@ _CLOSED = re.compile(r"closed(?:-(?P<number>[0-9]{8}))?")
 
 @dataclass(frozen=True)
 class RunName:
-    """Which run: the three ids that every object of its journal repeats."""
+    """The identity of a run: the three ids that every object of its journal repeats."""
 
     dag_id: str
     run_key: str
@@ -51,12 +51,12 @@ class RunName:
 
     @classmethod
     def shared(cls, key: str) -> RunName:
-        """In place of a run: the journal of a shared result."""
+        """The identity that the journal of the shared results ``key`` has in place of a run's."""
         return cls(_SHARED, key, _SHARED)
 
     @cached_property
     def prefix(self) -> str:
-        """What all keys of its journal begin with."""
+        """The prefix of all keys of the journal, with a slash at the end."""
         if self.dag_id == _SHARED:
             return f"_shared/{encoded(self.run_key)}/"
         return "".join(f"{encoded(name)}/" for name in (self.dag_id, self.run_key, self.group_id))
@@ -64,7 +64,7 @@ class RunName:
 
 @dataclass
 class _Found:
-    """What is being put together."""
+    """The objects of a journal that were read so far, by what they are."""
 
     entries: dict[Named, dict[str, Entry]] = field(default_factory=dict)
     bodies: dict[tuple[Named, str], dict[str, Any]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ def read_history(store: ObjectStore, run: RunName) -> History:
     found = _Found()
     for key, body in _get_all(store, wanted):
         _take_or_note(found, key[len(run.prefix) :], listed[key], body, run)
-    return _history(f"{store.base_uri}/{run.prefix}", found, {key: each.etag for key, each in listed.items()})
+    return _history(f"{store.base_uri}/{run.prefix}", found, {key: info.etag for key, info in listed.items()})
 
 
 def etags_now(store: ObjectStore, run: RunName) -> dict[str, str]:
@@ -116,9 +116,9 @@ def _document(raw: bytes, run: RunName) -> dict[str, Any]:
     document = json.loads(raw, object_pairs_hook=once)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f"expected an object of format {FORMAT}")
-    said = (document["dag_id"], document["run_key"], document["group_id"])
-    if said != (run.dag_id, run.run_key, run.group_id):
-        raise ValueError(f"it belongs to {' / '.join(map(str, said))}")
+    owner = (document["dag_id"], document["run_key"], document["group_id"])
+    if owner != (run.dag_id, run.run_key, run.group_id):
+        raise ValueError(f"it belongs to {' / '.join(map(str, owner))}")
     # The first journals have none.
     if "crc" in document and document["crc"] != zlib.crc32(_canonical(document["body"])):
         raise ValueError("its checksum does not match its content")
@@ -195,7 +195,7 @@ def _history(where: str, found: _Found, etags: dict[str, str]) -> History:
         attempts.setdefault(of.region, {})[of.attempt] = Attempt(of, entries, batches=found.batches.get(of, {}), **read)
     return History(
         where,
-        {name: Region(name, each, purged.get(name, 0)) for name, each in sorted(attempts.items())},
+        {name: Region(name, of_region, purged.get(name, 0)) for name, of_region in sorted(attempts.items())},
         found.plans,
         found.publishes,
         found.damaged,

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 
 class Named(NamedTuple):
-    """One attempt of one region."""
+    """One attempt of one region, by its name: ``by_route@3``."""
 
     region: str
     attempt: int
 
     @property
     def text(self) -> str:
-        """As it is shown everywhere."""
+        """The name as findings show it: ``by_route@3``."""
         return f"{self.region}@{self.attempt}"
 
 
@@ -58,12 +58,12 @@ class Channel(NamedTuple):
     @classmethod
     def read_all(cls, body: dict[str, Any]) -> tuple[Channel, ...]:
         """Those at the ends of an attempt of a stage, from JSON."""
-        return tuple(cls(_text(each["result"]), _number(each["generation"])) for each in body.get("channels", ()))
+        return tuple(cls(_text(row["result"]), _number(row["generation"])) for row in body.get("channels", ()))
 
 
 @dataclass(frozen=True)
 class Claim:
-    """An attempt has begun."""
+    """The record that an attempt has begun: who claimed it, by which plan, and what it reads."""
 
     writer: str
     plan: str
@@ -182,7 +182,7 @@ class Outcome:
             _text(body["writer"]),
             body["fingerprint"],
             tuple(map(InputRef.read, body["inputs"])),
-            frozenset((each["vertex"], each["uri"], each["size"], each["etag"]) for each in body["externals"]),
+            frozenset((row["vertex"], row["uri"], row["size"], row["etag"]) for row in body["externals"]),
             tuple(map(Manifest.read, body["outputs"])),
             None if shared is None else (shared["key"], Named(shared["region"], _number(shared["attempt"]))),
             body.get("commit") is not None,
@@ -192,7 +192,7 @@ class Outcome:
         )
 
     def manifest(self, result: str) -> Manifest | None:
-        """That of one result."""
+        """The manifest of ``result``; `None` where the attempt has no such result."""
         return next((output for output in self.outputs if output.result == result), None)
 
 
@@ -275,8 +275,8 @@ class PlannedRegion:
             None if subtask is None else (subtask["of"], subtask["key"]),
             body.get("split_source"),
             bool(body.get("pulls_splits", False)),
-            tuple(_text(each["result"]) for each in body.get("channels_in", ())),
-            tuple(_text(each["result"]) for each in body.get("channels_out", ())),
+            tuple(_text(row["result"]) for row in body.get("channels_in", ())),
+            tuple(_text(row["result"]) for row in body.get("channels_out", ())),
         )
 
 
@@ -293,13 +293,13 @@ class Plan:
         return {result: producer.modes.get(result, "always") for result in read} or {"": "always"}
 
     def region(self, name: str) -> PlannedRegion | None:
-        """The region of that name."""
+        """The region of that name; `None` where the plan has none."""
         return next((region for region in self.regions if region.name == name), None)
 
 
 @dataclass(frozen=True)
 class Published:
-    """One region in a publish."""
+    """One region in a publish: its attempt, the etag of that one's outcome object, and the results that are named."""
 
     of: Named
     outcome_etag: str
@@ -308,7 +308,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Publish:
-    """What readers outside the run follow."""
+    """The record that readers outside the run follow: an attempt of each region, and the regions that were skipped."""
 
     regions: tuple[Published, ...]
     skipped: tuple[str, ...]
@@ -317,10 +317,8 @@ class Publish:
     def read(cls, body: dict[str, Any]) -> Publish:
         """From JSON."""
         regions = tuple(
-            Published(
-                Named(each["region"], _number(each["attempt"])), _text(each["outcome_etag"]), tuple(each["results"])
-            )
-            for each in body["regions"]
+            Published(Named(row["region"], _number(row["attempt"])), _text(row["outcome_etag"]), tuple(row["results"]))
+            for row in body["regions"]
         )
         return cls(regions, tuple(body["skipped"]))
 
@@ -331,7 +329,7 @@ class Publish:
 
 def highest_of(body: dict[str, Any]) -> dict[str, int]:
     """Of a tombstone: region -> the highest attempt that was purged."""
-    return {_text(each["region"]): _number(each["attempt"]) for each in body["highest"]}
+    return {_text(row["region"]): _number(row["attempt"]) for row in body["highest"]}
 
 
 def _number(value: Any) -> int:

@@ -16,7 +16,7 @@ OpenLocation = Callable[[str], ObjectStore]
 
 
 def is_in_a_store(location: str) -> bool:
-    """Not so for what a Spark server keeps: nobody can look at it from here."""
+    """Whether a location is in an object store. What a Spark Connect server keeps can't be looked at from here."""
     return not location.startswith("spark-connect:")
 
 
@@ -26,29 +26,30 @@ class Registered:
     def __init__(self, open_location: OpenLocation, manifests: Iterable[Manifest]) -> None:
         self._open = open_location
         below: dict[str, set[str]] = {}
-        for each in manifests:
-            if is_in_a_store(each.location):
-                folder = each.location.rsplit("/", _below_a_run(each))[0] if each.managed else each.location
-                below.setdefault(folder, set()).add(each.location)
+        for manifest in manifests:
+            location = manifest.location
+            if is_in_a_store(location):
+                folder = location.rsplit("/", _below_a_run(manifest))[0] if manifest.managed else location
+                below.setdefault(folder, set()).add(location)
         # One result by itself is listed alone: what lies beside it may be anything.
-        folders = [next(iter(each)) if len(each) == 1 else folder for folder, each in below.items()]
+        folders = [next(iter(inside)) if len(inside) == 1 else folder for folder, inside in below.items()]
         with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="verify") as pool:
             self._found = dict(entry for part in pool.map(self._list, folders) for entry in part)
 
     def wrong(self, manifest: Manifest) -> list[str]:
-        """Each object that is not there as it was registered, in words."""
-        said = []
+        """A text for each object that is not there as it was registered."""
+        texts = []
         for path, (size, etag) in manifest.objects.items():
             uri = f"{manifest.location}/{path}"
             there = self._found.get(_one_spelling(uri))
             if there is None:
-                said.append(f"{uri} is not there")
+                texts.append(f"{uri} is not there")
             elif there != (size, etag):
-                said.append(f"{uri} has {there[0]} bytes and etag {there[1]}, registered were {size} and {etag}")
-        return said
+                texts.append(f"{uri} has {there[0]} bytes and etag {there[1]}, registered were {size} and {etag}")
+        return texts
 
     def read(self, manifest: Manifest, path: str) -> bytes:
-        """One object's bytes."""
+        """The bytes of the object at ``path`` below the manifest's location. Raises the store's errors."""
         store = self._open(manifest.location)
         key = _below(store, manifest.location)
         return store.get(f"{key}/{path}" if key else path, max_bytes=None).body

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 
 from airflow_recovery.verify.finding import Answer, Finding, answer
 from airflow_recovery.verify.history import History
@@ -13,7 +14,7 @@ Step = tuple[str, str, int]
 
 
 def same_twice(history: History, etags_now: Mapping[str, str]) -> Answer:
-    """I11. ``etags_now``: a second listing, made after all was read."""
+    """I11. No object has changed or gone. ``etags_now``: a second listing, made after all was read."""
     findings = []
     for key, etag in history.etags.items():
         if _is_live(key):
@@ -27,8 +28,8 @@ def same_twice(history: History, etags_now: Mapping[str, str]) -> Answer:
             attempt = history.attempt(region.of)
             entry = attempt.entries.get("outcome") if attempt is not None else None
             if entry is not None and region.outcome_etag and entry.etag != region.outcome_etag:
-                said = f"etag {region.outcome_etag} when publish {number} named it, {entry.etag} now"
-                findings.append(_changed(entry.key, said))
+                change = f"etag {region.outcome_etag} when publish {number} named it, {entry.etag} now"
+                findings.append(_changed(entry.key, change))
     return answer(11, f"{len(history.etags)} objects, listed twice", findings)
 
 
@@ -68,16 +69,16 @@ def prefixes_are_valid(history: History) -> Answer:
     ]
     order, circle = _ordered(_causes(history))
     if circle:
-        said = " -> ".join(f"{region}@{number} ({kind})" for kind, region, number in circle[:10])
+        steps = " -> ".join(f"{region}@{number} ({kind})" for kind, region, number in circle[:10])
         findings.append(
-            Finding((), "objects that each follow what they rest on", f"a circle: {said}", "The journal was made up.")
+            Finding((), "objects that each follow what they rest on", f"a circle: {steps}", "The journal was made up.")
         )
     return answer(12, f"{len(order)} objects, one after the other", findings)
 
 
 def _causes(history: History) -> dict[Step, set[Step]]:
     """What each object rests on, as far as that is there at all: what is missing is another invariant's matter."""
-    found: dict[Step, set[Step]] = {("plan", key, 0): set() for key in history.plans}
+    causes_of: dict[Step, set[Step]] = {("plan", key, 0): set() for key in history.plans}
     for attempt in history.attempts():
         region, number = attempt.of
         for kind in attempt.entries:
@@ -91,27 +92,20 @@ def _causes(history: History) -> dict[Step, set[Step]]:
                 causes.add(("outcome", region, number))
             elif number:
                 causes.add(("claim", region, number))
-            found[kind, region, number] = causes
+            causes_of[kind, region, number] = causes
     for number, publish in history.publishes.items():
         before: set[Step] = {("publish", "", number - 1)}
-        found["publish", "", number] = before | {("outcome", *region.of) for region in publish.regions}
-    return {step: {cause for cause in causes if cause in found} for step, causes in found.items()}
+        causes_of["publish", "", number] = before | {("outcome", *region.of) for region in publish.regions}
+    return {step: causes & causes_of.keys() for step, causes in causes_of.items()}
 
 
 def _ordered(causes: Mapping[Step, set[Step]]) -> tuple[list[Step], list[Step]]:
-    """An order, and what is left over where there is none."""
-    left = {step: len(each) for step, each in causes.items()}
-    effects: dict[Step, list[Step]] = {step: [] for step in causes}
-    for step, each in causes.items():
-        for cause in each:
-            effects[cause].append(step)
-    ready = deque(sorted(step for step, count in left.items() if not count))
+    """A topological order of the steps, and those that are left over because they rest on each other in a circle."""
+    sorter = TopologicalSorter(causes)
+    with suppress(CycleError):  # the steps outside of the circle are given out all the same
+        sorter.prepare()
     order = []
-    while ready:
-        step = ready.popleft()
-        order.append(step)
-        for effect in effects[step]:
-            left[effect] -= 1
-            if not left[effect]:
-                ready.append(effect)
-    return order, sorted(step for step, count in left.items() if count)
+    while ready := sorted(sorter.get_ready()):
+        order += ready
+        sorter.done(*ready)
+    return order, sorted(causes.keys() - set(order))

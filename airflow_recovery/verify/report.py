@@ -10,7 +10,7 @@ from airflow_recovery.verify.finding import INVARIANTS, Answer, Verdict
 
 @dataclass(frozen=True)
 class Report:
-    """What became of I1 to I15."""
+    """The answers to I1 to I15 of one run. ``where`` is the URI of its journal."""
 
     dag_id: str
     run_key: str
@@ -47,7 +47,7 @@ class Report:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The report as JSON values, which ``airflow recovery verify --json`` prints."""
         return {
             "dag_id": self.dag_id,
             "run_key": self.run_key,

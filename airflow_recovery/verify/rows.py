@@ -8,7 +8,7 @@ from airflow_recovery.errors import ConfigurationError
 
 
 def rows_in(body: bytes, path: str) -> int:
-    """From the file's footer. Raises `ConfigurationError` where pyarrow is missing, `ValueError` for no Parquet."""
+    """The rows by the footer of ``body``. Raises `ConfigurationError` without pyarrow, `ValueError` for no Parquet."""
     try:
         import pyarrow.parquet as parquet  # type: ignore[import-untyped]
     except ImportError as error:

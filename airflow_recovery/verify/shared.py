@@ -21,12 +21,12 @@ class Shared:
         return self._histories[shared[0]].attempt(shared[1])
 
     def may_be_gone(self, shared: tuple[str, Named]) -> bool:
-        """Released, or purged with its journal."""
+        """Whether the shared attempt was released, or purged with its journal: its data may be gone."""
         made = self.attempt(shared)
         return made is None or made.has("released") or self._histories[shared[0]].is_purged(shared[1])
 
     def readers(self, shared: tuple[str, Named]) -> list[Attempt]:
-        """This run's open claims there: for so long it holds the result."""
+        """This run's open claims in the shared journal. While there is one, the run holds the result."""
         return [
             open_attempt
             for open_attempt in self._histories[shared[0]].open_attempts

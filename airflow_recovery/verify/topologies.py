@@ -12,7 +12,7 @@ _NEXT = "The plan was damaged, or written by something else. Nothing can be judg
 
 
 def plans_are_partitions(history: History) -> Answer:
-    """I6."""
+    """I6. A plan names each region, vertex and result once, in topological order, and whatever ran is in a plan."""
     if not history.plans and not history.regions:
         return not_applicable(6, "nothing is recorded yet")
     findings = [finding for key, plan in history.plans.items() for finding in _of_plan(key, plan)]
@@ -24,9 +24,9 @@ def plans_are_partitions(history: History) -> Answer:
         plan = history.plans.get(claim.plan)
         named = plan is not None and plan.region(attempt.of.region) is not None
         if not named and f"{_prefix(history)}plan/{claim.plan}" not in history.damaged:
-            said = "there is no such plan" if plan is None else "the plan has no such region"
+            found = "there is no such plan" if plan is None else "the plan has no such region"
             expected = f"{attempt.of.text} in the plan {claim.plan} that it was claimed by"
-            findings.append(Finding((attempt.entries["claim"].key,), expected, said, _NEXT))
+            findings.append(Finding((attempt.entries["claim"].key,), expected, found, _NEXT))
     for number, publish in history.publishes.items():
         strange = sorted(set(publish.attempts()) - known)
         if strange and not history.damaged:
@@ -66,8 +66,8 @@ def _of_plan(key: str, plan: Plan) -> list[Finding]:
 
 def _owners(plan: Plan, what: str) -> Mapping[str, set[str]]:
     """Vertex or result -> the regions that it is in; all subtasks of one region are one."""
-    found: dict[str, set[str]] = {}
+    owners: dict[str, set[str]] = {}
     for region in plan.regions:
         for name in region.vertices if what == "vertices" else region.results:
-            found.setdefault(name, set()).add(region.subtask[0] if region.subtask is not None else region.name)
-    return found
+            owners.setdefault(name, set()).add(region.subtask[0] if region.subtask is not None else region.name)
+    return owners
