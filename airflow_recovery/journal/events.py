@@ -219,7 +219,7 @@ def event_to_json(event: JobEvent) -> dict[str, Any]:
     kind = kind_of(type(event.record))
     number = {} if event.number is None else {"number": event.number}
     head = {"type": event.type, "optional": kind.is_event_optional, "occurred_at": event.occurred_at}
-    return {**head, **number, kind.event_key: to_json(event.record)}
+    return {**head, **number, kind.key_in_event: to_json(event.record)}
 
 
 def event_text(event: JobEvent) -> str:
@@ -250,7 +250,7 @@ def event_from_json(value: Any, *, where: str) -> JobEvent | None:
 
 def _record_written(kind: RecordKind, value: dict[str, Any]) -> RecordWritten:
     head = from_json(_Head, value)
-    record = from_json(kind.record, value.get(kind.event_key))
+    record = from_json(kind.record, value.get(kind.key_in_event))
     return RecordWritten(occurred_at=head.occurred_at, record=record, number=head.number)
 
 

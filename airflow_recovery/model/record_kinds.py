@@ -54,11 +54,16 @@ class RecordKind:
     events: tuple[str, ...] = ()
     """The types of its event in the stream. None: it has no event, or one that says less than the record."""
     event_key: str = ""
-    """The key of the record in that event."""
+    """The key of the record in that event, where it is not the kind's name."""
     event_of: Callable[[Any], str] | None = None
     """Which of several types a record has."""
     is_event_optional: bool = False
     """A reader that does not know the event may skip it."""
+
+    @property
+    def key_in_event(self) -> str:
+        """The key of the record in the JSON of its event."""
+        return self.event_key or self.name
 
     def event_type(self, record: Any) -> str:
         """The type of the event of ``record``."""
@@ -80,7 +85,6 @@ RECORD_KINDS: dict[str, RecordKind] = {
             mark="is_claimed",
             content="claim",
             events=("AttemptClaimed",),
-            event_key="claim",
         ),
         RecordKind("part", CommittedBatch, "the driver, while its region is made", number="number", first=0),
         RecordKind(
@@ -90,7 +94,6 @@ RECORD_KINDS: dict[str, RecordKind] = {
             mark="has_outcome",
             content="outcome",
             events=("ExecutionVertexFinished", "ExecutionVertexFailed"),
-            event_key="outcome",
             event_of=_ended,
         ),
         RecordKind(
@@ -100,16 +103,14 @@ RECORD_KINDS: dict[str, RecordKind] = {
             mark="is_reset",
             content="reset",
             events=("ExecutionVertexReset",),
-            event_key="reset",
         ),
-        RecordKind("lost", Lost, "a consumer's task", mark="is_lost", events=("ResultLost",), event_key="lost"),
+        RecordKind("lost", Lost, "a consumer's task", mark="is_lost", events=("ResultLost",)),
         RecordKind(
             "released",
             Released,
             "the release policy, a person, or the sweeper",
             mark="is_released",
             events=("PartitionsReleased",),
-            event_key="released",
         ),
         RecordKind("assignment", SplitGeneration, "a source's task, when it lists its splits", is_of_attempt=False),
         RecordKind(
@@ -119,7 +120,6 @@ RECORD_KINDS: dict[str, RecordKind] = {
             mark="is_committed",
             content="committed",
             events=("SinkCommitted",),
-            event_key="committed",
         ),
         RecordKind(
             "committer",
@@ -146,18 +146,10 @@ RECORD_KINDS: dict[str, RecordKind] = {
             number="turn",
             mark="pin_turn",
             events=("HoldChanged",),
-            event_key="hold",
             is_event_optional=True,
         ),
-        RecordKind(
-            "publish",
-            Publish,
-            "the publish task",
-            is_of_attempt=False,
-            events=("ResultPublished",),
-            event_key="publish",
-        ),
-        RecordKind("closed", Closed, "the sweeper", is_of_attempt=False, events=("RunClosed",), event_key="closed"),
+        RecordKind("publish", Publish, "the publish task", is_of_attempt=False, events=("ResultPublished",)),
+        RecordKind("closed", Closed, "the sweeper", is_of_attempt=False, events=("RunClosed",)),
     )
 }
 

@@ -322,19 +322,17 @@ def reader_name(owner: RunAttempt) -> str:
     return RegionKey(owner.dag_id, owner.run_key, owner.group_id, owner.region).path
 
 
+def ended(
+    journal: Journal, region: str, attempt: int, why: str, cause: FenceCause | None = FenceCause.SUPERSEDED
+) -> Outcome:
+    """The outcome that ends an attempt whose run, or whose reader, is over. It names no time. Writes nothing."""
+    return Outcome(region, attempt, AttemptState.FENCED, journal.writer, ended_at="", cause=cause, detail=why)
+
+
 def end_reading(journal: Journal, shared: SharedRef, owner: RunAttempt, who: str) -> None:
     """``owner`` does not read the shared result any more. Ending it twice is once."""
     shared_journal = Journal(journal.store, shared_identity(shared.key), writer=journal.writer)
-    ended = Outcome(
-        region=reader_name(owner),
-        attempt=owner.attempt,
-        state=AttemptState.FENCED,
-        writer=journal.writer,
-        ended_at="",
-        cause=FenceCause.SUPERSEDED,
-        detail=f"let go by {who}",
-    )
     try:
-        shared_journal.fence(ended)
+        shared_journal.fence(ended(journal, reader_name(owner), owner.attempt, f"let go by {who}"))
     except AttemptLost:
         return  # somebody else ended it

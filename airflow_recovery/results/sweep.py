@@ -20,12 +20,12 @@ from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import all_answers
 from airflow_recovery.model.names import encode
-from airflow_recovery.model.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
+from airflow_recovery.model.records import AttemptState, Claim, PlanRecord, RunIdentity
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.batches_in_use import finishes_made_of, is_decided, newest_claims
 from airflow_recovery.results.cached import CachedViews, views_of_run
 from airflow_recovery.results.mode import ResultsMode
-from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, Verdict, readers_of
+from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, Verdict, ended, readers_of
 from airflow_recovery.results.sweep_found import (
     CLOCK_MARGIN_S,
     Ages,
@@ -276,16 +276,8 @@ class Sweeper:
             owner = claim.owner
             what = f"{run.where}: reader {owner.dag_id} / {owner.run_key} / {owner.region}@{owner.attempt}"
             if not self._options.dry_run:
-                run.journal.fence(
-                    Outcome(
-                        region=claim.region,
-                        attempt=claim.attempt,
-                        state=AttemptState.FENCED,
-                        writer=self._writer,
-                        ended_at="",
-                        detail=f"its owner holds nothing any more, says {WHO}",
-                    )
-                )
+                why = f"its owner holds nothing any more, says {WHO}"
+                run.journal.fence(ended(run.journal, claim.region, claim.attempt, why, cause=None))
             self._report.add(what, Action.DELETED, "its owner holds nothing any more")
         return has_ended_any
 

@@ -21,11 +21,11 @@ from airflow_recovery.errors import AttemptLost, ObjectExists
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.mode import all_answers
 from airflow_recovery.model.names import encode
-from airflow_recovery.model.records import AttemptState, Claim, Closed, FenceCause, InputRef, Outcome, RunAttempt
+from airflow_recovery.model.records import Claim, Closed, InputRef, RunAttempt
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.batches_in_use import made_of
 from airflow_recovery.results.mode import ResultsMode
-from airflow_recovery.results.release import Releaser, end_reading, read_by
+from airflow_recovery.results.release import Releaser, end_reading, ended, read_by
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.swept_run import SweepOptions, SweptRun
@@ -93,7 +93,7 @@ class Purge:
         if not self._options.dry_run:
             try:
                 for claim in claims:
-                    self._journal.fence(self._ended(claim.region, claim.attempt))
+                    self._journal.fence(ended(self._journal, claim.region, claim.attempt, "its run is purged"))
                 latest = {name: region.latest_attempt for name, region in run.state.regions.items()}
                 highest = tuple(InputRef(name, number) for name, number in latest.items() if number)
                 self._journal.close(Closed(highest), self._next_tombstone())
@@ -204,14 +204,3 @@ class Purge:
 
     def _next_tombstone(self) -> int:
         return max((self._layout.parse_closed(key) or 0 for key in self._tombstones), default=0) + 1
-
-    def _ended(self, region: str, attempt: int) -> Outcome:
-        return Outcome(
-            region=region,
-            attempt=attempt,
-            state=AttemptState.FENCED,
-            writer=self._journal.writer,
-            ended_at="",
-            cause=FenceCause.SUPERSEDED,
-            detail="its run is purged",
-        )
