@@ -1,4 +1,4 @@
-"""How many slots a pool has: what stages that run at the same time need to know. API server only."""
+"""How many slots a pool has: what streaming regions, which run at the same time, need to know. API server only."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--restart",
         action="append",
         metavar="R",
-        help="restart region R; a stage with all that channels connect with it",
+        help="restart region R; a streaming region with all that channels connect with it",
     )
     asked.add_argument("--from", action="append", metavar="V", dest="from_", help="restart from vertex V on")
     asked.add_argument("--recompute", action="store_true", help="run everything again")

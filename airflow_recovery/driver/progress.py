@@ -1,4 +1,4 @@
-"""Progress of long stages in the task log: one line on change, at most every ten seconds.
+"""Progress of long Spark stages in the task log: one line on change, at most every ten seconds.
 
 Classic sessions are polled through the status tracker, Connect sessions call a handler: the one small piece of the
 runtime that differs between the two.
@@ -22,7 +22,7 @@ POLL_S = 1.0
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """Tasks of the stages that are active now: not a total of the vertex. ``failed`` is unknown over Connect."""
+    """Tasks of the Spark stages that are active now: not a total of the vertex. ``failed`` is unknown over Connect."""
 
     done: int
     total: int
@@ -79,7 +79,7 @@ class Progress:
 
     @contextmanager
     def watching(self, spark: SparkSession) -> Iterator[None]:
-        """Report the stages of ``spark`` that run meanwhile."""
+        """Report the Spark stages of ``spark`` that run meanwhile."""
         self._last, self._said_at = None, self._clock()
         with _watching_remote(spark, self.report) if is_remote(spark) else _watching_classic(spark, self.report):
             yield

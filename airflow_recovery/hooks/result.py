@@ -105,7 +105,7 @@ class RecoveryResultHook(BaseHook):
         run_id: str | None = None,
         newest_batch: bool = False,
     ) -> CommittedBatches:
-        """What the last stage of a stream has committed of ``vertex`` so far, while its run is going on.
+        """What the last streaming region has committed of ``vertex`` so far, while its run is going on.
 
         The run is named as in `get_result`. ``newest_batch``: of a running table (``output="complete"``), whose newest
         batch is all of it. Raises `NotPublished` where that vertex is not made from a channel, `NothingRecorded` where

@@ -37,6 +37,7 @@ __all__ = [
     "KeyRangeSplits",
     "KeyRanges",
     "LocalResults",
+    "OutputMode",
     "RegionContext",
     "RunLike",
     "SplitSource",

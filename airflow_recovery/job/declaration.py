@@ -73,7 +73,7 @@ class Job(DeclaredJob):
           ``CACHED_MEMORY_ONLY`` (in its memory). What may be cached: `airflow_recovery.job.cached`. Or ``APPROXIMATE``:
           a channel to its one reader, which runs at the same time, on streaming DataFrames
           (`airflow_recovery.streaming`).
-        - ``streaming``: ``Streaming(...)``: how a stage at a channel runs.
+        - ``streaming``: ``Streaming(...)``: how a streaming region runs.
         - ``deterministic``: what becomes of its consumers should it have to run again; default: the job's.
           ``"always"``: they run again. ``"verify"``: the result is written with a digest of its rows, and consumers
           keep theirs where it is equal. ``"assume"``: any finish of this vertex will do, and where several vertices of

@@ -154,7 +154,7 @@ class JournalLayout:
 
     @property
     def channels(self) -> str:
-        """All channels of the run and the checkpoints of its stages, relative to the base of the results."""
+        """All channels of the run and the checkpoints of its streaming regions, relative to the base of the results."""
         return f"_channels/{self._path}/"
 
     def plan(self, plan_hash: str) -> str:

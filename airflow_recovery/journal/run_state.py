@@ -114,8 +114,10 @@ class RegionState:
 
     @cached_property
     def restarted_up_to(self) -> int:
-        """Of a stage: attempts up to this one have read nothing that counts. As `invalid_up_to`, but for those resets
-        after which only its output channel is another one."""
+        """Of a streaming region: attempts up to this one have read nothing that counts.
+
+        As `invalid_up_to`, but for those resets after which only its output channel is another one.
+        """
         restarted = (
             n
             for n, attempt in self.attempts.items()
@@ -125,7 +127,7 @@ class RegionState:
 
     @cached_property
     def generations(self) -> tuple[int, ...]:
-        """Of a stage: the generations of its output channel that count, ascending; the last one is written now.
+        """Of a streaming region: the generations of its output channel that count, ascending; it writes the last one.
 
         A reset begins a new one, numbered after the attempt that it names: one record decides it for both ends.
         """

@@ -22,14 +22,14 @@ class FailoverStrategy(str, Enum):
     ``deterministic="assume"``, so that its readers may keep rows of a superseded attempt."""
 
     APPROXIMATE_SINK = "approximate-sink"
-    """FLIP-135, milestone one: a stage that feeds no channel restarts alone; another one begins anew, with all that
-    channels connect with it."""
+    """FLIP-135, milestone one: a streaming region that feeds no channel restarts alone; another one begins anew,
+    with all that channels connect with it."""
 
     APPROXIMATE_DOWNSTREAM = "approximate-downstream"
-    """Milestone two: a stage restarts, and those behind it."""
+    """Milestone two: a streaming region restarts, and those behind it."""
 
     APPROXIMATE_SINGLE = "approximate-single"
-    """Milestone three: a stage restarts alone. What a job with channels does where nothing is said."""
+    """Milestone three: a streaming region restarts alone. What a job with channels does where nothing is said."""
 
     @property
     def is_approximate(self) -> bool:

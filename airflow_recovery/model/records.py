@@ -361,8 +361,8 @@ class Reset:
     answers: str | None = later(None)
     """Of a failover: ``region@attempt``, whose restart takes this one along."""
     altered: bool = later(False)
-    """Of a stage: what it makes is another thing now (its schema, its subpartitions). Only its output channel begins a
-    new generation; what it has read so far stays read, and its checkpoints stand."""
+    """Of a streaming region: what it makes is another thing now (its schema, its subpartitions). Only its output
+    channel begins a new generation; what it has read so far stays read, and its checkpoints stand."""
 
 
 @dataclass(frozen=True)

@@ -54,10 +54,10 @@ class SparkJobTaskGroup(TaskGroup):
     a task at most ``[core] max_map_length`` (1024) times: of more subtasks each task instance runs a batch, one after
     the other, each as a region and a Spark application of its own (`airflow_recovery.task.subtask_batch`).
 
-    Stages, which a channel connects (``PIPELINED_APPROXIMATE``), run at the same time: no task waits for another one of
-    them, and a stage that reads a channel waits in the triggerer until it is open. The last task is then
-    ``<group_id>.audit``, an `airflow_recovery.operators.audit.RecoveryAuditOperator`. Give such a group a pool of its
-    own, with as many slots as it has stages times ``max_active_runs``; ``start_timeout_s`` bounds the wait.
+    Streaming regions, which a channel connects (``PIPELINED_APPROXIMATE``), run at the same time: no task waits for
+    another one of them, and a region that reads a channel waits in the triggerer until it is open. The last task is
+    then ``<group_id>.audit``, an `airflow_recovery.operators.audit.RecoveryAuditOperator`. Give such a group a pool of
+    its own, with as many slots as it has regions times ``max_active_runs``; ``start_timeout_s`` bounds the wait.
 
     The job's module is imported while the DAG file is parsed: import pyspark inside the vertices, not at its top.
     Raises `JobDefinitionError` where the job is not what it must be; Airflow shows it as an import error of the DAG.

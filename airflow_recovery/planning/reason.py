@@ -44,8 +44,8 @@ class Evidence:
 class Reason:
     """``region`` must run because of ``why``. ``detail`` says it in words, ``cause`` is the reason behind it, if any.
 
-    ``source`` names the input that an `Why.INPUT_REMADE` is about, or the stage that began a channel anew. ``evidence``
-    holds what a store was asked.
+    ``source`` names the input that an `Why.INPUT_REMADE` is about, or the region that began a channel anew.
+    ``evidence`` holds what a store was asked.
     """
 
     region: str

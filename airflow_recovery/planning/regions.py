@@ -42,7 +42,7 @@ class Region:
     channels_out: tuple[str, ...] = ()
 
     @property
-    def is_stage(self) -> bool:
+    def is_streaming(self) -> bool:
         """It is at an end of a channel: its application runs at the same time as others, on streams."""
         return bool(self.channels_in or self.channels_out)
 

@@ -162,9 +162,9 @@ class Restart(Request):
 
 @dataclass(frozen=True)
 class RestartRegion(Restart):
-    """Restart this region. A stage begins anew, and all that channels connect with it: what it had read was released.
+    """Restart this region. A streaming region begins anew, and all that channels connect with it.
 
-    To have a stage go on at its checkpoint, clear its task in Airflow: that is no reset.
+    What it had read was released. To have it go on at its checkpoint, clear its task in Airflow: that is no reset.
     """
 
     region: str

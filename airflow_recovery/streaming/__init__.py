@@ -3,6 +3,6 @@
 What a job's module imports of it is here, and loads without Airflow, pyspark or boto3.
 """
 
-from airflow_recovery.streaming.options import APPROXIMATE, ApproximateResult, StageOutput, Streaming
+from airflow_recovery.streaming.options import APPROXIMATE, ApproximateResult, OutputMode, Streaming
 
-__all__ = ["APPROXIMATE", "ApproximateResult", "StageOutput", "Streaming"]
+__all__ = ["APPROXIMATE", "ApproximateResult", "OutputMode", "Streaming"]

@@ -14,11 +14,11 @@ from airflow_recovery.model.records import Claim, ExternalObject, InputRef, Regi
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.regions import Region
 from airflow_recovery.streaming import failover
-from airflow_recovery.streaming.channel_graph import Stages
+from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.declaration import channel_of, streaming_of
-from airflow_recovery.streaming.options import StageOutput
+from airflow_recovery.streaming.options import OutputMode
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
-from airflow_recovery.streaming.work import StageWork, stage_work
+from airflow_recovery.streaming.work import StreamingWork, streaming_work
 
 
 class StreamingAttempt(AttemptMode):
@@ -27,13 +27,13 @@ class StreamingAttempt(AttemptMode):
     looks_at_others = True
     """Its channels are told by the resets of others."""
 
-    def failover(self, run: Run, evaluation: Evaluation, region: str) -> failover.StageFailover:
+    def failover(self, run: Run, evaluation: Evaluation, region: str) -> failover.StreamingFailover:
         """Who begins anew with it, and whose tasks are cleared (FLIP-135)."""
-        return failover.stage_failover(run, evaluation, region)
+        return failover.streaming_failover(run, evaluation, region)
 
     def is_current(self, run: Run, state: RunState, claim: Claim) -> bool:
         """Not in another generation, nor where it should have restarted."""
-        return failover.is_current_stage(run, state, claim)
+        return failover.is_current_attempt(run, state, claim)
 
     def work(
         self,
@@ -44,11 +44,11 @@ class StreamingAttempt(AttemptMode):
         externals: Sequence[ExternalObject],
     ) -> AttemptWork:
         """The channels at its ends, and the attempts whose work it goes on from."""
-        return stage_work(state, region, Stages(run.today))
+        return streaming_work(state, region, ChannelGraph(run.today))
 
     def driver_spec(self, attempt: ClaimedAttempt, region: Region, vertices: Mapping[str, Vertex]) -> StreamingSpec:
         """Both ends as they are declared, in the generations of the claim, and what it goes on from."""
-        work, streaming = StageWork.of(attempt.work), streaming_of(region, vertices)
+        work, streaming = StreamingWork.of(attempt.work), streaming_of(region, vertices)
         generations = {pin.result: pin.generation for pin in work.pins}
 
         def channel(result: str, drained: tuple[int, ...] = ()) -> ChannelSpec:
@@ -72,7 +72,7 @@ class StreamingAttempt(AttemptMode):
             output=channel(region.channels_out[0]) if region.channels_out else None,
             trigger_s=streaming.trigger_s,
             max_rows=streaming.max_rows,
-            output_mode=StageOutput(streaming.output).value,
+            output_mode=OutputMode(streaming.output).value,
             run_for_s=streaming.run_for_s,
             stateful=streaming.stateful,
             replays=streaming.replays,

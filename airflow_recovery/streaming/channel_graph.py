@@ -9,7 +9,7 @@ from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.streaming.mode import ChannelRef, StreamingPlan
 
 
-class Stages:
+class ChannelGraph:
     """The regions of ``plan`` that are at channels. All answers are names of regions, in topological order."""
 
     def __init__(self, plan: PlanRecord) -> None:
@@ -31,11 +31,11 @@ class Stages:
         return self._ordered(self._readers[region])
 
     def before(self, region: str) -> tuple[str, ...]:
-        """All stages whose records come to ``region`` through channels."""
+        """All regions whose records come to ``region`` through channels."""
         return self._ordered(self._reached(region, self.producers))
 
     def behind(self, region: str) -> tuple[str, ...]:
-        """All stages that the records of ``region`` come to through channels."""
+        """All regions that the records of ``region`` come to through channels."""
         return self._ordered(self._reached(region, self.readers))
 
     def connected(self, region: str) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class Stages:
 
 
 def live_attempts(state: RunState, region: str) -> list[int]:
-    """The attempts of a stage that were claimed and whose reading counts, ascending: it goes on from these."""
+    """The attempts that were claimed and whose reading counts, ascending: a streaming region goes on from these."""
     mine = state.of(region)
     return sorted(n for n, each in mine.attempts.items() if each.is_claimed and n > mine.restarted_up_to)
 
@@ -65,7 +65,7 @@ def live_attempts(state: RunState, region: str) -> list[int]:
 def other_channels(planned: RegionPlan, state: RunState, pins: Iterable[ChannelRef]) -> tuple[str, str] | None:
     """Why ``pins``, which an attempt of ``planned`` works with, are not the channels of now, and who made them others.
 
-    A new generation is a reset of the stage that feeds the channel: one record decides it for both ends.
+    A new generation is a reset of the region that feeds the channel: one record decides it for both ends.
     """
     for pin in pins:
         now = generations_of(planned, state, pin.result)[-1]

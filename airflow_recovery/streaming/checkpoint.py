@@ -1,4 +1,4 @@
-"""Spark's checkpoint of one attempt of a stage: forked from an earlier attempt's, cut at what the log has completed.
+"""Spark's checkpoint of one attempt: a copy of an earlier attempt's, cut at what the channel's log has completed.
 
 An attempt that was taken for dead may live, and writes on into its checkpoint; so each attempt has one of its own. What
 an earlier one holds beyond the log's last completed batch belongs to an aborted checkpoint, and is left behind.
@@ -38,7 +38,7 @@ class Checkpoint:
 
     ``cut``: Spark's newest batch in the fork, -1 for none; it stands for the log's batches up to ``cut_to``.
     ``begins``: where its batch 0 began to read, which Spark does not keep: it asks again where it repeats that batch.
-    `None` for a stage that reads no channel.
+    `None` for a region that reads no channel.
     """
 
     key: str
@@ -83,7 +83,7 @@ def prepare_checkpoint(
         raise ChannelInconsistent(
             f"region {folder.region!r}, attempt {attempt}: expected Spark's checkpoint of batch {completed} below "
             f"{folder.attempt(attempt).rpartition('/')[0]}, found {'none' if found is None else 'one without it'}: its "
-            "state, or its place in its source, is lost, so that the stages at the channel begin anew. Keep lifecycle "
+            "state, or its place in its source, is lost, so that the regions at the channel begin anew. Keep lifecycle "
             "rules and clean-up jobs off that prefix"
         )
     return _mark(store, folder, attempt, Checkpoint(key, cut_to + 1, -1, cut_to, begins))

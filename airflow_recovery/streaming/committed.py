@@ -1,4 +1,4 @@
-"""What the last stage of a run has committed so far, for readers that don't wait for the end: fresh results."""
+"""What the last streaming region of a chain has committed so far: fresh results, for readers that can't wait."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def committed_batches(
 ) -> CommittedBatches:
     """Of every generation that counts. ``newest_batch``: of a running table (``output="complete"``) alone.
 
-    Raises `NotPublished` where ``result`` is not made by a last stage, and as `read_channel`.
+    Raises `NotPublished` where ``result`` is not made by a last streaming region, and as `read_channel`.
     """
-    stage = next(
+    last = next(
         (region for region in plan.regions if result in region.results and StreamingPlan.of(region).channels_in), None
     )
-    if stage is None:
+    if last is None:
         made = sorted(
             name for region in plan.regions if StreamingPlan.of(region).channels_in for name in region.results
         )
@@ -39,7 +39,7 @@ def committed_batches(
             f"{run.dag_id} / {run.run_key} / {run.group_id}: expected a result that is made from a channel, batch by "
             f"batch, found {result!r}. There is {', '.join(made) or 'none in this job: read what is published'}."
         )
-    (channel,) = StreamingPlan.of(stage).channels_in
+    (channel,) = StreamingPlan.of(last).channels_in
     files: list[str] = []
     batch, records, lost, is_known = -1, 0, 0, True
     for generation in state.of(channel.producer).generations:
@@ -52,4 +52,4 @@ def committed_batches(
         report = loss_report(channel.result, log)
         batch, is_known = max(batch, log.checkpoint), is_known and report.total_lost is not None
         records, lost = records + sum(size(sub.committed) for sub in log.subs), lost + report.lost
-    return CommittedBatches(stage.name, tuple(files), batch, records, lost if is_known else None)
+    return CommittedBatches(last.name, tuple(files), batch, records, lost if is_known else None)

@@ -33,7 +33,7 @@ class Batch:
 
 
 class ChannelConsumer:
-    """Attempt ``attempt`` of the stage that reads a channel."""
+    """Attempt ``attempt`` of the region that reads a channel."""
 
     def __init__(self, client: ChannelClient, attempt: int) -> None:
         self.client = client
@@ -41,7 +41,7 @@ class ChannelConsumer:
         self._next = 0
 
     def connect(self, reconnect: Reconnect = Reconnect.REWIND, *, output: ChannelClient | None = None) -> None:
-        """Take the only view. ``output``: the stage's own output channel, which this attempt has opened already.
+        """Take the only view. ``output``: the region's own output channel, which this attempt has opened already.
 
         Raises as `create_view`. The first batch is the one behind both logs.
         """

@@ -1,4 +1,4 @@
-"""The stages of a job: regions at channels, and what is refused of them before anything runs."""
+"""The streaming regions of a job, which are at channels, and what is refused of them before anything runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_recovery.model.result_type import PIPELINED_APPROXIMATE
 from airflow_recovery.planning.logical import LogicalTopology
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan
 from airflow_recovery.streaming.options import APPROXIMATE, ApproximateResult, Streaming
-from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration, refusals
+from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, VertexDeclaration, refusals
 
 if TYPE_CHECKING:
     from airflow_recovery.planning.graph import JobGraph
@@ -33,18 +33,18 @@ class StreamDeclaration:
     channel: ApproximateResult | None = None
     """Of its result, where that is a channel."""
     streaming: Streaming | None = None
-    """How its stage runs, where it says so."""
+    """How its region runs, where it says so."""
 
 
 class StreamingDeclaration(DeclaringMode):
-    """What is declared of stages: regions at channels."""
+    """What is declared of streaming regions: options, channels, and how they restart."""
 
     declared_by = "result=APPROXIMATE"
-    usual_strategy = FailoverStrategy.APPROXIMATE_SINGLE  # a stage restarts alone
+    usual_strategy = FailoverStrategy.APPROXIMATE_SINGLE  # a region restarts alone
     is_audited = True
 
     def declared(self, vertex: Vertex, options: Mapping[str, Any]) -> StreamDeclaration | None:
-        """The options of its channel and its stage; `None` without either. Raises `JobDefinitionError`."""
+        """The options of its channel and its region; `None` without either. Raises `JobDefinitionError`."""
         result, streaming = options.get("result"), options.get("streaming")
         if streaming is not None and not isinstance(streaming, Streaming):
             raise JobDefinitionError(f"{vertex.where}: expected streaming=Streaming(...), found {streaming!r}")
@@ -54,7 +54,7 @@ class StreamingDeclaration(DeclaringMode):
         return None if channel is None and streaming is None else StreamDeclaration(channel, streaming)
 
     def check_job(self, graph: RegionGraph, vertices: Mapping[str, Vertex], job_graph: JobGraph) -> None:
-        """Raise `JobDefinitionError` for stages that could not run, hang, or lose more than their author knows."""
+        """Raise `JobDefinitionError` for streaming regions that could not run, hang, or lose more than is declared."""
         for region in graph.regions:
             _check_region(region, vertices)
         if has_channels(vertices):
@@ -65,8 +65,8 @@ class StreamingDeclaration(DeclaringMode):
         if not has_channels(vertices):
             raise JobDefinitionError(
                 f"job {job!r}: expected result=APPROXIMATE somewhere, since the failover strategy is "
-                f"{strategy.value!r}, found no such result: approximate recovery is for stages that run at the same "
-                "time. A batch job loses nothing that is registered anyway: use the strategy 'region'"
+                f"{strategy.value!r}, found no such result: approximate recovery is for streaming regions, which "
+                "run at the same time. A batch job loses nothing that is registered anyway: use the strategy 'region'"
             )
 
     def in_plan(self, region: Region, graph: RegionGraph, vertices: Mapping[str, Vertex]) -> StreamingPlan | None:
@@ -96,7 +96,7 @@ class StreamingDeclaration(DeclaringMode):
         recovers: bool,
         max_active_tasks: int | None,
     ) -> None:
-        """Raise `JobDefinitionError` where the DAG would never run all stages at once, or recovery is off."""
+        """Raise `JobDefinitionError` where the DAG never runs all streaming regions at once, or recovery is off."""
         if not recovers:
             raise JobDefinitionError(
                 f"{where}: recovery is off, and the job has channels (result=APPROXIMATE), whose ends find each other "
@@ -115,7 +115,7 @@ def declared_of(vertex: Vertex) -> StreamDeclaration:
 
 
 def streaming_of(region: Region, vertices: Mapping[str, Vertex]) -> Streaming:
-    """How a stage runs, as one of its vertices says, else the defaults."""
+    """How a streaming region runs, as one of its vertices says, else the defaults."""
     said = (declared_of(vertices[name]).streaming for name in region.vertices)
     return next((streaming for streaming in said if streaming is not None), Streaming())
 
@@ -140,19 +140,19 @@ def check_refusals(
         for name, vertex in vertices.items()
         if (channel := declared_of(vertex).channel) is not None
     }
-    stages = {
+    declarations = {
         name: _declaration(vertices[name], streaming_of(region, vertices))
         for region in graph.regions
-        if region.is_stage
+        if region.is_streaming
         for name in region.vertices
     }
-    found = refusals(LogicalTopology.of(job_graph), channels, stages, max_active_tasks=max_active_tasks)
+    found = refusals(LogicalTopology.of(job_graph), channels, declarations, max_active_tasks=max_active_tasks)
     if found:
         raise JobDefinitionError(f"job {graph.job!r}: " + "; ".join(refusal.text() for refusal in found))
 
 
-def _declaration(vertex: Vertex, streaming: Streaming) -> StageDeclaration:
-    return StageDeclaration(
+def _declaration(vertex: Vertex, streaming: Streaming) -> VertexDeclaration:
+    return VertexDeclaration(
         replays=streaming.replays,
         is_stateful=streaming.stateful,
         sink=_guarantee(vertex),
@@ -172,35 +172,35 @@ def _guarantee(vertex: Vertex) -> SinkGuarantee | None:
 
 def _check_region(region: Region, vertices: Mapping[str, Vertex]) -> None:
     said = [name for name in region.vertices if declared_of(vertices[name]).streaming is not None]
-    if not region.is_stage:
+    if not region.is_streaming:
         if said:
             raise JobDefinitionError(
-                f"{vertices[said[0]].where}: expected streaming= of a stage, which reads or makes a result with "
-                "result=APPROXIMATE, found none: leave streaming= out"
+                f"{vertices[said[0]].where}: expected streaming= in a streaming region, which reads or makes a "
+                "result with result=APPROXIMATE, found none: leave streaming= out"
             )
         return
     where = vertices[region.vertices[0]].where
     if len(said) > 1:
         raise JobDefinitionError(
-            f"{vertices[said[1]].where}: expected streaming= once in a stage, found it at {said[0]!r} as well: they "
+            f"{vertices[said[1]].where}: expected streaming= once in a region, found it at {said[0]!r} as well: they "
             "are one Spark query; say it at one of them"
         )
     if len(region.channels_in) > 1 or len(region.channels_out) > 1:
         ends = [region_input.result for region_input in region.channels_in], list(region.channels_out)
         raise JobDefinitionError(
-            f"{where}: expected a stage to read one channel at most and to feed one at most, found it reads {ends[0]} "
-            f"and feeds {ends[1]}: a commit is one record, in one channel's log. Make the others result=BLOCKING, or "
-            "union them before the channel"
+            f"{where}: expected a streaming region to read one channel at most and to feed one at most, found it reads "
+            f"{ends[0]} and feeds {ends[1]}: a commit is one record, in one channel's log. Make the others "
+            "result=BLOCKING, or union them before the channel"
         )
     if region.channels_out and region.results:
         raise JobDefinitionError(
-            f"{where}: expected a stage that feeds a channel to make nothing else, found {', '.join(region.results)}: "
-            "write that in a stage of its own at the channel's end"
+            f"{where}: expected a streaming region that feeds a channel to make nothing else, found "
+            f"{', '.join(region.results)}: write that in a region of its own at the channel's end"
         )
     if not region.channels_out and len(region.results) != 1:
         raise JobDefinitionError(
-            f"{where}: expected the last stage to make one result, found {', '.join(region.results)}: its batches are "
-            "committed one by one; split the results behind it, in regions of their own"
+            f"{where}: expected the last streaming region to make one result, found {', '.join(region.results)}: its "
+            "batches are committed one by one; split the results behind it, in regions of their own"
         )
     for name in region.vertices:
         _check_vertex(vertices[name])
@@ -216,7 +216,7 @@ def _check_vertex(vertex: Vertex) -> None:
     ):
         if found:
             raise JobDefinitionError(
-                f"{vertex.where}: expected a stage of streams, found {what}, which is of batches: a stage is one "
-                "application on one stream. Read streams with spark.readStream, cut channels with "
+                f"{vertex.where}: expected a vertex of a streaming region, found {what}, which is of batches: such a "
+                "region is one application on one stream. Read streams with spark.readStream, cut channels with "
                 "APPROXIMATE(subpartitions=...), and keep batches in regions of their own, behind result=BLOCKING"
             )

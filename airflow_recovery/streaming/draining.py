@@ -1,7 +1,7 @@
 """A consumer leaves a generation of its channel for a newer one: what it carries was altered, and it keeps its work.
 
 What it has committed there counts. What its producer has published there, and it has not read, no code of now can read:
-where the channel was declared to lose nothing, the stages begin anew; else it is lost, and counted there.
+where the channel was declared to lose nothing, the regions begin anew; else it is lost, and counted there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def begin_draining(
     overflow: Overflow,
     output: ChannelState | None,
 ) -> Draining:
-    """Take the view of an older generation, whose producer is fenced. ``output``: the stage's own channel, opened.
+    """Take the view of an older generation, whose producer is fenced. ``output``: the region's own channel, opened.
 
     Raises `ChannelInconsistent` where records would be lost of a channel that loses none.
     """

@@ -1,4 +1,4 @@
-"""The two ends of a stage: the channel that it reads, and the one that it feeds, as its driver works with them."""
+"""The channel that a streaming region reads, and the one that it feeds, as its driver works with them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PlannedBatch:
 
 
 class ChannelInput:
-    """The channel that a stage reads. For several threads: the query's batches, and who waits for its end."""
+    """The channel that a region reads. For several threads: the query's batches, and who waits for its end."""
 
     def __init__(self, store: ObjectStore, spec: RegionSpec, channel: ChannelSpec, log: logging.Logger) -> None:
         self.channel = channel
@@ -73,7 +73,7 @@ class ChannelInput:
         return state
 
     def connect(self, output: ChannelState | None) -> ChannelState:
-        """Take the only view. ``output``: what the stage has published, which no older attempt can add to."""
+        """Take the only view. ``output``: what the region has published, which no older attempt can add to."""
         with self._lock:
             published = None if output is None else published_of(output, self.identity)
             self._client.append(
@@ -137,7 +137,7 @@ class ChannelInput:
 
 
 class ChannelOutput:
-    """The channel that a stage feeds. For one thread at a time."""
+    """The channel that a region feeds. For one thread at a time."""
 
     def __init__(self, store: ObjectStore, spec: RegionSpec, channel: ChannelSpec) -> None:
         self.channel = channel
@@ -165,7 +165,7 @@ class ChannelOutput:
     def newest_of_earlier(self, first: int) -> ChannelState | None:
         """The newest generation from ``first`` up to this one in which anything was published. All are fenced.
 
-        Where what it carries was altered, the stage goes on at its checkpoint, but on a new generation.
+        Where what it carries was altered, the region goes on at its checkpoint, but on a new generation.
         """
         found = None
         for generation in range(first, self.channel.generation):

@@ -1,4 +1,4 @@
-"""The failover of stages: what a stage's pre-check resets and clears before it claims.
+"""The failover of streaming regions: what their pre-check resets and clears before it claims.
 
 See FLIP-135, docs/protocol.md#principles.
 
@@ -32,25 +32,25 @@ from airflow_recovery.model.records import Claim, FenceCause, Reset
 from airflow_recovery.planning.coordinators import has_started
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Why
-from airflow_recovery.streaming.channel_graph import Stages, live_attempts, other_channels
+from airflow_recovery.streaming.channel_graph import ChannelGraph, live_attempts, other_channels
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingPlan
 from airflow_recovery.streaming.reading import is_opened
 from airflow_recovery.streaming.restart import (
-    StageMode,
-    StageRestart,
+    StreamingRestart,
+    StreamingRestartMode,
     attempts_that_tell,
     has_restarted_behind,
     is_taken_along,
     new_generation,
     should_restart,
-    stage_restart,
+    streaming_restart,
 )
 from airflow_recovery.streaming.work import code_of
 
 
 @dataclass(frozen=True)
-class StageFailover:
+class StreamingFailover:
     """What the pre-check of ``region`` does to others, and to itself, before it claims.
 
     ``anew``: who begins anew, with reasons. ``resets``: what is written, the own one last. ``is_stuck``: it must begin
@@ -59,7 +59,7 @@ class StageFailover:
     """
 
     region: str
-    by: StageRestart
+    by: StreamingRestart
     anew: Mapping[str, str]
     resets: tuple[Reset, ...]
     is_stuck: bool
@@ -77,29 +77,31 @@ class StageFailover:
         return bool(self.anew)
 
     def restart(self, run: Run, observation: Observation | None) -> bool:
-        """See `restart_stages`."""
-        return restart_stages(run, self, observation)
+        """See `restart_regions`."""
+        return restart_regions(run, self, observation)
 
 
-def stage_failover(run: Run, evaluation: Evaluation, region: str) -> StageFailover:
-    """What the judged state asks of ``region``, a stage that must run and whose newest attempt is over."""
-    stages, state = Stages(run.today), evaluation.state
-    claims = _claims(run, stages, state, region)
-    restart = _restart(run, stages, evaluation, region, claims)
-    own = restart.why if restart.mode is StageMode.ANEW else None
-    anew = new_generation(stages, state, region, own, lambda name, n: StreamingClaim.of(claims[name, n]).channels)
+def streaming_failover(run: Run, evaluation: Evaluation, region: str) -> StreamingFailover:
+    """What the judged state asks of ``region``, a streaming region that must run and whose newest attempt is over."""
+    graph, state = ChannelGraph(run.today), evaluation.state
+    claims = _claims(run, graph, state, region)
+    restart = _restart(run, graph, evaluation, region, claims)
+    own = restart.why if restart.mode is StreamingRestartMode.ANEW else None
+    anew = new_generation(graph, state, region, own, lambda name, n: StreamingClaim.of(claims[name, n]).channels)
     started = [name for name in (*(other for other in anew if other != region), region) if name in anew]
     who = run.task.airflow_run_id
     resets = [
-        Reset(name, state.of(name).latest_attempt, who, f"{StageMode.ANEW.value}: {anew[name]}", failover=True)
+        Reset(
+            name, state.of(name).latest_attempt, who, f"{StreamingRestartMode.ANEW.value}: {anew[name]}", failover=True
+        )
         for name in started
         if has_started(state.of(name))
     ]
     mine = state.of(region)
-    if restart.mode is StageMode.ALTERED and not anew and has_started(mine):
+    if restart.mode is StreamingRestartMode.ALTERED and not anew and has_started(mine):
         resets = [Reset(region, mine.latest_attempt, who, restart.why, failover=True, altered=True)]
-    at_work, stale = _overtaken(stages, evaluation, region, restart, claims)
-    return StageFailover(
+    at_work, stale = _overtaken(graph, evaluation, region, restart, claims)
+    return StreamingFailover(
         region=region,
         by=restart,
         anew=anew,
@@ -111,15 +113,21 @@ def stage_failover(run: Run, evaluation: Evaluation, region: str) -> StageFailov
 
 
 def _overtaken(
-    stages: Stages, evaluation: Evaluation, region: str, restart: StageRestart, claims: Mapping[tuple[str, int], Claim]
+    graph: ChannelGraph,
+    evaluation: Evaluation,
+    region: str,
+    restart: StreamingRestart,
+    claims: Mapping[tuple[str, int], Claim],
 ) -> tuple[dict[str, Claim], list[str]]:
-    """Of the other connected stages: the open attempts that must not go on, and whose finishes do not count."""
+    """Of the other connected regions: the open attempts that must not go on, and whose finishes do not count."""
     state = evaluation.state
-    takes_along = restart.mode in (StageMode.BEHIND, StageMode.ALTERED) and _takes_along(stages, state, region, claims)
-    behind = stages.behind(region) if takes_along else ()
+    takes_along = restart.mode in (StreamingRestartMode.BEHIND, StreamingRestartMode.ALTERED) and _takes_along(
+        graph, state, region, claims
+    )
+    behind = graph.behind(region) if takes_along else ()
     at_work: dict[str, Claim] = {}
     stale: list[str] = []
-    for name in stages.connected(region):
+    for name in graph.connected(region):
         opened, why = state.of(name).open_attempt, evaluation.invalid_because(name)
         claim = opened.claim if opened is not None else None
         if name == region:
@@ -129,16 +137,16 @@ def _overtaken(
                 stale.append(name)
         elif (
             claim.attempt <= state.of(name).restarted_up_to
-            or other_channels(stages.regions[name], state, StreamingClaim.of(claim).channels) is not None
+            or other_channels(graph.regions[name], state, StreamingClaim.of(claim).channels) is not None
             or (name in behind and not has_restarted_behind(claim, region, state.of(region).latest_attempt))
         ):
             at_work[name] = claim
     return at_work, stale
 
 
-def _claims(run: Run, stages: Stages, state: RunState, region: str) -> dict[tuple[str, int], Claim]:
-    """The claims that tell who began with what: two or three of each connected stage, all at once."""
-    wanted = [(name, n) for name in stages.connected(region) for n in attempts_that_tell(state, name)]
+def _claims(run: Run, graph: ChannelGraph, state: RunState, region: str) -> dict[tuple[str, int], Claim]:
+    """The claims that tell who began with what: two or three of each connected region, all at once."""
+    wanted = [(name, n) for name in graph.connected(region) for n in attempts_that_tell(state, name)]
     opened = {(name, n): state.of(name).attempts[n].claim for name, n in wanted}
     missing = [each for each in wanted if opened[each] is None]
     claims = {(claim.region, claim.attempt): claim for claim in run.journal.read_claims(missing)}
@@ -146,14 +154,14 @@ def _claims(run: Run, stages: Stages, state: RunState, region: str) -> dict[tupl
 
 
 def _restart(
-    run: Run, stages: Stages, evaluation: Evaluation, region: str, claims: Mapping[tuple[str, int], Claim]
-) -> StageRestart:
+    run: Run, graph: ChannelGraph, evaluation: Evaluation, region: str, claims: Mapping[tuple[str, int], Claim]
+) -> StreamingRestart:
     live = live_attempts(evaluation.state, region)
     if not live or evaluation.is_undecided(region):
-        return StageRestart(region, StageMode.FIRST)
+        return StreamingRestart(region, StreamingRestartMode.FIRST)
     claim = claims[region, live[-1]]
     changed, is_lost = _why_changed(run, evaluation, claim), _is_lost(run, evaluation.state, claim)
-    return stage_restart(stages, evaluation.state, region, changed=changed, is_lost=is_lost)
+    return streaming_restart(graph, evaluation.state, region, changed=changed, is_lost=is_lost)
 
 
 def _why_changed(run: Run, evaluation: Evaluation, claim: Claim) -> str | None:
@@ -194,16 +202,16 @@ def has_log(run: Run, pin: ChannelRef) -> bool:
     )
 
 
-def _takes_along(stages: Stages, state: RunState, region: str, claims: Mapping[tuple[str, int], Claim]) -> bool:
+def _takes_along(graph: ChannelGraph, state: RunState, region: str, claims: Mapping[tuple[str, int], Claim]) -> bool:
     """The end of its newest attempt restarts those behind it, unless it was itself restarted behind another one."""
     mine = state.of(region)
     newest = mine.attempts[mine.latest_attempt]
     if newest.outcome is None or newest.outcome.cause is not FenceCause.SUPERSEDED:
         return True
-    return not is_taken_along(stages, state, claims[region, mine.latest_attempt])
+    return not is_taken_along(graph, state, claims[region, mine.latest_attempt])
 
 
-def restart_stages(run: Run, failover: StageFailover, observation: Observation | None) -> bool:
+def restart_regions(run: Run, failover: StreamingFailover, observation: Observation | None) -> bool:
     """Do it, by tasks as they were observed before the state was listed. True where the journal is another one now.
 
     Raises `ClearNotConfigured` once where there is no way to clear others, and somebody works for nothing: the resets
@@ -231,7 +239,7 @@ def restart_stages(run: Run, failover: StageFailover, observation: Observation |
     return bool(failover.resets)
 
 
-def _clear(run: Run, failover: StageFailover, observation: Observation | None) -> tuple[str, ...]:
+def _clear(run: Run, failover: StreamingFailover, observation: Observation | None) -> tuple[str, ...]:
     """Clear the others' tasks. Returns those that should be, and nobody here can."""
     if observation is None:
         left = tuple({**{name: None for name in failover.anew if name != failover.region}, **failover.at_work})
@@ -257,7 +265,7 @@ def _clear(run: Run, failover: StageFailover, observation: Observation | None) -
     return ()
 
 
-def _is_to_be_cleared(failover: StageFailover, name: str, seen: TaskTry) -> bool:
+def _is_to_be_cleared(failover: StreamingFailover, name: str, seen: TaskTry) -> bool:
     if name in failover.anew:
         return seen.state in FINISHED_STATES | RUNNING_STATES
     if name in failover.at_work:
@@ -286,7 +294,7 @@ def check_channels(run: Run, claim: Claim) -> None:
     )
 
 
-def is_current_stage(run: Run, state: RunState, claim: Claim) -> bool:
+def is_current_attempt(run: Run, state: RunState, claim: Claim) -> bool:
     """Would what the open attempt makes be used? Not in another generation, nor where it should have restarted."""
     other = other_channels(run.regions[claim.region], state, StreamingClaim.of(claim).channels)
-    return other is None and not should_restart(Stages(run.today), state, claim)
+    return other is None and not should_restart(ChannelGraph(run.today), state, claim)

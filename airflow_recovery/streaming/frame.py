@@ -1,4 +1,4 @@
-"""A stage's vertices, called as they are: what they get and return are streaming DataFrames."""
+"""The vertices of a streaming region, called as they are: what they get and return are streaming DataFrames."""
 
 from __future__ import annotations
 
@@ -34,36 +34,37 @@ def check_streaming(where: str, frame: DataFrame) -> None:
     """Raise `UserCodeError` for a frame that is a batch."""
     if not frame.isStreaming:
         raise UserCodeError(
-            f"{where}: expected a streaming DataFrame, since its stage runs while others run, found a batch. Return "
+            f"{where}: expected a streaming DataFrame, since its region runs while others run, found a batch. Return "
             "what you make of the input that is a channel, or of spark.readStream; what is there as a whole already "
             "is for regions of their own (result=BLOCKING)"
         )
 
 
-def check_options(where: str, stage: StreamingSpec) -> None:
+def check_options(where: str, streaming: StreamingSpec) -> None:
     """Raise `UserCodeError` for an output mode that means nothing here."""
-    if stage.output is not None and stage.output_mode != "append":
+    if streaming.output is not None and streaming.output_mode != "append":
         raise UserCodeError(
-            f"{where}: expected the output mode 'append' of a stage that feeds the channel {stage.output.result!r}, "
-            f"found {stage.output_mode!r}: a running table is for the last stage; send its rows on, and aggregate there"
+            f"{where}: expected the output mode 'append' of a region that feeds a channel, "
+            f"{streaming.output.result!r}, found {streaming.output_mode!r}: a running "
+            "table is for the last region; send its rows on, and aggregate there"
         )
 
 
-def check_columns(where: str, frame: DataFrame, stage: StreamingSpec) -> None:
+def check_columns(where: str, frame: DataFrame, streaming: StreamingSpec) -> None:
     """Raise `UserCodeError` where the channel is to be cut by columns that the frame has not."""
-    wanted = stage.output.partition_by if stage.output is not None else ()
+    wanted = streaming.output.partition_by if streaming.output is not None else ()
     if missing := sorted(set(wanted) - set(frame.columns)):
         raise UserCodeError(
             f"{where}: expected the columns of partition_by, {', '.join(missing)}, found {', '.join(frame.columns)}"
         )
 
 
-def check_state(where: str, keeps_state: bool, stage: StreamingSpec) -> None:
-    """Raise `UserCodeError` for a stage that keeps state, has not said so, and would skip records."""
-    reconnects = stage.input is not None and stage.input.reconnect is Reconnect.LATEST
-    if keeps_state and reconnects and not (stage.stateful and stage.allow_stateful_loss):
+def check_state(where: str, keeps_state: bool, streaming: StreamingSpec) -> None:
+    """Raise `UserCodeError` for a region that keeps state, has not said so, and would skip records."""
+    reconnects = streaming.input is not None and streaming.input.reconnect is Reconnect.LATEST
+    if keeps_state and reconnects and not (streaming.stateful and streaming.allow_stateful_loss):
         raise UserCodeError(
-            f"{where}: expected a stage without state, since its channel is declared with reconnect='latest', found "
+            f"{where}: expected a region without state, since its channel is declared with reconnect='latest', found "
             "one that aggregates, deduplicates, limits or joins streams: its state would miss for ever what a restart "
             "skips. Declare reconnect='rewind', or streaming=Streaming(stateful=True, allow_stateful_loss=True)"
         )
@@ -86,7 +87,7 @@ def _is_stateful(node: Any) -> bool:
 
 
 def _nodes(frame: DataFrame) -> list[Any]:
-    """Of the analysed logical plan: a stage has a classic session, so that its JVM can be asked."""
+    """Of the analysed logical plan: a streaming region has a classic session, so that its JVM can be asked."""
     todo: list[Any] = [frame._jdf.queryExecution().analyzed()]
     found: list[Any] = []
     while todo:

@@ -1,7 +1,7 @@
-"""Declaring channels: ``@job.source(result=APPROXIMATE)``, and how the stages at their ends run.
+"""Declaring channels: ``@job.source(result=APPROXIMATE)``, and how the regions at their ends run.
 
 A result declared so is a channel between two Spark applications that run at the same time (FLIP-135). Both ends are
-*stages*: their vertices get and return streaming DataFrames, and nothing of the channel shows in them.
+*streaming regions*: their vertices get and return streaming DataFrames, and nothing of the channel shows in them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from airflow_recovery.model.result_type import PIPELINED_APPROXIMATE
 MAX_SUBPARTITIONS = 1024
 
 
-class StageOutput(str, Enum):
-    """What a batch of the last stage is to its result."""
+class OutputMode(str, Enum):
+    """What a batch of the last streaming region is to its result."""
 
     APPEND = "append"
     """More rows of it."""
@@ -103,14 +103,14 @@ APPROXIMATE = ApproximateResult()
 
 @dataclass(frozen=True, kw_only=True)
 class Streaming(ModeOption):
-    """How the stage of a vertex runs: ``@job.vertex(streaming=Streaming(...))``. One vertex of a stage may say it.
+    """How the region of a vertex runs: ``@job.vertex(streaming=Streaming(...))``. One vertex of a region may say it.
 
     - ``trigger_s``: seconds from the start of one micro-batch to the next; ``max_rows``: how many rows of its channel
       one of them reads at most.
-    - ``output``: of the last stage: ``"append"`` or ``"complete"``, as Spark's output modes.
+    - ``output``: of the last region: ``"append"`` or ``"complete"``, as Spark's output modes.
     - ``run_for_s``: of a source: it takes in what comes for so many seconds, and then ends. Without it, it ends when it
       has read all that was there when it began (Spark's available-now).
-    - ``stateful``: the stage keeps state from batch to batch (aggregation, deduplication, join of streams); it is then
+    - ``stateful``: the region keeps state from batch to batch (aggregation, deduplication, join of streams); it is then
       restarted with that state.
     - ``replays=False``: of a source: after a restart it can't read again what it had read and not published. How much
       that loses nobody knows: it takes ``allow_unknown_loss=True``.
@@ -122,7 +122,7 @@ class Streaming(ModeOption):
 
     trigger_s: float = 1.0
     max_rows: int | None = None
-    output: StageOutput | Literal["append", "complete"] = StageOutput.APPEND
+    output: OutputMode | Literal["append", "complete"] = OutputMode.APPEND
     run_for_s: float | None = None
     stateful: bool = False
     replays: bool = True
@@ -132,7 +132,7 @@ class Streaming(ModeOption):
 
     def __post_init__(self) -> None:
         try:
-            object.__setattr__(self, "output", StageOutput(self.output))
+            object.__setattr__(self, "output", OutputMode(self.output))
         except ValueError:
             raise JobDefinitionError(
                 f"Streaming: expected output as 'append' or 'complete', found {self.output!r}: with 'update' nobody "

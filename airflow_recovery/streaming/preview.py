@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_recovery.model.channel_options import Overflow, Reconnect
-from airflow_recovery.streaming.channel_graph import Stages
+from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan
-from airflow_recovery.streaming.restart import StageMode
+from airflow_recovery.streaming.restart import StreamingRestartMode
 
 
 class LossPreview(str, Enum):
@@ -63,10 +63,10 @@ class TakenAlong:
     anew: frozenset[str]
 
 
-def taken_along(stages: Stages, region: str, mode: StageMode) -> TakenAlong:
+def taken_along(graph: ChannelGraph, region: str, mode: StreamingRestartMode) -> TakenAlong:
     """What restarts when the streaming region ``region`` restarts in ``mode``: ALONE, BEHIND, ALTERED or ANEW."""
     readers: dict[str, list[str]] = defaultdict(list)
-    for reader in stages.plan.regions:
+    for reader in graph.plan.regions:
         for producer in reader.inputs:
             readers[producer].append(reader.name)
     found: set[str] = set()
@@ -75,10 +75,10 @@ def taken_along(stages: Stages, region: str, mode: StageMode) -> TakenAlong:
     while todo:
         name = todo.pop()
         group = {name}
-        if mode in (StageMode.BEHIND, StageMode.ALTERED) and name in stages.regions:
-            group.update(stages.behind(name))
-        if mode is StageMode.ANEW and name in stages.regions and (name == region or stages.readers(name)):
-            group.update(stages.connected(name))
+        if mode in (StreamingRestartMode.BEHIND, StreamingRestartMode.ALTERED) and name in graph.regions:
+            group.update(graph.behind(name))
+        if mode is StreamingRestartMode.ANEW and name in graph.regions and (name == region or graph.readers(name)):
+            group.update(graph.connected(name))
             anew |= group
         new = group - found
         found |= new
@@ -86,27 +86,27 @@ def taken_along(stages: Stages, region: str, mode: StageMode) -> TakenAlong:
     return TakenAlong(frozenset(found), frozenset(anew))
 
 
-def preview(stages: Stages, region: str, mode: StageMode) -> tuple[ChannelPreview, ...]:
+def preview(graph: ChannelGraph, region: str, mode: StreamingRestartMode) -> tuple[ChannelPreview, ...]:
     """What that restart does to each channel of the job, in the order of the regions that feed them."""
-    along = taken_along(stages, region, mode)
+    along = taken_along(graph, region, mode)
     return tuple(
-        ChannelPreview(channel.result, *_row(stages, along, channel, is_altered))
-        for name, planned in stages.regions.items()
+        ChannelPreview(channel.result, *_row(graph, along, channel, is_altered))
+        for name, planned in graph.regions.items()
         for channel in StreamingPlan.of(planned).channels_out
-        for is_altered in [mode is StageMode.ALTERED and name == region]
+        for is_altered in [mode is StreamingRestartMode.ALTERED and name == region]
     )
 
 
 def _row(
-    stages: Stages, along: TakenAlong, channel: ChannelPlan, is_altered: bool
+    graph: ChannelGraph, along: TakenAlong, channel: ChannelPlan, is_altered: bool
 ) -> tuple[LossPreview, RepeatPreview]:
     """The table: the first line that fits."""
     is_restarted = channel.producer in along.regions
-    if is_restarted and not StreamingPlan.of(stages.regions[channel.producer]).replays:
+    if is_restarted and not StreamingPlan.of(graph.regions[channel.producer]).replays:
         return LossPreview.UNKNOWN, RepeatPreview.LAST_EPOCH
     if is_altered:
         return LossPreview.OLD_GENERATION, RepeatPreview.NOTHING
-    is_reconnected = channel.producer not in along.anew and not along.regions.isdisjoint(_readers(stages, channel))
+    is_reconnected = channel.producer not in along.anew and not along.regions.isdisjoint(_readers(graph, channel))
     if is_reconnected and channel.reconnect is Reconnect.LATEST:
         return LossPreview.TO_THE_HEAD, RepeatPreview.NOTHING
     if is_reconnected and channel.overflow is Overflow.DROP:
@@ -114,7 +114,7 @@ def _row(
     return LossPreview.NOTHING, RepeatPreview.NOTHING  # connected through, or made again from the beginning
 
 
-def _readers(stages: Stages, channel: ChannelPlan) -> Iterator[str]:
-    for name, planned in stages.regions.items():
+def _readers(graph: ChannelGraph, channel: ChannelPlan) -> Iterator[str]:
+    for name, planned in graph.regions.items():
         if channel.result in (read.result for read in StreamingPlan.of(planned).channels_in):
             yield name

@@ -25,7 +25,7 @@ class SegmentBody:
 
 
 class ChannelProducer:
-    """Attempt ``attempt`` of the stage that feeds a channel.
+    """Attempt ``attempt`` of the region that feeds a channel.
 
     ``max_bytes``: how far the consumer may be behind, and ``overflow`` what happens then; a producer that waits looks
     again every ``poll_s`` seconds, and fails after ``block_timeout_s``.

@@ -1,7 +1,7 @@
-"""A stage's query, batch by batch: what is written, and in which order it is committed.
+"""The query of a streaming region, batch by batch: what is written, and in which order it is committed.
 
-The order of a stage with two logs: first the epoch of its output, then its input's checkpoint. Where it dies in between
-the next attempt's view finds the epoch, and completes the checkpoint with it.
+A region with a channel at each end writes two logs: first the epoch of its output, then the checkpoint of its input.
+Where it dies in between, the next attempt finds the epoch, and completes the checkpoint with it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SETTLE_S = 5.0
 
 
 class QueryEnded(Exception):
-    """A batch that came after the stage's end: it was not begun."""
+    """A batch that came after the region's end: it was not begun."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class OpenStream:
 class QueryBatches:
     """What is done with each micro-batch: Spark calls it in a thread of its own, one batch at a time."""
 
-    def __init__(self, stage: OpenStream) -> None:
-        self._stage = stage
-        self._spec = stage.region.spec
-        self._log = stage.region.log
+    def __init__(self, stream: OpenStream) -> None:
+        self._stream = stream
+        self._spec = stream.region.spec
+        self._log = stream.region.log
         self._gate = threading.Lock()
         self._ended = False
         self.error: BaseException | None = None
@@ -69,10 +69,10 @@ class QueryBatches:
         with self._gate:
             if self._ended:
                 self.is_refused = True
-                raise QueryEnded(f"batch {number} comes after the end of the stage")
+                raise QueryEnded(f"batch {number} comes after the end of the region")
             try:
                 self.number = number
-                self._batch(frame, self._stage.checkpoint.base + number)
+                self._batch(frame, self._stream.checkpoint.base + number)
             except BaseException as error:
                 self.error = error
                 raise
@@ -85,11 +85,11 @@ class QueryBatches:
             self._gate.release()
 
     def _batch(self, frame: DataFrame, batch: int) -> None:
-        source, output = self._stage.source, self._stage.output
+        source, output = self._stream.source, self._stream.output
         planned = source.planned() if source is not None else None
         if self._is_repeated(batch, planned):
             # Without data, or completed in the log: only Spark's own state may miss it.
-            if self._stage.keeps_state:
+            if self._stream.keeps_state:
                 frame.write.format("noop").mode("overwrite").save()
             self._log.debug("Batch %d: nothing to commit.", batch)
             return
@@ -100,18 +100,18 @@ class QueryBatches:
             self._told(batch, planned)
 
     def _is_repeated(self, batch: int, planned: PlannedBatch | None) -> bool:
-        if batch <= self._stage.checkpoint.cut_to:
+        if batch <= self._stream.checkpoint.cut_to:
             return True
-        if self._stage.source is not None:
+        if self._stream.source is not None:
             return planned is None
-        return self._stage.output is not None and self._stage.output.is_published(batch)
+        return self._stream.output is not None and self._stream.output.is_published(batch)
 
     def _publish(self, frame: DataFrame, batch: int, output: ChannelOutput, planned: PlannedBatch | None) -> None:
         parts = write_parts(frame, self._segments(output), output.channel.partition_by)
         output.publish(batch, parts, () if planned is None else (planned.consumed,))
         if planned is not None:
-            assert self._stage.source is not None
-            self._stage.source.commit(batch, planned)
+            assert self._stream.source is not None
+            self._stream.source.commit(batch, planned)
             self._told(batch, planned)
         self._log.debug("Batch %d: %d records in %d segments.", batch, sum(part.count for part in parts), len(parts))
 
@@ -121,20 +121,20 @@ class QueryBatches:
             self._spec.results,
             output.client.folder.prefix,
             f"seg/{self._spec.attempt}",
-            self._stage.schema,
+            self._stream.schema,
             Body.ARROW,
             channel.subpartitions,
             bool(channel.partition_by),
         )
 
     def _written(self, frame: DataFrame, batch: int, source: ChannelInput) -> tuple[str, ...]:
-        """The files of a batch of the last stage; they exist for readers when the log's commit names them."""
+        """The files of a batch of the last region; they exist for readers when the log's commit names them."""
         name = f"out/{self._spec.attempt}/{batch}-{uuid.uuid4().hex[:12]}"
         folder = ChannelFolder(source.identity).prefix
-        target = Target(self._spec.results, folder, name, self._stage.schema, Body.PARQUET)
+        target = Target(self._spec.results, folder, name, self._stream.schema, Body.PARQUET)
         parts = sorted(write_parts(frame, target), key=lambda part: part.task)
         if not parts and StreamingSpec.of(self._spec).output_mode == "complete":
-            return (empty_file(self._stage.region.store, target),)  # the running table is empty now
+            return (empty_file(self._stream.region.store, target),)  # the running table is empty now
         return tuple(part.key for part in parts)
 
     def _told(self, batch: int, planned: PlannedBatch) -> None:
@@ -143,16 +143,16 @@ class QueryBatches:
             self._log.warning("Batch %d: %d records are lost, and in the ledger.", batch, planned.lost)
 
 
-def run_query(stage: OpenStream, writer: DataStreamWriter, progress: Progress) -> int | None:
+def run_query(stream: OpenStream, writer: DataStreamWriter, progress: Progress) -> int | None:
     """Run the query until its input has ended and all of it is committed. Raises what ended it before.
 
     Returns how many rows its state has then; `None` where it has none, or Spark does not say.
     """
-    batches = QueryBatches(stage)
+    batches = QueryBatches(stream)
     query = writer.foreachBatch(batches).start()
     try:
-        _wait(stage, batches, query, progress)
-        return _state_rows(batches, query) if stage.keeps_state else None
+        _wait(stream, batches, query, progress)
+        return _state_rows(batches, query) if stream.keeps_state else None
     except Exception as error:
         cause = cause_of(error, batches.error)
         if cause is error:
@@ -171,19 +171,19 @@ def batches_over(batches: QueryBatches, query: StreamingQuery) -> None:
         return
 
 
-def _wait(stage: OpenStream, batches: QueryBatches, query: StreamingQuery, progress: Progress) -> None:
-    spec = StreamingSpec.of(stage.region.spec)
+def _wait(stream: OpenStream, batches: QueryBatches, query: StreamingQuery, progress: Progress) -> None:
+    spec = StreamingSpec.of(stream.region.spec)
     poll_s = max(SHORTEST_POLL_S, min(spec.trigger_s, LONGEST_POLL_S))
     until = None if spec.run_for_s is None else time.monotonic() + spec.run_for_s
     said_at, said = time.monotonic(), ""
     while not query.awaitTermination(poll_s):  # type: ignore[arg-type]  # seconds, and parts of them
-        if stage.source is not None:
-            state = stage.source.refresh()
-            if state.view != stage.source.attempt or has_ended(stage.source, state):
+        if stream.source is not None:
+            state = stream.source.refresh()
+            if state.view != stream.source.attempt or has_ended(stream.source, state):
                 break
         elif until is not None and time.monotonic() > until:
             break
-        text = told(stage)
+        text = told(stream)
         if text != said and time.monotonic() - said_at >= SAY_EVERY_S:
             said_at, said = time.monotonic(), text
             progress.say(text)
@@ -191,12 +191,12 @@ def _wait(stage: OpenStream, batches: QueryBatches, query: StreamingQuery, progr
     failed = query.exception()
     if failed is not None and not batches.is_refused:
         raise failed
-    if stage.source is not None:
-        state = stage.source.refresh()
-        if state.view != stage.source.attempt:
+    if stream.source is not None:
+        state = stream.source.refresh()
+        if state.view != stream.source.attempt:
             raise ChannelEvicted(f"attempt {state.view} holds the only view")
         if not state.is_drained:
-            raise ChannelInconsistent("the stage's query has ended by itself, before its input has: retry it")
+            raise ChannelInconsistent("the region's query has ended by itself, before its input has: retry it")
 
 
 def _state_rows(batches: QueryBatches, query: StreamingQuery) -> int | None:
@@ -217,12 +217,12 @@ def has_ended(source: ChannelInput, state: ChannelState) -> bool:
     if state.failed is not None and state.done == state.ends:
         raise ChannelFailed(
             f"channel {source.channel.result!r}: its producer has given up: {state.failed}. All that it had published "
-            "is committed. Restart it; this stage may go on afterwards"
+            "is committed. Restart it; this region may go on afterwards"
         )
     return False
 
 
-def told(stage: OpenStream) -> str:
-    """How far the stage is, in words."""
-    ends = [input.text() for input in (stage.source, stage.output) if input is not None]
+def told(stream: OpenStream) -> str:
+    """How far the region is, in words."""
+    ends = [input.text() for input in (stream.source, stream.output) if input is not None]
     return "; ".join(ends)

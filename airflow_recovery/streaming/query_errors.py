@@ -1,4 +1,4 @@
-"""What ended a stage's query: our own errors come as text inside Spark's, from processes that have died of them."""
+"""What ended a region's query: our own errors come as text inside Spark's, from processes that have died of them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def control_logs(store: ObjectStore, run: RunIdentity) -> list[ObjectInfo]:
 
 
 def committed_outputs(client: ChannelClient, *, newest_batch: bool = False) -> tuple[str, ...]:
-    """What the last stage's commits in this generation name, in their order: it alone exists for readers.
+    """What the last region's commits in this generation name, in their order: it alone exists for readers.
 
     Keys relative to the channel's folder (`ChannelFolder.object`). ``newest_batch``: of a running table
     (``output="complete"``), of which the newest batch is all. Folds what was written since the client's last request.

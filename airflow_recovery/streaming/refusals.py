@@ -35,7 +35,7 @@ class SinkGuarantee(str, Enum):
 
 
 @dataclass(frozen=True)
-class StageDeclaration:
+class VertexDeclaration:
     """What a vertex at a channel has declared. ``sink``: its guarantee, `None` for no sink.
 
     ``replays``: as a source, it can make again what it had read. The ``allow_...`` are the author's word that he knows
@@ -71,7 +71,7 @@ class RefusalRule(str, Enum):
     NO_CHANNEL = "no channel"
     ONE_APPLICATION = "both ends in one application"
     TWO_CONSUMERS = "two consumers"
-    NEVER_STARTS = "stages that wait for each other"
+    NEVER_STARTS = "streaming regions that wait for each other"
     TOO_FEW_SLOTS = "too few slots"
     EXACT_SINK = "sink that must not miss or repeat"
     NO_REPLAY = "source without replay"
@@ -97,23 +97,28 @@ class Refusal:
 def refusals(
     topology: LogicalTopology,
     channels: Mapping[str, ChannelDeclaration],
-    stages: Mapping[str, StageDeclaration],
+    vertices: Mapping[str, VertexDeclaration],
     *,
     max_active_tasks: int | None = None,
 ) -> tuple[Refusal, ...]:
     """Everything that is wrong with a job that asks for approximate recovery.
 
-    ``channels`` by result, ``stages`` by vertex; what is not declared has the defaults. ``max_active_tasks`` of the
+    ``channels`` by result, ``vertices`` by name; what is not declared has the defaults. ``max_active_tasks`` of the
     DAG, where it is known.
     """
-    declared = _Declared(topology, channels, stages)
+    declared = _Declared(topology, channels, vertices)
     if not declared.results:
         advice = (
-            "expected a PIPELINED_APPROXIMATE result, found none: approximate recovery is for stages that run at the "
-            "same time; take BLOCKING results and the failover strategy 'region'"
+            "expected a PIPELINED_APPROXIMATE result, found none: approximate recovery is for streaming regions, "
+            "which run at the same time; take BLOCKING results and the failover strategy 'region'"
         )
         return (Refusal(RefusalRule.NO_CHANNEL, "job", advice),)
-    return (*declared.of_shape(), *declared.of_slots(max_active_tasks), *declared.of_stages(), *declared.of_channels())
+    return (
+        *declared.of_shape(),
+        *declared.of_slots(max_active_tasks),
+        *declared.of_vertices(),
+        *declared.of_channels(),
+    )
 
 
 class _Declared:
@@ -121,11 +126,11 @@ class _Declared:
         self,
         topology: LogicalTopology,
         channels: Mapping[str, ChannelDeclaration],
-        stages: Mapping[str, StageDeclaration],
+        vertices: Mapping[str, VertexDeclaration],
     ) -> None:
         self._topology = topology
         self._channels = channels
-        self._stages = stages
+        self._vertices = vertices
         self.results = [
             number for number, each in enumerate(topology.results) if each.type is ResultType.PIPELINED_APPROXIMATE
         ]
@@ -168,35 +173,36 @@ class _Declared:
                 yield Refusal(
                     RefusalRule.TOO_FEW_SLOTS,
                     self._named(group),
-                    f"expected max_active_tasks of at least {len(regions)}, since so many stages run at the same time; "
-                    f"found {max_active_tasks}: raise it, and give the pool {len(regions)} slots for every active run",
+                    f"expected max_active_tasks of at least {len(regions)}, since so many streaming regions run "
+                    f"at the same time; found {max_active_tasks}: raise it, and give the pool {len(regions)} slots for "
+                    "every active run",
                 )
 
-    def of_stages(self) -> Iterator[Refusal]:
+    def of_vertices(self) -> Iterator[Refusal]:
         for vertex in sorted({end for result in self.results for end in self._ends(result)}):
             name = self._topology.vertices[vertex].name
-            stage = self._stages.get(name, StageDeclaration())
-            if stage.sink in (SinkGuarantee.EXACTLY_ONCE, SinkGuarantee.FOREIGN) and not stage.allow_approximate:
+            declared = self._vertices.get(name, VertexDeclaration())
+            if declared.sink in (SinkGuarantee.EXACTLY_ONCE, SinkGuarantee.FOREIGN) and not declared.allow_approximate:
                 yield Refusal(
                     RefusalRule.EXACT_SINK,
                     name,
-                    f"expected a sink that may miss or repeat a batch, found one that is {stage.sink.value}: write "
+                    f"expected a sink that may miss or repeat a batch, found one that is {declared.sink.value}: write "
                     "files that the channel's log names, or say allow_approximate=True",
                 )
-            if not stage.replays and not stage.allow_unknown_loss:
+            if not declared.replays and not declared.allow_unknown_loss:
                 yield Refusal(
                     RefusalRule.NO_REPLAY,
                     name,
                     "expected a source that can replay, found one that can't: nobody will know how much a restart "
                     "loses; say allow_unknown_loss=True, or put a log before it",
                 )
-            if stage.is_stateful and not stage.allow_stateful_loss:
+            if declared.is_stateful and not declared.allow_stateful_loss:
                 for result in self._read_by(vertex):
                     if self._declared(result).reconnect is Reconnect.LATEST:
                         yield Refusal(
                             RefusalRule.STATEFUL_LATEST,
                             f"{name}, {self._topology.results[result].name}",
-                            "expected reconnect='rewind', found 'latest' into a stage that keeps state: its state "
+                            "expected reconnect='rewind', found 'latest' into a region that keeps state: its state "
                             "would miss what was skipped, for ever; say allow_stateful_loss=True, or take 'rewind'",
                         )
 

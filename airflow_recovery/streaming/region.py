@@ -1,4 +1,4 @@
-"""One attempt of a stage: a region at a channel, which runs while its neighbours run."""
+"""One attempt of a streaming region, in its driver: it runs while the regions at the other ends of its channels run."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ KEPT_BATCHES = 10
 """Of Spark's own checkpoint, which is copied with each restart. The log's newest batch is its last or last but one."""
 
 
-def run_streaming(region: OpenRegion, stage: StreamingSpec, progress: Progress) -> AttemptResult:
-    """Run the stage to the end of its input; the last one's result is written then, out of all that was committed.
+def run_streaming(region: OpenRegion, streaming: StreamingSpec, progress: Progress) -> AttemptResult:
+    """Run the region to the end of its input; the last one's result is written then, out of all that was committed.
 
     Where an earlier attempt has come to that end, only what is missing behind it is done. Raises what a vertex or Spark
     raises; `AttemptLost` where a newer attempt has taken an end; `ChannelAltered`, `ChannelInconsistent`,
     `ChannelFailed` and `LossBudgetExceeded` of the channels; `StoreUnsuitable`; and `UserCodeError` for what can't be
-    run as a stage.
+    run on streams.
     """
     accumulators = Accumulators()
-    runner = _StreamingRegion(region, stage, progress, accumulators)
+    runner = _StreamingRegion(region, streaming, progress, accumulators)
     try:
         outputs = runner.run()
     except ChannelEvicted as error:
@@ -61,28 +61,28 @@ def run_streaming(region: OpenRegion, stage: StreamingSpec, progress: Progress) 
 
 class _StreamingRegion:
     def __init__(
-        self, region: OpenRegion, stage: StreamingSpec, progress: Progress, accumulators: Accumulators
+        self, region: OpenRegion, streaming: StreamingSpec, progress: Progress, accumulators: Accumulators
     ) -> None:
         self._region = region
-        self._stage = stage
+        self._streaming = streaming
         self._progress = progress
         self._accumulators = accumulators
         spec, log = region.spec, region.log
-        self._source = None if stage.input is None else ChannelInput(region.store, spec, stage.input, log)
-        self._output = None if stage.output is None else ChannelOutput(region.store, spec, stage.output)
+        self._source = None if streaming.input is None else ChannelInput(region.store, spec, streaming.input, log)
+        self._output = None if streaming.output is None else ChannelOutput(region.store, spec, streaming.output)
         self._result = self._result_name()
         self._keeps_state = False
         self._state_rows: int | None = None
         self._where = region.vertex(self._result).where
 
     def _result_name(self) -> str:
-        if self._stage.output is not None:
-            return self._stage.output.result
+        if self._streaming.output is not None:
+            return self._streaming.output.result
         (name,) = (vertex.name for vertex in self._region.spec.vertices if vertex.is_result)
         return name
 
     def run(self) -> tuple[PartitionManifest, ...]:
-        """The last stage's manifest; nothing of another one."""
+        """The last region's manifest; nothing of another one."""
         frame = self._frame()
         opened = self._open(frame)
         self._region.log.info("Attempt %d begins: %s.", self._region.spec.attempt, told(opened))
@@ -114,15 +114,15 @@ class _StreamingRegion:
         return self._source is not None and self._source.refresh().is_drained
 
     def _frame(self) -> DataFrame:
-        region, stage = self._region, self._stage
+        region, streaming = self._region, self._streaming
         spark = region.spark
         if is_remote(spark):
             raise JobDefinitionError(
-                f"{self._where}: expected an application of its own for a stage of streams, found a Spark Connect "
-                "server: a stage reads and commits in its own driver. Run the job with spark-submit (connection type "
-                "'spark')"
+                f"{self._where}: expected an application of its own for a streaming region, found a Spark Connect "
+                "server: such a region reads and commits in its own driver. Run the job with spark-submit "
+                "(connection type 'spark')"
             )
-        check_options(self._where, stage)
+        check_options(self._where, streaming)
         quiet(spark)
         # A batch without data would commit nothing, and what it lets go of its state would be lost.
         spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
@@ -132,9 +132,9 @@ class _StreamingRegion:
         calls = VertexPass(region, progress=self._progress, accumulators=self._accumulators)
         frame = calls.lazy_frames()[self._result]
         check_streaming(self._where, frame)
-        check_columns(self._where, frame, stage)
+        check_columns(self._where, frame, streaming)
         self._keeps_state = keeps_state(frame)
-        check_state(self._where, self._keeps_state, stage)
+        check_state(self._where, self._keeps_state, streaming)
         return frame
 
     def _read(self, source: ChannelInput) -> DataFrame:
@@ -146,18 +146,18 @@ class _StreamingRegion:
         state = source.wait_until_open()
         spark.dataSource.register(ChannelSource)
         lineage = lineage_key(CheckpointFolder(spec.identity, spec.region), spec.attempt)
-        reading = ChannelReading(spec.results, source.identity, spec.attempt, self._stage.max_rows, lineage)
+        reading = ChannelReading(spec.results, source.identity, spec.attempt, self._streaming.max_rows, lineage)
         schema = StructType.fromJson(json.loads(state.schema))
         return spark.readStream.format(SOURCE).schema(schema).options(**reading.options()).load()
 
     def _open(self, frame: DataFrame) -> OpenStream:
-        region, spec, stage = self._region, self._region.spec, self._stage
+        region, spec, streaming = self._region, self._region.spec, self._streaming
         schema, published = schema_of(frame), None
         draining: list[Draining] = []
         if self._output is not None:
             # First: no older attempt can publish any more, and what is published decides what was read.
-            earlier = self._output.newest_of_earlier(min(stage.earlier)) if stage.earlier else None
-            published = self._output.open(schema, replays=stage.replays)
+            earlier = self._output.newest_of_earlier(min(streaming.earlier)) if streaming.earlier else None
+            published = self._output.open(schema, replays=streaming.replays)
             published = earlier if earlier is not None and published.epoch < 0 else published
         completed, begins = -1 if published is None else published.epoch, None
         if self._source is not None:
@@ -166,7 +166,7 @@ class _StreamingRegion:
             completed = max(state.checkpoint, *(drained.completed for drained in draining), -1)
             check_both_logs(completed, published)
             begins = Place(self._source.channel.generation, state.done)
-        keeps = self._keeps_state or stage.stateful
+        keeps = self._keeps_state or streaming.stateful
         left = [drained for drained in draining if drained.rest]
         folder = CheckpointFolder(spec.identity, spec.region)
         if self._is_over():
@@ -176,7 +176,7 @@ class _StreamingRegion:
             region.store,
             folder,
             spec.attempt,
-            earlier=stage.earlier,
+            earlier=streaming.earlier,
             completed=completed,
             may_begin=self._source is not None and not keeps and streams_of(frame) == 1,
             begins=begins,
@@ -188,15 +188,15 @@ class _StreamingRegion:
         return OpenStream(region, self._source, self._output, checkpoint, schema, keeps)
 
     def _writer(self, opened: OpenStream, frame: DataFrame) -> DataStreamWriter:
-        stage = self._stage
+        streaming = self._streaming
         writer = (
             frame.writeStream.queryName(f"{self._region.spec.region}-{self._region.spec.attempt}")
-            .outputMode(stage.output_mode)
+            .outputMode(streaming.output_mode)
             .option("checkpointLocation", spark_path(f"{self._region.store.base_uri}/{opened.checkpoint.key}"))
         )
-        if self._source is None and stage.run_for_s is None:
+        if self._source is None and streaming.run_for_s is None:
             return writer.trigger(availableNow=True)
-        return writer.trigger(processingTime=f"{round(stage.trigger_s * 1000)} milliseconds")
+        return writer.trigger(processingTime=f"{round(streaming.trigger_s * 1000)} milliseconds")
 
 
 def quiet(spark: SparkSession) -> None:

@@ -1,9 +1,9 @@
-"""What restarts with a stage that must run again (FLIP-135), from the journal alone: one rule for pre-check and plan.
+"""What restarts with a streaming region that must run again (FLIP-135): one rule for pre-check and plan.
 
-A *live* attempt of a stage was claimed, and what it has read still counts: no reset but an *altered* one (its output is
-another thing now) has named it, or a later one. The first row that fits decides:
+It is read from the journal alone. A *live* attempt was claimed, and what it has read still counts: no reset but an
+*altered* one (its output is another thing now) has named it, or a later one. The first row that fits decides:
 
-    live attempts of the stage                             mode
+    live attempts of the region                            mode
     none                                                   FIRST       it begins, nobody else is touched
     one has finished, and does not count any more (*)      ANEW        what it had read was released
     made by other code, or with other inputs than today's  ANEW        else its result would be made half and half
@@ -23,9 +23,9 @@ another thing now) has named it, or a later one. The first row that fits decides
     ALONE     nobody                                       nobody: the task's own retry is the restart
     BEHIND    nobody                                       all behind it, once for each attempt that has ended
     ALTERED   it alone, as *altered*                       all behind it
-    ANEW      every connected stage with a live attempt    the same
+    ANEW      every connected region with a live attempt   the same
 
-So a plain clear of a stage's task in Airflow makes it go on at its checkpoint, by the strategy; "restart this region"
+So a plain clear of a region's task in Airflow makes it go on at its checkpoint, by the strategy; "restart this region"
 is a reset of it, and all that channels connect with it begins anew.
 """
 
@@ -38,16 +38,22 @@ from enum import Enum
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import Claim, InputRef, Reset
-from airflow_recovery.streaming.channel_graph import Stages, feeder, generations_of, is_only_altered, live_attempts
+from airflow_recovery.streaming.channel_graph import (
+    ChannelGraph,
+    feeder,
+    generations_of,
+    is_only_altered,
+    live_attempts,
+)
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 
 INCONSISTENT = "ChannelInconsistent"
 ALTERED = "ChannelAltered"
-"""`airflow_recovery.errors.Failure.type` of what a stage fails with, where the channel is what failed."""
+"""`airflow_recovery.errors.Failure.type` of what a streaming region fails with, where the channel is what failed."""
 
 
-class StageMode(str, Enum):
-    """How a stage comes to run, or that it does not have to."""
+class StreamingRestartMode(str, Enum):
+    """How a streaming region comes to run, or that it does not have to."""
 
     FIRST = "begins"
     GOES_ON = "goes on, undisturbed"
@@ -59,33 +65,35 @@ class StageMode(str, Enum):
 
 
 @dataclass(frozen=True)
-class StageRestart:
+class StreamingRestart:
     """How ``region`` restarts, and because of what (``why``, in words; empty for FIRST).
 
     Who restarts with it, and what becomes of each channel, is in `airflow_recovery.streaming.preview`.
     """
 
     region: str
-    mode: StageMode
+    mode: StreamingRestartMode
     why: str = ""
 
 
-def stage_restart(
-    stages: Stages, state: RunState, region: str, *, changed: str | None = None, is_lost: bool = False
-) -> StageRestart:
+def streaming_restart(
+    graph: ChannelGraph, state: RunState, region: str, *, changed: str | None = None, is_lost: bool = False
+) -> StreamingRestart:
     """What restarts with ``region``, whose newest attempt is over, and which must run.
 
     ``changed``: how its live attempts were made of something else than today's code and inputs. ``is_lost``: the log of
     the channel that they read is not there.
     """
-    mode, why = _mode(stages, state, region, changed, is_lost)
-    return StageRestart(region, mode, why)
+    mode, why = _mode(graph, state, region, changed, is_lost)
+    return StreamingRestart(region, mode, why)
 
 
-def _mode(stages: Stages, state: RunState, region: str, changed: str | None, is_lost: bool) -> tuple[StageMode, str]:
+def _mode(
+    graph: ChannelGraph, state: RunState, region: str, changed: str | None, is_lost: bool
+) -> tuple[StreamingRestartMode, str]:
     live = live_attempts(state, region)
     if not live:
-        return StageMode.FIRST, ""
+        return StreamingRestartMode.FIRST, ""
     mine = state.of(region)
     newest = mine.attempts[live[-1]]
     ended = f"{region}@{newest.number} has ended"
@@ -94,28 +102,31 @@ def _mode(stages: Stages, state: RunState, region: str, changed: str | None, is_
     pins = (
         StreamingOutcome.of(finished.outcome).channels if finished is not None and finished.outcome is not None else ()
     )
-    if finished is not None and not is_only_altered(stages.regions[region], state, pins):
-        return StageMode.ANEW, f"{region}@{finished.number} had read its channels to their ends, and does not count"
+    if finished is not None and not is_only_altered(graph.regions[region], state, pins):
+        return (
+            StreamingRestartMode.ANEW,
+            f"{region}@{finished.number} had read its channels to their ends, and does not count",
+        )
     if changed is not None:
-        return StageMode.ANEW, changed
+        return StreamingRestartMode.ANEW, changed
     if is_lost:
-        return StageMode.ANEW, f"the channel that {region}@{newest.number} has read is not there any more"
+        return StreamingRestartMode.ANEW, f"the channel that {region}@{newest.number} has read is not there any more"
     if failure is not None and failure.type == INCONSISTENT:
-        return StageMode.ANEW, f"{ended}: {failure.type}"
-    strategy = stages.plan.failover_strategy
+        return StreamingRestartMode.ANEW, f"{ended}: {failure.type}"
+    strategy = graph.plan.failover_strategy
     if failure is not None and failure.type == ALTERED:
-        stateful = [reader for reader in stages.readers(region) if StreamingPlan.of(stages.regions[reader]).stateful]
+        stateful = [reader for reader in graph.readers(region) if StreamingPlan.of(graph.regions[reader]).stateful]
         if strategy in _GOES_ON_WHERE_ALTERED and not stateful:
-            return StageMode.ALTERED, f"{ended}: {failure.type}"
+            return StreamingRestartMode.ALTERED, f"{ended}: {failure.type}"
         why = f"{stateful[0]} keeps state of it" if stateful else f"the failover strategy is {strategy.value}"
-        return StageMode.ANEW, f"{ended}: {failure.type}, and {why}"
+        return StreamingRestartMode.ANEW, f"{ended}: {failure.type}, and {why}"
     if strategy is FailoverStrategy.APPROXIMATE_SINGLE:
-        return StageMode.ALONE, ended
+        return StreamingRestartMode.ALONE, ended
     if strategy is FailoverStrategy.APPROXIMATE_DOWNSTREAM:
-        return StageMode.BEHIND if stages.behind(region) else StageMode.ALONE, ended
-    if strategy is FailoverStrategy.APPROXIMATE_SINK and not stages.readers(region):
-        return StageMode.ALONE, ended
-    return StageMode.ANEW, f"{ended}, and the failover strategy is {strategy.value}"
+        return StreamingRestartMode.BEHIND if graph.behind(region) else StreamingRestartMode.ALONE, ended
+    if strategy is FailoverStrategy.APPROXIMATE_SINK and not graph.readers(region):
+        return StreamingRestartMode.ALONE, ended
+    return StreamingRestartMode.ANEW, f"{ended}, and the failover strategy is {strategy.value}"
 
 
 _GOES_ON_WHERE_ALTERED = (FailoverStrategy.APPROXIMATE_SINGLE, FailoverStrategy.APPROXIMATE_DOWNSTREAM)
@@ -124,7 +135,7 @@ _GOES_ON_WHERE_ALTERED = (FailoverStrategy.APPROXIMATE_SINGLE, FailoverStrategy.
 # --- who begins anew with whom ---------------------------------------------------------------------------------------
 
 Pins = Callable[[str, int], "tuple[ChannelRef, ...]"]
-"""The channels that an attempt of a stage was claimed with."""
+"""The channels that an attempt of a streaming region was claimed with."""
 
 
 def attempts_that_tell(state: RunState, region: str) -> tuple[int, ...]:
@@ -135,36 +146,36 @@ def attempts_that_tell(state: RunState, region: str) -> tuple[int, ...]:
     return tuple(sorted({*live[:1], *live[-1:], *sorted(void)[-1:]}))
 
 
-def new_generation(stages: Stages, state: RunState, region: str, own: str | None, pins: Pins) -> dict[str, str]:
-    """Which stages connected with ``region`` begin anew, each with its reason, in topological order.
+def new_generation(graph: ChannelGraph, state: RunState, region: str, own: str | None, pins: Pins) -> dict[str, str]:
+    """Which regions connected with ``region`` begin anew, each with its reason, in topological order.
 
     ``own``: why ``region`` itself does. The others follow from what their attempts were claimed with, so that a reset
     whose author died before he had written the others is completed by whoever looks next:
 
-    - a live attempt works with a generation that does not count any more: its stage begins anew;
+    - a live attempt works with a generation that does not count any more: its region begins anew;
     - an attempt that does not count has read a generation that counts: it let go what nobody else has, so that the
       channel's producer begins anew.
     """
     found: dict[str, str] = {}
     new = {} if own is None else {region: own}
-    new |= _incoherent(stages, state, region, pins)
+    new |= _incoherent(graph, state, region, pins)
     while new:
         found |= new
         state = _scenario(state, new)
-        new = {name: why for name, why in _incoherent(stages, state, region, pins).items() if name not in found}
-    return {name: found[name] for name in stages.connected(region) if name in found}
+        new = {name: why for name, why in _incoherent(graph, state, region, pins).items() if name not in found}
+    return {name: found[name] for name in graph.connected(region) if name in found}
 
 
-def _incoherent(stages: Stages, state: RunState, region: str, pins: Pins) -> dict[str, str]:
+def _incoherent(graph: ChannelGraph, state: RunState, region: str, pins: Pins) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name in stages.connected(region):
+    for name in graph.connected(region):
         live = live_attempts(state, name)
         for n in attempts_that_tell(state, name):
             for pin in pins(name, n):
-                counts = pin.generation in generations_of(stages.regions[name], state, pin.result)
+                counts = pin.generation in generations_of(graph.regions[name], state, pin.result)
                 if n in live and not counts:
                     found.setdefault(name, f"{name}@{n} works with generation {pin.generation} of {pin.result}")
-                producer = feeder(stages.regions[name], pin.result)
+                producer = feeder(graph.regions[name], pin.result)
                 if n not in live and counts and producer != name and live_attempts(state, producer):
                     why = f"{name} begins anew, and has let go what it had read of {pin.result}"
                     found.setdefault(producer, why)
@@ -186,10 +197,10 @@ def _scenario(state: RunState, regions: Mapping[str, str]) -> RunState:
 # --- who restarts behind whom ----------------------------------------------------------------------------------------
 
 
-def ended_before(stages: Stages, state: RunState, region: str) -> tuple[InputRef, ...]:
-    """Of each stage before ``region``, the newest attempt that has ended: a claim says so (`Claim.after`)."""
+def ended_before(graph: ChannelGraph, state: RunState, region: str) -> tuple[InputRef, ...]:
+    """Of each region before ``region``, the newest attempt that has ended: a claim says so (`Claim.after`)."""
     refs = []
-    for name in stages.before(region):
+    for name in graph.before(region):
         ended = [n for n, each in state.of(name).attempts.items() if each.is_claimed and each.has_outcome]
         if ended:
             refs.append(InputRef(name, max(ended)))
@@ -201,23 +212,23 @@ def has_restarted_behind(claim: Claim, region: str, attempt: int) -> bool:
     return any(ref.region == region and ref.attempt >= attempt for ref in StreamingClaim.of(claim).after)
 
 
-def is_taken_along(stages: Stages, state: RunState, claim: Claim) -> bool:
+def is_taken_along(graph: ChannelGraph, state: RunState, claim: Claim) -> bool:
     """The attempt of ``claim`` was ended by a restart that takes along all behind it, and so by no cause of its own.
 
-    Some stage before it has ended an attempt since it began.
+    Some region before it has ended an attempt since it began.
     """
     known = {ref.region: ref.attempt for ref in StreamingClaim.of(claim).after}
-    return any(ref.attempt > known.get(ref.region, 0) for ref in ended_before(stages, state, claim.region))
+    return any(ref.attempt > known.get(ref.region, 0) for ref in ended_before(graph, state, claim.region))
 
 
-def should_restart(stages: Stages, state: RunState, claim: Claim) -> bool:
-    """The open attempt of ``claim`` was to be ended by a clear, since a stage before it has restarted with all behind.
+def should_restart(graph: ChannelGraph, state: RunState, claim: Claim) -> bool:
+    """The open attempt of ``claim`` was to be ended by a clear, since a region before it has restarted with all behind.
 
     Under ``approximate-downstream`` that is every end of an attempt before it; else one whose output was altered.
     """
-    every = stages.plan.failover_strategy is FailoverStrategy.APPROXIMATE_DOWNSTREAM
+    every = graph.plan.failover_strategy is FailoverStrategy.APPROXIMATE_DOWNSTREAM
     known = {ref.region: ref.attempt for ref in StreamingClaim.of(claim).after}
-    for ref in ended_before(stages, state, claim.region):
+    for ref in ended_before(graph, state, claim.region):
         resets = (one.reset for n, one in state.of(ref.region).attempts.items() if n > known.get(ref.region, 0))
         if ref.attempt > known.get(ref.region, 0) and (
             every or any(reset is not None and reset.altered for reset in resets)

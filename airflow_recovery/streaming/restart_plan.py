@@ -1,4 +1,4 @@
-"""The stages of a plan: which restart, how, and what becomes of the channels between them."""
+"""The streaming regions of a plan: which restart, how, and what becomes of the channels between them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.planning.restart_mode import PlannedRestarts, RestartMode
 from airflow_recovery.planning.scenario import Scenario, restart_together
 from airflow_recovery.planning.simulation import simulate
-from airflow_recovery.streaming.channel_graph import Stages, live_attempts
+from airflow_recovery.streaming.channel_graph import ChannelGraph, live_attempts
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.planning import PlannedChannel, PlannedChannels
 from airflow_recovery.streaming.preview import ChannelPreview, LossPreview, RepeatPreview, preview, taken_along
-from airflow_recovery.streaming.restart import StageMode, StageRestart, new_generation, stage_restart
+from airflow_recovery.streaming.restart import StreamingRestart, StreamingRestartMode, new_generation, streaming_restart
 
 
 class StreamingRestarts(RestartMode):
@@ -28,12 +28,12 @@ class StreamingRestarts(RestartMode):
     ) -> PlannedRestarts:
         """What happens to the streaming regions of the run that is supposed.
 
-        Each that must run, and is not at work, restarts as `stage_restart` says. The request's own resets, and those
-        of the journal, drag in what they make incoherent. Repeated until nothing is added, since what begins anew
+        Each that must run, and is not at work, restarts as `streaming_restart` says. The request's own resets, and
+        those of the journal, drag in what they make incoherent. Repeated until nothing is added, since what begins anew
         makes its blocking result again, which others read.
         """
         run = replace(run, available=_asked_once(run.available))  # judged again and again
-        planning = _Planning(Stages(run.topology), run, seen, today, evaluate)
+        planning = _Planning(ChannelGraph(run.topology), run, seen, today, evaluate)
         planning.close()
         return planning.planned()
 
@@ -54,23 +54,23 @@ def _asked_once(available: Available) -> Available:
 class _Planning:
     def __init__(
         self,
-        stages: Stages,
+        graph: ChannelGraph,
         run: Scenario,
         seen: RunState,
         today: PlanRecord,
         evaluate: Callable[[Scenario], Evaluation],
     ) -> None:
-        self._stages = stages
+        self._graph = graph
         self._run = run
         self._seen = seen
         self._code = {region.name: region.fingerprint for region in today.regions}
         self._evaluate = evaluate
         self._must: set[str] = set()
-        self._restarts: dict[str, StageRestart] = {}
+        self._restarts: dict[str, StreamingRestart] = {}
         self._reasons: dict[str, Reason] = {}
-        for name in stages.regions:
+        for name in graph.regions:
             if live_attempts(seen, name) and not live_attempts(run.state, name):
-                self._restarts[name] = StageRestart(name, StageMode.ANEW, f"{name} was reset")
+                self._restarts[name] = StreamingRestart(name, StreamingRestartMode.ANEW, f"{name} was reset")
 
     def close(self) -> None:
         """Apply the rules until nothing is added."""
@@ -78,9 +78,9 @@ class _Planning:
             evaluation = self._evaluate(self._run)
             self._must = set(simulate(evaluation, same_rows=True))
             new: dict[str, Reason] = {}
-            for name in self._stages.regions:
+            for name in self._graph.regions:
                 own = self._own(evaluation, name)
-                for each, why in new_generation(self._stages, self._run.state, name, own, self._pins).items():
+                for each, why in new_generation(self._graph, self._run.state, name, own, self._pins).items():
                     if has_started(self._run.state.of(each)):
                         cause = self._cause(name, own)
                         new.setdefault(
@@ -90,27 +90,27 @@ class _Planning:
                 return
             self._reasons |= new
             for name, reason in new.items():
-                self._run = restart_together(self._run, [name], f"{StageMode.ANEW.value}: {reason.detail}")
+                self._run = restart_together(self._run, [name], f"{StreamingRestartMode.ANEW.value}: {reason.detail}")
 
     def planned(self) -> PlannedRestarts:
         """What has come of it."""
         along = {
             name
             for restart in self._restarts.values()
-            if restart.mode in (StageMode.BEHIND, StageMode.ALTERED)
-            for name in taken_along(self._stages, restart.region, restart.mode).regions
+            if restart.mode in (StreamingRestartMode.BEHIND, StreamingRestartMode.ALTERED)
+            for name in taken_along(self._graph, restart.region, restart.mode).regions
         }
-        how = {name: self._mode(name, along).value for name in self._stages.regions if name in self._must}
+        how = {name: self._mode(name, along).value for name in self._graph.regions if name in self._must}
         return PlannedRestarts(self._run, how, self._reasons, PlannedChannels(self._channels()))
 
     def _cause(self, name: str, own: str | None) -> str | None:
-        """Who takes others along: the stage itself, else one that was reset."""
+        """Who takes others along: the region itself, else one that was reset."""
         if own is not None:
             return name
-        return next((text for text in self._stages.connected(name) if text in self._restarts), None)
+        return next((text for text in self._graph.connected(name) if text in self._restarts), None)
 
     def _own(self, evaluation: Evaluation, name: str) -> str | None:
-        """Why a stage begins anew, if it does so by itself. Notes how it restarts."""
+        """Why a region begins anew, if it does so by itself. Notes how it restarts."""
         state = self._run.state
         live = live_attempts(state, name)
         if name not in self._must or not live:
@@ -118,13 +118,13 @@ class _Planning:
         changed, is_lost = self._why_changed(evaluation, name, live[-1]), self._is_lost(name)
         if state.of(name).open_attempt is not None and changed is None and not is_lost:
             return None
-        restart = stage_restart(self._stages, state, name, changed=changed, is_lost=is_lost)
+        restart = streaming_restart(self._graph, state, name, changed=changed, is_lost=is_lost)
         self._restarts[name] = restart
-        return restart.why if restart.mode is StageMode.ANEW else None
+        return restart.why if restart.mode is StreamingRestartMode.ANEW else None
 
     def _why_changed(self, evaluation: Evaluation, name: str, newest: int) -> str | None:
-        """As far as outcomes and open claims tell; the stage's own pre-check reads every claim."""
-        planned, attempt = self._stages.regions[name], self._run.state.of(name).attempts[newest]
+        """As far as outcomes and open claims tell; the region's own pre-check reads every claim."""
+        planned, attempt = self._graph.regions[name], self._run.state.of(name).attempts[newest]
         had_finished = self._seen.of(name).current
         if had_finished is not None and self._run.state.of(name).current is None:
             return f"{name}@{had_finished.number} had read its channels to their ends"
@@ -140,7 +140,7 @@ class _Planning:
 
     def _is_lost(self, name: str) -> bool:
         return any(
-            plan.result in self._run.lost_results for plan in StreamingPlan.of(self._stages.regions[name]).channels_in
+            plan.result in self._run.lost_results for plan in StreamingPlan.of(self._graph.regions[name]).channels_in
         )
 
     def _pins(self, name: str, n: int) -> tuple[ChannelRef, ...]:
@@ -153,24 +153,24 @@ class _Planning:
             return StreamingOutcome.of(attempt.outcome).channels
         if n <= before.restarted_up_to:
             return ()
-        planned = self._stages.regions[name]
+        planned = self._graph.regions[name]
         return tuple(
             ChannelRef(plan.result, self._seen.of(plan.producer).generations[-1])
             for plan in (*StreamingPlan.of(planned).channels_in, *StreamingPlan.of(planned).channels_out)
         )
 
-    def _mode(self, name: str, along: Iterable[str]) -> StageMode:
+    def _mode(self, name: str, along: Iterable[str]) -> StreamingRestartMode:
         mine = self._run.state.of(name)
         if not live_attempts(self._run.state, name):
-            return StageMode.ANEW if mine.restarted_up_to > mine.closed_at else StageMode.FIRST
+            return StreamingRestartMode.ANEW if mine.restarted_up_to > mine.closed_at else StreamingRestartMode.FIRST
         if name in self._restarts:
             return self._restarts[name].mode
-        return StageMode.TAKEN_ALONG if name in along else StageMode.GOES_ON
+        return StreamingRestartMode.TAKEN_ALONG if name in along else StreamingRestartMode.GOES_ON
 
     def _channels(self) -> tuple[PlannedChannel, ...]:
         worst: dict[str, ChannelPreview] = {}
         for restart in self._restarts.values():
-            for found in preview(self._stages, restart.region, restart.mode):
+            for found in preview(self._graph, restart.region, restart.mode):
                 known = worst.get(found.result, found)
                 worst[found.result] = ChannelPreview(
                     found.result,
@@ -182,13 +182,13 @@ class _Planning:
     def _channel(self, found: ChannelPreview) -> PlannedChannel:
         producer = next(
             name
-            for name, each in self._stages.regions.items()
+            for name, each in self._graph.regions.items()
             if found.result in [one.result for one in StreamingPlan.of(each).channels_out]
         )
         before, after = self._seen.of(producer).generations[-1], self._run.state.of(producer)
         generation = after.generations[-1]
         restart = self._restarts.get(producer)
-        if restart is not None and restart.mode is StageMode.ALTERED and generation == before:
+        if restart is not None and restart.mode is StreamingRestartMode.ALTERED and generation == before:
             generation = after.latest_attempt + 1
         return PlannedChannel(generation, generation != before, found)
 

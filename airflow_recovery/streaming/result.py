@@ -1,4 +1,4 @@
-"""The last stage's result: all that its batches have committed, written once more as one registered result."""
+"""The result of the last streaming region: what its batches have committed, written again as one registered result."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from airflow_recovery.streaming.query import OpenStream
 
 
-def compact(stage: OpenStream, result: str) -> PartitionManifest:
+def compact(stream: OpenStream, result: str) -> PartitionManifest:
     """Write the committed files of every generation that counts to the attempt's own location.
 
     Of a running table (``complete``) it is the newest batch alone. Raises as `write_result`.
     """
     from pyspark.sql.types import StructType
 
-    region, spec = stage.region, stage.region.spec
+    region, spec = stream.region, stream.region.spec
     streaming = StreamingSpec.of(spec)
     channel, newest = streaming.input, streaming.output_mode == "complete"
     assert channel is not None
@@ -35,7 +35,7 @@ def compact(stage: OpenStream, result: str) -> PartitionManifest:
         found = [*_uris(client, region.store.base_uri, newest=newest), *found]
         if newest and found:
             break
-    schema = StructType.fromJson(json.loads(stage.schema))
+    schema = StructType.fromJson(json.loads(stream.schema))
     started = time.monotonic()
     frame = (
         region.spark.read.option("ignoreMissingFiles", "false")

@@ -1,17 +1,17 @@
-"""What channels and their stages leave in the store of results: segments, outputs of batches, Spark's checkpoints.
+"""What streaming regions leave in the store of results: segments, outputs of batches, Spark's checkpoints.
 
     a generation that nobody works with any more       its segments and outputs go
     its consumer has finished                          they go as well: the result was written once more, beside them
     it has ended, and its consumer has not finished    what no record names goes
     it is open                                         nothing goes
-    checkpoints of a stage                             go when the stage has finished, or begun anew behind them
+    checkpoints of a region                            go when the region has finished, or begun anew behind them
     a purged run                                       everything goes
 
 But for the last case control logs stay: some kilobytes that say what was lost. Nothing goes before the grace time.
 
 The journal is read before the listing, and what is asked of it can't become untrue: what was abandoned stays so.
-Whoever resets a stage that had finished may find the channel's data gone; it then begins anew with all that is
-connected to it, as a stage always does at a channel that has ended.
+Whoever resets a region that had finished may find the channel's data gone; it then begins anew with all that is
+connected to it, as a region always does at a channel that has ended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.run_channels import RunChannel, run_channels
 
 _IN_CHANNEL = re.compile(r"(?P<edge>[^/]+)/(?P<generation>[1-9][0-9]*)/(?P<key>(?P<kind>log|seg|out)/.+)")
-_OF_STAGE = re.compile(rf"{CHECKPOINTS}/(?P<region>[^/]+)/(?P<attempt>[1-9][0-9]*)/.+")
+_OF_CHECKPOINT = re.compile(rf"{CHECKPOINTS}/(?P<region>[^/]+)/(?P<attempt>[1-9][0-9]*)/.+")
 
 
 class StreamingResults(ResultsMode):
@@ -52,11 +52,11 @@ class StreamingResults(ResultsMode):
         sweep = _ChannelSweep(run, results, report, options, now_s)
         prefix = run.journal.layout.channels
         channels: dict[tuple[str, int], list[ObjectInfo]] = {}
-        stages: dict[tuple[str, int], list[ObjectInfo]] = {}
+        checkpoints: dict[tuple[str, int], list[ObjectInfo]] = {}
         for info in results.list(prefix):
             path = info.key[len(prefix) :]
-            if (of_stage := _OF_STAGE.fullmatch(path)) is not None:
-                stages.setdefault((of_stage["region"], int(of_stage["attempt"])), []).append(info)
+            if (of_checkpoint := _OF_CHECKPOINT.fullmatch(path)) is not None:
+                checkpoints.setdefault((of_checkpoint["region"], int(of_checkpoint["attempt"])), []).append(info)
             elif (match := _IN_CHANNEL.fullmatch(path)) is not None:
                 if match["kind"] != "log":
                     channels.setdefault((match["edge"], int(match["generation"])), []).append(info)
@@ -64,8 +64,8 @@ class StreamingResults(ResultsMode):
                 report.add(f"{run.where}: {info.key}", Action.KEPT, "it is no channel's", 1, info.size)
         for (edge, generation), listed in channels.items():
             sweep.channel(edge, generation, listed)
-        for (region, attempt), listed in stages.items():
-            sweep.stage(region, attempt, listed)
+        for (region, attempt), listed in checkpoints.items():
+            sweep.checkpoints(region, attempt, listed)
 
     def purged(self, run: SweptRun, results: ObjectStore, *, has_come_back: bool) -> list[ObjectInfo]:
         """Everything of its channels; where it has come back, what was made before that."""
@@ -81,9 +81,9 @@ class StreamingResults(ResultsMode):
         infos = []
         for info in listed:
             path = info.key[len(prefix) :]
-            of_stage, in_channel = _OF_STAGE.fullmatch(path), _IN_CHANNEL.fullmatch(path)
-            if of_stage is not None:
-                region, number = run.names.get(of_stage["region"]), int(of_stage["attempt"])
+            of_checkpoint, in_channel = _OF_CHECKPOINT.fullmatch(path), _IN_CHANNEL.fullmatch(path)
+            if of_checkpoint is not None:
+                region, number = run.names.get(of_checkpoint["region"]), int(of_checkpoint["attempt"])
             elif in_channel is not None:
                 # A generation is numbered above every attempt of its producer that was closed.
                 region, number = producers.get(in_channel["edge"]), int(in_channel["generation"])
@@ -139,14 +139,14 @@ class _ChannelSweep:
                 self._kept(what, rest, "its records name them, and its consumer has not finished")
         self._delete(what, infos, why)
 
-    def stage(self, name: str, attempt: int, listed: list[ObjectInfo]) -> None:
+    def checkpoints(self, name: str, attempt: int, listed: list[ObjectInfo]) -> None:
         region = self._run.names.get(name)
         what = f"checkpoints of {region or name}@{attempt}"
         state = self._run.state.of(region or "")
         if region is None or attempt > state.latest_attempt:
             self._kept(what, listed, "it was never claimed")
         elif attempt <= state.restarted_up_to:
-            self._delete(what, listed, "the stage has begun anew since")
+            self._delete(what, listed, "the region has begun anew since")
         elif state.current is not None and state.current.number >= attempt:
             self._delete(what, listed, f"{region}@{state.current.number} has finished")
         else:

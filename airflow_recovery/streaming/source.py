@@ -124,7 +124,7 @@ class ChannelReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:
         """Where batch 0 begins: as it was decided for this checkpoint, also when Spark asks to repeat that batch.
 
-        Where the log is by now would be the batch's end, and the state of the stage would miss it.
+        Where the log is by now would be the batch's end, and the state of the region would miss it.
         """
         begins = read_lineage(self._client.store, self._reading.lineage).begins
         assert begins is not None, self._reading.lineage
@@ -144,7 +144,7 @@ class ChannelReader(DataSourceStreamReader):
         """Make the plan, and say what each task reads: a task a subpartition that has something.
 
         A batch that the log has completed is read again without a plan: Spark repeats it where it died before it had
-        noted the end itself, and a stage's state may need it. It can be: what it has read is released with the next
+        noted the end itself, and the region's state may need it. It can be: what it has read is released with the next
         batch. Raises as `make_plan`, and `ChannelInconsistent` where such a batch can't be read again.
         """
         state, upto = self._state(), from_json(Place, end)
@@ -160,7 +160,7 @@ class ChannelReader(DataSourceStreamReader):
     def _of_earlier(
         self, start: Mapping[str, Any], upto: Place
     ) -> tuple[ChannelIdentity, ChannelState, Offsets, Offsets]:
-        """A batch of a generation before: the stage went on at its checkpoint, on this one."""
+        """A batch of a generation before: the region went on at its checkpoint, on this one."""
         reading = replace(self._reading, identity=replace(self._reading.identity, generation=upto.generation))
         state, began = _new_client(reading).refresh(), from_json(Place, start)
         first = began.at if began.generation == upto.generation else (0,) * len(state.subs)
@@ -188,7 +188,7 @@ class ChannelReader(DataSourceStreamReader):
             if planned != held:
                 raise ChannelInconsistent(
                     f"subpartition {number}: expected {planned} records to be retained, found {held}: what was "
-                    "committed is released already, and can't be read again; the stage begins anew"
+                    "committed is released already, and can't be read again; the region begins anew"
                 )
             if segments:
                 partitions.append(SubpartitionRead(segments))
@@ -198,7 +198,7 @@ class ChannelReader(DataSourceStreamReader):
         """On an executor: exactly the planned records, or an error. It is here that rows are counted.
 
         Each task hands over as many as were planned of each of its segments, or fails; and Spark calls a batch done
-        when all its tasks are, however often it has tried one. What the stage makes of the rows is not counted, so it
+        when all its tasks are, however often it has tried one. What the region makes of the rows is not counted, so it
         may filter, aggregate, or stop early. Raises `ChannelInconsistent` for a segment that is gone or damaged, and
         `ChannelEvicted` where it is gone because another attempt has the view.
         """

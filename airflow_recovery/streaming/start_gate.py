@@ -1,4 +1,4 @@
-"""May a stage start that reads a channel? Not before its producer has opened it: it would hold a slot for nothing.
+"""May a region start that reads a channel? Not before its producer has opened it: it would hold a slot for nothing.
 
     all of it is there                                -> start
     the producer's task has failed                    -> end by name
@@ -47,7 +47,7 @@ class GateLook:
 
 
 class ChannelNotOpen(RecoveryError):
-    """A stage has to wait for the producer of ``channel``. Nothing was claimed, and nothing has failed."""
+    """A streaming region has to wait for the producer of ``channel``. Nothing was claimed, and nothing has failed."""
 
     def __init__(self, channel: InputChannel, why: str) -> None:
         super().__init__(why)

@@ -27,7 +27,7 @@ MAX_REASON = 500
 
 @dataclass(frozen=True)
 class InputChannel:
-    """What a stage reads: the channel ``result`` of region ``producer``, in the generation of now."""
+    """What a streaming region reads: the channel ``result`` of region ``producer``, in the generation of now."""
 
     identity: ChannelIdentity
     producer: str
@@ -52,7 +52,7 @@ def output_channel(run: RunIdentity, region: RegionPlan, state: RunState) -> Cha
     return None
 
 
-def stage_reports(run: Run, region: str, store: ObjectStore) -> tuple[ChannelReport, ...]:
+def region_reports(run: Run, region: str, store: ObjectStore) -> tuple[ChannelReport, ...]:
     """The accounts of the channels at the ends of ``region``, in the generations of now. Raises as `read_channel`."""
     return tuple(
         report_of(channel, read_channel(store, channel.identity(run.journal.identity)))

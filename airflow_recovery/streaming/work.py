@@ -1,4 +1,4 @@
-"""What a new attempt of a stage works with: the channels at its ends, and the attempts whose work it goes on from."""
+"""What a new attempt works with: the channels at the region's ends, and the attempts whose work it goes on from."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from airflow_recovery.journal.plans import reading_of
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import AttemptWork
 from airflow_recovery.model.records import InputRef, RegionPlan
-from airflow_recovery.streaming.channel_graph import Stages, live_attempts
+from airflow_recovery.streaming.channel_graph import ChannelGraph, live_attempts
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.restart import ended_before
 
 
 @dataclass(frozen=True)
-class StageWork(AttemptWork):
+class StreamingWork(AttemptWork):
     """``pins``: the channels at its ends, inputs first, in the generations of now.
 
     ``earlier``: its own attempts whose checkpoints and outputs count, ascending. ``drained``: of its input channel, the
@@ -39,19 +39,19 @@ class StageWork(AttemptWork):
         return StreamingOutcome(self.pins)
 
 
-def stage_work(state: RunState, region: RegionPlan, stages: Stages) -> StageWork:
-    """Of ``region``, a stage, as of ``state``. ``stages``: all of the run."""
+def streaming_work(state: RunState, region: RegionPlan, graph: ChannelGraph) -> StreamingWork:
+    """Of a new attempt of ``region``, as of ``state``. ``graph``: all streaming regions of the run."""
     planned = StreamingPlan.of(region)
     pins = [ChannelRef(channel.result, state.of(channel.producer).generations[-1]) for channel in planned.channels]
-    return StageWork(
+    return StreamingWork(
         tuple(pins),
         tuple(live_attempts(state, region.name)),
         tuple(number for plan in planned.channels_in for number in state.of(plan.producer).generations[:-1]),
         code_of(region),
-        ended_before(stages, state, region.name),
+        ended_before(graph, state, region.name),
     )
 
 
 def code_of(region: RegionPlan) -> str | None:
-    """Digest of the code of a stage: attempts of other code can't go on from each other."""
+    """Digest of the code of a region: attempts of other code can't go on from each other."""
     return None if region.fingerprint is None else reading_of(region.fingerprint, ())

@@ -1,4 +1,4 @@
-"""What a task of a stage's batch writes: segments of a channel, or files of the last stage.
+"""What a Spark task writes of a region's batch: segments of a channel, or files of the last region.
 
 Runs on executors, as a function for ``DataFrame.mapInArrow`` whose rows say what was written. A task is not told
 whether Spark will try it again, so names are unique, and the record that names them decides what exists. A task that

@@ -122,7 +122,7 @@ def check_streaming_connection(region: str, connection: Connection) -> None:
     """Raise `ConfigurationError` where a region at a channel would run over Connect."""
     if connection.conn_type == CONNECT:
         raise ConfigurationError(
-            f"{region}: expected a connection of type spark (spark-submit), since it is a stage of a stream, which "
+            f"{region}: expected a connection of type spark (spark-submit), since it is a streaming region, which "
             f"is an application of its own; found {connection.conn_id!r} of type {CONNECT}. Give the task group "
             "another conn_id; regions over Connect can be a job of their own, behind the audit."
         )

@@ -1,6 +1,6 @@
 """What the task of a streaming region does besides its application: the start gate, and being heard at its channels.
 
-before the claim    a source: are there slots for all stages? a consumer: is its channel open?
+before the claim    a source: are there slots for all streaming regions? a consumer: is its channel open?
 while Spark runs    a consumer: is its producer's task over, and did nobody say so in the channel?
 at the end          what was committed and lost, in the log, as the task's note, and in its return value
 where it has failed for good: say so in its own output channel
@@ -30,11 +30,11 @@ from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Outcome, RegionPlan
 from airflow_recovery.store.object_store import ObjectStore
-from airflow_recovery.streaming.channel_graph import Stages
+from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.mode import StreamingPlan
 from airflow_recovery.streaming.run_channels import ChannelReport
 from airflow_recovery.streaming.start_gate import OVER_STATES, ChannelNotOpen, Gate, look
-from airflow_recovery.streaming.task_channels import give_up_input, give_up_output, input_channel, stage_reports
+from airflow_recovery.streaming.task_channels import give_up_input, give_up_output, input_channel, region_reports
 from airflow_recovery.task.mode import RegionTry, TaskMode, TryResult
 from airflow_recovery.task.run_context import is_last_try
 from airflow_recovery.task.spark_connection import check_streaming_connection
@@ -54,7 +54,7 @@ class StreamingApplication(WrappedApplication):
     ``results`` is the store that holds the channels.
 
     ``pool_slots`` says how many slots the task's pool has (-1: no limit, `None`: not known); ``slots_each`` is how many
-    of them each stage takes. Both ends of a channel hold theirs at the same time.
+    of them each region takes. Both ends of a channel hold theirs at the same time.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class StreamingApplication(WrappedApplication):
         """May it start now?
 
         Raises `ChannelNotOpen` where it has to wait, `ChannelFailed` where its producer is over, `InputSkipped`, and
-        `ConfigurationError` where the pool could never hold all stages.
+        `ConfigurationError` where the pool could never hold all streaming regions.
         """
         super().before_claim(state)
         plan = self._run.regions[self._region]
@@ -126,7 +126,7 @@ class StreamingApplication(WrappedApplication):
             pass
 
     def _is_still_mine(self, producer: str) -> bool:
-        """One look. What can't be asked now is asked again: the stage itself is fine."""
+        """One look. What can't be asked now is asked again: the region itself is fine."""
         try:
             state = self._producer_state(producer)
             if state in OVER_STATES and give_up_input(self._run, self._region, self._results, str(state)):
@@ -138,16 +138,18 @@ class StreamingApplication(WrappedApplication):
         return True
 
     def _check_slots(self) -> None:
-        stages = Stages(self._run.today).connected(self._region)
-        needed = len(stages) * self._slots_each
+        regions = ChannelGraph(self._run.today).connected(self._region)
+        needed = len(regions) * self._slots_each
         if needed < 2:
             return
         slots = self._pool_slots()
         if slots is None:
-            self._run.log.info("How many slots the pool %r has can't be asked; the stages need %d.", self._pool, needed)
+            self._run.log.info(
+                "How many slots the pool %r has can't be asked; the streaming regions need %d.", self._pool, needed
+            )
         elif 0 <= slots < needed:
             raise ConfigurationError(
-                f"Expected the pool {self._pool!r} to have {needed} slots at least, since {', '.join(stages)} run at "
+                f"Expected the pool {self._pool!r} to have {needed} slots at least, since {', '.join(regions)} run at "
                 f"the same time, found {slots}. Give the task group a pool of its own (pool=...), with {needed} slots "
                 "times max_active_runs of the DAG."
             )
@@ -165,16 +167,16 @@ def tell_that_it_gave_up(run: Run, region: str, results: ObjectStore, error: Bas
 
 
 def told_ledger(run: Run, region: str, results: ObjectStore) -> tuple[ChannelReport, ...]:
-    """The channels at the ends of a stage that has succeeded. Nothing, with a warning, where they can't be read."""
+    """The channels at the ends of a region that has succeeded. Nothing, with a warning, where they can't be read."""
     try:
-        return stage_reports(run, region, results)
+        return region_reports(run, region, results)
     except RecoveryError as error:
         run.log.warning("What was committed and lost could not be read; the audit reads it again: %s", error)
         return ()
 
 
 def ledger_text(reports: tuple[ChannelReport, ...]) -> str:
-    """One line for all channels of a stage: the end of its task's log, and its note."""
+    """One line for all channels of a region: the end of its task's log, and its note."""
     return "; ".join(_line(report) for report in reports)
 
 

@@ -1,5 +1,5 @@
 """Triggers: what the triggerer waits for on behalf of sensors, of regions whose shared result another run makes, and of
-stages whose channel nobody has opened yet (`airflow_recovery.triggers.channel`).
+streaming regions whose channel nobody has opened yet (`airflow_recovery.triggers.channel`).
 
 Runs in Airflow's triggerer, where blocking calls belong into threads. Never imports operators.
 """

@@ -1,4 +1,4 @@
-"""Waits in the triggerer until the channel is open that a stage reads."""
+"""Waits in the triggerer until the channel is open that a streaming region reads."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from airflow_recovery.verify.reading import RunName
 from airflow_recovery.verify.records import Channel
 from airflow_recovery.verify.rows import rows_in
 
-_NEW_GENERATION = "Do not publish this run. Clear the whole group, so that the stages begin anew on new channels."
+_NEW_GENERATION = (
+    "Do not publish this run. Clear the whole group, so that the streaming regions begin anew on new channels."
+)
 _BUDGET = "Do not publish this run: clear the whole group, or raise the budget and clear it."
 
 
@@ -62,7 +64,7 @@ def within_budget(channels: Channels, history: History) -> Answer:
 
 def every_record_once(channels: Channels, history: History, *, ended: bool, deep: bool) -> Answer:
     """I15. ``ended``: every channel that counts was read to its end. ``deep``: the result has the rows that the last
-    stage's commits name."""
+    region's commits name."""
     if not channels.accounts:
         return not_applicable(15, "there are no channels" if not channels.claimed else _unread(channels))
     findings: list[Finding] = []
@@ -155,7 +157,7 @@ def _of_finish(channels: Channels, history: History, finish: Attempt) -> list[Fi
 
 
 def _of_rows(channels: Channels, history: History, finish: Attempt) -> list[Finding]:
-    """The rows of the last stage's result are those of its committed batches: of all of them, or, where each batch is
+    """The rows of the last region's result are those of its committed batches: of all of them, or, where each batch is
     the whole table, of the newest. What a sweep has taken is not compared."""
     outcome, results = finish.outcome, channels.results
     if outcome is None or results is None or not outcome.outputs or outcome.outputs[0].rows is None:

@@ -57,7 +57,7 @@ class Channel(NamedTuple):
 
     @classmethod
     def read_all(cls, body: dict[str, Any]) -> tuple[Channel, ...]:
-        """Those at the ends of an attempt of a stage, from JSON."""
+        """Those at the ends of an attempt of a streaming region, from JSON."""
         return tuple(cls(_text(row["result"]), _number(row["generation"])) for row in body.get("channels", ()))
 
 
@@ -203,7 +203,7 @@ class Reset:
     who: str
     why: str
     altered: bool = False
-    """Only the output channel of a stage is another one; what it has read stays read."""
+    """Only the output channel of a region is another one; what it has read stays read."""
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Reset:

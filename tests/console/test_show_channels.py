@@ -18,7 +18,7 @@ from airflow_recovery.streaming.producing import give_up
 RUN = ("flights", "2026-01-01")
 
 
-def staged(recorded: Any, tmp_path: Any, **options: Any) -> StreamingRun:
+def run_with_channels(recorded: Any, tmp_path: Any, **options: Any) -> StreamingRun:
     results = open_store(f"file://{tmp_path}/journal/_results")  # the command's default
     return StreamingRun(open_store(recorded.uri), results, **options)
 
@@ -29,7 +29,7 @@ def rows_of(said: str) -> dict[str, list[str]]:
 
 
 def test_a_live_run(recorded, tmp_path):
-    run = staged(recorded, tmp_path, reconnect=Reconnect.LATEST, budget=LossBudget(max_lost_records=10))
+    run = run_with_channels(recorded, tmp_path, reconnect=Reconnect.LATEST, budget=LossBudget(max_lost_records=10))
     source, scorer = run.source(), run.scorer()
     run.emit(source, 6)
     scorer.work()
@@ -46,7 +46,7 @@ def test_a_live_run(recorded, tmp_path):
 
 
 def test_a_run_that_has_ended(recorded, tmp_path):
-    staged(recorded, tmp_path).to_the_end()
+    run_with_channels(recorded, tmp_path).to_the_end()
     rows = rows_of(recorded.call("show", *RUN)[1])
     assert rows["scored"][2:] == ["drained", "scorer@1", "sink@1", "20", "20", "0", "0", "no budget was set"]
     channels = json.loads(recorded.call("show", *RUN, "--json")[1])["channels"]
@@ -59,7 +59,7 @@ def test_a_run_that_has_ended(recorded, tmp_path):
 
 
 def test_a_bundle_shows_the_channels_as_they_were(recorded, tmp_path):
-    run = staged(recorded, tmp_path, reconnect=Reconnect.LATEST)
+    run = run_with_channels(recorded, tmp_path, reconnect=Reconnect.LATEST)
     run.emit(run.source(), 6)
     run.alter("source")
     run.emit(run.source(), 2)
@@ -76,7 +76,7 @@ def test_a_bundle_shows_the_channels_as_they_were(recorded, tmp_path):
 
 
 def test_a_bundle_of_a_version_that_packed_no_logs_says_so(recorded, tmp_path):
-    staged(recorded, tmp_path).to_the_end()
+    run_with_channels(recorded, tmp_path).to_the_end()
     whole, old = tmp_path / "bundle.zip", tmp_path / "old.zip"
     recorded.call("export", *RUN, "--out", str(whole))
     with zipfile.ZipFile(whole) as source, zipfile.ZipFile(old, "w") as file:
@@ -91,7 +91,7 @@ def test_a_bundle_of_a_version_that_packed_no_logs_says_so(recorded, tmp_path):
 
 
 def test_who_may_read_the_journal_alone_can_pack_that(recorded, tmp_path, monkeypatch):
-    staged(recorded, tmp_path).to_the_end()
+    run_with_channels(recorded, tmp_path).to_the_end()
 
     def denied(*_: object) -> None:
         raise StoreAccessDenied("the results: 403")
@@ -105,7 +105,7 @@ def test_who_may_read_the_journal_alone_can_pack_that(recorded, tmp_path, monkey
 
 
 def test_fault_84_why_a_producer_gave_up_is_packed_without_its_secret(recorded, tmp_path):
-    run = staged(recorded, tmp_path)
+    run = run_with_channels(recorded, tmp_path)
     run.emit(run.source(), 3)
     run.client("raw").append(lambda state: give_up(state, 1, "no way to jdbc:postgresql://ann:hunter2@db/x"))
     path = str(tmp_path / "bundle.zip")
@@ -117,7 +117,7 @@ def test_fault_84_why_a_producer_gave_up_is_packed_without_its_secret(recorded, 
 
 
 def test_what_nobody_knows_is_said_to_be_unknown(recorded, tmp_path):
-    run = staged(recorded, tmp_path, replays=False)
+    run = run_with_channels(recorded, tmp_path, replays=False)
     run.emit(run.source(), 3)
     run.source()
     assert rows_of(recorded.call("show", *RUN)[1])["raw"][7] == "unknown (@2 could not read again)"
@@ -134,7 +134,7 @@ def test_a_run_without_channels_has_no_such_table(recorded):
 
 
 def test_results_that_may_not_be_read_leave_the_rest(recorded, tmp_path, monkeypatch):
-    staged(recorded, tmp_path).to_the_end()
+    run_with_channels(recorded, tmp_path).to_the_end()
 
     def denied(*_: object) -> None:
         raise StoreAccessDenied("the results: 403")
@@ -148,7 +148,7 @@ def test_results_that_may_not_be_read_leave_the_rest(recorded, tmp_path, monkeyp
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_slot_that_was_altered_is_told_and_nothing_is_summed(recorded, tmp_path, form):
-    run = staged(recorded, tmp_path)
+    run = run_with_channels(recorded, tmp_path)
     run.to_the_end()
     slot = run.client("raw").folder.slot(3)
     body = json.loads(run.results.get(slot).body)

@@ -1,4 +1,4 @@
-"""Stages in real Airflow: each a task and a Spark application, at the same time, with channels between them.
+"""Streaming regions in real Airflow: each a task and a Spark application, at the same time, with channels between them.
 
 scoring   events ~> scores ~> table         one strategy a DAG
 tight     events ~> table                   may lose five records
@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 FILES, IDS = 12, 50
 """The lake of a run: so many micro-batches, of so many ids each."""
 
-STAGES = ("events", "scores", "table")
+REGIONS = ("events", "scores", "table")
 
 WARM = """
 import sys
@@ -52,7 +52,7 @@ if "scheduler" in sys.argv:
 """Airflow's local settings: tasks are forked from the scheduler."""
 
 PATIENCE_S = 400.0
-"""For one step; a busy machine starts Spark slowly, and stages start one after the other."""
+"""For one step; a busy machine starts Spark slowly, and streaming regions start one after the other."""
 
 
 @dataclass
@@ -126,7 +126,7 @@ def open_streams(server: S3Server, folder: Path, cluster: StandaloneCluster) -> 
 
 @dataclass
 class Streams:
-    """One run of stages, and its lake."""
+    """One run of streaming regions, and its lake."""
 
     run: DagRun
 
@@ -179,7 +179,7 @@ class Streams:
         return document
 
     def tries(self) -> dict[str, int]:
-        return {stage: self.run.tries(stage) for stage in STAGES}
+        return {region: self.run.tries(region) for region in REGIONS}
 
 
 def started(pipeline: Pipeline, dag_id: str, *holds: str, hold_at: int | None = None) -> Streams:
@@ -199,9 +199,9 @@ def started(pipeline: Pipeline, dag_id: str, *holds: str, hold_at: int | None = 
 
 
 @contextmanager
-def untouched(streams: Streams, *stages: tuple[str, int]) -> Iterator[None]:
+def untouched(streams: Streams, *regions: tuple[str, int]) -> Iterator[None]:
     """These attempts keep their process; told by region and attempt."""
-    before = {stage: streams.jvm(*stage) for stage in stages}
+    before = {region: streams.jvm(*region) for region in regions}
     yield
     for (region, attempt), process in before.items():
         assert not is_gone(process), f"{region}@{attempt}"
@@ -295,7 +295,7 @@ def test_downstream_a_scorer_that_is_killed_takes_its_sink_along_by_one_clear(st
 
 
 @pytest.mark.drill
-def test_sink_a_scorer_that_is_killed_makes_all_stages_begin_anew(streams: Pipeline) -> None:
+def test_sink_a_scorer_that_is_killed_makes_all_regions_begin_anew(streams: Pipeline) -> None:
     found = started(streams, "stages_sink", hold_at=4 * IDS)
     found.wait_done("scores", 4 * IDS)
 
@@ -305,7 +305,7 @@ def test_sink_a_scorer_that_is_killed_makes_all_stages_begin_anew(streams: Pipel
     assert all(map(is_gone, others))
     found.hold_at(None)
     journal = found.ends()
-    assert journal.executions() == dict.fromkeys(STAGES, 2)
+    assert journal.executions() == dict.fromkeys(REGIONS, 2)
     assert found.missing() == set()
     assert {edge: each["lost_records"] for edge, each in found.told().items()} == {"events": 0, "scores": 0}
     assert_account(found, journal)
@@ -329,7 +329,7 @@ def test_a_budget_that_is_exceeded_fails_the_run_by_name(streams: Pipeline) -> N
     assert journal.publishes == []
 
 
-def test_a_stage_without_a_slot_hangs_nobody(streams: Pipeline) -> None:
+def test_a_region_without_a_slot_hangs_nobody(streams: Pipeline) -> None:
     """The pool is too small: refused at once. It is large enough, and others are in it: the producer waits no longer
     than its block_timeout_s, says so, and its consumer ends by name when it gets the slot."""
     narrow, crowded = started(streams, "stages_few_slots"), started(streams, "stages_no_slot", "hog")
@@ -367,12 +367,12 @@ def executor_of(driver: psutil.Process) -> psutil.Process | None:
 
 @pytest.mark.drill
 def test_an_executor_airflow_itself_and_the_journal_are_lost_while_channels_are_open(streams: StreamsPipeline) -> None:
-    """FLIP-135's failure detection: stages meet in their channels alone, so none of it restarts one."""
+    """FLIP-135's failure detection: streaming regions meet in their channels alone, so none of it restarts one."""
     found = started(streams, "stages_cluster", hold_at=2 * IDS)
     found.wait_done("scores", 2 * IDS)
     airflow = found.run.airflow
 
-    with untouched(found, *((stage, 1) for stage in STAGES)):
+    with untouched(found, *((region, 1) for region in REGIONS)):
         executor = executor_of(found.jvm("scores", 1))
         assert executor is not None
         kill_9(executor)
@@ -402,6 +402,6 @@ def test_an_executor_airflow_itself_and_the_journal_are_lost_while_channels_are_
         streams.outage.lasts = False
     found.hold_at(None)
     journal = found.ends()
-    assert found.tries() == dict.fromkeys(STAGES, 1)
+    assert found.tries() == dict.fromkeys(REGIONS, 1)
     assert found.missing() == set()
     assert_account(found, journal)

@@ -36,7 +36,7 @@ def test_the_job_at_the_top_is_one() -> None:
     exec(compile(block, "approximate.md", "exec"), document)
     live: Job = document["live"]
     assert [region.name for region in live.regions().regions] == ["events", "scored", "by_hour"]
-    assert all(region.is_stage for region in live.regions().regions)
+    assert all(region.is_streaming for region in live.regions().regions)
     assert live.failover_strategy is FailoverStrategy.APPROXIMATE_SINGLE
 
 

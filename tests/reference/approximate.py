@@ -1,4 +1,4 @@
-"""Which subtasks restart when stages are connected by channels: FLIP-135's three milestones, as pure functions.
+"""Which subtasks restart where channels connect regions: FLIP-135's three milestones, as pure functions.
 
 A ``PIPELINED_APPROXIMATE`` result is a channel between two applications that run at the same time. It glues no region.
 Four rules, applied until nothing is added:

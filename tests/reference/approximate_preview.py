@@ -11,7 +11,7 @@ from enum import Enum
 
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration
+from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, VertexDeclaration
 from reference.approximate import ApproximateRestart
 from reference.execution_topology import ExecutionTopology
 
@@ -51,7 +51,7 @@ def preview(
     topology: ExecutionTopology,
     restart: ApproximateRestart,
     channels: Mapping[str, ChannelDeclaration],
-    stages: Mapping[str, StageDeclaration],
+    vertices: Mapping[str, VertexDeclaration],
 ) -> tuple[ChannelPreview, ...]:
     """Every channel of the job, in the order of its results; what is not declared has the defaults."""
     restarting = {topology.graph.vertex_name(vertex).vertex for vertex in restart.vertices}
@@ -62,7 +62,7 @@ def preview(
             continue
         consumers = [topology.logical.edges[edge].consumer for edge in topology.logical.readers_of[number]]
         is_foreign = any(
-            stages.get(consumer, StageDeclaration()).sink is SinkGuarantee.FOREIGN and consumer in restarting
+            vertices.get(consumer, VertexDeclaration()).sink is SinkGuarantee.FOREIGN and consumer in restarting
             for consumer in consumers
         )
         repeat = RepeatPreview.ONE_BATCH if is_foreign else RepeatPreview.NOTHING

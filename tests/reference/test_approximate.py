@@ -17,7 +17,7 @@ SINK, DOWNSTREAM, SINGLE = ApproximateStrategy
 TYPES = {"~": ResultType.PIPELINED_APPROXIMATE, "-": ResultType.BLOCKING, "=": ResultType.PIPELINED}
 
 
-class Stages:
+class DrawnJob:
     """``"a~b b~c"``: single subtasks."""
 
     def __init__(self, drawn: str) -> None:
@@ -64,7 +64,7 @@ GLUED = "a=b b~c c=d"
         (MIXED, "b", "bcde", "bcde", "b"),
         (MIXED, "d", "de", "de", "de"),
         (MIXED, "e", "e", "e", "e"),
-        # A region is one application, hence one stage.
+        # A region is one application, hence one region.
         (GLUED, "a", "abcd", "abcd", "ab"),
         (GLUED, "b", "abcd", "abcd", "ab"),
         (GLUED, "c", "cd", "cd", "cd"),
@@ -72,31 +72,31 @@ GLUED = "a=b b~c c=d"
         ("a~b c~d", "a", "ab", "ab", "a"),
     ],
 )
-def test_who_restarts_with_a_failed_stage(drawn, failed, sink, downstream, single):
-    stages = Stages(drawn)
-    assert stages.restarted(failed, SINK) == sink
-    assert stages.restarted(failed, DOWNSTREAM) == downstream
-    assert stages.restarted(failed, SINGLE) == single
+def test_who_restarts_with_a_failed_region(drawn, failed, sink, downstream, single):
+    job = DrawnJob(drawn)
+    assert job.restarted(failed, SINK) == sink
+    assert job.restarted(failed, DOWNSTREAM) == downstream
+    assert job.restarted(failed, SINGLE) == single
 
 
 @pytest.mark.parametrize("strategy", ApproximateStrategy)
 def test_a_sink_alone_is_connected_again_on_the_same_generation(strategy):
-    found = Stages(CHAIN).when_fails("c", strategy)
+    found = DrawnJob(CHAIN).when_fails("c", strategy)
     assert found.reconnected == {"b c"}
     assert found.new_generation == frozenset()
 
 
 def test_what_becomes_of_the_channels_when_the_middle_fails():
-    stages = Stages(CHAIN)
-    sink, downstream, single = (stages.when_fails("b", each) for each in ApproximateStrategy)
+    job = DrawnJob(CHAIN)
+    sink, downstream, single = (job.when_fails("b", each) for each in ApproximateStrategy)
     assert (sink.new_generation, sink.reconnected) == ({"a b", "b c"}, frozenset())
     assert (downstream.new_generation, downstream.reconnected) == (frozenset(), {"a b", "b c"})
     assert (single.new_generation, single.reconnected) == (frozenset(), {"a b"})
 
 
 def test_the_reasons_are_told():
-    stages = Stages(CHAIN)
-    told = {each: stages.when_fails("b", each).told(stages.topology) for each in ApproximateStrategy}
+    job = DrawnJob(CHAIN)
+    told = {each: job.when_fails("b", each).told(job.topology) for each in ApproximateStrategy}
     assert told == {
         SINK: ["a[0]: begins anew with b[0]", "b[0]: failed", "c[0]: begins anew with b[0]"],
         DOWNSTREAM: ["b[0]: failed", "c[0]: reads by a channel from b[0]"],
@@ -105,9 +105,9 @@ def test_the_reasons_are_told():
 
 
 def test_the_other_reasons_are_told():
-    stages = Stages("a-b b=c c-d")
-    stages.lost = {"a b"}
-    assert stages.when_fails("c", SINGLE).told(stages.topology) == [
+    job = DrawnJob("a-b b=c c-d")
+    job.lost = {"a b"}
+    assert job.when_fails("c", SINGLE).told(job.topology) == [
         "a[0]: what it makes is not available to b[0]",
         "b[0]: in one region with c[0]",
         "c[0]: failed",
@@ -120,10 +120,10 @@ def test_the_other_reasons_are_told():
 
 @pytest.mark.parametrize("strategy", ApproximateStrategy)
 def test_a_consumer_that_is_cleared_after_the_end_of_its_channel_needs_its_producer_too(strategy):
-    stages = Stages("a~b")
-    stages.lost = {"a b"}
-    found = stages.when_fails("b", strategy)
-    assert stages.restarted("b", strategy) == "ab"
+    job = DrawnJob("a~b")
+    job.lost = {"a b"}
+    found = job.when_fails("b", strategy)
+    assert job.restarted("b", strategy) == "ab"
     assert found.new_generation == {"a b"}
     assert found.reconnected == frozenset()
 
@@ -132,69 +132,69 @@ def test_a_consumer_that_is_cleared_after_the_end_of_its_channel_needs_its_produ
 def test_a_producer_that_begins_anew_does_so_on_all_its_channels(strategy):
     # It has to read its input from the beginning, which the channel from a has let go; and what c has read of the old
     # generation is not what comes again.
-    stages = Stages("a~b b~c b~d")
-    stages.lost = {"b c"}
-    assert stages.restarted("c", strategy) == "abcd"
-    assert stages.when_fails("c", strategy).new_generation == {"a b", "b c", "b d"}
+    job = DrawnJob("a~b b~c b~d")
+    job.lost = {"b c"}
+    assert job.restarted("c", strategy) == "abcd"
+    assert job.when_fails("c", strategy).new_generation == {"a b", "b c", "b d"}
 
 
 def test_the_partition_of_the_cause_is_lost_whatever_the_source_of_truth_says():
-    stages = Stages("a~b")
-    graph = stages.topology.graph
+    job = DrawnJob("a~b")
+    graph = job.topology.graph
     found = approximate_restart(
-        stages.topology, graph.vertex_id("b"), SINGLE, available=lambda _: True, lost=graph.partition_id("a b")
+        job.topology, graph.vertex_id("b"), SINGLE, available=lambda _: True, lost=graph.partition_id("a b")
     )
     assert found.vertices == [graph.vertex_id("a"), graph.vertex_id("b")]
 
 
 def test_a_lost_blocking_input_makes_its_producer_restart_and_no_channel_anew():
-    stages = Stages(MIXED)
-    stages.lost = {"a b"}
-    assert stages.restarted("b", SINGLE) == "ab"
-    assert stages.when_fails("b", SINGLE).new_generation == frozenset()
+    job = DrawnJob(MIXED)
+    job.lost = {"a b"}
+    assert job.restarted("b", SINGLE) == "ab"
+    assert job.when_fails("b", SINGLE).new_generation == frozenset()
 
 
 def test_an_availability_source_that_knows_no_channels_drags_the_producers_in_as_in_flink():
-    stages = Stages(CHAIN)
-    stages.lost = {"a b", "b c"}
-    assert stages.restarted("c", DOWNSTREAM) == "abc"
+    job = DrawnJob(CHAIN)
+    job.lost = {"a b", "b c"}
+    assert job.restarted("c", DOWNSTREAM) == "abc"
 
 
 # --- changed output, sources without replay --------------------------------------------------------------------------
 
 
 def test_a_changed_schema_makes_single_restart_the_downstream_too():
-    stages = Stages("a~b b~c c~d")
-    stages.changed = {"b c"}
-    found = stages.when_fails("b", SINGLE)
-    assert stages.restarted("b", SINGLE) == "bcd"
+    job = DrawnJob("a~b b~c c~d")
+    job.changed = {"b c"}
+    found = job.when_fails("b", SINGLE)
+    assert job.restarted("b", SINGLE) == "bcd"
     assert (found.strategy, found.escalated) == (DOWNSTREAM, True)
     assert (found.new_generation, found.altered, found.reconnected) == ({"b c"}, {"b c"}, {"a b", "c d"})
 
 
 def test_a_changed_schema_is_nothing_special_where_all_begins_anew():
-    stages = Stages(CHAIN)
-    stages.changed = {"b c"}
-    found = stages.when_fails("b", SINK)
+    job = DrawnJob(CHAIN)
+    job.changed = {"b c"}
+    found = job.when_fails("b", SINK)
     assert (found.new_generation, found.altered, found.escalated) == ({"a b", "b c"}, frozenset(), False)
 
 
 def test_a_changed_schema_of_somebody_else_does_not():
-    stages = Stages(CHAIN)
-    stages.changed = {"a b"}
-    found = stages.when_fails("b", SINGLE)
-    assert (stages.restarted("b", SINGLE), found.escalated) == ("b", False)
+    job = DrawnJob(CHAIN)
+    job.changed = {"a b"}
+    found = job.when_fails("b", SINGLE)
+    assert (job.restarted("b", SINGLE), found.escalated) == ("b", False)
 
 
 @pytest.mark.parametrize(("strategy", "failed", "unknown"), [(SINGLE, "a", "a"), (SINGLE, "b", ""), (SINK, "b", "a")])
 def test_what_a_source_without_replay_has_lost_is_unknown_wherever_it_restarts(strategy, failed, unknown):
-    stages = Stages(CHAIN)
-    stages.not_replayed = {"a"}
-    found = stages.when_fails(failed, strategy).unknown_at_origin
-    assert "".join(stages.topology.graph.vertex_name(each).vertex for each in found) == unknown
+    job = DrawnJob(CHAIN)
+    job.not_replayed = {"a"}
+    found = job.when_fails(failed, strategy).unknown_at_origin
+    assert "".join(job.topology.graph.vertex_name(each).vertex for each in found) == unknown
 
 
-# --- parallel stages -------------------------------------------------------------------------------------------------
+# --- parallel streaming regions --------------------------------------------------------------------------------------
 
 
 def test_subtasks_of_pointwise_channels_restart_by_themselves():
@@ -213,12 +213,12 @@ def test_subtasks_of_pointwise_channels_restart_by_themselves():
 
 def test_an_unknown_subtask_is_a_mistake_of_the_caller():
     with pytest.raises(UnknownVertex):
-        approximate_restart(Stages(CHAIN).topology, 99, SINGLE, available=lambda _: True)
+        approximate_restart(DrawnJob(CHAIN).topology, 99, SINGLE, available=lambda _: True)
 
 
 @pytest.mark.parametrize("drawn", [CHAIN, DIAMOND, MIXED, GLUED])
 def test_single_is_within_downstream_and_downstream_within_sink(drawn):
-    stages = Stages(drawn)
+    job = DrawnJob(drawn)
     for vertex in {each for each in drawn if each.isalpha()}:
-        sink, downstream, single = (set(stages.restarted(vertex, each)) for each in ApproximateStrategy)
+        sink, downstream, single = (set(job.restarted(vertex, each)) for each in ApproximateStrategy)
         assert single <= downstream <= sink

@@ -1,4 +1,4 @@
-"""docs/approximate.md#failures as a table: what is lost and repeated by strategy, failed stage and declaration."""
+"""docs/approximate.md#failures as a table: what is lost and repeated by strategy, failed region and declaration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from topologies import single_subtasks
 
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, StageDeclaration
+from airflow_recovery.streaming.refusals import ChannelDeclaration, SinkGuarantee, VertexDeclaration
 from reference.approximate import ApproximateStrategy, approximate_restart
 from reference.approximate_preview import LossPreview, RepeatPreview, preview
 from reference.execution_topology import ExecutionTopology
@@ -23,16 +23,16 @@ DROP = ChannelDeclaration(overflow=Overflow.DROP, budget=BUDGET)
 NOTHING, HEAD, DROPPED = LossPreview.NOTHING, LossPreview.TO_THE_HEAD, LossPreview.DROPPED
 
 
-def told(strategy, failed, channel=REWIND, *, stages=None, changed=(), lost=()):
+def told(strategy, failed, channel=REWIND, *, vertices=None, changed=(), lost=()):
     graph = TOPOLOGY.graph
-    declared = stages or {}
+    declared = vertices or {}
     restart = approximate_restart(
         TOPOLOGY,
         graph.vertex_id(failed),
         strategy,
         available=lambda partition: graph.partition_name(partition).result not in lost,
         changed=lambda result: result in changed,
-        replays=lambda vertex: declared.get(vertex, StageDeclaration()).replays,
+        replays=lambda vertex: declared.get(vertex, VertexDeclaration()).replays,
     )
     return preview(TOPOLOGY, restart, {"a b": channel, "b c": channel}, declared)
 
@@ -63,17 +63,17 @@ def test_what_is_lost(strategy, failed, channel, expected):
 
 
 def test_a_foreign_sink_may_repeat_a_batch_when_it_restarts():
-    stages = {"c": StageDeclaration(sink=SinkGuarantee.FOREIGN, allow_approximate=True)}
-    assert told(SINGLE, "c", stages=stages)[1].repeat is RepeatPreview.ONE_BATCH
-    assert told(SINGLE, "b", stages=stages)[1].repeat is RepeatPreview.NOTHING
+    vertices = {"c": VertexDeclaration(sink=SinkGuarantee.FOREIGN, allow_approximate=True)}
+    assert told(SINGLE, "c", vertices=vertices)[1].repeat is RepeatPreview.ONE_BATCH
+    assert told(SINGLE, "b", vertices=vertices)[1].repeat is RepeatPreview.NOTHING
 
 
 @pytest.mark.parametrize("strategy", [DOWNSTREAM, SINGLE])
 def test_what_a_source_without_replay_loses_is_unknown_and_not_nothing(strategy):
-    stages = {"a": StageDeclaration(replays=False, allow_unknown_loss=True)}
-    found = told(strategy, "a", stages=stages)[0]
+    vertices = {"a": VertexDeclaration(replays=False, allow_unknown_loss=True)}
+    found = told(strategy, "a", vertices=vertices)[0]
     assert (found.loss, found.repeat) == (LossPreview.UNKNOWN, RepeatPreview.LAST_EPOCH)
-    assert told(strategy, "b", stages=stages)[0].loss is NOTHING
+    assert told(strategy, "b", vertices=vertices)[0].loss is NOTHING
 
 
 def test_an_altered_output_leaves_the_rest_of_the_old_generation_behind():

@@ -11,17 +11,22 @@ from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.mode import BATCH
 from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.model.result_type import ResultType
-from airflow_recovery.streaming.channel_graph import Stages
+from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan
 from airflow_recovery.streaming.preview import preview, taken_along
-from airflow_recovery.streaming.refusals import ChannelDeclaration, StageDeclaration
-from airflow_recovery.streaming.restart import StageMode
+from airflow_recovery.streaming.refusals import ChannelDeclaration, VertexDeclaration
+from airflow_recovery.streaming.restart import StreamingRestartMode
 from reference.approximate import ApproximateRestart, ApproximateStrategy, approximate_restart
 from reference.approximate_preview import preview as preview_of_flip
 from reference.execution_topology import ExecutionTopology
 from reference.logical import LogicalEdge, LogicalResult, LogicalTopology, LogicalVertex
 
-MODES = (StageMode.ALONE, StageMode.BEHIND, StageMode.ALTERED, StageMode.ANEW)
+MODES = (
+    StreamingRestartMode.ALONE,
+    StreamingRestartMode.BEHIND,
+    StreamingRestartMode.ALTERED,
+    StreamingRestartMode.ANEW,
+)
 
 
 @st.composite
@@ -70,42 +75,45 @@ def topology_of(plan: PlanRecord) -> ExecutionTopology:
     return ExecutionTopology(LogicalTopology([LogicalVertex(region.name) for region in plan.regions], results, edges))
 
 
-def flip(topology: ExecutionTopology, stages: Stages, region: str, mode: StageMode) -> ApproximateRestart:
+def flip(
+    topology: ExecutionTopology, graph: ChannelGraph, region: str, mode: StreamingRestartMode
+) -> ApproximateRestart:
     """FLIP-135's answer. Beginning anew is milestone one; a sink does so where the channel that it reads is lost."""
-    planned = StreamingPlan.of(stages.regions[region])
+    planned = StreamingPlan.of(graph.regions[region])
     outputs = {channel.result for channel in planned.channels_out}
-    is_sink = mode is StageMode.ANEW and not outputs
+    is_sink = mode is StreamingRestartMode.ANEW and not outputs
     return approximate_restart(
         topology,
         topology.graph.vertex_id(region),
-        {StageMode.BEHIND: ApproximateStrategy.DOWNSTREAM, StageMode.ANEW: ApproximateStrategy.SINK}.get(
-            mode, ApproximateStrategy.SINGLE
-        ),
+        {
+            StreamingRestartMode.BEHIND: ApproximateStrategy.DOWNSTREAM,
+            StreamingRestartMode.ANEW: ApproximateStrategy.SINK,
+        }.get(mode, ApproximateStrategy.SINGLE),
         available=lambda partition: True,
         lost=topology.graph.partition_id(planned.channels_in[0].result) if is_sink else None,
-        changed=lambda result: mode is StageMode.ALTERED and result in outputs,
-        replays=lambda name: name not in stages.regions or StreamingPlan.of(stages.regions[name]).replays,
+        changed=lambda result: mode is StreamingRestartMode.ALTERED and result in outputs,
+        replays=lambda name: name not in graph.regions or StreamingPlan.of(graph.regions[name]).replays,
     )
 
 
 @settings(max_examples=600)
 @given(plans(), st.sampled_from(MODES), st.data())
 def test_who_restarts_and_what_becomes_of_the_channels_is_flip_135(
-    plan: PlanRecord, mode: StageMode, data: st.DataObject
+    plan: PlanRecord, mode: StreamingRestartMode, data: st.DataObject
 ) -> None:
-    stages = Stages(plan)
+    graph = ChannelGraph(plan)
     # Only what feeds a channel can have another output.
-    able = [name for name in stages.regions if mode is not StageMode.ALTERED or stages.readers(name)]
+    able = [name for name in graph.regions if mode is not StreamingRestartMode.ALTERED or graph.readers(name)]
     if not able:
         return
     region = data.draw(st.sampled_from(able))
     topology = topology_of(plan)
-    expected = flip(topology, stages, region, mode)
+    expected = flip(topology, graph, region, mode)
 
-    along = taken_along(stages, region, mode)
+    along = taken_along(graph, region, mode)
 
     assert along.regions == {topology.graph.vertex_name(vertex).vertex for vertex in expected.vertices}
-    streams = {name: StreamingPlan.of(planned) for name, planned in stages.regions.items()}
+    streams = {name: StreamingPlan.of(planned) for name, planned in graph.regions.items()}
     fed_anew = {channel.result for name in along.anew for channel in streams[name].channels_out}
     assert fed_anew == expected.new_generation - expected.altered
     channels = {
@@ -113,6 +121,6 @@ def test_who_restarts_and_what_becomes_of_the_channels_is_flip_135(
         for planned in streams.values()
         for channel in planned.channels_out
     }
-    declared = {name: StageDeclaration(replays=planned.replays) for name, planned in streams.items()}
+    declared = {name: VertexDeclaration(replays=planned.replays) for name, planned in streams.items()}
     told = preview_of_flip(topology, expected, channels, declared)
-    assert [each.text() for each in preview(stages, region, mode)] == [each.text() for each in told]
+    assert [each.text() for each in preview(graph, region, mode)] == [each.text() for each in told]

@@ -1,7 +1,8 @@
 """A micro-batch engine as Spark's, in one process: what it writes and asks, in which order, and what it repeats.
 
-It runs the real reader, the real batches of a stage and the real tasks over a store in memory, so that an attempt can
-be killed at each of its requests. Its query removes duplicates of ids: its state is the ids that it has seen.
+It runs the real reader, the real batches of a streaming region and the real tasks over a store in memory, so that an
+attempt can be killed at each of its requests. Its query removes duplicates of ids: its state is the ids that it has
+seen.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A run of the job in `code/regionjobs/streaming_chain.py`: the real channels and real Spark, without Airflow.
 
-The test itself may stand at either end of a channel: it publishes records of its own, or consumes what a stage made.
+The test itself may stand at either end of a channel: it publishes records of its own, or consumes what a region made.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class SparkStreamingRun:
     # what a region task would tell the driver
 
     def spec(self, region: str, attempt: int = 1, **said: Any) -> RegionSpec:
-        """``said``: options of the stage, of its ``input`` and of its ``output`` (as dicts), and params."""
+        """``said``: options of the region, of its ``input`` and of its ``output`` (as dicts), and params."""
         edge_in, edge_out = ENDS[region]
         params, generation, inputs = said.pop("params", {}), said.pop("generation", 1), said.pop("inputs", ())
         given_in, given_out = said.pop("input", {}), said.pop("output", {})
-        stage = StreamingSpec(
+        streaming = StreamingSpec(
             input=None if edge_in is None else channel_spec(edge_in, **{"generation": generation, **given_in}),
             output=None if edge_out is None else channel_spec(edge_out, **{"generation": generation, **given_out}),
             trigger_s=0.1,
@@ -91,8 +91,8 @@ class SparkStreamingRun:
             allow_stateful_loss=False,
             earlier=tuple(range(1, attempt)),
         )
-        stage = replace(stage, **said)
-        pins = tuple(ChannelRef(each.result, each.generation) for each in (stage.input, stage.output) if each)
+        streaming = replace(streaming, **said)
+        pins = tuple(ChannelRef(each.result, each.generation) for each in (streaming.input, streaming.output) if each)
         declared = {"raw": {"folder": str(self.folder / "in"), "column": "id"}, "matched": {}}
         all_params = declared.get(region, {"how": ""})
         return RegionSpec(
@@ -110,7 +110,7 @@ class SparkStreamingRun:
             results=self.results,
             receipt=str(self.folder / "receipts" / f"{region}-{attempt}"),
             heartbeat_s=600.0,
-            mode=stage,
+            mode=streaming,
         )
 
     def run(self, spark: SparkSession, spec: RegionSpec, store: ObjectStore | None = None) -> AttemptResult:

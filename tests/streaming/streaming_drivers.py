@@ -1,4 +1,4 @@
-"""Drivers of stages without Spark: they open, feed, read and commit real channels, in the task's own process."""
+"""Drivers of streaming regions without Spark: they open, feed, read and commit real channels, in the task's process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def client_of(folder: Path, edge: str, generation: int = 1) -> ChannelClient:
 
 
 class StreamingDrivers(Drivers):
-    """Each stage goes through its whole channels at once: a source publishes, the others read what is there.
+    """Each region goes through its whole channels at once: a source publishes, the others read what is there.
 
     ``meanwhile`` is called when its channels are open, and before anything passes them. ``views_above``: the number of
     consumers' attempts that a test has made up.
@@ -50,13 +50,13 @@ class StreamingDrivers(Drivers):
     def run(self, spec: RegionSpec, folder: Path) -> None:
         self.specs.append(spec)
         meanwhile, self.meanwhile = self.meanwhile, lambda: None
-        stage = spec.mode
-        assert isinstance(stage, StreamingSpec)
-        output = None if stage.output is None else self._open(spec, stage.output, replays=stage.replays)
+        streaming = spec.mode
+        assert isinstance(streaming, StreamingSpec)
+        output = None if streaming.output is None else self._open(spec, streaming.output, replays=streaming.replays)
         reader = None
-        if stage.input is not None:
-            reader = ChannelConsumer(self._client(spec, stage.input), spec.attempt + self.views_above)
-            reader.connect(stage.input.reconnect, output=None if output is None else output.client)
+        if streaming.input is not None:
+            reader = ChannelConsumer(self._client(spec, streaming.input), spec.attempt + self.views_above)
+            reader.connect(streaming.input.reconnect, output=None if output is None else output.client)
         meanwhile()
         if reader is None:
             assert output is not None
@@ -70,7 +70,7 @@ class StreamingDrivers(Drivers):
             reader.commit(batch, records)
         if output is not None:
             output.finish()
-        names = [vertex.name for vertex in spec.vertices if vertex.is_result] if stage.output is None else []
+        names = [vertex.name for vertex in spec.vertices if vertex.is_result] if streaming.output is None else []
         schema = '{"type":"struct","fields":[]}'
         outputs = tuple(PartitionManifest(name, f"{spec.location}/{name}", (), 0, schema) for name in names)
         finish_attempt(spec, AttemptResult(outputs, 2.0, None), logging.getLogger("tests"))

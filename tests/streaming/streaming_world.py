@@ -1,6 +1,7 @@
-"""A run with stages without Spark: the real protocol code, channels that are only named. ``a~b``: b reads a's channel.
+"""A run with streaming regions without Spark: the real protocol code, channels that are only named.
 
-Stages run at the same time: what happens while one is at work is a hook of its application.
+``a~b``: b reads a's channel. Streaming regions run at the same time: what happens while one is at work is a hook of its
+application.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from airflow_recovery.streaming.channel_graph import live_attempts
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.folder import ChannelFolder
 from airflow_recovery.streaming.mode import ChannelPlan, ChannelRef, StreamingClaim, StreamingPlan
-from airflow_recovery.streaming.work import StageWork
+from airflow_recovery.streaming.work import StreamingWork
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE
 DOWNSTREAM = FailoverStrategy.APPROXIMATE_DOWNSTREAM
@@ -110,10 +111,10 @@ class StreamingWorld(World):
         restarts = Restarts(run, own.task_id, self.limits, clock_s=self.clock_s, wait=self.wait)
         return RegionTask(run, own.task_id, application, epoch=epoch, restarts=restarts)
 
-    # what happens to stages
+    # what happens to streaming regions
 
     def together(self, *regions: str, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """These stages start, one after the other; when all are at work ``meanwhile`` happens; then they end, the last
+        """These regions start, one after the other; when all are at work ``meanwhile`` happens; then they end, the last
         one first. Whoever was cleared meanwhile is killed with its application, as Airflow does."""
         if not regions:
             meanwhile()
@@ -157,7 +158,7 @@ class StreamingWorld(World):
     def earlier(self, region: str, attempt: int) -> tuple[int, ...]:
         """The attempts that it goes on from."""
         found = next(each for each in self.worked if (each.claim.region, each.claim.attempt) == (region, attempt))
-        assert isinstance(found.work, StageWork)
+        assert isinstance(found.work, StreamingWork)
         return found.work.earlier
 
     def resets(self) -> set[tuple[str, int]]:
@@ -167,7 +168,7 @@ class StreamingWorld(World):
 
 
 class FakeStreamingApplication(FakeApplication):
-    """A stage that feeds a channel registers nothing."""
+    """A streaming region that feeds a channel registers nothing."""
 
     _world: StreamingWorld
 

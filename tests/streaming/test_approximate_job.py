@@ -10,7 +10,7 @@ from airflow_recovery import BLOCKING, Job, JobDefinitionError, files, job
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.sinks import PostgresTable
-from airflow_recovery.streaming import APPROXIMATE, ApproximateResult, StageOutput, Streaming
+from airflow_recovery.streaming import APPROXIMATE, ApproximateResult, OutputMode, Streaming
 from airflow_recovery.streaming.declaration import check_refusals
 
 LATEST = APPROXIMATE(reconnect="latest", max_lost_records=100)
@@ -53,12 +53,12 @@ def test_a_channel_is_neither_an_input_nor_a_result() -> None:
     assert (scores.inputs, scores.results, scores.upstream) == ((), (), ())
     assert [(each.result, each.region) for each in scores.channels_in] == [("events", "events")]
     assert scores.channels_out == ("scores",)
-    assert [region.is_stage for region in regions.regions] == [True, True, True]
+    assert [region.is_streaming for region in regions.regions] == [True, True, True]
     assert regions.region("table").results == ("table",)
     assert regions.consumers("events") == ()
 
 
-def test_a_stage_may_read_what_a_batch_region_made_and_be_read_by_one() -> None:
+def test_a_region_may_read_what_a_batch_region_made_and_be_read_by_one() -> None:
     found = job("mixed")
 
     @found.source(result=BLOCKING)
@@ -76,10 +76,10 @@ def test_a_stage_may_read_what_a_batch_region_made_and_be_read_by_one() -> None:
     regions = found.regions()
     assert regions.region("scores").upstream == ("model",)
     assert [each.result for each in regions.region("scores").channels_in] == ["events"]
-    assert (regions.region("report").upstream, regions.region("report").is_stage) == (("scores",), False)
+    assert (regions.region("report").upstream, regions.region("report").is_streaming) == (("scores",), False)
 
 
-def test_without_a_word_a_stage_restarts_alone_and_loses_nothing() -> None:
+def test_without_a_word_a_region_restarts_alone_and_loses_nothing() -> None:
     found = chain()
     assert found.failover_strategy is FailoverStrategy.APPROXIMATE_SINGLE
     assert (APPROXIMATE.reconnect, APPROXIMATE.overflow) == (Reconnect.REWIND, Overflow.BLOCK)
@@ -130,20 +130,20 @@ def test_impossible_options_of_a_channel(options: dict[str, Any], told: str) -> 
         ({"run_for_s": 0}, "above 0 seconds"),
     ],
 )
-def test_impossible_options_of_a_stage(options: dict[str, Any], told: str) -> None:
+def test_impossible_options_of_a_region(options: dict[str, Any], told: str) -> None:
     with pytest.raises(JobDefinitionError) as raised:
         Streaming(**options)
     assert told in str(raised.value)
 
 
 def test_the_output_may_be_written_as_sparks_word() -> None:
-    assert Streaming(output="complete").output is StageOutput.COMPLETE
+    assert Streaming(output="complete").output is OutputMode.COMPLETE
 
 
 @pytest.mark.parametrize("strategy", ["approximate-sink", "approximate-downstream", "approximate-single"])
 def test_a_batch_job_is_refused_with_advice(strategy: Any) -> None:
     found = chain(BLOCKING, BLOCKING, failover_strategy=strategy)
-    refused(found, strategy, "stages that run at the same time", "use the strategy 'region'")
+    refused(found, strategy, "streaming regions, which run at the same time", "use the strategy 'region'")
     chain(failover_strategy=strategy).validate()
 
 
@@ -185,17 +185,17 @@ def test_a_sink_that_must_not_miss_or_repeat() -> None:
     chain(sink={"commit": table, "streaming": Streaming(allow_approximate=True)}).validate()
 
 
-def test_more_stages_than_the_dag_runs_at_a_time() -> None:
+def test_more_regions_than_the_dag_runs_at_a_time() -> None:
     found = chain()
     with pytest.raises(JobDefinitionError, match=r"max_active_tasks of at least 3.*found 2"):
         check_refusals(found.regions(), found.vertices, found.graph(), max_active_tasks=2)
     check_refusals(found.regions(), found.vertices, found.graph(), max_active_tasks=3)
 
 
-# what a stage can't be
+# what a streaming region can't be
 
 
-def test_a_stage_has_one_channel_at_each_end() -> None:
+def test_a_streaming_region_has_one_channel_at_each_end() -> None:
     found = chain()
 
     @found.source(result=APPROXIMATE)
@@ -210,7 +210,7 @@ def test_a_stage_has_one_channel_at_each_end() -> None:
     refused(found, "it reads ['more', 'second']", "union them before the channel")
 
 
-def test_a_stage_that_feeds_a_channel_makes_nothing_else() -> None:
+def test_a_region_that_feeds_a_channel_makes_nothing_else() -> None:
     found = job("scoring")
 
     @found.source
@@ -228,7 +228,7 @@ def test_a_stage_that_feeds_a_channel_makes_nothing_else() -> None:
     refused(found, "feeds a channel", "found raw")
 
 
-def test_the_last_stage_makes_one_result() -> None:
+def test_the_last_region_makes_one_result() -> None:
     found = chain(second=BLOCKING)
 
     @found.vertex
@@ -253,10 +253,10 @@ def test_the_last_stage_makes_one_result() -> None:
     @two.sink
     def right(both): ...
 
-    refused(two, "expected the last stage to make one result, found left, right")
+    refused(two, "expected the last streaming region to make one result, found left, right")
 
 
-def test_what_is_of_batches_is_refused_in_a_stage() -> None:
+def test_what_is_of_batches_is_refused_in_a_streaming_region() -> None:
     found = job("scoring")
 
     @found.source(result=APPROXIMATE, splits=files("s3://lake/*.csv"))
@@ -269,7 +269,7 @@ def test_what_is_of_batches_is_refused_in_a_stage() -> None:
     refused(chain(source={"parallelism": 2}, scorer={"parallelism": 2}, sink={"parallelism": 2}), "subpartitions=")
 
 
-def test_streaming_is_of_stages_and_said_once() -> None:
+def test_streaming_is_of_streaming_regions_and_said_once() -> None:
     refused(chain(BLOCKING, BLOCKING, sink={"streaming": Streaming()}), "table", "leave streaming= out")
     found = job("scoring")
 

@@ -89,7 +89,7 @@ def channel_store(s3_server: S3Server) -> S3Store:
 
 @pytest.fixture
 def start(s3_server: S3Server, channel_store: S3Store) -> Iterator[Start]:
-    """Processes of stages, which end with the test."""
+    """Processes of streaming regions, which end with the test."""
     started: list[ChannelEndProcess] = []
 
     def start_one(role: str, attempt: int, reconnect: Reconnect) -> ChannelEndProcess:

@@ -15,7 +15,7 @@ from airflow_recovery.streaming.refusals import (
     ChannelDeclaration,
     RefusalRule,
     SinkGuarantee,
-    StageDeclaration,
+    VertexDeclaration,
     refusals,
 )
 
@@ -31,8 +31,8 @@ def drawn(edges: str) -> LogicalTopology:
 CHAIN = drawn("a~b b~c")
 
 
-def rules(topology=CHAIN, channels=None, stages=None, **given) -> list[RefusalRule]:
-    found = refusals(topology, channels or {}, stages or {}, **given)
+def rules(topology=CHAIN, channels=None, vertices=None, **given) -> list[RefusalRule]:
+    found = refusals(topology, channels or {}, vertices or {}, **given)
     assert all(refusal.text().startswith(f"{refusal.where}: ") for refusal in found)
     return [refusal.rule for refusal in found]
 
@@ -78,7 +78,7 @@ def test_a_channel_inside_one_application_makes_no_sense(edges):
         "a~d b~c a-c b-d",  # two groups that wait for each other
     ],
 )
-def test_stages_that_run_together_and_wait_for_each_other_would_hang(edges):
+def test_regions_that_run_together_and_wait_for_each_other_would_hang(edges):
     topology = drawn(edges) if edges != "a~b a-b" else parallel_edges()
     assert rules(topology) == [RefusalRule.NEVER_STARTS]
 
@@ -97,14 +97,14 @@ def test_batch_steps_before_and_behind_a_chain_are_fine(edges):
 
 
 @pytest.mark.parametrize(("edges", "needed"), [("a~b b~c", 3), ("a~b c~d", 2), ("a=b b~c", 2), ("a~c b~c", 3)])
-def test_stages_that_run_together_need_a_slot_each(edges, needed):
+def test_regions_that_run_together_need_a_slot_each(edges, needed):
     assert rules(drawn(edges), max_active_tasks=needed) == []
     found = rules(drawn(edges), max_active_tasks=needed - 1)
     assert set(found) == {RefusalRule.TOO_FEW_SLOTS}
     assert len(found) == (2 if edges == "a~b c~d" else 1)
 
 
-# --- stages ----------------------------------------------------------------------------------------------------------
+# --- streaming regions -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -117,25 +117,27 @@ def test_stages_that_run_together_need_a_slot_each(edges, needed):
     ],
 )
 def test_a_sink_that_must_not_miss_or_repeat_needs_the_authors_word(guarantee, refused):
-    assert rules(stages={"c": StageDeclaration(sink=guarantee)}) == [RefusalRule.EXACT_SINK] * refused
-    assert rules(stages={"c": StageDeclaration(sink=guarantee, allow_approximate=True)}) == []
+    assert rules(vertices={"c": VertexDeclaration(sink=guarantee)}) == [RefusalRule.EXACT_SINK] * refused
+    assert rules(vertices={"c": VertexDeclaration(sink=guarantee, allow_approximate=True)}) == []
 
 
 def test_a_sink_elsewhere_in_the_job_is_none_of_ours():
-    stages = {"d": StageDeclaration(sink=SinkGuarantee.EXACTLY_ONCE)}
-    assert rules(drawn("a~b b~c c-d"), stages=stages) == []
+    vertices = {"d": VertexDeclaration(sink=SinkGuarantee.EXACTLY_ONCE)}
+    assert rules(drawn("a~b b~c c-d"), vertices=vertices) == []
 
 
 def test_a_source_without_replay_needs_the_authors_word():
-    assert rules(stages={"a": StageDeclaration(replays=False)}) == [RefusalRule.NO_REPLAY]
-    assert rules(stages={"a": StageDeclaration(replays=False, allow_unknown_loss=True)}) == []
+    assert rules(vertices={"a": VertexDeclaration(replays=False)}) == [RefusalRule.NO_REPLAY]
+    assert rules(vertices={"a": VertexDeclaration(replays=False, allow_unknown_loss=True)}) == []
 
 
 def test_latest_into_state_needs_the_authors_word():
     channels = {"b c": ChannelDeclaration(reconnect=Reconnect.LATEST, budget=BUDGET)}
-    assert rules(channels=channels, stages={"c": StageDeclaration(is_stateful=True)}) == [RefusalRule.STATEFUL_LATEST]
-    assert rules(channels=channels, stages={"c": StageDeclaration(is_stateful=True, allow_stateful_loss=True)}) == []
-    assert rules(channels=channels, stages={"b": StageDeclaration(is_stateful=True)}) == []
+    assert rules(channels=channels, vertices={"c": VertexDeclaration(is_stateful=True)}) == [
+        RefusalRule.STATEFUL_LATEST
+    ]
+    assert rules(channels=channels, vertices={"c": VertexDeclaration(is_stateful=True, allow_stateful_loss=True)}) == []
+    assert rules(channels=channels, vertices={"b": VertexDeclaration(is_stateful=True)}) == []
 
 
 # --- channels --------------------------------------------------------------------------------------------------------
@@ -160,8 +162,8 @@ def test_a_channel_that_may_lose_says_how_much(channel, expected):
 
 def test_everything_that_is_wrong_is_told_at_once():
     channels = {"a b": ChannelDeclaration(reconnect=Reconnect.LATEST, max_bytes=0)}
-    stages = {"a": StageDeclaration(replays=False), "b": StageDeclaration(is_stateful=True)}
-    assert rules(channels=channels, stages=stages, max_active_tasks=1) == [
+    vertices = {"a": VertexDeclaration(replays=False), "b": VertexDeclaration(is_stateful=True)}
+    assert rules(channels=channels, vertices=vertices, max_active_tasks=1) == [
         RefusalRule.TOO_FEW_SLOTS,
         RefusalRule.NO_REPLAY,
         RefusalRule.STATEFUL_LATEST,

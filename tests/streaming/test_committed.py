@@ -1,4 +1,4 @@
-"""Fresh results: what the last stage has committed so far, for readers outside the run.
+"""Fresh results: what the last region has committed so far, for readers outside the run.
 
 source ==raw==> scorer ==scored==> sink -> totals
 """

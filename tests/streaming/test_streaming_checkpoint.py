@@ -1,4 +1,4 @@
-"""Forking Spark's checkpoint of a stage, without Spark."""
+"""Forking Spark's checkpoint of a streaming region, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two ends of a stage as its driver works with them, without Spark: generations that are left, and two logs."""
+"""The channels of a streaming region as its driver works with them, without Spark: old generations, and two logs."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from streaming_world import DOWNSTREAM, REGION, SINGLE, SINK, StreamingWorld
 
 from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Overtaken
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.streaming import failover as stage_failover
-from airflow_recovery.streaming import restart as stage_restart
+from airflow_recovery.streaming import failover as streaming_failover
+from airflow_recovery.streaming import restart as streaming_restart
 from airflow_recovery.streaming.mode import ChannelRef
-from airflow_recovery.streaming.work import StageWork
+from airflow_recovery.streaming.work import StreamingWork
 
 FULL = FailoverStrategy.FULL
 
@@ -84,7 +84,7 @@ def check_coherent(world: StreamingWorld) -> None:
         (FULL, "b", "ac", "abc"),
     ],
 )
-def test_who_restarts_with_a_failed_stage(strategy, failed, others, anew):
+def test_who_restarts_with_a_failed_region(strategy, failed, others, anew):
     world = failing(failed, strategy)
     assert restarted(world) == "".join(sorted(failed + others))
     assert sorted(world.airflow.cleared) == sorted(others)
@@ -112,7 +112,7 @@ def test_a_restart_that_touches_nobody_asks_nobody(strategy):
     assert "clear" not in asked
 
 
-def test_a_stage_that_fails_before_others_have_begun_begins_anew_alone():
+def test_a_region_that_fails_before_others_have_begun_begins_anew_alone():
     world = StreamingWorld(strategy=SINK)
     world.fail("a")
     world.go("a")
@@ -125,7 +125,7 @@ def test_a_stage_that_fails_before_others_have_begun_begins_anew_alone():
 def test_a_failure_restarts_those_behind_it_once(monkeypatch):
     """The retry clears them, and dies before its claim: the next one finds that they have begun behind the failure."""
     assert restarts_behind_a_dying_retry() == 2
-    monkeypatch.setattr(stage_failover, "has_restarted_behind", lambda claim, region, attempt: False)
+    monkeypatch.setattr(streaming_failover, "has_restarted_behind", lambda claim, region, attempt: False)
     assert restarts_behind_a_dying_retry() == 3, "the control"
 
 
@@ -168,7 +168,7 @@ def test_one_failure_of_the_source_does_not_make_its_reader_take_others_along_ag
     assert (world.attempts("b"), world.attempts("c")) == (2, 2)
 
 
-def test_a_person_clears_a_stage_and_those_behind_it_restart():
+def test_a_person_clears_a_region_and_those_behind_it_restart():
     world = StreamingWorld(strategy=DOWNSTREAM)
 
     def cleared_and_again() -> None:
@@ -181,7 +181,7 @@ def test_a_person_clears_a_stage_and_those_behind_it_restart():
     assert restarted(world) == "bc"
 
 
-def test_a_plain_clear_makes_a_stage_go_on_at_its_checkpoint():
+def test_a_plain_clear_makes_a_region_go_on_at_its_checkpoint():
     world = StreamingWorld()
     world.together("a", "b", "c", meanwhile=lambda: world.airflow.clear("b"))
     world.until_green()
@@ -190,7 +190,7 @@ def test_a_plain_clear_makes_a_stage_go_on_at_its_checkpoint():
     assert world.resets() == set()
 
 
-def test_a_reset_of_one_stage_begins_all_anew_since_what_it_had_read_was_released():
+def test_a_reset_of_one_region_begins_all_anew_since_what_it_had_read_was_released():
     world = StreamingWorld()
     world.together("a", "b", "c", meanwhile=lambda: world.restart("b"))
     world.until_green()
@@ -220,7 +220,7 @@ def test_a_consumer_that_is_reset_after_the_end_of_its_channel_needs_its_produce
     check_coherent(world)
 
 
-def test_a_lost_result_of_the_last_stage_needs_all_of_them_too():
+def test_a_lost_result_of_the_last_region_needs_all_of_them_too():
     world = StreamingWorld()
     world.go_all("abc")
     world.delete_results("c", 1)
@@ -230,7 +230,7 @@ def test_a_lost_result_of_the_last_stage_needs_all_of_them_too():
 
 
 def test_control_a_rule_that_does_not_ask_what_was_let_go_leaves_the_consumer_with_half_a_channel(monkeypatch):
-    monkeypatch.setattr(stage_restart, "_incoherent", lambda stages, state, region, pins: {})
+    monkeypatch.setattr(streaming_restart, "_incoherent", lambda graph, state, region, pins: {})
     world = StreamingWorld()
     world.go_all("abc")
     world.restart("c")
@@ -250,7 +250,7 @@ def test_an_inconsistent_channel_begins_anew_whatever_the_strategy(failed):
     check_coherent(world)
 
 
-def test_control_any_other_failure_of_a_stage_does_not():
+def test_control_any_other_failure_of_a_region_does_not():
     assert restarted(failing("c", SINGLE, "ChannelFailed")) == "c"
 
 
@@ -285,7 +285,7 @@ def test_other_code_begins_anew_since_a_result_is_not_made_half_and_half():
 
 
 def test_control_of_other_code_without_the_look_it_goes_on_from_what_the_old_code_made(monkeypatch):
-    monkeypatch.setattr(stage_failover, "_why_changed", lambda run, evaluation, claim: None)
+    monkeypatch.setattr(streaming_failover, "_why_changed", lambda run, evaluation, claim: None)
     world = StreamingWorld()
 
     def fixed() -> None:
@@ -309,7 +309,7 @@ def test_a_changed_output_restarts_those_behind_it_on_a_new_generation(strategy)
     assert world.earlier("b", 2) == (1,)
     assert (world.pins("c", 2), world.earlier("c", 2)) == ({"b": 2}, (1,))
     work = world.worked[-1].work
-    assert isinstance(work, StageWork)
+    assert isinstance(work, StreamingWork)
     assert work.drained == (1,)
     check_coherent(world)
 
@@ -342,16 +342,16 @@ def test_where_a_failure_begins_anew_so_does_a_changed_output(strategy):
 
 def test_a_control_that_forgets_the_mark_loses_what_was_read(monkeypatch):
     """A reset that is not marked as altered is a restart from the beginning, of all."""
-    reset = stage_failover.Reset
+    reset = streaming_failover.Reset
 
     def unmarked(*given: object, altered: bool = False, **named: object) -> object:
         return reset(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(stage_failover, "Reset", unmarked)
+    monkeypatch.setattr(streaming_failover, "Reset", unmarked)
     assert restarted(failing("b", SINGLE, "ChannelAltered")) == "abc"
 
 
-def test_an_altered_stage_whose_code_changes_before_its_next_claim_begins_anew():
+def test_an_altered_region_whose_code_changes_before_its_next_claim_begins_anew():
     """Its newest attempt bears a reset already, of the other kind: it takes one more attempt to say so."""
     world = StreamingWorld()
     process = Process()
@@ -379,7 +379,7 @@ def test_an_altered_stage_whose_code_changes_before_its_next_claim_begins_anew()
 # --- with blocking results -------------------------------------------------------------------------------------------
 
 
-def test_who_reads_the_result_of_a_stage_that_begins_anew_follows():
+def test_who_reads_the_result_of_a_region_that_begins_anew_follows():
     world = StreamingWorld(upstream={"D": ("c",)})
     world.go_all()
     world.restart("a")
@@ -389,7 +389,7 @@ def test_who_reads_the_result_of_a_stage_that_begins_anew_follows():
     check_coherent(world)
 
 
-def test_a_lost_blocking_input_of_a_stage_is_made_again_and_then_it_begins_anew():
+def test_a_lost_blocking_input_of_a_region_is_made_again_and_then_it_begins_anew():
     world = StreamingWorld(upstream={"T": (), "b": ("T",)})
     world.go("T")
 
@@ -473,14 +473,14 @@ def is_found(at: int) -> bool:
 
 
 def test_control_of_the_crashes_without_what_claims_tell_a_reader_stays_behind(monkeypatch):
-    monkeypatch.setattr(stage_restart, "_incoherent", lambda stages, state, region, pins: {})
+    monkeypatch.setattr(streaming_restart, "_incoherent", lambda graph, state, region, pins: {})
     assert any(is_found(at) for at in range(30))
 
 
 def test_a_claim_that_came_too_late_is_given_up_before_spark_is_started(monkeypatch):
     """c lists; b begins anew, looks for claims and finds none; then c claims the generation that nobody feeds."""
     assert late_claim() == (2, {"b": 2})
-    monkeypatch.setattr(stage_failover, "check_channels", lambda run, claim: None)
+    monkeypatch.setattr(streaming_failover, "check_channels", lambda run, claim: None)
     assert late_claim() == (1, {"b": 1}), "the control"
 
 
@@ -531,7 +531,7 @@ def test_without_a_door_m2_goes_on_alone_and_says_so(caplog):
     assert "c should restart: clear it by hand" in caplog.text
 
 
-def test_recompute_begins_every_stage_anew_once_an_epoch():
+def test_recompute_begins_every_region_anew_once_an_epoch():
     world = StreamingWorld()
     world.go_all("abc")
     world.airflow.clear_all()

@@ -1,15 +1,15 @@
-"""FLIP-135, milestone three's failure detection at the journal, and the faults of docs/faults.md that stages can meet.
+"""FLIP-135, milestone three's failure detection at the journal, and faults of docs/faults.md of streaming regions.
 
-What is lost with channels open, and what the stages do (approximate-single, unless a row says otherwise):
+What is lost with channels open, and what the regions do (approximate-single, unless a row says otherwise):
 
-    an executor                    Spark's own affair; where it ends the driver: that stage restarts alone
-    a driver                       that stage restarts alone, at its checkpoint
+    an executor                    Spark's own affair; where it ends the driver: that region restarts alone
+    a driver                       that region restarts alone, at its checkpoint
     a worker (the heartbeat)       attempt 2 is claimed beside a living attempt 1, which is refused wherever it writes
-    the scheduler                  nothing: stages work on, and report when it is back
+    the scheduler                  nothing: streaming regions work on, and report when it is back
     the API server                 who works works on; who has to restart others waits for it, and has changed nothing
     the metadata database          all tasks start again: what has finished is kept, the others go on at their
                                    checkpoints, in the same generations
-    the network to the store       the stage that could not write fails, and restarts alone
+    the network to the store       the region that could not write fails, and restarts alone
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from airflow_recovery.model.records import Reset
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.store.write_once import Backoff
-from airflow_recovery.streaming import failover as stage_failover
+from airflow_recovery.streaming import failover as streaming_failover
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.mode import ChannelRef
@@ -86,14 +86,14 @@ def test_control_a_source_of_truth_that_knows_no_channels_drags_the_producers_in
 def test_a_channel_is_available_while_its_log_is_there_whoever_runs():
     world = StreamingWorld()
     run = cast(Run, SimpleNamespace(results=world.results, journal=world.journal()))
-    available = partial(stage_failover.has_log, run)
+    available = partial(streaming_failover.has_log, run)
     assert not available(ChannelRef("b", 1))
     world.fail("b", while_at_work=lambda: real_producer(world, 1))
     assert available(ChannelRef("b", 1))
     assert not available(ChannelRef("b", 2))
 
 
-def test_a_worker_that_dies_without_a_word_is_a_failure_of_its_stage_alone():
+def test_a_worker_that_dies_without_a_word_is_a_failure_of_its_region_alone():
     world = StreamingWorld()
     process = Process()
 
@@ -145,7 +145,7 @@ def test_fault_14_control_without_the_fence_the_old_attempt_s_finish_would_count
     assert world.current("b") == 1
 
 
-def test_the_scheduler_is_away_and_stages_work_on():
+def test_the_scheduler_is_away_and_regions_work_on():
     """Nobody schedules, and nobody takes a task away: what is at work ends by itself."""
     world = StreamingWorld(strategy=DOWNSTREAM)
     world.together("a", "b", "c")
@@ -300,7 +300,7 @@ def read(world: StreamingWorld, reader: str) -> tuple[int, ...]:
     return ChannelClient(world.results, ChannelIdentity(world.journal().identity, "b", generation), "x").refresh().ends
 
 
-def test_fault_58_a_stage_that_stops_at_its_budget_is_not_retried_and_nothing_is_published():
+def test_fault_58_a_region_that_stops_at_its_budget_is_not_retried_and_nothing_is_published():
     world = StreamingWorld(publish_keys=("publish",))
     exceeded = UserCodeError("the budget is 1", Failure("LossBudgetExceeded", "the budget is 1"))
 
@@ -318,7 +318,7 @@ def test_fault_58_a_stage_that_stops_at_its_budget_is_not_retried_and_nothing_is
     assert "publish" not in world.airflow.ready()
 
 
-def test_fault_58_control_any_other_end_of_the_last_stage_is_retried():
+def test_fault_58_control_any_other_end_of_the_last_region_is_retried():
     world = StreamingWorld()
     world.together("a", "b", meanwhile=lambda: (world.fail("c"), world.go("c")))
     assert restarted(world) == "c"
@@ -436,7 +436,7 @@ def test_fault_24_control_an_unknown_reply_that_is_taken_for_a_refusal_ends_the_
         world.go("b")
 
 
-def test_a_stage_that_ends_while_all_begins_anew_is_overtaken_and_not_green():
+def test_a_region_that_ends_while_all_begins_anew_is_overtaken_and_not_green():
     world = StreamingWorld(strategy=SINK)
 
     def b_begins_anew() -> None:

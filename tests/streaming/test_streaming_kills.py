@@ -1,4 +1,4 @@
-"""A stage that is killed at each of its requests, and restarted, over an engine that does what Spark's does."""
+"""A streaming region is killed at each of its requests, and restarted, over an engine that does what Spark's does."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from airflow_recovery.streaming.folder import CheckpointFolder
 from airflow_recovery.streaming.source import ChannelReader, ChannelReading
 from airflow_recovery.streaming.spec import StreamingSpec
 
-LOG = logging.getLogger("tests.stage_kills")
+LOG = logging.getLogger("tests.streaming_kills")
 IDS = list(range(12))
 
 
-class Stage(region._StreamingRegion):
+class RegionOnEngine(region._StreamingRegion):
     """The real one, but for the frame and the query, which only Spark can make."""
 
     def _frame(self):
@@ -63,12 +63,12 @@ class World:
         vertex = SimpleNamespace(where=self.region)
         assert isinstance(spec.mode, StreamingSpec)
         region: Any = SimpleNamespace(spec=spec, store=self.store, log=LOG, vertex=lambda name: vertex)
-        stage = Stage(region, spec.mode, Progress(LOG, number), Accumulators())
-        stage.run()
-        self.state_rows.append(stage._state_rows)
+        running = RegionOnEngine(region, spec.mode, Progress(LOG, number), Accumulators())
+        running.run()
+        self.state_rows.append(running._state_rows)
 
     def made(self) -> list[int]:
-        """The ids that exist for whoever reads what the stage makes."""
+        """The ids that exist for whoever reads what the region makes."""
         return self.spark_run.published("scores") if self.edge == "raw" else self.spark_run.committed("scores")
 
 
@@ -94,7 +94,7 @@ def requests_of_a_whole_run(tmp_path, monkeypatch, edge) -> int:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("edge", ["raw", "scores"])
-def test_a_stage_that_is_killed_at_any_request_loses_and_repeats_nothing(tmp_path, monkeypatch, edge, after):
+def test_a_region_that_is_killed_at_any_request_loses_and_repeats_nothing(tmp_path, monkeypatch, edge, after):
     """In the middle of a chain, and at its end."""
     count = requests_of_a_whole_run(tmp_path, monkeypatch, edge)
     assert count > 50
@@ -106,7 +106,7 @@ def test_a_stage_that_is_killed_at_any_request_loses_and_repeats_nothing(tmp_pat
 
 
 @pytest.mark.parametrize("edge", ["raw", "scores"])
-def test_what_a_stage_that_skips_has_lost_is_what_is_in_the_ledger(tmp_path, monkeypatch, edge):
+def test_what_a_region_that_skips_has_lost_is_what_is_in_the_ledger(tmp_path, monkeypatch, edge):
     """At each request: the ledger is the difference, the same records, and state is what was committed."""
     count = requests_of_a_whole_run(tmp_path, monkeypatch, edge)
     losses = set()

@@ -1,4 +1,4 @@
-"""What a plan says of stages before it happens; held against what their tasks then do."""
+"""What a plan says of streaming regions before it happens; held against what their tasks then do."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from airflow_recovery.planning.scenario import (
     RestartRegion,
 )
 from airflow_recovery.streaming.planning import PlannedChannel, PlannedChannels
-from airflow_recovery.streaming.restart import StageMode
+from airflow_recovery.streaming.restart import StreamingRestartMode
 
 GOES_ON, ALONE, BEHIND, ALONG, ANEW = (
-    StageMode.GOES_ON,
-    StageMode.ALONE,
-    StageMode.BEHIND,
-    StageMode.TAKEN_ALONG,
-    StageMode.ANEW,
+    StreamingRestartMode.GOES_ON,
+    StreamingRestartMode.ALONE,
+    StreamingRestartMode.BEHIND,
+    StreamingRestartMode.TAKEN_ALONG,
+    StreamingRestartMode.ANEW,
 )
 
 
@@ -113,7 +113,7 @@ def test_a_failure_after_the_end_of_the_channels_begins_anew():
     assert modes(planned(world, RegionFailure("b"))) == [ANEW, ANEW, ANEW]
 
 
-def test_a_lost_result_of_the_last_stage_drags_all_in_and_who_reads_it_follows():
+def test_a_lost_result_of_the_last_region_drags_all_in_and_who_reads_it_follows():
     world = StreamingWorld(upstream={"D": ("c",)}, finals=("c",))
     world.go_all()
 
@@ -125,7 +125,7 @@ def test_a_lost_result_of_the_last_stage_drags_all_in_and_who_reads_it_follows()
     assert found.of("D").action.value == "run"
 
 
-def test_a_blocking_input_that_is_made_again_begins_its_stage_anew():
+def test_a_blocking_input_that_is_made_again_begins_its_region_anew():
     world = StreamingWorld(upstream={"T": (), "b": ("T",)})
     world.go_all()
     assert modes(planned(world, RestartRegion("T"))) == [ANEW, ANEW, ANEW]

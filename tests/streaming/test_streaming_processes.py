@@ -1,4 +1,4 @@
-"""Stages as real applications that run at the same time: killed with SIGKILL, frozen and woken, and counted from files.
+"""Streaming regions as real applications: killed with SIGKILL, frozen and woken, and counted from files.
 
 What was committed is read from the files that the log's commits name; what was lost is what the test has sent and does
 not find there. Neither plan nor ledger is asked, but compared with it.

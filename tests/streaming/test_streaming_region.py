@@ -1,4 +1,4 @@
-"""Stages on the tests' own session, one after the other: what each makes, how it restarts, and what it refuses."""
+"""Streaming regions on the tests' own session, one after the other: what each makes, restarts with, and refuses."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def rows_of(spark, done, *columns: str) -> list:
     return sorted(tuple(each) for each in read_manifest(spark, manifest).select(*columns or ("id",)).collect())
 
 
-# --- what a stage makes ----------------------------------------------------------------------------------------------
+# --- what a streaming region makes -----------------------------------------------------------------------------------
 
 
-def test_a_chain_of_three_stages_gives_what_a_batch_gives(spark, spark_run):
+def test_a_chain_of_three_regions_gives_what_a_batch_gives(spark, spark_run):
     drop_files(spark_run, 0, 1, 2)
     assert spark_run.run(spark, spark_run.spec("raw")).outputs == ()
     assert spark_run.run(spark, spark_run.spec("scores")).outputs == ()
@@ -204,7 +204,7 @@ def test_control_of_state_a_checkpoint_that_begins_anew(spark, spark_run, monkey
     assert len(spark_run.committed()) == 30  # five of them twice
 
 
-def test_a_stateless_stage_without_its_checkpoint_goes_on_where_the_log_is(spark, spark_run, monkeypatch):
+def test_a_stateless_region_without_its_checkpoint_goes_on_where_the_log_is(spark, spark_run, monkeypatch):
     made = spark_run.producer("scores")
     made.emit(*range(10))
     made.emit(*range(10, 20))
@@ -277,7 +277,7 @@ def test_control_of_overflow_a_channel_that_blocks_fails_by_name(spark, spark_ru
 # --- new generations -------------------------------------------------------------------------------------------------
 
 
-def test_stages_that_begin_anew_know_nothing_of_what_was(spark, spark_run, monkeypatch):
+def test_regions_that_begin_anew_know_nothing_of_what_was(spark, spark_run, monkeypatch):
     """A failure of a non-sink under approximate-sink; and its control, the old generation counted as well."""
     drop_files(spark_run, 0, 1)
     spark_run.run(spark, spark_run.spec("raw"))
@@ -362,7 +362,7 @@ def test_a_segment_that_was_deleted_from_outside_is_an_error_and_never_fewer_row
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def test_what_can_not_run_as_a_stage_is_refused(spark, spark_run):
+def test_what_can_not_run_on_streams_is_refused(spark, spark_run):
     made = spark_run.producer("raw")
     made.emit(1, 2)
     made.finish()
@@ -372,13 +372,13 @@ def test_what_can_not_run_as_a_stage_is_refused(spark, spark_run):
         (spark_run.spec("scores", params={"how": "batch"}), "expected a streaming DataFrame"),
         (spark_run.spec("scores", output_mode="complete"), "expected the output mode 'append'"),
         (spark_run.spec("scores", output={"partition_by": ("other",)}), "columns of partition_by"),
-        (spark_run.spec("board", params={"how": "state"}, input=LATEST), "expected a stage without state"),
+        (spark_run.spec("board", params={"how": "state"}, input=LATEST), "expected a region without state"),
     ):
         with pytest.raises(UserCodeError, match=said):
             spark_run.run(spark, spec)
 
 
-def test_a_stage_is_not_for_spark_connect(spark, spark_run, monkeypatch):
+def test_a_streaming_region_is_not_for_spark_connect(spark, spark_run, monkeypatch):
     monkeypatch.setattr(region, "is_remote", lambda session: True)
     with pytest.raises(JobDefinitionError, match="spark-submit"):
         spark_run.run(spark, spark_run.spec("raw"))

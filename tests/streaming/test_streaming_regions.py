@@ -1,4 +1,4 @@
-"""Tasks of stages: the start gate, slots, being heard at their channels, and the audit at the end. No Spark."""
+"""Tasks of streaming regions: the start gate, slots, what they say in their channels, and the audit. No Spark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from airflow_recovery.triggers.channel import ChannelOpenTrigger
 
 JOB = "dagjobs.streams:scoring"
 RECORDS_IN_ALL = EPOCHS * RECORDS
-STAGES = ("events", "scores", "table")
+REGIONS = ("events", "scores", "table")
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def run_region(name: str, *, given: Mapping[str, Any] | None = None, **changes: 
 
 def run_all() -> dict[str, dict[str, Any]]:
     """One after the other, which the drivers allow: each reads what is there."""
-    return {name: run_region(name, states=states(events="success", scores="success")) for name in STAGES}
+    return {name: run_region(name, states=states(events="success", scores="success")) for name in REGIONS}
 
 
 def attempts(folder: Path, region: str) -> list[int]:
@@ -81,10 +81,10 @@ def new_generation(folder: Path, *regions: str, attempt: int = 1, altered: bool 
 # --- the task group ---------------------------------------------------------------------------------------------------
 
 
-def test_stages_have_no_edges_and_all_of_them_end_in_the_audit() -> None:
+def test_regions_have_no_edges_and_all_of_them_end_in_the_audit() -> None:
     dag = job_dag(JOB, outlets=[Asset("scored")])
     assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == {
-        **{f"g.{name}": {"g.audit"} for name in STAGES},
+        **{f"g.{name}": {"g.audit"} for name in REGIONS},
         "g.audit": set(),
     }
     audit = dag.get_task("g.audit")
@@ -104,7 +104,7 @@ def test_a_group_without_channels_keeps_its_publish() -> None:
     assert not dag.has_task("g.audit")
 
 
-def test_more_stages_than_the_dag_runs_at_once_are_refused_at_parse() -> None:
+def test_more_regions_than_the_dag_runs_at_once_are_refused_at_parse() -> None:
     dag = DAG("d", schedule=None, max_active_tasks=2)
     with dag, pytest.raises(JobDefinitionError, match="at least 3") as raised:
         SparkJobTaskGroup(group_id="g", job=JOB)
@@ -121,7 +121,7 @@ def test_a_start_timeout_is_a_time() -> None:
         job_dag(JOB, start_timeout_s=0)
 
 
-def test_stages_over_connect_are_refused_with_advice(
+def test_regions_over_connect_are_refused_with_advice(
     recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark_connect", "host": "sc://nowhere"}')
@@ -228,7 +228,7 @@ def generation_read_by(spec: RegionSpec) -> int:
 
 def test_a_generation_that_has_moved_on_is_what_is_waited_for(recovery: Path, drivers: StreamingDrivers) -> None:
     run_all()
-    new_generation(recovery, *STAGES)
+    new_generation(recovery, *REGIONS)
     trigger = deferred("scores", states=states(events="running"), try_number=2)
     assert trigger.generation == 2
     run_region("events", try_number=2)
@@ -260,7 +260,7 @@ def test_without_a_triggerer_it_waits_in_the_task(
     assert (summary["decision"], len(waits)) == ("ran", 1)
 
 
-def test_a_stage_that_is_kept_asks_nobody(
+def test_a_region_that_is_kept_asks_nobody(
     recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_all()
@@ -272,7 +272,7 @@ def test_a_stage_that_is_kept_asks_nobody(
 
 
 @pytest.mark.parametrize(("slots", "each"), [(2, 1), (5, 2), (0, 1)])
-def test_fewer_slots_than_stages_are_refused_by_the_first_task(
+def test_fewer_slots_than_regions_are_refused_by_the_first_task(
     recovery: Path, drivers: StreamingDrivers, monkeypatch: pytest.MonkeyPatch, slots: int, each: int
 ) -> None:
     monkeypatch.setattr(FirstClearClient, "pool_slots", lambda self, name: slots)
@@ -378,7 +378,7 @@ def test_a_running_consumer_hears_of_a_producer_that_was_killed_in_its_last_try(
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
-def test_the_end_of_a_stage_tells_its_ledger(
+def test_the_end_of_a_region_tells_its_ledger(
     recovery: Path, drivers: StreamingDrivers, told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -454,7 +454,7 @@ def test_a_budget_that_is_exceeded_fails_the_run_by_name_and_publishes_nothing(
     with pytest.raises(AirflowFailException, match="events: 12 lost records, max_lost_records is 10") as raised:
         run_try(task("audit"))
     assert "Nothing is published" in str(raised.value)
-    assert state_in(recovery, "g", *STAGES).newest_publish == 0
+    assert state_in(recovery, "g", *REGIONS).newest_publish == 0
 
 
 def test_what_nobody_knows_is_reported_as_unknown_and_never_as_zero(recovery: Path, drivers: StreamingDrivers) -> None:
@@ -493,4 +493,4 @@ def test_an_account_that_is_not_complete_is_not_published(
     monkeypatch.setattr("airflow_recovery.streaming.audit.check_ledger", incomplete)
     with pytest.raises(ChannelInconsistent, match="channel 'events', generation 1: subpartition 0: a hole"):
         run_try(task("audit"))
-    assert state_in(recovery, "g", *STAGES).newest_publish == 0
+    assert state_in(recovery, "g", *REGIONS).newest_publish == 0

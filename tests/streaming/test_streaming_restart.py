@@ -22,7 +22,7 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Why
-from airflow_recovery.streaming.channel_graph import Stages, live_attempts, other_channels
+from airflow_recovery.streaming.channel_graph import ChannelGraph, live_attempts, other_channels
 from airflow_recovery.streaming.mode import (
     ChannelPlan,
     ChannelRef,
@@ -33,14 +33,14 @@ from airflow_recovery.streaming.mode import (
 )
 from airflow_recovery.streaming.preview import taken_along
 from airflow_recovery.streaming.restart import (
-    StageMode,
+    StreamingRestartMode,
     attempts_that_tell,
     ended_before,
     has_restarted_behind,
     is_taken_along,
     new_generation,
     should_restart,
-    stage_restart,
+    streaming_restart,
 )
 
 SINGLE = FailoverStrategy.APPROXIMATE_SINGLE
@@ -49,16 +49,16 @@ SINK = FailoverStrategy.APPROXIMATE_SINK
 REGION = FailoverStrategy.REGION
 FULL = FailoverStrategy.FULL
 FIRST, ALONE, BEHIND, ALTERED, ANEW = (
-    StageMode.FIRST,
-    StageMode.ALONE,
-    StageMode.BEHIND,
-    StageMode.ALTERED,
-    StageMode.ANEW,
+    StreamingRestartMode.FIRST,
+    StreamingRestartMode.ALONE,
+    StreamingRestartMode.BEHIND,
+    StreamingRestartMode.ALTERED,
+    StreamingRestartMode.ANEW,
 )
 A, B = ChannelPlan("raw", "a"), ChannelPlan("scored", "b")
 
 
-def stages(strategy: FailoverStrategy = SINGLE, *, stateful: str = "") -> Stages:
+def graph(strategy: FailoverStrategy = SINGLE, *, stateful: str = "") -> ChannelGraph:
     regions = (
         RegionPlan("t", ("t",), ("t",), (), False, "code 1"),
         RegionPlan("a", ("a",), (), ("t",), False, "code 1", reads=("t",), mode=StreamingPlan(channels_out=(A,))),
@@ -72,14 +72,14 @@ def stages(strategy: FailoverStrategy = SINGLE, *, stateful: str = "") -> Stages
         replace(region, mode=replace(StreamingPlan.of(region), stateful=True)) if region.name in stateful else region
         for region in regions
     )
-    return Stages(PlanRecord("job", found, failover_strategy=strategy))
+    return ChannelGraph(PlanRecord("job", found, failover_strategy=strategy))
 
 
 class Told:
     """A run by saying what happened. Every attempt pins the generations of its time."""
 
     def __init__(self, strategy: FailoverStrategy = SINGLE, *, stateful: str = "") -> None:
-        self.stages = stages(strategy, stateful=stateful)
+        self.graph = graph(strategy, stateful=stateful)
         self.attempts: dict[str, dict[int, Attempt]] = {}
 
     def state(self) -> RunState:
@@ -89,12 +89,12 @@ class Told:
         for name in regions:
             n, state = self.state().of(name).latest_attempt + 1, self.state()
             claim = Claim(name, n, "w", "plan", (), "run", n, "ti", "tag", "now")
-            planned = self.stages.regions[name]
+            planned = self.graph.regions[name]
             pins = [
                 ChannelRef(channel.result, state.of(channel.producer).generations[-1])
                 for channel in StreamingPlan.of(planned).channels
             ]
-            after = ended_before(self.stages, state, name)
+            after = ended_before(self.graph, state, name)
             claim = replace(claim, mode=StreamingClaim(tuple(pins), after=after))
             self.attempts.setdefault(name, {})[n] = Attempt(n, is_claimed=True, claim=claim)
         return self
@@ -124,12 +124,12 @@ class Told:
         assert claim is not None
         return claim
 
-    def mode(self, region: str, **given: Any) -> StageMode:
-        return stage_restart(self.stages, self.state(), region, **given).mode
+    def mode(self, region: str, **given: Any) -> StreamingRestartMode:
+        return streaming_restart(self.graph, self.state(), region, **given).mode
 
     def anew(self, region: str, own: str | None = None) -> str:
         found = new_generation(
-            self.stages, self.state(), region, own, lambda name, n: StreamingClaim.of(self.claim(name, n)).channels
+            self.graph, self.state(), region, own, lambda name, n: StreamingClaim.of(self.claim(name, n)).channels
         )
         return "".join(found)
 
@@ -141,10 +141,10 @@ def running(strategy: FailoverStrategy = SINGLE, **settings: Any) -> Told:
 # --- the first table -------------------------------------------------------------------------------------------------
 
 
-def test_a_stage_without_attempts_that_count_begins():
+def test_a_region_without_attempts_that_count_begins():
     assert Told(SINK).mode("b") is FIRST
     assert running(SINK).fail("b").reset("b").mode("b") is FIRST
-    assert stage_restart(Told().stages, RunState(), "b").why == ""
+    assert streaming_restart(Told().graph, RunState(), "b").why == ""
 
 
 @pytest.mark.parametrize("strategy", FailoverStrategy)
@@ -212,16 +212,16 @@ def test_any_other_end_by_the_strategy(strategy, a, b, c, cause):
     ],
 )
 def test_who_restarts_with_it_and_on_which_channels(told, region, restarts, new):
-    restart = stage_restart(told.fail(region).stages, told.state(), region)
-    found = taken_along(told.stages, region, restart.mode)
+    restart = streaming_restart(told.fail(region).graph, told.state(), region)
+    found = taken_along(told.graph, region, restart.mode)
     assert "".join(sorted(found.regions)) == restarts
-    regions = (told.stages.regions[name] for name in found.anew)
+    regions = (told.graph.regions[name] for name in found.anew)
     assert {each.result for planned in regions for each in StreamingPlan.of(planned).channels_out} == new
 
 
 def test_all_that_is_connected_begins_anew_with_one_that_was_reset():
-    assert "".join(sorted(taken_along(stages(), "c", ANEW).regions)) == "abcd"
-    assert "".join(sorted(taken_along(stages(), "y", ANEW).regions)) == "xy"
+    assert "".join(sorted(taken_along(graph(), "c", ANEW).regions)) == "abcd"
+    assert "".join(sorted(taken_along(graph(), "y", ANEW).regions)) == "xy"
 
 
 # --- who begins anew with whom ---------------------------------------------------------------------------------------
@@ -290,9 +290,9 @@ def test_a_claim_says_behind_which_ends_it_begins():
 
 def test_who_was_ended_behind_another_one_takes_nobody_along_itself():
     told = running(DOWNSTREAM).fail("a").fail("b", cause=FenceCause.SUPERSEDED)
-    assert is_taken_along(told.stages, told.state(), told.claim("b"))
+    assert is_taken_along(told.graph, told.state(), told.claim("b"))
     control = running(DOWNSTREAM).fail("b", cause=FenceCause.SUPERSEDED)
-    assert not is_taken_along(control.stages, control.state(), control.claim("b"))
+    assert not is_taken_along(control.graph, control.state(), control.claim("b"))
 
 
 @pytest.mark.parametrize(
@@ -302,16 +302,16 @@ def test_an_attempt_that_a_lost_clear_was_to_end_is_known_all_the_same(strategy,
     told = running(strategy).fail("a", "ChannelAltered" if altered else "RuntimeError")
     if altered:
         told.reset("a", altered=True)
-    assert should_restart(told.stages, told.state(), told.claim("c")) is expected
+    assert should_restart(told.graph, told.state(), told.claim("c")) is expected
     told.fail("c").start("c")
-    assert not should_restart(told.stages, told.state(), told.claim("c"))
+    assert not should_restart(told.graph, told.state(), told.claim("c"))
 
 
 # --- the shape, and the judgement ------------------------------------------------------------------------------------
 
 
 def test_who_is_connected_with_whom():
-    found = stages()
+    found = graph()
     assert found.before("c") == ("a", "b")
     assert found.behind("a") == ("b", "c")
     assert found.connected("b") == ("a", "b", "c")
@@ -323,7 +323,7 @@ def test_who_is_connected_with_whom():
 
 def evaluation(told: Told) -> Evaluation:
     told.attempts.setdefault("t", {1: Attempt(1, True, True, outcome=_finish("t"))})
-    return Evaluation(told.stages.plan, told.state(), available=lambda *asked: None)
+    return Evaluation(told.graph.plan, told.state(), available=lambda *asked: None)
 
 
 def _finish(region: str) -> Outcome:
@@ -354,9 +354,9 @@ def test_a_reader_stands_while_who_feeds_it_has_only_not_said_that_it_has_finish
     assert evaluation(told).why_must_run("b") is not None
 
 
-def test_a_stage_does_not_stand_in_its_own_older_generation_either():
+def test_a_region_is_not_valid_in_its_own_older_generation_either():
     told = running().end("b").reset("b", altered=True)
-    reason = other_channels(told.stages.regions["b"], told.state(), StreamingClaim.of(told.claim("b")).channels)
+    reason = other_channels(told.graph.regions["b"], told.state(), StreamingClaim.of(told.claim("b")).channels)
     assert reason == ("scored was in generation 1, now 2", "b")
 
 

@@ -1,4 +1,4 @@
-"""Stages on S3 over HTTP: replies that are lost below the SDK, and what a channel asks of the store."""
+"""Streaming regions on S3 over HTTP: replies that are lost below the SDK, and what a channel asks of the store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LostReplies:
         return LostReply()
 
 
-def test_fault_24_a_stage_on_s3_whose_replies_are_lost_and_which_lists_nothing(
+def test_fault_24_a_region_on_s3_whose_replies_are_lost_and_which_lists_nothing(
     start_s3_server: Callable[[str], S3Server], s3_server_names: list[str], tmp_path: Path
 ) -> None:
     """By the driver, by the reader's process, and by the tasks; counted where the server sees them."""

@@ -1,4 +1,4 @@
-"""Seeded schedules of stages: at any request of a task others run, die, lose their heartbeats or are cleared.
+"""Seeded schedules of streaming regions: at any request of a task others work, die, go silent or are cleared.
 
 What must hold in the end, whatever happened: all is green, every finish that counts works with generations that count,
 and nobody goes on from what somebody else has let go. To see one again: run that seed.
@@ -18,8 +18,8 @@ from test_streaming_failover import check_coherent
 from airflow_recovery.attempt import attempt
 from airflow_recovery.errors import Failure, RecoveryError, RegionFailed
 from airflow_recovery.model.records import Reset
-from airflow_recovery.streaming import failover as stage_failover
-from airflow_recovery.streaming import restart as stage_restart
+from airflow_recovery.streaming import failover as streaming_failover
+from airflow_recovery.streaming import restart as streaming_restart
 from airflow_recovery.streaming.mode import StreamingClaim, StreamingPlan
 from airflow_recovery.verify.checker import verify_run
 
@@ -101,7 +101,7 @@ class Schedule:
         self.world.airflow.clear(self._rng.choice("abc"))
 
     def _reset(self) -> None:
-        """A person's restart of one stage, whose author dies before the clear in one case of two."""
+        """A person's restart of one region, whose author dies before the clear in one case of two."""
         region = self._rng.choice("abc")
         self.world.journal().reset(Reset(region, self.world.attempts(region), "user", "asked for"))
         if self._rng.random() < 0.5:
@@ -152,7 +152,7 @@ def is_broken(seed: int) -> bool:
 
 
 def test_control_without_what_claims_tell_some_schedule_ends_with_half_a_channel(monkeypatch):
-    monkeypatch.setattr(stage_restart, "_incoherent", lambda stages, state, region, pins: {})
+    monkeypatch.setattr(streaming_restart, "_incoherent", lambda graph, state, region, pins: {})
     assert any(map(is_broken, range(SEEDS)))
 
 
@@ -163,10 +163,10 @@ def test_control_without_the_look_after_the_claim_some_attempt_runs_in_a_generat
         planned = run.regions[claim.region]
         if StreamingClaim.of(claim).channels and isinstance(planned.mode, StreamingPlan):
             state = run.journal.load(run.list())
-            if stage_failover.other_channels(planned, state, claim.mode.channels) is not None:
+            if streaming_failover.other_channels(planned, state, claim.mode.channels) is not None:
                 started.append((claim.region, claim.attempt))
 
-    monkeypatch.setattr(stage_failover, "check_channels", look)
+    monkeypatch.setattr(streaming_failover, "check_channels", look)
     for seed in range(SEEDS):
         with suppress(AssertionError):
             settled(seed)

@@ -1,4 +1,4 @@
-"""What one task of a stage's batch writes, without Spark."""
+"""What one task of a streaming region's batch writes, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stage as a process: `channel_end_process.py sink|scorer ATTEMPT RECONNECT STORE_URI ENDPOINT`.
+"""A streaming region as a process: `channel_end_process.py sink|scorer ATTEMPT RECONNECT STORE_URI ENDPOINT`.
 
 It says where it is on standard output. At each gate it stops until a line comes: so a test kills it there with SIGKILL,
 or leaves it frozen there while others go on.

@@ -1,4 +1,4 @@
-"""Stages of a channel without Spark: rows are integers, a segment and an output are JSON lists of them."""
+"""Both ends of a channel without Spark: rows are integers, a segment and an output are JSON lists of them."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def is_gone(process: psutil.Process) -> bool:
 
 
 def small_connect_server() -> AbstractContextManager[ConnectServer]:
-    """A server for tiny jobs: no stage is cut into more parts than it has rows for."""
+    """A server for tiny jobs: no Spark stage is cut into more parts than it has rows for."""
     conf = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
     return connect_server(master="local[2]", conf=conf)
 

@@ -1,4 +1,4 @@
-"""A run of three stages without Spark: its journal and its channels, written by the real protocol code.
+"""A run of three streaming regions without Spark: its journal and its channels, written by the real protocol code.
 
     source ==raw==> scorer ==scored==> sink -> totals        ``==`` is a channel; regions are named as written
 
@@ -34,17 +34,17 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.write_once import Backoff
-from airflow_recovery.streaming.channel_graph import Stages
+from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.consumer import Batch, ChannelConsumer
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
-from airflow_recovery.streaming.work import stage_work
+from airflow_recovery.streaming.work import streaming_work
 
 RUN = RunIdentity("flights", "date-2026-01-01T000000Z", "flights")
 RAW, SCORED = ChannelPlan("raw", "source"), ChannelPlan("scored", "scorer")
-STAGES = {"source": ((), (RAW,)), "scorer": ((RAW,), (SCORED,)), "sink": ((SCORED,), ())}
+REGIONS = {"source": ((), (RAW,)), "scorer": ((RAW,), (SCORED,)), "sink": ((SCORED,), ())}
 SUBS = 2
 NO_PAUSE = Backoff(initial_s=0.0)
 
@@ -60,7 +60,7 @@ def streaming_plan(*, replays: bool = True) -> PlanRecord:
             fingerprint="code 1",
             mode=StreamingPlan(channels_in=channels_in, channels_out=channels_out, replays=replays),
         )
-        for name, (channels_in, channels_out) in STAGES.items()
+        for name, (channels_in, channels_out) in REGIONS.items()
     )
     return PlanRecord("jobs:flights", tuple(regions), failover_strategy=FailoverStrategy.APPROXIMATE_SINGLE)
 
@@ -90,7 +90,7 @@ class StreamingRun:
 
     def state(self) -> RunState:
         journal = self.journal()
-        return journal.load(journal.list(STAGES))
+        return journal.load(journal.list(REGIONS))
 
     def client(self, edge: str, generation: int | None = None) -> ChannelClient:
         state = self.state()
@@ -104,14 +104,14 @@ class StreamingRun:
     # attempts
 
     def claim(self, region: str) -> int:
-        """The next attempt of a stage; the one before is fenced."""
+        """The next attempt of a streaming region; the one before is fenced."""
         state = self.state()
         attempt = state.of(region).latest_attempt + 1
         if state.of(region).open_attempt is not None:
             self.fence(region)
             state = self.state()
-        stages = Stages(self.plan)
-        work = stage_work(state, stages.regions[region], stages)
+        graph = ChannelGraph(self.plan)
+        work = streaming_work(state, graph.regions[region], graph)
         journal = self.journal()
         hash_ = plan_hash(self.plan)
         claim = Claim(region, attempt, journal.writer, hash_, (), "run", attempt, "ti", "tag", "2026-01-01T00:00:00")
@@ -139,8 +139,8 @@ class StreamingRun:
         Journal(self.journal_store, RUN, writer=claim.writer).finish(outcome)
 
     def new_generation(self) -> None:
-        """What a regional restart does: every stage is reset at its newest attempt."""
-        for region in STAGES:
+        """What a regional restart does: every region is reset at its newest attempt."""
+        for region in REGIONS:
             latest_attempt = self.state().of(region).latest_attempt
             if self.state().of(region).open_attempt is not None:
                 self.fence(region)
@@ -151,11 +151,11 @@ class StreamingRun:
         self.fence(region)
         self.journal().reset(Reset(region, latest_attempt, "failover", "another schema", altered=True))
 
-    # what the stages do
+    # what the regions do
 
     def producer(self, region: str, **options: Any) -> ChannelProducer:
-        """A new attempt of a stage opens its output channel."""
-        edge = STAGES[region][1][0].result
+        """A new attempt of a streaming region opens its output channel."""
+        edge = REGIONS[region][1][0].result
         attempt = self.state().of(region).latest_attempt
         found = ChannelProducer(self.client(edge), attempt, max_bytes=self.max_bytes, poll_s=0.0, **options)
         found.open(subpartitions=SUBS, schema="v bigint", budget=self.budget, replays=self.replays)

@@ -33,12 +33,12 @@ from airflow_recovery.testing.channel_simulation import (
     simulate,
 )
 from airflow_recovery.testing.channel_simulation.drill import main
-from airflow_recovery.testing.channel_simulation.programs import Stage, _Channel
+from airflow_recovery.testing.channel_simulation.programs import RegionAttempt, _Channel
 from airflow_recovery.testing.channel_simulation.settings import STRATEGIES
 from airflow_recovery.testing.channel_simulation.world import World
 
 SMALL = Settings(batches=2, subpartitions=1)
-PAIR = replace(SMALL, stages=2, batches=1, batch_records=3)
+PAIR = replace(SMALL, regions=2, batches=1, batch_records=3)
 DROPS = replace(SMALL, overflow=Overflow.DROP, max_bytes=2)
 LATEST = replace(SMALL, reconnect=Reconnect.LATEST)
 
@@ -53,8 +53,8 @@ def test_an_undisturbed_chain_delivers_everything_once():
     "settings",
     [
         SMALL,
-        replace(DROPS, stages=2),
-        replace(LATEST, stages=2),
+        replace(DROPS, regions=2),
+        replace(LATEST, regions=2),
         replace(LATEST, batches=1, strategy=FailoverStrategy.APPROXIMATE_SINK),
         replace(SMALL, batches=1, strategy=FailoverStrategy.APPROXIMATE_DOWNSTREAM),
     ],
@@ -75,7 +75,7 @@ def test_every_pair_of_steps_keeps_the_account():
     [
         (PAIR, tuple(Fault)),
         (replace(PAIR, reconnect=Reconnect.LATEST, overflow=Overflow.DROP, max_bytes=2), tuple(Fault)),
-        (replace(PAIR, stages=3, batch_records=2), (Fault.KILL, Fault.FREEZE, Fault.LOSE_REPLY, Fault.WAKE)),
+        (replace(PAIR, regions=3, batch_records=2), (Fault.KILL, Fault.FREEZE, Fault.LOSE_REPLY, Fault.WAKE)),
     ],
     ids=["rewind-block", "latest-drop", "chain"],
 )
@@ -245,11 +245,11 @@ def test_control_of_death_between_two_logs_the_input_is_committed_first(found):
             consumed = (Consumed(source.identity.edge, source.identity.generation, plan.end),)
             yield from out.publish(batch, rows, consumed)
 
-    assert "vanished" in found(Stage, "_commit", input_first, faults=[Fault.KILL])
+    assert "vanished" in found(RegionAttempt, "_commit", input_first, faults=[Fault.KILL])
 
 
 def test_control_of_death_between_two_logs_the_output_is_read_before_it_is_opened(found, monkeypatch):
-    opened = Stage._opened
+    opened = RegionAttempt._opened
 
     def read_first(self):
         early = _Channel(self, self.feeds)
@@ -265,11 +265,11 @@ def test_control_of_death_between_two_logs_the_output_is_read_before_it_is_opene
         programs, "published_of", lambda output, identity: published_of(getattr(output, "seen", output), identity)
     )
     settings = replace(SMALL, max_records=1, batches=3)
-    assert "committed twice" in found(Stage, "_opened", read_first, settings=settings, faults=[Fault.FREEZE])
+    assert "committed twice" in found(RegionAttempt, "_opened", read_first, settings=settings, faults=[Fault.FREEZE])
 
 
 def test_control_segments_that_are_dropped_though_the_plan_reads_them(found):
-    told = found(retention, "_is_pinned", lambda state, segment: False, settings=replace(DROPS, stages=2, batches=4))
+    told = found(retention, "_is_pinned", lambda state, segment: False, settings=replace(DROPS, regions=2, batches=4))
     assert "was refused: seg/" in told
 
 

@@ -70,7 +70,7 @@ def test_an_undisturbed_run(ended: StreamingRun) -> None:
 
 
 @pytest.mark.parametrize("reconnect", list(Reconnect))
-def test_a_run_whose_stages_died(reconnect: Reconnect) -> None:
+def test_a_run_whose_regions_died(reconnect: Reconnect) -> None:
     run = run_of(reconnect=reconnect, budget=LossBudget(max_lost_records=20))
     source, scorer, sink = run.source(), run.scorer(), run.sink()
     run.emit(source, 6)

@@ -1,9 +1,9 @@
 """A deterministic simulation of channels: the real records, fold and log protocol over a fake Spark, Airflow and store.
 
-Stages are programs that stop at every request to the store. A seed decides who goes on; at chosen steps a process dies,
-freezes and wakes later as a zombie, a write's reply is lost, or a write lands late. A checker that shares no code with
-the product reads every slot and every segment itself: after each record, and in the end, every published record was
-delivered once, or is in the ledger, or was lost at an origin that says that it does not know::
+Streaming regions are programs that stop at every request to the store. A seed decides who goes on; at chosen steps a
+process dies, freezes and wakes later as a zombie, a write's reply is lost, or a write lands late. A checker that shares
+no code with the product reads every slot and every segment itself: after each record, and in the end, every published
+record was delivered once, or is in the ledger, or was lost at an origin that says that it does not know::
 
     from airflow_recovery.testing.channel_simulation import Fault, Settings, simulate
 

@@ -1,4 +1,4 @@
-"""The programs of the stages, each a generator that stops at every request: what the Spark applications will do.
+"""What the Spark applications of streaming regions do: programs, each a generator that stops at every request.
 
 A record is a tuple: the number that its source gave it, then for each channel on its way (subpartition, sequence
 number). So every record carries the proof of where it has been, and the checker need not believe any log.
@@ -77,8 +77,8 @@ class SegmentVanished(Exception):
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One attempt of one stage. ``reads`` and ``feeds`` are its channels, `None` at the ends of the chain."""
+class RegionAttempt:
+    """One attempt of a streaming region. ``reads`` and ``feeds`` are its channels, `None` at the ends of the chain."""
 
     name: str
     attempt: int
@@ -118,7 +118,7 @@ class Stage:
     def _consumer(self, reads: ChannelIdentity) -> Program[None]:
         source = _Channel(self, reads)
         while not (yield from source.refresh()).producer:
-            yield Idle()  # the gate: a stage takes neither Spark nor a slot before its channel is open
+            yield Idle()  # the gate: a region takes neither Spark nor a slot before its channel is open
         out = None if self.feeds is None else (yield from self._opened())
         published = None if out is None else published_of(out.log.state, reads)
         yield from source.append(
@@ -187,12 +187,12 @@ def _spread(rows: Rows, subpartitions: int) -> list[Rows]:
 
 
 class _Channel:
-    """One stage's end of one channel."""
+    """One end of one channel."""
 
-    def __init__(self, stage: Stage, identity: ChannelIdentity) -> None:
-        self.stage = stage
+    def __init__(self, owner: RegionAttempt, identity: ChannelIdentity) -> None:
+        self.owner = owner
         self.identity = identity
-        self.log = ChannelLog(identity, stage.process)
+        self.log = ChannelLog(identity, owner.process)
         self._objects = 0
 
     def refresh(self) -> Program[ChannelState]:
@@ -214,20 +214,20 @@ class _Channel:
         return record
 
     def publish(self, batch: int, rows: list[Rows], consumed: tuple[Consumed, ...] = ()) -> Program[None]:
-        stage = self.stage
+        owner = self.owner
         parts = []
         for number, each in enumerate(rows):
             if each:
                 self._objects += 1
-                key = f"seg/{stage.attempt}/{self._objects}/{number}"
+                key = f"seg/{owner.attempt}/{self._objects}/{number}"
                 yield PutRows(self.identity, key, each)
                 parts.append(Part(number, 0, key, len(each), len(each)))
         size = sum(part.bytes for part in parts)
         while True:
             yield from self.refresh()
-            settings = stage.settings
+            settings = owner.settings
             decision = make_room(
-                self.log.state, stage.attempt, size, overflow=settings.overflow, max_bytes=settings.max_bytes
+                self.log.state, owner.attempt, size, overflow=settings.overflow, max_bytes=settings.max_bytes
             )
             if decision.drop is not None:
                 yield from self.append(self._dropping(size))
@@ -235,11 +235,11 @@ class _Channel:
                 yield Idle()
             else:
                 break
-        yield from self.append(lambda state: publish(state, stage.attempt, batch, parts, consumed))
+        yield from self.append(lambda state: publish(state, owner.attempt, batch, parts, consumed))
 
     def _dropping(self, size: int) -> Callable[[ChannelState], Any]:
         """Decided anew against the state right before the record: a plan may have pinned something meanwhile."""
-        settings, attempt = self.stage.settings, self.stage.attempt
+        settings, attempt = self.owner.settings, self.owner.attempt
         return lambda state: (
             make_room(state, attempt, size, overflow=settings.overflow, max_bytes=settings.max_bytes).drop
         )

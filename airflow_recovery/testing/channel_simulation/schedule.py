@@ -10,11 +10,18 @@ from airflow_recovery.errors import ChannelError, ChannelEvicted, LossBudgetExce
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import PlanRecord, RegionPlan
 from airflow_recovery.store.log import PutAnswer, PutSlot
-from airflow_recovery.streaming.channel_graph import Stages
+from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan
 from airflow_recovery.streaming.preview import taken_along
-from airflow_recovery.streaming.restart import StageMode
-from airflow_recovery.testing.channel_simulation.programs import Ask, Idle, OnLog, Program, SegmentVanished, Stage
+from airflow_recovery.streaming.restart import StreamingRestartMode
+from airflow_recovery.testing.channel_simulation.programs import (
+    Ask,
+    Idle,
+    OnLog,
+    Program,
+    RegionAttempt,
+    SegmentVanished,
+)
 from airflow_recovery.testing.channel_simulation.settings import Fault, Settings, Violation
 from airflow_recovery.testing.channel_simulation.verdict import check_end
 from airflow_recovery.testing.channel_simulation.world import World
@@ -25,7 +32,7 @@ TRACE_TAIL = 60
 
 @dataclass(frozen=True)
 class Report:
-    """What a schedule was. ``attempts`` by stage; ``lost`` and ``total`` records of the newest generations.
+    """What a schedule was. ``attempts`` by region; ``lost`` and ``total`` records of the newest generations.
 
     ``ended``: drained, or how the run has ended by name. ``records``: the steps at which a newest attempt wrote one.
     """
@@ -41,9 +48,9 @@ class Report:
 
 
 class _Process:
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.program: Program[None] = stage.program()
+    def __init__(self, attempt: RegionAttempt) -> None:
+        self.attempt = attempt
+        self.program: Program[None] = attempt.program()
         self.ask: Ask | None = None
         self.answer: Any = None
         self.idle_at = -1
@@ -56,8 +63,8 @@ class Schedule:
     def __init__(self, seed: int, settings: Settings) -> None:
         self.seed, self.settings = seed, settings
         self._rng = random.Random(seed)
-        names = ["source", *(f"scorer{number}" for number in range(1, settings.stages - 1)), "sink"]
-        self._stages = Stages(_plan(names))
+        names = ["source", *(f"scorer{number}" for number in range(1, settings.regions - 1)), "sink"]
+        self._graph = ChannelGraph(_plan(names))
         self._names = names
         self._attempts = dict.fromkeys(names, 0)
         self._world = World(names[:-1], self._note)
@@ -157,7 +164,7 @@ class Schedule:
     def _step(self, process: _Process) -> None:
         fault = self.settings.faults.get(self._steps)
         self._steps += 1
-        is_newest = self._running.get(process.stage.name) is process
+        is_newest = self._running.get(process.attempt.name) is process
         if process.ask is None:
             self._resume(process)
         if is_newest and isinstance(process.ask, OnLog) and isinstance(process.ask.request, PutSlot):
@@ -168,7 +175,7 @@ class Schedule:
         if fault in (None, Fault.WAKE) or not is_newest:
             self._advance(process)
             return
-        self._note(f"{process.stage.process}: {fault.name}")
+        self._note(f"{process.attempt.process}: {fault.name}")
         if fault is Fault.LOSE_REPLY or fault is Fault.LOSE_REQUEST:
             self._advance(process, lose=fault)
             return
@@ -182,7 +189,7 @@ class Schedule:
         if process.is_over:
             return  # it had finished, and its task reports that
         process.is_over = fault is not Fault.FREEZE
-        self._restart(process.stage.name)
+        self._restart(process.attempt.name)
 
     def _advance(self, process: _Process, lose: Fault | None = None) -> None:
         """Let a process make its request, and run to the next one."""
@@ -206,7 +213,7 @@ class Schedule:
         self._resume(process)
 
     def _resume(self, process: _Process) -> None:
-        name = process.stage.process
+        name = process.attempt.process
         try:
             process.ask = process.program.send(process.answer)
             process.answer = None
@@ -233,7 +240,7 @@ class Schedule:
             raise Violation(f"{name}: {type(error).__name__}: {error}") from error
 
     def _is_owner(self, process: _Process) -> bool:
-        return self._running.get(process.stage.name) is process
+        return self._running.get(process.attempt.name) is process
 
     def _stray(self, ask: Ask | None) -> None:
         """A writer that does not look: the record it has prepared goes to the tail after others have taken over."""
@@ -244,7 +251,7 @@ class Schedule:
 
     def _restart(self, failed: str) -> None:
         """As the planner says: whoever restarts and is not dead goes on as a zombie for a while."""
-        along = taken_along(self._stages, failed, self._mode(failed))
+        along = taken_along(self._graph, failed, self._mode(failed))
         for name in along.anew & self._world.generation.keys():
             self._world.generation[name] += 1
         for name in (name for name in self._names if name in along.regions):
@@ -253,19 +260,19 @@ class Schedule:
                 self._zombies.append(old)
             self._start(name)
 
-    def _mode(self, failed: str) -> StageMode:
+    def _mode(self, failed: str) -> StreamingRestartMode:
         """As `airflow_recovery.streaming.restart` decides of an attempt that has simply ended."""
         if self.settings.strategy is FailoverStrategy.APPROXIMATE_DOWNSTREAM:
-            return StageMode.BEHIND
-        is_alone = self.settings.strategy is FailoverStrategy.APPROXIMATE_SINGLE or not self._stages.readers(failed)
-        return StageMode.ALONE if is_alone else StageMode.ANEW
+            return StreamingRestartMode.BEHIND
+        is_alone = self.settings.strategy is FailoverStrategy.APPROXIMATE_SINGLE or not self._graph.readers(failed)
+        return StreamingRestartMode.ALONE if is_alone else StreamingRestartMode.ANEW
 
     def _start(self, name: str) -> None:
         self._attempts[name] += 1
         number = self._names.index(name)
         reads = self._world.identity(self._names[number - 1]) if number else None
         feeds = self._world.identity(name) if name in self._world.generation else None
-        self._running[name] = _Process(Stage(name, self._attempts[name], reads, feeds, self.settings))
+        self._running[name] = _Process(RegionAttempt(name, self._attempts[name], reads, feeds, self.settings))
 
     def _note(self, what: str) -> None:
         self._trace.append(f"{self._steps} {what}")

@@ -1,4 +1,4 @@
-"""What a schedule is of: stages, channels, what goes wrong and when."""
+"""What a schedule is of: streaming regions, channels, what goes wrong and when."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Fault(str, Enum):
 
 @dataclass(frozen=True)
 class Settings:
-    """``stages``: 2 is source and sink, each further one a scorer between. ``faults`` by step, from 0."""
+    """``regions``: 2 is source and sink, each further one a scorer between. ``faults`` by step, from 0."""
 
-    stages: int = 3
+    regions: int = 3
     subpartitions: int = 2
     batches: int = 3
     batch_records: int = 4
@@ -56,7 +56,7 @@ class Settings:
         rng = random.Random(seed)
         steps = sorted(rng.sample(range(400), rng.randint(1, 12)))
         return cls(
-            stages=rng.choice([2, 3, 3, 4]),
+            regions=rng.choice([2, 3, 3, 4]),
             subpartitions=rng.randint(1, 3),
             batches=rng.randint(1, 4),
             max_records=rng.randint(1, 6),
@@ -73,7 +73,7 @@ class Settings:
         """One line."""
         faults = ", ".join(f"{step}: {each.name}" for step, each in sorted(self.faults.items()))
         return (
-            f"{self.stages} stages, {self.subpartitions} subpartitions, {self.batches} batches, credit "
+            f"{self.regions} regions, {self.subpartitions} subpartitions, {self.batches} batches, credit "
             f"{self.max_records}, {self.strategy.value}, {self.reconnect.value}, {self.overflow.value} at "
             f"{self.max_bytes}, {self.budget}, replays {self.replays}, faults {{{faults}}}"
         )

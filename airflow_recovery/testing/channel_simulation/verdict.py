@@ -1,4 +1,4 @@
-"""What must hold when every stage has ended. Raises `Violation`."""
+"""What must hold when every streaming region has ended. Raises `Violation`."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class SimulatedChannel:
 
 
 class World:
-    """The channels of a chain, by the names of the stages that feed them, in every generation.
+    """The channels of a chain, by the names of the regions that feed them, in every generation.
 
     ``strays`` are prepared writes that land at the tail, unchecked, once their attempt has been superseded.
     """

@@ -1,4 +1,4 @@
-"""Stages that channels connect, under each strategy; one whose budget ends; and some that lack slots."""
+"""Streaming regions that channels connect, under each strategy; one whose budget ends; and some that lack slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains of stages. Each file of the lake is one micro-batch of the source, which a gate holds at an id.
+"""Chains of streaming regions. Each file of the lake is one micro-batch of the source, which a gate holds at an id.
 
 scoring   events ~> scores ~> table
 brief     events ~> table

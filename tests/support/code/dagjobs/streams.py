@@ -1,4 +1,4 @@
-"""A chain of three stages. Their vertices are never called: tests put drivers of their own in place of Spark."""
+"""Three streaming regions. Their vertices are never called: tests put drivers of their own in place of Spark."""
 
 from airflow_recovery import job
 from airflow_recovery.streaming import APPROXIMATE, Streaming
