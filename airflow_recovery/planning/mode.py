@@ -16,7 +16,7 @@ from airflow_recovery.model.records import Outcome, RegionPlan
 from airflow_recovery.planning.reason import Reason
 
 BEGINS = "begins"
-"""`airflow_recovery.planning.plan.PlannedRegion.stage` of a region that runs for the first time."""
+"""`airflow_recovery.planning.plan.PlannedRegion.restart` of a region that runs for the first time."""
 
 
 @dataclass(frozen=True)

@@ -46,11 +46,11 @@ class Action(str, Enum):
 class PlannedRegion:
     """One region in a plan.
 
-    ``attempt`` is the one that counts now (0: none). ``latest_attempt`` and ``mark`` are the highest attempt claimed
-    and the highest one reset: what the plan rests on. ``why`` is `None` for what is kept; ``detail`` says more in
-    words. ``cause`` names the region whose own reason lies behind this one. ``after`` are inputs that run, or wait,
-    first. ``subtask`` is (region, index) for one subtask of a parallel region. ``stage``: of a region that runs,
-    how it comes to, where its mode has more than one way.
+    ``attempt`` is the one that counts now (0: none). ``latest_attempt`` and ``reset_watermark`` are the highest attempt
+    claimed and the highest one reset: what the plan rests on. ``why`` is `None` for what is kept; ``detail`` says more
+    in words. ``cause`` names the region whose own reason lies behind this one. ``after`` are inputs that run, or wait,
+    first. ``subtask`` is (region, index) for one subtask of a parallel region. ``restart``: how a region that runs
+    begins or restarts, in words, where its mode has more than one way.
     """
 
     name: str
@@ -66,7 +66,7 @@ class PlannedRegion:
     after: tuple[str, ...] = ()
     evidence: tuple[Annotated[Evidence, ROW], ...] = ()
     subtask: tuple[str, int] | None = None
-    stage: str | None = later(None)
+    restart: str | None = later(None, key="stage")
 
     @property
     def told(self) -> str:
@@ -74,8 +74,8 @@ class PlannedRegion:
         if self.why is None:
             return self.detail
         # That a channel begins anew says how its ends do.
-        is_told = self.stage in (None, BEGINS) or self.why is Why.CHANNEL_RESTARTED
-        how = "" if is_told else f"; {self.stage}"
+        is_told = self.restart in (None, BEGINS) or self.why is Why.CHANNEL_RESTARTED
+        how = "" if is_told else f"; {self.restart}"
         return self.why.value + (f" ({self.detail})" if self.detail else "") + how
 
 

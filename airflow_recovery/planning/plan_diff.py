@@ -48,7 +48,7 @@ def _seen(region: PlannedRegion) -> tuple[object, ...]:
         region.attempt,
         region.latest_attempt,
         region.reset_watermark,
-        region.stage,
+        region.restart,
     )
 
 

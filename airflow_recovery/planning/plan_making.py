@@ -105,7 +105,7 @@ def plan_of(
 
 def _with_restart(region: PlannedRegion, restarted: PlannedRestarts) -> PlannedRegion:
     reason = restarted.reasons.get(region.name)
-    found = replace(region, stage=restarted.how.get(region.name, region.stage))
+    found = replace(region, restart=restarted.how.get(region.name, region.restart))
     if reason is None:
         return found
     return replace(found, why=reason.why, detail=reason.detail, cause=reason.source, evidence=())

@@ -56,7 +56,7 @@ def channels_of(found: Plan) -> tuple[PlannedChannel, ...]:
 
 
 def modes(found: Plan) -> list[str | None]:
-    return [found.of(each).stage for each in "abc"]
+    return [found.of(each).restart for each in "abc"]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_blocking_input_that_is_made_again_begins_its_region_anew():
     world = StreamingWorld(upstream={"T": (), "b": ("T",)})
     world.go_all()
     assert modes(planned(world, RestartRegion("T"))) == [ANEW, ANEW, ANEW]
-    assert planned(world, RestartRegion("T")).of("T").stage is None
+    assert planned(world, RestartRegion("T")).of("T").restart is None
 
 
 def test_two_chains_have_nothing_to_do_with_each_other():
@@ -240,9 +240,9 @@ def test_what_is_planned_after_a_failure_is_what_the_tasks_do(strategy, failed, 
 
     world.together(*(each for each in "abc" if each != failed), meanwhile=fails)
     world.until_green()
-    undisturbed = {each for each in "abc" if found[0].of(each).stage == GOES_ON}
+    undisturbed = {each for each in "abc" if found[0].of(each).restart == GOES_ON}
     assert {each for each in "abc" if world.attempts(each) == 1} == undisturbed
-    anew = {each for each in "abc" if found[0].of(each).stage == ANEW}
+    anew = {each for each in "abc" if found[0].of(each).restart == ANEW}
     assert {each for each in "abc" if world.attempts(each) > 1 and not world.earlier(each, 2)} == anew
     for channel in channels_of(found[0]):
         assert world.state().of(channel.preview.result).generations[-1] == channel.generation
@@ -254,4 +254,4 @@ def test_a_recorded_failure_type_survives_into_the_plan():
     outcome = world.state().of("a").attempts[1].outcome
     assert outcome is not None
     assert isinstance(outcome.failure, Failure)
-    assert planned(world).of("a").stage == ANEW
+    assert planned(world).of("a").restart == ANEW
