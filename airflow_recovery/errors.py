@@ -457,7 +457,7 @@ class OutOfMemory(InfrastructureFailed):
 
 
 class ExecutorLost(InfrastructureFailed):
-    """Spark lost more executors than its own stage retries could make up for."""
+    """Spark lost more executors than its retries of Spark stages could make up for."""
 
 
 class SessionLost(InfrastructureFailed):

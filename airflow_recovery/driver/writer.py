@@ -37,7 +37,7 @@ def write_result(
     # Over Connect the schema is a request, which need not come before the write.
     described = in_background(lambda: frame.schema, "schema")
     digested = digest_metrics(described()) if is_digested else []
-    # The last node before the write: an observation before a shuffle counts a re-run map stage twice.
+    # The last node before the write: an observation before a shuffle counts a Spark stage that runs again twice.
     observation = Observation()
     (
         frame.observe(observation, F.count(F.lit(1)).alias("rows"), *digested)

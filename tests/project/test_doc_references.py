@@ -245,7 +245,8 @@ def test_control_a_module_that_a_room_has_not_is_seen() -> None:
 
 
 FORMER_WORDS = re.compile(
-    r"\b(?:doors?|woken|woke|wakes? (?:its|the|a)\b|settles?|signs? of life|predecessors?|stages|begins? anew)\b"
+    r"\b(?:doors?|woken|woke|wakes? (?:its|the|a)\b|settles?|signs? of life|predecessors?|(?<!Spark )stages?"
+    r"|begins? anew)\b"
 )
 """What docs/glossary.md has other words for."""
 
@@ -261,8 +262,20 @@ def test_a_page_uses_the_words_of_the_glossary(page: str) -> None:
     assert former_words((ROOT / page).read_text(encoding="utf-8")) == []
 
 
+STAGE = re.compile(r"(?<!Spark )(?<!key=\")\b[Ss]tages?\b|\b(?:\w+_stages?|[Ss]tages?_\w+|\w*Stages?(?:[A-Z]\w*)?)\b")
+"""A region that runs on streams is a streaming region. A stage is Spark's; sinks have staged rows."""
+STAGES_OF_OTHERS = frozenset({"progress.py", "postgres.py"})
+
+
+def test_a_region_is_not_called_a_stage() -> None:
+    modules = (path for path in (ROOT / "airflow_recovery").rglob("*.py") if path.name not in STAGES_OF_OTHERS)
+    assert {path.name: found for path in modules if (found := STAGE.findall(path.read_text(encoding="utf-8")))} == {}
+
+
 def test_control_a_former_word_is_seen() -> None:
     assert former_words("A task wakes its producer.")
+    assert former_words("A stage that restarts alone.")
+    assert STAGE.findall("class StageMode: restart_stages()  # a stage") == ["StageMode", "restart_stages", "stage"]
     assert not former_words("The record `final_check`.\n```\nsettle\n```\n")
 
 
