@@ -7,10 +7,13 @@ from pathlib import Path
 
 import fakes
 import pytest
+from sink_world import SinkWorld
 
+from airflow_recovery.console.deployment import StandaloneDeployment
 from airflow_recovery.console.main import main
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store import ObjectStore, open_store
 
@@ -41,6 +44,10 @@ class RecordedWorld(fakes.World):
         assert stream.close().failed is None
 
 
+class RecordedSinkWorld(RecordedWorld, SinkWorld):
+    """A `RecordedWorld` whose last region commits to a sink."""
+
+
 class Recorded:
     """A folder (or bucket) with journals, and the command line without Airflow."""
 
@@ -58,10 +65,11 @@ class Recorded:
         group: str = GROUP,
         *,
         results: str = "journal/_results",  # where the commands look for them that are told nothing else
+        of: type[RecordedWorld] = RecordedWorld,
         **settings: object,
     ) -> RecordedWorld:
         stores = [open_store(f"{self._base}/{each}", **self._open()) for each in ("journal", results)]
-        return RecordedWorld(stores[0], stores[1], RunIdentity(dag, key, group), **settings)
+        return of(stores[0], stores[1], RunIdentity(dag, key, group), **settings)
 
     def _open(self) -> dict[str, str]:
         return {"endpoint_url": self._options[1], "region_name": self._options[3]} if self._options else {}
@@ -85,6 +93,23 @@ def bundles_without_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
 def recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Recorded:
     """A journal in a local folder."""
     return Recorded(f"file://{tmp_path}", capsys)
+
+
+@pytest.fixture
+def sink(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RecordedSinkWorld]:
+    """Makes a world whose sink, ``busiest``, has finished, and whose process was killed right before its commit."""
+
+    def make(kind: CommitKind, mode: CommitMode = CommitMode.APPEND) -> RecordedSinkWorld:
+        *others, last = DIAMOND
+        world = recorded.world(of=RecordedSinkWorld, sink=last, kind=kind, commit_mode=mode)
+        monkeypatch.setattr(StandaloneDeployment, "open_committer", lambda self, spec: world.target.committer(spec))
+        world.go_all(others)
+        process = fakes.Process()
+        process.gate = lambda request: process.kill() if request.startswith("sink: commit") else None
+        assert isinstance(world.try_sink(process), fakes.Killed)
+        return world
+
+    return make
 
 
 @pytest.fixture

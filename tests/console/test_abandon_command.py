@@ -4,58 +4,21 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
 
 import pytest
-from fakes import Hooks, Killed, Process
+from fakes import Process
 from sink_world import SinkWorld
 
 from airflow_recovery.attempt.abandon import abandon, look_at_abandon
 from airflow_recovery.attempt.commit import roll_forward
-from airflow_recovery.console.deployment import StandaloneDeployment
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import AttemptLost, Refused
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.records import CommitEnd
-from airflow_recovery.testing.fake_sink import FakeTarget, fake_commit
 
 RUN = ("flights", "2026-01-01")
 SINK = "busiest"
-
-
-@pytest.fixture
-def sink(recorded, monkeypatch):
-    """Makes a world whose sink has finished, and whose process was killed right before its commit."""
-
-    def make(kind: CommitKind, mode: CommitMode = CommitMode.APPEND):
-        found = recorded.world()
-        found.target = target = FakeTarget()
-        world, run, plan = type(found), type(found).run, type(found).plan.fget
-
-        def with_sink(self):
-            commit = fake_commit(SINK, kind, mode)
-            regions = (
-                replace(region, commit=commit) if region.name == SINK else region for region in plan(self).regions
-            )
-            return replace(plan(self), regions=tuple(regions))
-
-        def with_target(self, own, process, writer):
-            opened = run(self, own, process, writer)
-            return replace(opened, open_committer=lambda spec: target.committer(spec, process.request))
-
-        monkeypatch.setattr(world, "plan", property(with_sink))
-        monkeypatch.setattr(world, "run", with_target)
-        monkeypatch.setattr(StandaloneDeployment, "open_committer", lambda self, spec: target.committer(spec))
-        found.go_all(["raw", "by_route", "by_carrier"])
-        process = Process()
-        process.gate = lambda request: process.kill() if request.startswith("sink: commit") else None
-        with pytest.raises(Killed):
-            found.region_task(found.airflow.start(SINK), process, Hooks()).execute()
-        found.airflow.lose_heartbeat(SINK)
-        return found
-
-    return make
 
 
 def end_of(world) -> CommitEnd | None:

@@ -4,49 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
 
 import pytest
-from fakes import Hooks, Killed, Process
 
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import SinkInDoubt
 from airflow_recovery.model.committing import CommitKind
-from airflow_recovery.testing.fake_sink import FakeTarget, fake_commit
 
 RUN = ("flights", "2026-01-01")
 SINK = "busiest"
 
 
 @pytest.fixture
-def world(recorded, monkeypatch):
-    """A probe-only sink whose process was killed right before the commit."""
-    found = recorded.world()
-    target = FakeTarget()
-    kind, run = type(found), type(found).run
-    plan = kind.plan.fget
-
-    def with_sink(self):
-        commit = fake_commit(SINK, CommitKind.PROBE_ONLY)
-        regions = (replace(region, commit=commit) if region.name == SINK else region for region in plan(self).regions)
-        return replace(plan(self), regions=tuple(regions))
-
-    monkeypatch.setattr(kind, "plan", property(with_sink))
-    monkeypatch.setattr(
-        kind,
-        "run",
-        lambda self, own, process, writer: replace(
-            run(self, own, process, writer), open_committer=lambda spec: target.committer(spec, process.request)
-        ),
-    )
-    found.target = target
-    found.go_all(["raw", "by_route", "by_carrier"])
-    process = Process()
-    process.gate = lambda request: process.kill() if request.startswith("sink: commit") else None
-    with pytest.raises(Killed):
-        found.region_task(found.airflow.start(SINK), process, Hooks()).execute()
-    found.airflow.lose_heartbeat(SINK)
-    return found
+def world(sink):
+    return sink(CommitKind.PROBE_ONLY)
 
 
 def test_a_commit_in_doubt_is_confirmed_and_goes_on(recorded, world):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
-from clocked import DAY_S, HOUR_S, Clock, ClockedStore, has_data, sweep, told
-from fakes import InlineThread, Killed, Process
+from clocked import DAY_S, HOUR_S, Clock, has_data, sweep, told
+from fakes import Killed, Process
 from split_world import SOURCE, SplitWorld, splits
 
-from airflow_recovery.attempt import attempt as attempt_module
 from airflow_recovery.attempt.manual_release import look_at_release, release_by_hand
 from airflow_recovery.attempt.pin import pin as pin_data
 from airflow_recovery.attempt.pin import unpin
@@ -19,28 +16,13 @@ from airflow_recovery.model.records import Pin, Released
 from airflow_recovery.results import sweep as sweep_module
 from airflow_recovery.results.release import Releaser
 
-READ = {"S": (), "C": ("S",)}
-
-
-@pytest.fixture(autouse=True)
-def _in_order(monkeypatch):
-    monkeypatch.setattr(attempt_module, "threading", SimpleNamespace(Thread=InlineThread))
-
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def world(clock) -> SplitWorld:
+def world(world: SplitWorld) -> SplitWorld:
     """S@2 has finished, with four batches of S@1, which was killed, and two of its own."""
-    found = SplitWorld(READ, splits("abcdef"))
-    found.journal_store = ClockedStore("memory://journal", clock)
-    found.results = ClockedStore("memory://results", clock)
-    found.dies_at_batch(4)
-    found.go(SOURCE)
-    return found
+    world.dies_at_batch(4)
+    world.go(SOURCE)
+    return world
 
 
 def pin(world: SplitWorld, number: int | None = None) -> Pin:

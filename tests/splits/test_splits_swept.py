@@ -6,12 +6,10 @@ import logging
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-from clocked import DAY_S, HOUR_S, MINUTE_S, Clock, ClockedStore, has_data, sweep, told
-from fakes import InlineThread, Killed, Process
+from clocked import DAY_S, HOUR_S, MINUTE_S, Clock, has_data, sweep, told
+from fakes import Killed, Process
 from split_world import SOURCE, SplitWorld, splits
 
-from airflow_recovery.attempt import attempt as attempt_module
 from airflow_recovery.attempt.release import release_consumed
 from airflow_recovery.driver import ModeSpec
 from airflow_recovery.driver import cleanup as scratch
@@ -24,26 +22,6 @@ from airflow_recovery.results import sweep as sweep_module
 from airflow_recovery.results.release import ReleaseRule
 from airflow_recovery.splits.mode import AdoptedBatches
 from airflow_recovery.splits.spec import SplitSpec
-
-READ = {"S": (), "C": ("S",)}
-
-
-@pytest.fixture(autouse=True)
-def _in_order(monkeypatch):
-    monkeypatch.setattr(attempt_module, "threading", SimpleNamespace(Thread=InlineThread))
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def world(clock) -> SplitWorld:
-    found = SplitWorld(READ, splits("abcdef"))
-    found.journal_store = ClockedStore("memory://journal", clock)
-    found.results = ClockedStore("memory://results", clock)
-    return found
 
 
 def objects(world: SplitWorld, attempt: int) -> list[str]:

@@ -20,16 +20,19 @@ SINK = "C"
 
 @dataclass
 class SinkWorld(World):
-    """`World` with a sink at ``C``."""
+    """`World` with a sink at the region ``sink``."""
 
+    sink: str = SINK
     kind: CommitKind = CommitKind.TOKEN
     commit_mode: CommitMode = CommitMode.APPEND
     target: FakeTarget = field(default_factory=FakeTarget)
 
     @property
     def plan(self) -> PlanRecord:
-        commit = fake_commit(SINK, self.kind, self.commit_mode)
-        regions = (replace(region, commit=commit) if region.name == SINK else region for region in super().plan.regions)
+        commit = fake_commit(self.sink, self.kind, self.commit_mode)
+        regions = (
+            replace(region, commit=commit) if region.name == self.sink else region for region in super().plan.regions
+        )
         return replace(super().plan, regions=tuple(regions))
 
     def run(self, own: TaskTry, process: Process, writer: str) -> Run:
@@ -38,13 +41,13 @@ class SinkWorld(World):
 
     def try_sink(self, process: Process | None = None) -> RecoveryError | Killed | None:
         """One try; what it ended with. A killed process says nothing: Airflow finds out."""
-        own = self.airflow.start(SINK)
+        own = self.airflow.start(self.sink)
         task = self.region_task(own, process or Process(), Hooks())
         try:
             task.execute()
         except Killed as killed:
             if self.airflow.is_mine(own):
-                self.airflow.lose_heartbeat(SINK)
+                self.airflow.lose_heartbeat(self.sink)
             return killed
         except RecoveryError as error:
             self.airflow.end(own, "failed")
@@ -53,7 +56,7 @@ class SinkWorld(World):
         return None
 
     def confirm(self) -> None:
-        confirm_dead(self.journal(), self.state(), SINK, "ann", "the pod is gone")
+        confirm_dead(self.journal(), self.state(), self.sink, "ann", "the pod is gone")
 
     def until_committed(self, limit: int = 10) -> list[str]:
         """Tries until one succeeds; where one is in doubt, a person confirms. Returns what each ended with."""
@@ -69,7 +72,7 @@ class SinkWorld(World):
 
     @property
     def visible(self) -> list[int]:
-        return self.target.visible(SINK, self.commit_mode)
+        return self.target.visible(self.sink, self.commit_mode)
 
 
 def sink_world(kind: CommitKind = CommitKind.TOKEN, mode: CommitMode = CommitMode.APPEND) -> SinkWorld:
