@@ -22,17 +22,17 @@ from airflow_recovery.streaming.work import StreamingWork, streaming_work
 
 
 class StreamingAttempt(AttemptMode):
-    """See the module."""
+    """What the task of a streaming region asks before and after its claim: who restarts with it, and its channels."""
 
     looks_at_others = True
-    """Its channels are told by the resets of others."""
+    """The generations of its channels follow from the resets of the regions at their other ends."""
 
     def failover(self, run: Run, evaluation: Evaluation, region: str) -> failover.StreamingFailover:
-        """Who begins anew with it, and whose tasks are cleared (FLIP-135)."""
+        """Who begins anew with ``region``, and whose tasks are cleared (FLIP-135). Writes nothing yet."""
         return failover.streaming_failover(run, evaluation, region)
 
     def is_current(self, run: Run, state: RunState, claim: Claim) -> bool:
-        """Not in another generation, nor where it should have restarted."""
+        """Whether what the open attempt of ``claim`` makes would be used: see `failover.is_current_attempt`."""
         return failover.is_current_attempt(run, state, claim)
 
     def work(
@@ -81,7 +81,7 @@ class StreamingAttempt(AttemptMode):
         )
 
     def check_claim(self, run: Run, claim: Claim) -> None:
-        """Was a channel of the claim begun anew before the claim was there?"""
+        """Fence the attempt where a channel of its claim has got a new generation meanwhile. Raises `AttemptLost`."""
         failover.check_channels(run, claim)
 
 

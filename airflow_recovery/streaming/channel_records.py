@@ -76,7 +76,7 @@ class Loss:
 
     @property
     def records(self) -> int:
-        """How many."""
+        """How many records the range has."""
         return self.stop - self.start
 
 

@@ -23,7 +23,7 @@ class LedgerEntry:
 
     @property
     def records(self) -> int:
-        """How many."""
+        """How many records are lost."""
         return self.stop - self.start
 
 
@@ -92,17 +92,17 @@ class ChannelState:
 
     @property
     def ends(self) -> Offsets:
-        """What is published."""
+        """By subpartition: the sequence number behind the last record that is published."""
         return tuple(sub.end for sub in self.subs)
 
     @property
     def done(self) -> Offsets:
-        """The completed checkpoint."""
+        """By subpartition: the completed checkpoint. What lies before it is committed or lost."""
         return tuple(sub.done for sub in self.subs)
 
     @property
     def lost(self) -> int:
-        """Records in the ledger."""
+        """How many records the ledger counts as lost, in all subpartitions."""
         return sum(entry.records for entry in self.ledger)
 
     @property

@@ -27,7 +27,7 @@ WAIT_POLL_S = 0.5
 
 
 def channel_client(store: ObjectStore, run: RunIdentity, channel: ChannelSpec, generation: int) -> ChannelClient:
-    """A client of this process alone."""
+    """A new client of one generation of ``channel``, which writes under a name that no other process has."""
     return ChannelClient(store, ChannelIdentity(run, channel.result, generation), f"driver-{uuid.uuid4().hex}")
 
 
@@ -92,7 +92,7 @@ class ChannelInput:
         )
 
     def refresh(self) -> ChannelState:
-        """As of now."""
+        """Read what was appended since the last look, and return the state. Raises as `ChannelClient.refresh`."""
         with self._lock:
             return self._client.refresh()
 
@@ -117,17 +117,17 @@ class ChannelInput:
             )
 
     def leave(self) -> int:
-        """It is drained: let go what is still held, and sweep. How many orphans there were."""
+        """Once all is committed: release the rest, and sweep. Returns how many orphans were deleted."""
         with self._lock:
             self._client.append(lambda state: release(state, self.attempt, state.done))
             return sweep(self._client)
 
     def report(self) -> LossReport:
-        """Its account, as of the last request."""
+        """What is committed and lost in this generation, as of the last request."""
         return loss_report(self.channel.result, self._client.state)
 
     def text(self) -> str:
-        """How far it is, for people."""
+        """One line for the task's log: how many of the published records are behind the checkpoint."""
         state = self._client.state
         told = f"{self._name()}: {sum(state.done)} of {sum(state.ends)} records are behind the checkpoint"
         return f"{told}, {state.lost} of them lost" if state.lost else told
@@ -191,15 +191,15 @@ class ChannelOutput:
         return self._producer.is_published(batch)
 
     def publish(self, batch: int, parts: list[Part], consumed: tuple[Consumed, ...]) -> bool:
-        """As `ChannelProducer.publish_written`."""
+        """Name the written ``parts`` in the log as epoch ``batch``. See `ChannelProducer.publish_written`."""
         return self._producer.publish_written(batch, parts, consumed)
 
     def finish(self) -> None:
-        """Everything is published."""
+        """Say in the log that everything is published. Raises as `ChannelProducer.finish`."""
         self._producer.finish()
 
     def text(self) -> str:
-        """How far it is, for people."""
+        """One line for the task's log: how many records are published."""
         return f"channel {self.channel.result!r} (generation {self.channel.generation}): {sum(self.client.state.ends)}"
 
 

@@ -68,16 +68,16 @@ class StreamingFailover:
 
     @property
     def is_needed(self) -> bool:
-        """There may be something to do before the claim."""
+        """Whether others, or its own earlier attempts, are reset or cleared before the claim."""
         return bool(self.anew or self.resets or self.at_work or self.stale)
 
     @property
     def comes_first(self) -> bool:
-        """Somebody begins anew."""
+        """Whether a region begins anew: its reset is written before lost inputs are looked after."""
         return bool(self.anew)
 
     def restart(self, run: Run, observation: Observation | None) -> bool:
-        """See `restart_regions`."""
+        """Write the resets and clear the tasks: see `restart_regions`."""
         return restart_regions(run, self, observation)
 
 

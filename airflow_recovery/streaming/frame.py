@@ -41,7 +41,7 @@ def check_streaming(where: str, frame: DataFrame) -> None:
 
 
 def check_options(where: str, streaming: StreamingSpec) -> None:
-    """Raise `UserCodeError` for an output mode that means nothing here."""
+    """Raise `UserCodeError` for another output mode than ``append`` in a region that feeds a channel."""
     if streaming.output is not None and streaming.output_mode != "append":
         raise UserCodeError(
             f"{where}: expected the output mode 'append' of a region that feeds a channel, "

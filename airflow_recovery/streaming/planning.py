@@ -62,7 +62,7 @@ class PlannedChannels(PlannedMode):
 
 
 class StreamingPlanning(PlanningMode):
-    """See the module."""
+    """Why a finish of a streaming region is not valid any more, and what a simulated attempt of it leaves."""
 
     planned = PlannedChannels
 

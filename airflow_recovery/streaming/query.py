@@ -223,6 +223,6 @@ def has_ended(source: ChannelInput, state: ChannelState) -> bool:
 
 
 def told(stream: OpenStream) -> str:
-    """How far the region is, in words."""
+    """One line for the task's log: how far both ends are."""
     ends = [input.text() for input in (stream.source, stream.output) if input is not None]
     return "; ".join(ends)

@@ -82,7 +82,7 @@ class _StreamingRegion:
         return name
 
     def run(self) -> tuple[PartitionManifest, ...]:
-        """The last region's manifest; nothing of another one."""
+        """Run to the end of the input. Returns the last region's manifest; none where the region feeds a channel."""
         frame = self._frame()
         opened = self._open(frame)
         self._region.log.info("Attempt %d begins: %s.", self._region.spec.attempt, told(opened))

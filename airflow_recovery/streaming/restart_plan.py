@@ -21,7 +21,7 @@ from airflow_recovery.streaming.restart import StreamingRestart, StreamingRestar
 
 
 class StreamingRestarts(RestartMode):
-    """See the module."""
+    """What a plan says of the restarts of streaming regions, before they happen. Writes nothing."""
 
     def plan(
         self, run: Scenario, seen: RunState, today: PlanRecord, evaluate: Callable[[Scenario], Evaluation]
@@ -73,7 +73,7 @@ class _Planning:
                 self._restarts[name] = StreamingRestart(name, StreamingRestartMode.ANEW, f"{name} was reset")
 
     def close(self) -> None:
-        """Apply the rules until nothing is added."""
+        """Apply the rules again and again, until no region is added to those that begin anew."""
         while True:
             evaluation = self._evaluate(self._run)
             self._must = set(simulate(evaluation, same_rows=True))
@@ -93,7 +93,7 @@ class _Planning:
                 self._run = restart_together(self._run, [name], f"{StreamingRestartMode.ANEW.value}: {reason.detail}")
 
     def planned(self) -> PlannedRestarts:
-        """What has come of it."""
+        """The simulated run, how each region comes to run, the reasons, and the channels. Call `close` first."""
         along = {
             name
             for restart in self._restarts.values()

@@ -41,12 +41,12 @@ _OF_CHECKPOINT = re.compile(rf"{CHECKPOINTS}/(?P<region>[^/]+)/(?P<attempt>[1-9]
 
 
 class StreamingResults(ResultsMode):
-    """Segments, outputs and checkpoints."""
+    """What of a run's segments, outputs and checkpoints may be deleted, and what the last region has committed."""
 
     def sweep(
         self, run: SweptRun, results: ObjectStore, report: SweepReport, options: SweepOptions, *, now_s: float
     ) -> None:
-        """As the table above says."""
+        """Delete what the table of this module says, once it is older than the grace time."""
         if not any(isinstance(region.mode, StreamingPlan) for region in run.plan.regions):
             return
         sweep = _ChannelSweep(run, results, report, options, now_s)
@@ -96,7 +96,7 @@ class StreamingResults(ResultsMode):
     def committed(
         self, results: ObjectStore, journal: Journal, run: RunInUse, result: str, *, newest_batch: bool
     ) -> CommittedBatches:
-        """As `committed_batches`."""
+        """What the region that makes ``result`` has committed so far. Raises as `committed_batches`."""
         return committed_batches(results, journal.identity, run.plan, run.state, result, newest_batch=newest_batch)
 
 

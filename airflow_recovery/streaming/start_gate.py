@@ -40,7 +40,7 @@ class Gate(str, Enum):
 
 @dataclass(frozen=True)
 class GateLook:
-    """``why`` in words."""
+    """What a consumer may do now, and ``why`` in words, for its task's log."""
 
     gate: Gate
     why: str

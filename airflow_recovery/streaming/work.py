@@ -30,7 +30,7 @@ class StreamingWork(AttemptWork):
 
     @property
     def in_claim(self) -> StreamingClaim:
-        """The channels, and where it stands among those that restart."""
+        """What the claim records: the channels, the code, and the ends of attempts that it begins behind."""
         return StreamingClaim(self.pins, self.code, self.after)
 
     @property

@@ -36,7 +36,7 @@ WRITTEN = "sub int, task int, key string, count long, bytes long"
 
 
 class Body(str, Enum):
-    """What an object is."""
+    """The format of an object: Arrow's stream format for segments, Parquet for outputs."""
 
     ARROW = "arrow"
     PARQUET = "parquet"
@@ -74,7 +74,7 @@ def write_parts(frame: DataFrame, target: Target, partition_by: tuple[str, ...] 
 
 
 def task_of(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``."""
+    """The function for ``DataFrame.mapInArrow``: it writes rows to ``target``, and yields a row for each object."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from run_task(target, batches)
@@ -83,7 +83,10 @@ def task_of(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
 
 
 def run_task(target: Target, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One try of one task."""
+    """One try of one Spark task: write ``batches``, and yield a row of `WRITTEN` for each object.
+
+    Where that fails, it deletes what it has written, and raises.
+    """
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -176,7 +179,7 @@ def arrow_schema(schema: str) -> pa.Schema:
 
 
 def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same rows with exactly these types."""
+    """The same rows, cast to the types of ``schema``."""
     import pyarrow as pa
 
     columns = [
@@ -187,7 +190,7 @@ def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def encoded(table: pa.Table, body: Body) -> bytes:
-    """The bytes of an object."""
+    """``table`` in the format of ``body``."""
     import pyarrow as pa
 
     out = io.BytesIO()

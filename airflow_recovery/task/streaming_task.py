@@ -103,7 +103,7 @@ class StreamingApplication(WrappedApplication):
         self._run.log.info("%s.", found.why)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """As the application does, while the producer's task is watched."""
+        """Run the application. Meanwhile a thread asks for the state of the producer's task, and says if it is over."""
         reads = StreamingPlan.of(self._run.regions[self._region]).channels_in
         if not reads:
             return super().run(attempt)
@@ -181,12 +181,12 @@ def ledger_text(reports: tuple[ChannelReport, ...]) -> str:
 
 
 def ledger_summary(reports: tuple[ChannelReport, ...]) -> dict[str, Any]:
-    """By channel, for the task's return value."""
+    """The reports as JSON values by channel: what the task returns as ``ledger``."""
     return {report.channel.edge: report.to_json() for report in reports}
 
 
 def log_ledger(reports: tuple[ChannelReport, ...], log: logging.Logger) -> str:
-    """Write the line, and return it."""
+    """Write the line of `ledger_text` to the task's log, and return it."""
     text = ledger_text(reports)
     log.info("%s.", text)
     return text
@@ -213,11 +213,11 @@ class StreamingTask(TaskMode):
     """A region at a channel: behind the start gate, and heard at its channels whatever becomes of it."""
 
     def check_connection(self, region: RegionPlan, vertices: Mapping[str, Vertex], connection: Connection) -> None:
-        """An application of its own: not over Connect."""
+        """Raise `ConfigurationError` for Spark Connect: a streaming region is an application of its own."""
         check_streaming_connection(region.name, connection)
 
     def application(self, inner: SparkApplication, own: RegionTry) -> SparkApplication:
-        """Behind the start gate."""
+        """``inner``, wrapped so that it waits at the start gate."""
         opened, operator = own.opened.opened, own.operator
         return StreamingApplication(
             inner,
@@ -230,7 +230,10 @@ class StreamingTask(TaskMode):
         )
 
     def run(self, attempt: Callable[[], RegionResult], own: RegionTry) -> TryResult:
-        """With the ``ledger`` of the channels at its ends."""
+        """Try until the start gate lets it through. The result has the ``ledger`` of the channels at its ends.
+
+        Where the task fails for good, its consumer is told in the channel.
+        """
         run, results = own.opened.opened.run, own.opened.opened.stores.results
         try:
             while True:
