@@ -6,6 +6,7 @@ import logging
 import uuid
 from pathlib import Path
 
+from channel_consumer import ChannelConsumer
 from job_tasks import Drivers
 
 from airflow_recovery.driver.attempt_result import AttemptResult
@@ -17,7 +18,6 @@ from airflow_recovery.store.local import LocalStore
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.client import ChannelClient
-from airflow_recovery.streaming.consumer import ChannelConsumer
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
 from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec

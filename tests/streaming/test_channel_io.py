@@ -6,6 +6,7 @@ import math
 import threading
 
 import pytest
+from channel_consumer import ChannelConsumer
 from channel_ends import Source, bodies, client, committed_rows, drain, lost_rows, rows_of, sink_batch
 
 from airflow_recovery.errors import (
@@ -24,7 +25,6 @@ from airflow_recovery.streaming import producer
 from airflow_recovery.streaming.appending import ChannelLog
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
-from airflow_recovery.streaming.consumer import ChannelConsumer
 from airflow_recovery.streaming.folder import ChannelFolder
 from airflow_recovery.streaming.ledger import loss_report
 from airflow_recovery.streaming.producer import ChannelProducer

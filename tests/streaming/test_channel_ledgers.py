@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from channel_consumer import ChannelConsumer
 from channel_ends import SUBS, Source, client, drain
 
 from airflow_recovery.errors import StoreAccessDenied
@@ -12,7 +13,6 @@ from airflow_recovery.store import ObjectStore
 from airflow_recovery.story.mode import ChannelView
 from airflow_recovery.streaming import describe as channels_module
 from airflow_recovery.streaming.channel_records import ChannelIdentity
-from airflow_recovery.streaming.consumer import ChannelConsumer
 from airflow_recovery.streaming.describe import LedgerReader, channels_of
 from airflow_recovery.streaming.producer import ChannelProducer
 from airflow_recovery.testing import CountingStore

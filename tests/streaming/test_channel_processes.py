@@ -12,11 +12,11 @@ from contextlib import suppress
 
 import channel_end_process
 import pytest
+from channel_consumer import ChannelConsumer
 from channel_ends import Source, client, committed_rows, drain, lost_rows
 
 from airflow_recovery.model.channel_options import Reconnect
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.streaming.consumer import ChannelConsumer
 from airflow_recovery.testing import S3Server
 
 DEADLINE_S = 120

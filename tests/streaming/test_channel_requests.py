@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from channel_consumer import ChannelConsumer
 from channel_ends import Source, client, drain
 
 from airflow_recovery.model.channel_options import Reconnect
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.store.write_once import PeekedSlots, Slots
-from airflow_recovery.streaming.consumer import ChannelConsumer
 
 pytestmark = pytest.mark.s3
 

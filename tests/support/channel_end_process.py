@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sys
 
+from channel_consumer import ChannelConsumer
 from channel_ends import SUBS, bodies, client, rows_of, sink_batch
 
 from airflow_recovery.errors import ChannelEvicted, LossBudgetExceeded
 from airflow_recovery.model.channel_options import Reconnect
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.streaming.consumer import ChannelConsumer
 from airflow_recovery.streaming.producer import ChannelProducer
 
 EVICTED, OVER_BUDGET = 42, 43

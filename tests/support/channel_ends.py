@@ -7,12 +7,13 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from channel_consumer import Batch, ChannelConsumer
+
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.write_once import Backoff
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
-from airflow_recovery.streaming.consumer import Batch, ChannelConsumer
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
 
 SUBS = 2

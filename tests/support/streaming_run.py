@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from channel_consumer import Batch, ChannelConsumer
+
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
@@ -37,7 +39,6 @@ from airflow_recovery.store.write_once import Backoff
 from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
-from airflow_recovery.streaming.consumer import Batch, ChannelConsumer
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
 from airflow_recovery.streaming.work import streaming_work

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from axe import serious_findings
 from browser import Browser
+from channel_consumer import ChannelConsumer
 from night import MakeRest, bad_night
 from pages import Site
 from rest_world import RestWorld
@@ -25,7 +26,6 @@ from airflow_recovery.journal.stream import EventWriter
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
-from airflow_recovery.streaming.consumer import ChannelConsumer
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
 
 pytestmark = pytest.mark.browser

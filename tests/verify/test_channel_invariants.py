@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from channel_consumer import ChannelConsumer
 from fakes import MemoryStore
 from streaming_run import RUN, StreamingRun, parquet
 
 from airflow_recovery.errors import LossBudgetExceeded
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
-from airflow_recovery.streaming.consumer import ChannelConsumer
 from airflow_recovery.streaming.producer import ChannelProducer
 from airflow_recovery.testing import CountingStore, Verb
 from airflow_recovery.verify import Report, verify_run

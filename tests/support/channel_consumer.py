@@ -1,4 +1,4 @@
-"""A consumer's end of a channel."""
+"""A consumer's end of a channel, by the product's own steps: what Spark's source and its region do between them."""
 
 from __future__ import annotations
 
