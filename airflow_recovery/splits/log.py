@@ -123,11 +123,6 @@ class SplitBook:
         return self._known
 
     @property
-    def has_pending(self) -> bool:
-        """Is there a split that nobody has?"""
-        return bool(self._unassigned or self._owner_of)
-
-    @property
     def listings(self) -> int:
         """How many listings have changed it: what was listed before one of them must not overtake it."""
         return self._listings

@@ -47,11 +47,6 @@ class Checkpoint:
     cut_to: int
     begins: Place | None
 
-    @property
-    def is_fork(self) -> bool:
-        """Whether it goes on from an earlier one."""
-        return self.cut >= 0
-
 
 def prepare_checkpoint(
     store: ObjectStore,

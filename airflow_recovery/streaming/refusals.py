@@ -24,9 +24,6 @@ class SinkGuarantee(str, Enum):
     CHANNEL_LOG = "channel log"
     """Its files count when the channel's log names them: exactly once, with the ledger."""
 
-    IDEMPOTENT = "idempotent"
-    """Elsewhere; a batch that comes again replaces itself."""
-
     EXACTLY_ONCE = "exactly once"
     """Elsewhere; its readers trust that nothing is missing."""
 

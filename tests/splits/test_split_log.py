@@ -52,7 +52,6 @@ def test_what_comes_back_goes_to_the_subtask_that_had_it_and_to_no_other():
     assert book.held_by(0) == (A,)
     assert book.next_batch(1, 100) == ()
     assert book.message_for(0, 2, 100) == Assign(0, 2, 0, (B,))
-    assert book.has_pending
 
 
 def test_fault_55_what_is_listed_again_is_not_given_again():

@@ -111,7 +111,6 @@ def test_regions_that_run_together_need_a_slot_each(edges, needed):
     ("guarantee", "refused"),
     [
         (SinkGuarantee.CHANNEL_LOG, False),
-        (SinkGuarantee.IDEMPOTENT, False),
         (SinkGuarantee.EXACTLY_ONCE, True),
         (SinkGuarantee.FOREIGN, True),
     ],

@@ -43,7 +43,7 @@ def test_what_lies_beyond_the_last_completed_batch_is_left_behind():
 
 def test_a_fork_is_cut_at_the_log(local_store):
     first = prepare(local_store, 1, completed=-1)
-    assert (first.base, first.is_fork) == (0, False)
+    assert (first.base, first.cut) == (0, -1)
     spark_has_run(local_store, first, 0, 1, 2)
     second = prepare(local_store, 2, completed=1)
     assert (second.base, second.cut) == (0, 1)
@@ -65,7 +65,7 @@ def test_without_a_checkpoint_only_what_the_log_says_is_enough_for_some(local_st
     with pytest.raises(ChannelInconsistent, match="begin anew"):
         prepare(local_store, 2, completed=4)
     begun = prepare(local_store, 2, completed=4, may_begin=True)
-    assert (begun.base, begun.is_fork) == (5, False)
+    assert (begun.base, begun.cut) == (5, -1)
     spark_has_run(local_store, begun, 0, 1)
     third = prepare(local_store, 3, completed=6)
     assert (third.base, third.cut) == (5, 1)

@@ -173,10 +173,6 @@ class LocalAirflow(RunsApi):
             )
         return done.stdout
 
-    def component_log(self, component: str) -> Path:
-        """The file with a component's output."""
-        return self._processes.log_of(component)
-
     def wait_until(
         self,
         claim: Callable[[], bool],
