@@ -95,13 +95,13 @@ class PullingApplication(FakeApplication):
                 if batch is None:
                     break
                 self.world.begins(claim.region, number)
-                outputs = (self._write(claim.region, claim.attempt, number, batch.splits),)
+                outputs = (self._write_batch(claim.region, claim.attempt, number, batch.splits),)
                 keys = tuple(split.key for split in batch.splits)
                 committed = CommittedBatch(claim.region, claim.attempt, number, claim.writer, keys, outputs, "now", 1.0)
                 self._journal.commit_batch(committed)
                 own.append(committed)
             if not own and not adopted:
-                outputs = (self._write(claim.region, claim.attempt, 0, ()),)
+                outputs = (self._write_batch(claim.region, claim.attempt, 0, ()),)
                 own.append(CommittedBatch(claim.region, claim.attempt, 0, claim.writer, (), outputs, "now", 1.0))
                 self._journal.commit_batch(own[0])
             batches = (*adopted, *own)
@@ -117,7 +117,7 @@ class PullingApplication(FakeApplication):
             raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} was fenced") from error
         return outcome
 
-    def _write(self, region: str, attempt: int, number: int, batch: tuple[Split, ...]) -> PartitionManifest:
+    def _write_batch(self, region: str, attempt: int, number: int, batch: tuple[Split, ...]) -> PartitionManifest:
         folder = f"{self._journal.layout.data_of(region, attempt)}/S/{number:04d}"
         body = "".join(letter(split) for split in batch)
         info = self._results.put(f"{folder}/part-0", body.encode())

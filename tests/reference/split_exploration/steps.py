@@ -337,7 +337,7 @@ class Steps:
         return Evaluation(
             plan,
             run_state(world),
-            available=lambda region, attempt: None,
+            available=lambda region, attempt, result: None,
             externals=externals,  # type: ignore[arg-type]
             known={SplitPlan.name: books},
         )
