@@ -72,7 +72,7 @@ class Master:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
-class Scene:
+class KilledDropIn:
     """One drop-in, whose first try is killed after it submitted."""
 
     def __init__(self, folder: Path, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def master() -> Iterator[Master]:
 
 
 @pytest.fixture
-def scene(recovery: Path, master: Master, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def killed_drop_in(recovery: Path, master: Master, monkeypatch: pytest.MonkeyPatch) -> KilledDropIn:
     port = str(master.server.server_address[1])
     connection = {
         "conn_type": "spark",
@@ -162,7 +162,7 @@ def scene(recovery: Path, master: Master, monkeypatch: pytest.MonkeyPatch) -> Sc
     monkeypatch.setenv("AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT", "1s")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(spark_submission, "ASK_EVERY_S", 0.0)
-    return Scene(recovery, master, monkeypatch)
+    return KilledDropIn(recovery, master, monkeypatch)
 
 
 def attempts(folder: Path) -> dict[int, bool]:
@@ -170,66 +170,68 @@ def attempts(folder: Path) -> dict[int, bool]:
 
 
 def test_fault_3_a_job_that_runs_is_followed_and_what_it_wrote_is_registered(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.killed_try(monkeypatch)
-    scene.master.states = ["SUBMITTED", "RUNNING", "RUNNING", "FINISHED"]
-    scene.master.when_finished = lambda: scene.write(1)
-    answer = scene.next_try()
+    killed_drop_in.killed_try(monkeypatch)
+    killed_drop_in.master.states = ["SUBMITTED", "RUNNING", "RUNNING", "FINISHED"]
+    killed_drop_in.master.when_finished = lambda: killed_drop_in.write(1)
+    answer = killed_drop_in.next_try()
     assert (answer["decision"], answer["attempt"], answer["results"]["t.out"]["files"]) == ("kept", 1, 1)
-    assert len(scene.locations()) == 1
-    assert set(scene.master.asked) == {DRIVER}
-    assert not scene.killed.exists()
-    assert attempts(scene.folder) == {1: True}
+    assert len(killed_drop_in.locations()) == 1
+    assert set(killed_drop_in.master.asked) == {DRIVER}
+    assert not killed_drop_in.killed.exists()
+    assert attempts(killed_drop_in.folder) == {1: True}
 
 
 def test_fault_19_a_failed_job_never_counts_and_a_new_attempt_has_a_key_of_its_own(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.killed_try(monkeypatch)
-    scene.master.states = ["FAILED"]
-    answer = scene.next_try()
+    killed_drop_in.killed_try(monkeypatch)
+    killed_drop_in.master.states = ["FAILED"]
+    answer = killed_drop_in.next_try()
     assert (answer["decision"], answer["attempt"]) == ("ran", 2)
-    assert len(set(scene.locations())) == 2
-    assert len([key for key in scene.store.all() if key.startswith("spark_job_id/")]) == 2
+    assert len(set(killed_drop_in.locations())) == 2
+    assert len([key for key in killed_drop_in.store.all() if key.startswith("spark_job_id/")]) == 2
 
 
-def test_fault_76_an_unknown_status_is_no_answer(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.killed_try(monkeypatch)
-    scene.master.states = ["UNKNOWN"]
-    assert scene.next_try()["attempt"] == 2
-    assert scene.killed.read_text() == DRIVER  # as far as it can be
-    assert attempts(scene.folder) == {1: False, 2: True}
+def test_fault_76_an_unknown_status_is_no_answer(killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_drop_in.killed_try(monkeypatch)
+    killed_drop_in.master.states = ["UNKNOWN"]
+    assert killed_drop_in.next_try()["attempt"] == 2
+    assert killed_drop_in.killed.read_text() == DRIVER  # as far as it can be
+    assert attempts(killed_drop_in.folder) == {1: False, 2: True}
 
 
 def test_fault_18_a_job_that_is_kept_under_another_tag_is_never_asked_about(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.killed_try(monkeypatch, "submit")  # no job was submitted, or its id was never kept
-    scene.store.set("spark_job_id", DRIVER)
-    scene.store.set("spark_job_id/1", DRIVER)
-    assert scene.next_try()["attempt"] == 2
-    assert scene.master.asked == []
+    killed_drop_in.killed_try(monkeypatch, "submit")  # no job was submitted, or its id was never kept
+    killed_drop_in.store.set("spark_job_id", DRIVER)
+    killed_drop_in.store.set("spark_job_id/1", DRIVER)
+    assert killed_drop_in.next_try()["attempt"] == 2
+    assert killed_drop_in.master.asked == []
 
 
-def test_a_job_that_runs_other_code_is_killed_and_not_adopted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.killed_try(monkeypatch)
-    scene.application.write_text("code 2")
-    assert scene.next_try()["attempt"] == 2
-    assert scene.killed.read_text() == DRIVER
-    assert scene.master.asked == []
+def test_a_job_that_runs_other_code_is_killed_and_not_adopted(
+    killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_drop_in.killed_try(monkeypatch)
+    killed_drop_in.application.write_text("code 2")
+    assert killed_drop_in.next_try()["attempt"] == 2
+    assert killed_drop_in.killed.read_text() == DRIVER
+    assert killed_drop_in.master.asked == []
 
 
 def test_control_without_what_it_rests_on_the_old_code_is_waited_for(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    scene.killed_try(monkeypatch)
-    scene.application.write_text("code 2")
+    killed_drop_in.killed_try(monkeypatch)
+    killed_drop_in.application.write_text("code 2")
     monkeypatch.setattr(drop_in.DropInSubmission, "_is_as_today", lambda self, claim: True)
-    scene.master.states = ["RUNNING", "FINISHED"]
-    scene.master.when_finished = lambda: scene.write(1)
-    assert scene.next_try()["attempt"] == 1  # what code 1 has made, for code 2's
+    killed_drop_in.master.states = ["RUNNING", "FINISHED"]
+    killed_drop_in.master.when_finished = lambda: killed_drop_in.write(1)
+    assert killed_drop_in.next_try()["attempt"] == 1  # what code 1 has made, for code 2's
 
 
 # --- what the cluster managers say ------------------------------------------------------------------------------------
@@ -248,7 +250,9 @@ def test_control_without_what_it_rests_on_the_old_code_is_waited_for(
         (RuntimeError("no master answers"), ApplicationStatus.UNKNOWN),
     ],
 )
-def test_every_answer_has_one_meaning(scene: Scene, monkeypatch: pytest.MonkeyPatch, said: Any, means: Any) -> None:
+def test_every_answer_has_one_meaning(
+    killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch, said: Any, means: Any
+) -> None:
     def answer(self: SparkSubmitOperator, external_id: str, context: Any) -> str:
         assert external_id == DRIVER
         if isinstance(said, Exception):
@@ -256,26 +260,26 @@ def test_every_answer_has_one_meaning(scene: Scene, monkeypatch: pytest.MonkeyPa
         return str(said)
 
     monkeypatch.setattr(SparkSubmitOperator, "get_job_status", answer)
-    submission = scene.submission()
+    submission = killed_drop_in.submission()
     assert submission.status(CLAIM) is ApplicationStatus.UNKNOWN  # none was kept
-    scene.store.set("spark_job_id/tag", DRIVER)
+    killed_drop_in.store.set("spark_job_id/tag", DRIVER)
     assert submission.status(CLAIM) is means
 
 
-def test_a_task_that_is_killed_while_it_follows_kills_the_driver(scene: Scene) -> None:
-    submission = scene.submission()
+def test_a_task_that_is_killed_while_it_follows_kills_the_driver(killed_drop_in: KilledDropIn) -> None:
+    submission = killed_drop_in.submission()
     submission.stop()
-    assert not scene.killed.exists()  # nothing of it runs
-    scene.store.set("spark_job_id/tag", DRIVER)
+    assert not killed_drop_in.killed.exists()  # nothing of it runs
+    killed_drop_in.store.set("spark_job_id/tag", DRIVER)
     submission.status(CLAIM)
     submission.stop()
-    assert scene.killed.read_text() == DRIVER
+    assert killed_drop_in.killed.read_text() == DRIVER
 
 
 # --- an input that is released while the job runs ---------------------------------------------------------------------
 
 
-class ReaderScene(Scene):
+class KilledReader(KilledDropIn):
     """The drop-in reads what another one has made, which is released when its first try has been killed."""
 
     def operator(self) -> RecoverableSparkSubmitOperator:
@@ -300,12 +304,12 @@ class ReaderScene(Scene):
 
 
 @pytest.fixture
-def reader(recovery: Path, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> ReaderScene:
-    return ReaderScene(recovery, scene.master, monkeypatch)
+def reader(recovery: Path, killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch) -> KilledReader:
+    return KilledReader(recovery, killed_drop_in.master, monkeypatch)
 
 
 def test_fault_121_what_a_followed_job_has_read_is_looked_at_before_its_finish(
-    reader: ReaderScene, monkeypatch: pytest.MonkeyPatch
+    reader: KilledReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader.release_after_the_kill(monkeypatch)
     with pytest.raises(AirflowFailException, match="p: result was released"):
@@ -316,7 +320,7 @@ def test_fault_121_what_a_followed_job_has_read_is_looked_at_before_its_finish(
 
 
 def test_fault_121_control_a_followed_job_is_finished_on_what_was_released(
-    reader: ReaderScene, monkeypatch: pytest.MonkeyPatch
+    reader: KilledReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drop_in, "ensure_inputs_kept", lambda run, attempt: None)
     reader.release_after_the_kill(monkeypatch)
