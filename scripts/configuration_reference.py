@@ -18,7 +18,7 @@ is needed.
 
 
 def page() -> str:
-    """The whole page."""
+    """The page as Markdown: every option of provider.yaml, then the connection types."""
     sections: dict[str, Any] = get_provider_info()["config"]
     return "\n".join([HEAD, *(_section(name, each) for name, each in sections.items()), _connections()])
 

@@ -54,7 +54,7 @@ class Row:
     again: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """As a line of the page."""
+        """The row as a line of the table in the page."""
         passed = self.tests - len(self.failed)
         cells = (self.airflow, self.python, self.tests, passed, _names(self.again), _names(self.failed), self.day)
         return f"| {' | '.join(str(cell) for cell in cells)} |\n"

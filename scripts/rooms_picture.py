@@ -52,7 +52,7 @@ def drawn_into(page: str, rooms: Mapping[str, Room]) -> str:
 
 
 def main() -> int:
-    """Write the page anew."""
+    """Write the table of rooms into docs/architecture.md."""
     PAGE.write_text(drawn_into(PAGE.read_text(encoding="utf-8"), ROOMS), encoding="utf-8")
     return 0
 

@@ -121,7 +121,7 @@ def _is_checkout(entry: str) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """See the module's docstring."""
+    """Install the wheel of the package as it is now; then run the module that ``arguments`` names, if any."""
     use_wheel()
     if arguments:
         sys.argv[:] = arguments

@@ -50,11 +50,11 @@ class FakeAirflow:
     # what the scheduler does
 
     def now(self, task: str) -> TaskTry:
-        """The present task instance."""
+        """The task instance of ``task`` as it is now."""
         return self._tries[task]
 
     def state(self, task: str) -> str | None:
-        """The present state."""
+        """The state of ``task`` as it is now, in Airflow's words."""
         return self._tries[task].state
 
     def grant(self, task: str) -> RetryGrant:
@@ -63,7 +63,7 @@ class FakeAirflow:
 
     @property
     def is_green(self) -> bool:
-        """Every task has succeeded."""
+        """Whether every task has succeeded."""
         return all(task_try.state == "success" for task_try in self._tries.values())
 
     def ready(self) -> list[str]:
@@ -82,7 +82,7 @@ class FakeAirflow:
         return found
 
     def start(self, task: str) -> TaskTry:
-        """The scheduler starts the next try."""
+        """Start the next try of ``task``, as the scheduler would."""
         if task not in self.ready():
             raise ValueError(f"{task} can't start: {self.state(task)}")
         before = self._tries[task]
@@ -144,11 +144,11 @@ class FakeAirflow:
         return FakeClearClient(self, own, can_clear, gate)
 
     def observe(self) -> Observation:
-        """All task instances."""
+        """All task instances of the run, as they are now."""
         return Observation(dict(self._tries))
 
     def compare_and_clear(self, request: ClearRequest, caller: str) -> ClearResult:
-        """One transaction, as `airflow_recovery.api_server.compare_and_clear.clear`."""
+        """Clear what is still as observed, by the rules of `airflow_recovery.api_server.compare_and_clear.clear`."""
         unmoved: dict[str, tuple[int, str | None]] = {}
 
         def matching(observed: Mapping[str, str], states: frozenset[str]) -> list[str]:
@@ -236,7 +236,7 @@ class FakeClearClient:
         return {task: self._airflow.state(task) for task in keys}
 
     def live_check(self) -> None:
-        """Raises `NotMine` for a zombie."""
+        """Raises `NotMine` where the task has another try by now."""
         self._ask("live check")
 
     def _ask(self, request: str) -> None:

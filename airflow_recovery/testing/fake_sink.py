@@ -51,7 +51,7 @@ class FakeTarget:
         return Held(highest, self.writers.get((token.region, highest))) if highest else None
 
     def apply(self, token: CommitToken, spec: CommitSpec) -> None:
-        """One moment."""
+        """Apply what was prepared to the target, at one moment."""
         key = token.region, token.attempt
         if spec.kind is CommitKind.TOKEN:
             held = self.held(token)
@@ -82,7 +82,7 @@ class _FakeCommitter:
 
 
 class _RememberingCommitter(_FakeCommitter):
-    """Of a token sink."""
+    """The committer of a token sink, which can also say what the target holds."""
 
     def held(self, token: CommitToken) -> Held | None:
         self._gate(f"sink: held {token.region}")

@@ -45,7 +45,7 @@ class FaultKind(Enum):
         return self in (FaultKind.LOST_REPLY, FaultKind.LOST_REPLY_THEN_RETRIED)
 
     def error(self, verb: Verb, key: str) -> StoreError:
-        """What is raised."""
+        """The error that this fault raises for a request."""
         text = f"{verb.value} {key}: {self.value} (injected)"
         if self in (FaultKind.CONFLICT, FaultKind.SLOW_DOWN):
             return StoreUnavailable(text)
@@ -94,25 +94,25 @@ class FaultyStore:
 
     @property
     def base_uri(self) -> str:
-        """That of the store below."""
+        """The base URI of the inner store."""
         return self.inner.base_uri
 
     def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
-        """A conditional write, with faults."""
+        """A conditional write, which may fail before or after it has had its effect."""
         fault = self._before(Verb.PUT_IF_ABSENT, key)
         info = self.inner.put(key, body) if self.ignores_if_none_match else self.inner.put_if_absent(key, body)
         self._after(Verb.PUT_IF_ABSENT, key, fault)
         return info
 
     def put(self, key: str, body: bytes) -> ObjectInfo:
-        """A plain write, with faults."""
+        """A plain write, which may fail before or after it has had its effect."""
         fault = self._before(Verb.PUT, key)
         info = self.inner.put(key, body)
         self._after(Verb.PUT, key, fault)
         return info
 
     def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
-        """A read, with faults."""
+        """A read, which may fail."""
         fault = self._before(Verb.GET, key)
         stored = self.inner.get(key, max_bytes)
         self._after(Verb.GET, key, fault)
@@ -127,7 +127,7 @@ class FaultyStore:
                 yield info
 
     def delete(self, keys: Iterable[str]) -> None:
-        """A deletion, with faults."""
+        """A deletion, which may fail before or after it has had its effect."""
         batch = [*keys]
         fault = self._before(Verb.DELETE, " ".join(batch))
         self.inner.delete(batch)
@@ -192,7 +192,7 @@ class CountingStore:
 
     @property
     def base_uri(self) -> str:
-        """That of the store below."""
+        """The base URI of the inner store."""
         return self.inner.base_uri
 
     def count(self, verb: Verb, key: str = "") -> int:
@@ -206,7 +206,7 @@ class CountingStore:
             return dict(Counter(verb for verb, _ in self.requests))
 
     def clear(self) -> None:
-        """Count from zero again."""
+        """Forget all counts."""
         with self._lock:
             self.requests.clear()
 

@@ -47,7 +47,7 @@ class S3Request:
 
     @property
     def is_conditional(self) -> bool:
-        """A write that must not overwrite."""
+        """Whether the request is a write that must not overwrite."""
         return self.method == "PUT" and self.headers.get("if-none-match") == "*"
 
     def actions(self) -> tuple[tuple[str, str], ...]:
@@ -148,7 +148,7 @@ class S3Proxy:
 
     @property
     def endpoint_url(self) -> str:
-        """``http://127.0.0.1:<port>``."""
+        """The address of the proxy: ``http://127.0.0.1:<port>``."""
         return f"http://127.0.0.1:{self._http.server_address[1]}"
 
     def __enter__(self) -> Self:

@@ -56,12 +56,12 @@ class S3Server(ABC):
 
     @property
     def endpoint_url(self) -> str:
-        """``http://127.0.0.1:<port>``."""
+        """The address of the server: ``http://127.0.0.1:<port>``."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def log_path(self) -> Path:
-        """What the server printed."""
+        """The file with what the server has printed."""
         return self.folder / f"{self.name}.log"
 
     @property
@@ -80,7 +80,7 @@ class S3Server(ABC):
         }
 
     def session(self) -> Session:
-        """A boto3 session with these credentials."""
+        """A boto3 session with the server's credentials."""
         from boto3.session import Session
 
         return Session(ACCESS_KEY, SECRET_KEY, region_name=REGION)

@@ -120,7 +120,7 @@ def free_port() -> int:
 
 
 def spark_home() -> Path:
-    """The Spark of the installed wheel."""
+    """The folder of the Spark that comes with the installed `pyspark`."""
     spec = importlib.util.find_spec("pyspark")
     folders = [Path(location) for location in (spec.submodule_search_locations if spec is not None else None) or ()]
     if not folders or not (folders[0] / "bin" / "spark-submit").exists():

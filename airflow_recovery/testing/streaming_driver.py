@@ -116,15 +116,15 @@ class StreamingDriverProcess:
         path.rename(self._path(spec, ".json"))
 
     def wait_until_held(self, spec: RegionSpec) -> None:
-        """It stands right before the commit."""
+        """Wait until the driver waits right before its commit."""
         self.wait(self._path(spec, ".held").exists, "the batch that it holds at")
 
     def go(self, spec: RegionSpec) -> None:
-        """It may commit."""
+        """Let the driver commit."""
         self._path(spec, ".go").touch()
 
     def code(self, spec: RegionSpec) -> int:
-        """Wait for the attempt's exit code."""
+        """Wait for the end of the attempt, and return its exit code."""
         path = self._path(spec, ".code")
         self.wait(path.exists, "the end of the attempt")
         return int(path.read_text())
@@ -139,19 +139,19 @@ class StreamingDriverProcess:
             time.sleep(0.05)
 
     def wait_for_death(self) -> None:
-        """Until it has killed itself."""
+        """Wait until the driver has killed itself."""
         self.process.wait(DEADLINE_S)
 
     def log(self) -> str:
-        """What it has said."""
+        """What the driver has written to its log."""
         return (self.folder / "log").read_text(errors="replace")
 
     def freeze(self) -> None:
-        """SIGSTOP: driver, JVM, reader and workers."""
+        """Freeze the driver, its JVM, reader and workers (SIGSTOP)."""
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        """SIGCONT."""
+        """Let all of them go on (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
@@ -161,7 +161,7 @@ class StreamingDriverProcess:
         self.process.wait()
 
     def is_alive(self) -> bool:
-        """Whether spark-submit runs."""
+        """Whether the spark-submit of the attempt still runs."""
         return self.process.poll() is None
 
     def is_idle(self) -> bool:

@@ -28,7 +28,7 @@ from scripts.demo.results import copy_sinks  # noqa: E402
 
 
 def main() -> int:
-    """Run the demo; its exit code."""
+    """Run the demo. Returns 0 where every check holds, else 1."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave Airflow up at the end, until Ctrl-C")
     parser.add_argument("--s3a", action="store_true", help="sources and results on S3, too: Spark uses s3a://")

@@ -35,14 +35,14 @@ class DemoFailed(Exception):
 
 @dataclass(frozen=True)
 class Act:
-    """One act that has ended well."""
+    """What one act of the demo has shown."""
 
     run_id: str
     journal: JournalView
 
 
 def act_one(pipeline: LocalPipeline) -> Act:
-    """An undisturbed run."""
+    """Run the pipeline once, without a disturbance."""
     print(f"\nAct one: an undisturbed run for {ACT_ONE[:10]}", flush=True)
     run_id = pipeline.start_run(ACT_ONE)
     return _to_the_end(pipeline, run_id, RunWatch(pipeline, run_id))

@@ -48,7 +48,7 @@ class JournalView:
 
     @property
     def sinks(self) -> list[str]:
-        """The final results of the job."""
+        """The names of the final results of the job."""
         return sorted(result for region in self.regions if region.final for result in region.results)
 
     def result(self, name: str) -> PartitionManifest:
@@ -76,7 +76,7 @@ class JournalView:
         )
 
     def stories(self) -> list[RegionStory]:
-        """Every region, in topological order."""
+        """The story of every region, in topological order."""
         return [self._story(region) for region in self.regions]
 
     def _story(self, region: RegionPlan) -> RegionStory:

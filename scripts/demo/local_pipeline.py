@@ -53,7 +53,7 @@ class LocalPipeline:
 
     @property
     def journal(self) -> ObjectStore:
-        """The store of all journals."""
+        """The store that holds the journals of the demo."""
         return self._s3
 
     def open_data(self, location: str) -> ObjectStore:
@@ -90,7 +90,7 @@ def _name_of(task_id: str, map_index: int) -> str:
 
 
 def journal_uri() -> str:
-    """Where the journal is."""
+    """The URI of the journal."""
     return f"s3://{BUCKET}/journal"
 
 
@@ -158,7 +158,7 @@ class RunWatch:
 
     @property
     def seconds(self) -> float:
-        """Since the watch began."""
+        """Seconds since the watch began."""
         return time.monotonic() - self._begun
 
     def until(self, done: Callable[[States], bool], timeout_s: float = RUN_TIMEOUT_S) -> None:

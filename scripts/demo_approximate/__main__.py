@@ -29,7 +29,7 @@ from scripts.demo_approximate.live_run import REGIONS, DemoFailed  # noqa: E402
 
 
 def main() -> int:
-    """Run the demo; its exit code."""
+    """Run the demo. Returns 0 where every check holds, else 1."""
     argparse.ArgumentParser(prog="make demo-approximate", description=__doc__).parse_args()
     for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(signals, _stop)

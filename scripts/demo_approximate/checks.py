@@ -80,7 +80,7 @@ def all_checks(
 
 
 def recovery_table(recoveries: Sequence[Recovery]) -> str:
-    """One line a kill."""
+    """A table with one line for each kill: who restarted, and how long it took to the first table."""
     rows = [("killed", "strategy", "restarted", "first table", "fresh table")]
     rows += [
         (

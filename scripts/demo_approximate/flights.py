@@ -24,7 +24,7 @@ class FlightsByDay:
 
     @property
     def total(self) -> int:
-        """All flights."""
+        """How many flights there are."""
         return sum(self.counts.values())
 
     @cached_property

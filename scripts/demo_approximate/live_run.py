@@ -69,7 +69,7 @@ class LiveRun:
 
     @property
     def seconds(self) -> float:
-        """Since the run was triggered."""
+        """Seconds since the run was triggered."""
         return time.monotonic() - self._begun
 
     @property
@@ -78,7 +78,7 @@ class LiveRun:
         return self.pipeline.airflow.run_state(self.dag_id, self.run_id)
 
     def journal(self) -> Journal:
-        """A reader of the run's journal."""
+        """The run's journal, for reading."""
         return Journal(self.pipeline.journal, self.identity, writer=f"demo-{uuid.uuid4().hex}")
 
     def state(self) -> RunState:

@@ -1,4 +1,4 @@
-"""`python -m airflow_recovery.testing.crash_kit`."""
+"""Lets ``python -m airflow_recovery.testing.crash_kit`` run the command line of `cli`."""
 
 import sys
 

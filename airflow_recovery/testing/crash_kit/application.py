@@ -24,7 +24,7 @@ class DriverDied(Exception):
 
 
 class ForkedApplication(SparkApplication):
-    """Runs ``program`` without spark-submit."""
+    """Runs the driver of ``program`` in a forked process instead of a spark-submit."""
 
     def __init__(self, program: RegionProgram, drive: Drive, crasher: Crasher) -> None:
         self._program = program
@@ -32,11 +32,11 @@ class ForkedApplication(SparkApplication):
         self._crasher = crasher
 
     def externals(self) -> tuple[ExternalObject, ...]:
-        """As the region's program says."""
+        """The splits that the region's sources would read now."""
         return self._program.externals()
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """As `RegionProgram.run`."""
+        """Run the region's program for ``attempt``; returns and raises as `RegionProgram.run`."""
         return self._program.run(attempt, self._launch)
 
     def _launch(self, spec: RegionSpec, folder: Path) -> None:

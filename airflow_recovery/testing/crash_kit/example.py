@@ -18,23 +18,23 @@ diamond = job("diamond")
 
 @diamond.source(result=BLOCKING)
 def numbers(spark: SparkSession) -> DataFrame:
-    """Thirty of them."""
+    """The numbers from 0 to 29, one a row."""
     return spark.range(30)
 
 
 @diamond.vertex(result=BLOCKING)
 def evens(numbers: DataFrame) -> DataFrame:
-    """Every second one."""
+    """The even numbers among them."""
     return numbers.where("id % 2 = 0")
 
 
 @diamond.vertex(result=BLOCKING)
 def triples(numbers: DataFrame) -> DataFrame:
-    """Three times each."""
+    """Every number, times three."""
     return numbers.selectExpr("id * 3 AS id")
 
 
 @diamond.sink()
 def joined(evens: DataFrame, triples: DataFrame) -> DataFrame:
-    """What is in both."""
+    """The numbers that both inputs have."""
     return evens.join(triples, "id")

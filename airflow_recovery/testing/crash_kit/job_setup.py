@@ -24,7 +24,7 @@ PUBLISH = "publish"
 
 
 class Engine(str, Enum):
-    """What runs a region."""
+    """What runs a region: a made-up driver, or a real Spark."""
 
     PLAIN = "plain"
     """A plain process that writes made-up rows: 50 ms a region."""
@@ -33,7 +33,7 @@ class Engine(str, Enum):
 
 
 class Scenario(str, Enum):
-    """What else happens to the run."""
+    """What happens to the run besides crashes."""
 
     RUN = "an undisturbed run"
     LOSS = "a finished run loses a final result and one of its inputs, and is asked for it again"
@@ -61,36 +61,36 @@ class JobSetup:
             )
 
     def for_scenario(self, scenario: Scenario) -> JobSetup:
-        """For the runs of one scenario."""
+        """The set-up for the runs of one scenario."""
         return replace(self.for_run(scenario.name.lower()), scenario=scenario)
 
     def for_run(self, name: str) -> JobSetup:
-        """For one run."""
+        """The set-up for one run, with folders of its own."""
         return replace(self, root=f"{self.root}/{name}", folder=self.folder / name)
 
     @cached_property
     def job(self) -> Job:
-        """The job itself. Raises `JobDefinitionError`."""
+        """The job that is tested, imported by its name. Raises `JobDefinitionError`."""
         return load_job(self.reference)
 
     @cached_property
     def plan(self) -> JobPlan:
-        """Its plan, the same for every run."""
+        """The plan of the job, the same for every run."""
         return plan_job(self.job, self.reference, self.facts)
 
     @cached_property
     def facts(self) -> RunFacts:
-        """What templates see of the run."""
+        """The dates and the conf that templates of the job see."""
         return RunFacts(LOGICAL_DATE, LOGICAL_DATE, LOGICAL_DATE, {}, dict(self.params))
 
     @cached_property
     def identity(self) -> RunIdentity:
-        """The run's, in its journal."""
+        """The identity of the run in its journal."""
         return RunIdentity("crash_test", run_key(logical_date=LOGICAL_DATE, partition_key=None, run_id=""), "job")
 
     @property
     def journal(self) -> str:
-        """The URI of the journal."""
+        """The URI of the store that holds the journal."""
         return f"{self.root}/journal"
 
     @property
@@ -106,7 +106,7 @@ class JobSetup:
 
     @cached_property
     def finals(self) -> tuple[str, ...]:
-        """Regions with a final result."""
+        """The names of the regions that make a final result."""
         return tuple(region.name for region in self.plan.record.regions if region.final)
 
     @property
@@ -116,7 +116,7 @@ class JobSetup:
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
-        """Those that the job can go through."""
+        """The scenarios that the job can go through."""
         return tuple(scenario for scenario in Scenario if scenario is not Scenario.LOSS or self.lost)
 
     @cached_property

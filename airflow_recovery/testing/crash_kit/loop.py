@@ -31,7 +31,7 @@ class Tally:
     seconds: float = 0.0
 
     def text(self) -> str:
-        """One line for people."""
+        """One line for people: how many runs and crashes there were, and how fast."""
         rate = self.runs / self.seconds if self.seconds else 0.0
         return (
             f"{self.runs} runs with {self.crashes} crashes without a violation in {self.seconds:.1f} s "
@@ -55,7 +55,7 @@ class CrashLoop:
 
     @cached_property
     def undisturbed(self) -> Course:
-        """The run without a crash."""
+        """The run in which no process is killed, against which all others are compared."""
         return self._conduct({})
 
     def points(self) -> list[Passed]:
@@ -81,7 +81,7 @@ class CrashLoop:
                 yield first, second
 
     def drawn_pairs(self, seed: int) -> Iterator[tuple[CrashPoint, CrashPoint]]:
-        """Pairs for ever, drawn by ``seed``."""
+        """Draw pairs of crash points by ``seed``, without an end."""
         rng = random.Random(seed)
         firsts = distinct(self.points())
         known: dict[CrashPoint, list[CrashPoint]] = {}
@@ -151,7 +151,7 @@ class CrashLoop:
             raise Violation("\n  ".join([what, *course.said]) + f"\n{self._again(armed)}")
 
     def _again(self, armed: Mapping[CrashPoint, Harm]) -> str:
-        """How to have this run once more."""
+        """The command that has this run once more."""
         setup = self._setup
         words = [setup.reference, "--scenario", setup.scenario.name.lower()]
         if setup.engine is Engine.SPARK:
@@ -171,7 +171,7 @@ def distinct(passed: Iterable[Passed]) -> list[CrashPoint]:
 
 
 def _after(passed: Iterable[Passed], first: CrashPoint) -> list[Passed]:
-    """What a run passed after its first crash."""
+    """The points that a run has passed after its first crash."""
     passeds = list(passed)
     at = next(index for index, each in enumerate(passeds) if each.point == first)
     # A point in a driver is two, of which only one was struck.

@@ -64,7 +64,7 @@ class Step(str, Enum):
 
 
 class When(str, Enum):
-    """Before or after the step."""
+    """Whether a point lies before a step or after it."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -78,7 +78,7 @@ class Victim(str, Enum):
 
 
 class Harm(str, Enum):
-    """What happens at the point."""
+    """What happens to the process at the point."""
 
     KILL = "kill -9"
     FREEZE = "SIGSTOP, until everything is green"
@@ -103,7 +103,7 @@ class CrashPoint:
 
     @property
     def text(self) -> str:
-        """For people; `parse` reads it."""
+        """The point as ``--crash`` takes it, such as ``task of cleaned try 1, after claim 1``; `parse` reads it."""
         return (
             f"{self.victim.value} of {self.task} try {self.try_number}, {self.when.value} {self.step.value} "
             f"{self.count}"
@@ -142,7 +142,7 @@ class Passed:
 
     @classmethod
     def from_json(cls, line: str) -> Passed:
-        """Inverse of `to_json`."""
+        """A point from one line of JSON: the inverse of `to_json`."""
         document = json.loads(line)
         point = document["point"]
         kinds = {"victim": Victim(point["victim"]), "when": When(point["when"]), "step": Step(point["step"])}

@@ -92,23 +92,23 @@ class PointedStore:
 
     @property
     def base_uri(self) -> str:
-        """That of the store below."""
+        """The base URI of the inner store."""
         return self._inner.base_uri
 
     def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
-        """A conditional write."""
+        """A conditional write, with a crash point before it and one after it."""
         return self._put(self._inner.put_if_absent, key, body)
 
     def put(self, key: str, body: bytes) -> ObjectInfo:
-        """A plain write."""
+        """A plain write, with a crash point before it and one after it."""
         return self._put(self._inner.put, key, body)
 
     def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
-        """A read."""
+        """A read of one object."""
         return self._inner.get(key, max_bytes)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """A listing."""
+        """A listing of the keys below ``prefix``."""
         return self._inner.list(prefix, start_after=start_after)
 
     def delete(self, keys: Iterable[str]) -> None:

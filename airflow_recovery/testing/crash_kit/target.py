@@ -25,7 +25,7 @@ class StandInTarget:
         self._crasher = crasher
 
     def commit(self, committable: Committable) -> str:
-        """As `Committer`."""
+        """As `airflow_recovery.sinks.committer.Committer` says, into a folder."""
         token = committable.token
         key = f"{token.lineage}/{token.attempt:08d}"
         if self._spec.kind is CommitKind.PROBE_ONLY:
@@ -45,7 +45,7 @@ class StandInTarget:
         return token.text
 
     def probe(self, token: CommitToken) -> Probe:
-        """As `Committer`."""
+        """As `airflow_recovery.sinks.committer.Committer` says, into a folder."""
         return Probe.APPLIED if token.attempt in self._held(token) else Probe.NOT_APPLIED
 
     def _held(self, token: CommitToken) -> list[int]:

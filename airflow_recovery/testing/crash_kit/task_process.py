@@ -171,23 +171,23 @@ class PipeClearClient:
         self._lock = threading.Lock()
 
     def observe(self) -> Observation | None:
-        """As `FakeClearClient`."""
+        """Ask the fake Airflow in the parent process, as `FakeClearClient` does."""
         observation: Observation | None = self._ask("observe")
         return observation
 
     def clear(self, request: ClearRequest) -> ClearResult:
-        """As `FakeClearClient`."""
+        """Ask the fake Airflow in the parent process, as `FakeClearClient` does."""
         with self._crasher.around(Step.CLEAR):
             result: ClearResult = self._ask("clear", request)
             return result
 
     def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
-        """As `FakeClearClient`."""
+        """Ask the fake Airflow in the parent process, as `FakeClearClient` does."""
         found: Mapping[str, str | None] = self._ask("states", tuple(keys))
         return found
 
     def live_check(self) -> None:
-        """As `FakeClearClient`."""
+        """Ask the fake Airflow in the parent process, as `FakeClearClient` does."""
         self._ask("live_check")
 
     def _ask(self, request: str, *arguments: Any) -> Any:

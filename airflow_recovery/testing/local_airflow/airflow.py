@@ -87,7 +87,7 @@ class LocalAirflow(RunsApi):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop everything."""
+        """Stop all processes and the database."""
         self.stop()
 
     @property

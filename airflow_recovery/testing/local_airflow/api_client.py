@@ -46,7 +46,7 @@ class ApiClient:
         return response.json() if response.content else None
 
     def token(self, user: Login) -> str:
-        """A token for ``user``, fetched once."""
+        """A token for ``user``, fetched at the first call and then kept."""
         if user.user not in self._tokens:
             response = self._session().post(
                 f"{self.url}/auth/token", json={"username": user.user, "password": user.password}, timeout=60

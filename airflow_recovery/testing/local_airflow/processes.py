@@ -33,13 +33,13 @@ def instances(schedulers: int) -> tuple[str, ...]:
 
 
 def component_of(instance: str) -> str:
-    """Which component ``scheduler-2`` is one of."""
+    """The component of an instance: ``scheduler`` of ``scheduler-2``."""
     name, _, number = instance.rpartition("-")
     return name if number.isdigit() else instance
 
 
 def airflow_command(instance: str) -> list[str]:
-    """What runs it."""
+    """The command line that runs the instance."""
     component = component_of(instance)
     arguments = ["--skip-serve-logs"] if component in ("scheduler", "triggerer") else []
     return [sys.executable, "-m", "airflow", component, *arguments]
@@ -149,11 +149,11 @@ class Processes:
             time.sleep(POLL_INTERVAL_S)
 
     def log_of(self, component: str) -> Path:
-        """The file with a component's output."""
+        """The path of the file with the output of ``component``."""
         return self.log_folder / f"{component}.log"
 
     def tail(self, component: str) -> str:
-        """The last lines of its log."""
+        """The last lines of the log of ``component``, for an error message."""
         path = self.log_of(component)
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         return "\n".join(f"  | {line}" for line in lines[-LOG_TAIL_LINES:])

@@ -80,7 +80,7 @@ class RunsApi(ApiClient, ABC):
         return list(found["dag_runs"])
 
     def run_state(self, dag_id: str, run_id: str) -> str:
-        """``queued``, ``running``, ``success`` or ``failed``."""
+        """The state of the DAG run: ``queued``, ``running``, ``success`` or ``failed``."""
         return str(self.api("GET", f"{_run_path(dag_id, run_id)}")["state"])
 
     def wait_run(self, dag_id: str, run_id: str, timeout_s: float = 300.0) -> str:
@@ -160,7 +160,7 @@ class RunsApi(ApiClient, ABC):
         return "\n".join(_log_line(each) for each in found["content"])
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value", map_index: int = -1) -> Any:
-        """One XCom value."""
+        """The value of one XCom of a task instance, by default what the task has returned."""
         path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}/xcomEntries/{quote(key, safe='')}"
         return self.api("GET", f"{path}?deserialize=true&map_index={map_index}")["value"]
 

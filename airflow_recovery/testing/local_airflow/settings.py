@@ -28,7 +28,7 @@ FAST_SETTINGS = {
 
 @dataclass(frozen=True)
 class Login:
-    """A user of this Airflow."""
+    """A user of this Airflow: name, password and role."""
 
     user: str
     password: str

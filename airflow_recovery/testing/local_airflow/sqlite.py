@@ -21,13 +21,13 @@ lock can't end. Only the time-out ends this, and the request that waited is answ
 
 
 class SqliteDatabase:
-    """``airflow.db`` in Airflow's home."""
+    """The metadata database as a file, ``airflow.db`` in Airflow's home. It can't be backed up, restored or shared."""
 
     def __init__(self, home: Path) -> None:
         self._path = home / "airflow.db"
 
     def url_for(self, component: str) -> str:
-        """SQLAlchemy's URL."""
+        """The URL by which SQLAlchemy opens the file."""
         return _url(self._path, API_TIMEOUT_S if component == "api-server" else TIMEOUT_S)
 
     def make_folder(self) -> list[Path]:
@@ -45,20 +45,20 @@ class SqliteDatabase:
         raise self._refused()
 
     def back_up(self, path: Path) -> None:
-        """Refused."""
+        """Raises: a file in use is neither copied nor replaced."""
         raise self._refused()
 
     def restore(self, path: Path) -> None:
-        """Refused."""
+        """Raises: a file in use is neither copied nor replaced."""
         raise self._refused()
 
     @property
     def address(self) -> dict[str, str | int]:
-        """Refused: nobody listens."""
+        """Raises: no server listens."""
         raise self._refused()
 
     def remove(self) -> None:
-        """Nothing to remove."""
+        """Does nothing: the file goes with Airflow's home."""
 
     @staticmethod
     def _refused() -> LocalAirflowError:
