@@ -16,7 +16,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.keys import RegionKey
-from airflow_recovery.model.records import CommitEnd, Committed, CommitterTurn
+from airflow_recovery.model.records import CommitEnd, Committed, CommitterEpoch
 from airflow_recovery.sinks.committer import Committer, Probe
 
 
@@ -24,12 +24,12 @@ from airflow_recovery.sinks.committer import Committer, Probe
 class Abandonable:
     """A finish whose commit may be given up.
 
-    ``turn``: how many processes have had the right to commit it so far. ``target_says``: what its target answered.
+    ``epoch``: how many processes have had the right to commit it so far. ``target_says``: what its target answered.
     """
 
     region: str
     attempt: int
-    turn: int
+    epoch: int
     spec: CommitSpec
     target_says: str
 
@@ -57,17 +57,17 @@ def look_at_abandon(
         raise NothingRecorded(
             f"Expected a finish of {region} whose commit is not completed, found none: there is nothing to abandon."
         )
-    outcome, spec, turn = prepared.outcome, prepared.outcome.commit, max(prepared.turns, 1)
+    outcome, spec, epoch = prepared.outcome, prepared.outcome.commit, max(prepared.committer_epoch, 1)
     name = f"{region}@{prepared.number}"
-    if prepared.dead_turns < turn and (spec.kind, spec.mode) != (CommitKind.TOKEN, CommitMode.REPLACE):
-        writer = outcome.writer if turn == 1 else journal.read_turn(region, prepared.number, turn).writer
+    if prepared.dead_epoch < epoch and (spec.kind, spec.mode) != (CommitKind.TOKEN, CommitMode.REPLACE):
+        writer = outcome.writer if epoch == 1 else journal.read_committer(region, prepared.number, epoch).writer
         raise Refused(
             f"Expected the process that might still commit {name} to be confirmed dead, found {writer}, of which "
             "nobody has said so. Make sure that it does not run any more (worker, supervisor, pod), then: "
             f"{recovery_command('confirm', RegionKey.of(journal.identity, region))}; and abandon it after that."
         )
     if not_applied:
-        return Abandonable(region, prepared.number, turn, spec, "not asked")
+        return Abandonable(region, prepared.number, epoch, spec, "not asked")
     regions = [planned for plan in sorted(state.plans) for planned in journal.read_plan(plan).regions]
     specs = [planned.commit for planned in regions if planned.name == region and planned.commit is not None]
     probe = open_committer(declared(spec, specs, name, "a plan of this run")).probe(
@@ -77,7 +77,7 @@ def look_at_abandon(
         raise Refused(
             f"The target has taken {name}: there is nothing to abandon. Clear the task: its next try writes that down."
         )
-    return Abandonable(region, prepared.number, turn, spec, probe.value)
+    return Abandonable(region, prepared.number, epoch, spec, probe.value)
 
 
 def abandon(journal: Journal, abandonable: Abandonable, who: str, why: str) -> None:
@@ -85,8 +85,8 @@ def abandon(journal: Journal, abandonable: Abandonable, who: str, why: str) -> N
     try:
         if abandonable.spec.kind is CommitKind.PROBE_ONLY:
             # Whoever else has seen the confirmation, and is about to commit, loses here.
-            journal.take_turn(
-                CommitterTurn(abandonable.region, abandonable.attempt, abandonable.turn + 1, journal.writer)
+            journal.take_commit(
+                CommitterEpoch(abandonable.region, abandonable.attempt, abandonable.epoch + 1, journal.writer)
             )
         probe = f"{abandonable.target_says}; {why}"
         journal.commit(Committed(abandonable.region, abandonable.attempt, CommitEnd.ABANDONED, who, "", probe))

@@ -1,8 +1,8 @@
 """From prepared to committed (docs/protocol.md#commits): after FINISHED, whoever comes next rolls the attempt forward.
 
 token sink        whoever comes commits, with the attempt's own token: the target applies it once
-probe-only sink   one process at a time may commit. Turn 1 is that of the process that finished the attempt; turn t+1
-                  is taken, by one process, once that of turn t is confirmed to be dead. Till then, where the target
+probe-only sink   one process at a time may commit. Epoch 1 is that of the process that finished the attempt; epoch e+1
+                  is taken, by one process, once that of epoch e is confirmed to be dead. Till then, where the target
                   says "not applied", it may still be applied at any moment: in doubt, so nothing is done
 committed         is written down, whoever did it; nobody claims the next attempt before
 what was prepared is gone or was reset, and was not applied; or its target refuses it for good, and it would run again
@@ -37,13 +37,13 @@ from airflow_recovery.errors import (
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.keys import RegionKey
-from airflow_recovery.model.records import CommitEnd, Committed, CommitterDead, CommitterTurn, Outcome, RunIdentity
+from airflow_recovery.model.records import CommitEnd, Committed, CommitterDead, CommitterEpoch, Outcome, RunIdentity
 from airflow_recovery.planning.reason import Reason
 from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, Held, Probe, RemembersAttempts
 
 
 def commit_own(run: Run, outcome: Outcome) -> None:
-    """Right after the finish, by the process that has claimed the attempt: whatever the sink, it is this one's turn."""
+    """Right after the finish, by the process that has claimed the attempt, which may commit to any sink."""
     if outcome.commit is not None:
         _Commit(run, Attempt(outcome.attempt, is_claimed=True, has_outcome=True, outcome=outcome)).begin()
 
@@ -196,7 +196,7 @@ class _Commit:
             raise ConfigurationError(f"{error}; or give it up: {self._abandon('--not-applied')}") from error
         self._token = token_of_finish(run.journal.identity, outcome)
         self._committer: Committer = run.open_committer(self._spec)
-        self._turn = max(prepared.turns, 1)
+        self._epoch = max(prepared.committer_epoch, 1)
 
     def begin(self) -> None:
         try:
@@ -222,9 +222,9 @@ class _Commit:
             raise self._in_doubt(gone)
         if self._spec.kind is CommitKind.PROBE_ONLY:
             # Whoever else has seen the confirmation loses here, and judges again.
-            self._turn += 1
-            turn = CommitterTurn(self._outcome.region, self._outcome.attempt, self._turn, self._run.journal.writer)
-            self._run.journal.take_turn(turn)
+            self._epoch += 1
+            epoch = CommitterEpoch(self._outcome.region, self._outcome.attempt, self._epoch, self._run.journal.writer)
+            self._run.journal.take_commit(epoch)
         if gone is not None:
             self._end(CommitEnd.ABANDONED, "", f"{probe.value}; {gone}")
             return
@@ -245,7 +245,7 @@ class _Commit:
             commit_id = self._committer.commit(Committable(self._token, manifest))
         except SinkNotApplied as error:
             # Then this process needs nobody to confirm that it will not commit any more.
-            dead = CommitterDead(self._outcome.region, self._outcome.attempt, self._turn, self._who, str(error))
+            dead = CommitterDead(self._outcome.region, self._outcome.attempt, self._epoch, self._who, str(error))
             self._run.journal.confirm_dead(dead)
             raise
         self._end(CommitEnd.COMMITTED, commit_id, probed)
@@ -267,7 +267,7 @@ class _Commit:
     @property
     def _is_dead(self) -> bool:
         """Whoever might commit without this process is confirmed to be dead."""
-        return self._prepared.dead_turns >= self._turn
+        return self._prepared.dead_epoch >= self._epoch
 
     def _is_harmless(self, *, is_gone: bool) -> bool:
         """Nothing that another process may still do can be wrong: the target knows its token, or will refuse it."""
@@ -296,7 +296,9 @@ class _Commit:
 
     def _in_doubt(self, gone: str | None) -> SinkInDoubt:
         identity, outcome = self._run.journal.identity, self._outcome
-        which = f"turn {self._turn} of the commit" if self._turn > 1 else f"process {outcome.writer}, which finished it"
+        which = (
+            f"epoch {self._epoch} of the commit" if self._epoch > 1 else f"process {outcome.writer}, which finished it"
+        )
         command = recovery_command("confirm", RegionKey.of(identity, outcome.region))
         lost = f", and what it had prepared is gone ({gone})" if gone is not None else ""
         return SinkInDoubt(

@@ -16,14 +16,14 @@ class Confirmed:
 
     region: str
     attempt: int
-    turn: int
+    epoch: int
     writer: str
 
 
 def confirm_dead(journal: Journal, state: RunState, region: str, who: str, why: str) -> Confirmed:
     """Write it down for the commit of ``region`` that is not completed.
 
-    It names the turn of the process as ``state`` has it: one that has taken the next turn since is not meant. Raises
+    It names the epoch of the process as ``state`` has it: one that has begun the next epoch since is not meant. Raises
     `NothingRecorded` where no commit waits.
     """
     prepared = state.of(region).prepared_attempt
@@ -31,7 +31,7 @@ def confirm_dead(journal: Journal, state: RunState, region: str, who: str, why: 
         raise NothingRecorded(
             f"Expected a finish of {region} whose commit is not completed, found none: there is nothing to confirm."
         )
-    turn = max(prepared.turns, 1)
-    writer = prepared.outcome.writer if turn == 1 else journal.read_turn(region, prepared.number, turn).writer
-    journal.confirm_dead(CommitterDead(region, prepared.number, turn, who, why))
-    return Confirmed(region, prepared.number, turn, writer)
+    epoch = max(prepared.committer_epoch, 1)
+    writer = prepared.outcome.writer if epoch == 1 else journal.read_committer(region, prepared.number, epoch).writer
+    journal.confirm_dead(CommitterDead(region, prepared.number, epoch, who, why))
+    return Confirmed(region, prepared.number, epoch, writer)

@@ -35,7 +35,7 @@ from airflow_recovery.model.records import (
     Committed,
     CommittedBatch,
     CommitterDead,
-    CommitterTurn,
+    CommitterEpoch,
     InputRef,
     Lost,
     Outcome,
@@ -137,11 +137,11 @@ class Journal:
             key = self.layout.parse_attempt(info.key)
             if key is not None:
                 if key.region in names and key.kind == "part":
-                    batches.setdefault((names[key.region], key.attempt), set()).add(key.turn)
+                    batches.setdefault((names[key.region], key.attempt), set()).add(key.number)
                 elif key.region in names:
                     marked = marks[names[key.region]].setdefault(key.attempt, {})
                     if (mark := RECORD_KINDS[key.kind].mark) is not None:
-                        marked[mark] = max(marked.get(mark, 0), key.turn) if key.turn else True
+                        marked[mark] = max(marked.get(mark, 0), key.number) if key.number else True
                     if key.kind == "outcome":
                         marked["outcome_etag"] = info.etag
             elif (plan := self.layout.parse_plan(info.key)) is not None:
@@ -334,14 +334,14 @@ class Journal:
         key = self.layout.attempt(committed.region, committed.attempt, "committed")
         self._put(committed, key, lambda found: found.end is committed.end)
 
-    def take_turn(self, turn: CommitterTurn) -> None:
+    def take_commit(self, epoch: CommitterEpoch) -> None:
         """Become the one process that may commit. Raises `AttemptLost` where another one has."""
-        key = self.layout.attempt(turn.region, turn.attempt, "committer", turn.turn)
-        self._put(turn, key, lambda found: found.writer == turn.writer)
+        key = self.layout.attempt(epoch.region, epoch.attempt, "committer", epoch.epoch)
+        self._put(epoch, key, lambda found: found.writer == epoch.writer)
 
     def confirm_dead(self, dead: CommitterDead) -> None:
-        """The process of a turn commits no more. Who says so does not matter."""
-        self._put(dead, self.layout.attempt(dead.region, dead.attempt, "confirmed", dead.turn), lambda found: True)
+        """The process of an epoch commits no more. Who says so does not matter."""
+        self._put(dead, self.layout.attempt(dead.region, dead.attempt, "confirmed", dead.epoch), lambda found: True)
 
     def pin(self, pin: Pin) -> None:
         """A person's word on one attempt's data. Raises `AttemptLost` where somebody else has said otherwise first."""
@@ -351,16 +351,16 @@ class Journal:
     def is_pinned(self, region: str, attempt: int) -> bool:
         """Whether a person has pinned the data of this attempt, by a listing of nothing else."""
         keys = self.store.list(f"{self.layout.attempt(region, attempt, 'hold')}-")
-        turns = [found.turn for key in keys if (found := self.layout.parse_attempt(key.key)) is not None]
+        turns = [found.number for key in keys if (found := self.layout.parse_attempt(key.key)) is not None]
         return max(turns, default=0) % 2 == 1
 
     def read_pin(self, region: str, attempt: int, turn: int) -> Pin:
         """Who has pinned or unpinned an attempt's data, and why. Raises `ObjectMissing`."""
         return self._read(Pin, self.layout.attempt(region, attempt, "hold", turn))
 
-    def read_turn(self, region: str, attempt: int, turn: int) -> CommitterTurn:
-        """Which process may commit in this turn, from 2 on. Raises `ObjectMissing` where nobody has taken it."""
-        return self._read(CommitterTurn, self.layout.attempt(region, attempt, "committer", turn))
+    def read_committer(self, region: str, attempt: int, epoch: int) -> CommitterEpoch:
+        """Which process may commit in this epoch, from 2 on. Raises `ObjectMissing` where nobody has taken it."""
+        return self._read(CommitterEpoch, self.layout.attempt(region, attempt, "committer", epoch))
 
     def close(self, closed: Closed, number: int) -> None:
         """The tombstone ``number`` of this run, before anything of it is purged.

@@ -20,7 +20,7 @@ and, relative to the base of the results,
 
 Streams and splits lie beside the truth, not below it, so that the one listing of a pre-check never pages through them.
 No id can begin with an underscore (`airflow_recovery.model.names`), so they can't meet. ``n`` and ``k`` have eight
-digits, but for a turn and a committed batch, which have four or more.
+digits, but for an epoch, a turn and a committed batch, which have four or more.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ def parse_number(segment: str) -> int | None:
 
 @dataclass(frozen=True)
 class AttemptKey:
-    """What the name of an object below ``t/`` says. ``turn``: that of a committer or a pin, a batch's number, or 0."""
+    """What the name of an object below ``t/`` says. ``number``: a committer's epoch, a pin's turn, a batch's, or 0."""
 
     region: str
     attempt: int
     kind: str
-    turn: int = 0
+    number: int = 0
 
 
 def _attempt_key(path: str) -> AttemptKey | None:
@@ -96,8 +96,10 @@ def _attempt_key(path: str) -> AttemptKey | None:
     kind = RECORD_KINDS.get(match[3]) if match is not None else None
     if match is None or kind is None or not kind.is_of_attempt or (match[4] is None) != (kind.number is None):
         return None
-    turn = int(match[4] or 0)
-    return None if match[4] is not None and turn < kind.first else AttemptKey(match[1], int(match[2]), kind.name, turn)
+    number = int(match[4] or 0)
+    return (
+        None if match[4] is not None and number < kind.first else AttemptKey(match[1], int(match[2]), kind.name, number)
+    )
 
 
 @dataclass(frozen=True)
@@ -161,9 +163,9 @@ class JournalLayout:
         """The key of the plan with this hash."""
         return f"{self.prefix}plan/{plan_hash}"
 
-    def attempt(self, region: str, attempt: int, kind: str, turn: int = 0) -> str:
-        """The record of this kind about one attempt; where a kind has turns (``hold``), that of the turn."""
-        return f"{self.prefix}t/{encode(region)}/{attempt:08d}.{kind}" + (f"-{turn:04d}" if turn else "")
+    def attempt(self, region: str, attempt: int, kind: str, number: int = 0) -> str:
+        """The record of this kind about one attempt; with ``number``, that one of a kind that has several."""
+        return f"{self.prefix}t/{encode(region)}/{attempt:08d}.{kind}" + (f"-{number:04d}" if number else "")
 
     def of_attempt(self, record: Any) -> str | None:
         """The key of a record that is about an attempt; `None` for one of another kind."""

@@ -17,10 +17,10 @@ from airflow_recovery.model.records import AttemptState, Claim, CommitEnd, Commi
 class Attempt:
     """One attempt of a region. ``is_open``: claimed, without an outcome.
 
-    ``is_followed``: a later attempt was claimed, whatever became of it. ``turns`` and ``dead_turns``: the highest turn
-    of a committer that was taken, and the highest one whose process is confirmed to be dead. ``pin_turn``: the
-    highest turn of a person's pin on its data. ``batches``: how many batches it has committed, of a region that commits
-    split by split.
+    ``is_followed``: a later attempt was claimed, whatever became of it. ``committer_epoch`` and ``dead_epoch``: the
+    newest epoch of its committer (0: the first one), and the newest whose process is confirmed to be dead.
+    ``pin_turn``: the highest turn of a person's pin on its data. ``batches``: how many batches it has committed, of a
+    region that commits split by split.
     """
 
     number: int
@@ -31,8 +31,8 @@ class Attempt:
     is_released: bool = False
     is_followed: bool = False
     is_committed: bool = False
-    turns: int = 0
-    dead_turns: int = 0
+    committer_epoch: int = 0
+    dead_epoch: int = 0
     pin_turn: int = 0
     batches: int = 0
     claim: Claim | None = None

@@ -13,8 +13,9 @@ What a type does not say, its annotation or its field adds:
 
     Annotated[X, ROW]       the dataclass X as a list: the values of its fields, but for those that came `later`
     Annotated[X, Tagged]    the dataclass X or one derived from it, whose name is among the keys
+    Annotated[X, Key(name)] a field whose key is another one than its name
     Annotated[X, Check]     what must hold of the value besides (`Id`, `Positive`, `PathBelow`)
-    later(default)          a field that is not written while it has its default; with ``key``, under another name
+    later(default)          a field that is not written while it has its default
     needed(default)         a field that must be there on reading, although it has a default
     flat(default, choose)   a field whose own fields stand among the keys of the record that holds it
 
@@ -81,6 +82,13 @@ ROW = object()
 
 
 @dataclass(frozen=True)
+class Key:
+    """The key of a field in the JSON object, where it is not the field's name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Tagged:
     """Values of several classes, each with its own value of the class attribute ``key``, which is written as well.
 
@@ -125,13 +133,12 @@ PathBelow = Annotated[str, Check("a key that stays where it begins", _is_path_be
 """A key below a prefix: what is read, and one day deleted, is what it says (docs/faults.md, fault 86)."""
 
 
-def later(default: Any, *, key: str | None = None) -> Any:
+def later(default: Any) -> Any:
     """A field that its format did not have at first. It is not written while it has its ``default``.
 
-    So what says the same has the same bytes, and a plan the same hash, whichever version wrote it. ``key`` is its key
-    in the JSON object, where that is not its name.
+    So what says the same has the same bytes, and a plan the same hash, whichever version wrote it.
     """
-    return field(default=default, metadata={"later": True, "key": key})
+    return field(default=default, metadata={"later": True})
 
 
 def needed(default: Any = MISSING, *, factory: Any = MISSING) -> Any:
@@ -162,9 +169,9 @@ def from_json(kind: type[T], value: Any, *, exact: bool = False) -> T:
         raise error.at(kind.__name__) from error.__cause__
 
 
-def key_of(field_: Field[Any]) -> str:
-    """The key of a dataclass's field in the JSON object."""
-    return field_.metadata.get("key") or field_.name
+def _key(name: str, hint: Any) -> str:
+    marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((mark.name for mark in marks if isinstance(mark, Key)), name)
 
 
 # Writing.
@@ -180,7 +187,8 @@ def _writer(kind: type[Any]) -> _Write:
             nested.append(field_.name)
         else:
             omitted = field_.default if field_.metadata.get("later") else _NEVER
-            plain.append((field_.name, key_of(field_), _write_of(hints[field_.name]), omitted))
+            hint = hints[field_.name]
+            plain.append((field_.name, _key(field_.name, hint), _write_of(hint), omitted))
 
     def write(value: Any) -> dict[str, Any]:
         document: dict[str, Any] = {}
@@ -262,8 +270,11 @@ def _reader(kind: type[Any], exact: bool) -> _Read:
     }
     bare = {type(default) for _, default in flat_fields.values() if is_dataclass(default) and not fields(default)}
     own = [field_ for field_ in fields(kind) if field_.init and field_.name not in flat_fields]
-    readers = {key_of(field_): (field_.name, _read_of(hints[field_.name], exact)) for field_ in own}
-    required = {key_of(field_) for field_ in own if not field_.metadata.get("later") and (exact or _is_needed(field_))}
+    keys = {field_.name: _key(field_.name, hints[field_.name]) for field_ in own}
+    readers = {key: (name, _read_of(hints[name], exact)) for name, key in keys.items()}
+    required = {
+        keys[field_.name] for field_ in own if not field_.metadata.get("later") and (exact or _is_needed(field_))
+    }
 
     def read(value: Any) -> Any:
         if type(value) is not dict:
@@ -426,7 +437,9 @@ def _annotated_reader(hint: Any, marks: tuple[Any, ...], exact: bool) -> _Read:
     tagged = next((mark for mark in marks if isinstance(mark, Tagged)), None)
     if tagged is not None:
         return partial(tagged.from_json, exact=exact)
-    (check,) = (mark for mark in marks if isinstance(mark, Check))
+    check = next((mark for mark in marks if isinstance(mark, Check)), None)
+    if check is None:
+        return _read_of(hint, exact)
     return _scalar_reader(hint, check) if hint in (str, int) else _checked_reader(_read_of(hint, exact), check)
 
 

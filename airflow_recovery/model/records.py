@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from airflow_recovery.errors import Failure
-from airflow_recovery.model.codec import Id, flat, later
+from airflow_recovery.model.codec import Id, Key, flat, later
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
@@ -435,21 +435,21 @@ class Committed:
 
 
 @dataclass(frozen=True)
-class CommitterTurn:
-    """``t/<region>/<n>.committer-<turn>``: process ``writer`` alone may commit from now on (probe-only sinks).
+class CommitterEpoch:
+    """``t/<region>/<n>.committer-<epoch>``: process ``writer`` alone may commit from now on (probe-only sinks).
 
-    Turn 1 needs no object: it is the process that finished the attempt.
+    Epoch 1 needs no object: it is the process that finished the attempt.
     """
 
     region: Id
     attempt: int
-    turn: int
+    epoch: Annotated[int, Key("turn")]
     writer: str
 
 
 @dataclass(frozen=True)
 class CommitterDead:
-    """``t/<region>/<n>.confirmed-<turn>``: the process of that turn commits no more; the next turn may be taken.
+    """``t/<region>/<n>.confirmed-<epoch>``: the process of that epoch commits no more; the next epoch may begin.
 
     ``who`` is the person who has confirmed it, or the process itself.
     """
@@ -458,7 +458,7 @@ class CommitterDead:
 
     region: Id
     attempt: int
-    turn: int
+    epoch: Annotated[int, Key("turn")]
     who: str
     why: str
 
@@ -524,7 +524,7 @@ Record = (
     | Released
     | SplitGeneration
     | Committed
-    | CommitterTurn
+    | CommitterEpoch
     | CommitterDead
     | Pin
     | Publish

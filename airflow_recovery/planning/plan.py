@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from airflow_recovery.errors import UnknownRegion
-from airflow_recovery.model.codec import ROW, flat, from_json, later, to_json
+from airflow_recovery.model.codec import ROW, Key, flat, from_json, later, to_json
 from airflow_recovery.model.records import InputRef
 from airflow_recovery.planning.graph import did_you_mean
 from airflow_recovery.planning.mode import BEGINS, PlannedMode, planned_class
@@ -66,7 +66,7 @@ class PlannedRegion:
     after: tuple[str, ...] = ()
     evidence: tuple[Annotated[Evidence, ROW], ...] = ()
     subtask: tuple[str, int] | None = None
-    restart: str | None = later(None, key="stage")
+    restart: Annotated[str | None, Key("stage")] = later(None)
 
     @property
     def told(self) -> str:

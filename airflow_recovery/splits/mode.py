@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from airflow_recovery.model.codec import later
+from airflow_recovery.model.codec import Key, later
 from airflow_recovery.model.mode import RegionMode
 from airflow_recovery.model.records import AttemptTrace, Claim, Outcome, RegionPlan
 
@@ -95,7 +95,7 @@ class SplitClaim(SplitMode):
 class SplitOutcome(SplitMode):
     """``batches``: what the outputs are made of, each split exactly once. ``lost_splits``: what is not in it."""
 
-    batches: tuple[CommittedBatchRef, ...] = later((), key="parts")
+    batches: Annotated[tuple[CommittedBatchRef, ...], Key("parts")] = later(())
     lost_splits: tuple[LostSplit, ...] = later(())
 
     @property

@@ -26,7 +26,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.replay import EventFold, differences
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.committing import CommitKind, CommitMode
-from airflow_recovery.model.records import CommitEnd, CommitterTurn
+from airflow_recovery.model.records import CommitEnd, CommitterEpoch
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan import Action, Plan
 from airflow_recovery.planning.plan_making import plan
@@ -191,25 +191,25 @@ def test_after_a_confirmation_one_process_goes_on_without_spark():
     assert world.target.applied == [(SINK, 1)]
 
 
-def test_a_confirmation_is_used_up_by_the_one_who_takes_the_turn():
+def test_a_confirmation_is_used_up_by_the_one_who_takes_the_commit():
     world = sink_world(PROBE_ONLY)
     killed_before(world, "sink: commit")
     assert isinstance(world.try_sink(), SinkInDoubt)
     world.confirm()
     killed_before(world, "sink: commit")  # the second one as well
     assert isinstance(world.try_sink(), SinkInDoubt)
-    assert "turn 2" in str(world.try_sink())
+    assert "epoch 2" in str(world.try_sink())
     assert world.until_committed() == ["SinkInDoubt", "NoneType"]
-    assert world.state().of(SINK).attempts[1].turns == 3
+    assert world.state().of(SINK).attempts[1].committer_epoch == 3
     assert world.target.applied == [(SINK, 1)]
 
 
-def test_of_two_that_see_one_confirmation_one_takes_the_turn():
+def test_of_two_that_see_one_confirmation_one_takes_the_commit():
     world = sink_world(PROBE_ONLY)
     killed_before(world, "sink: commit")
     world.confirm()
     seen = world.state()
-    world.journal(writer="other").take_turn(CommitterTurn(SINK, 1, 2, "other"))
+    world.journal(writer="other").take_commit(CommitterEpoch(SINK, 1, 2, "other"))
     run = world.run(world.airflow.start(SINK), Process(), "late")
     with pytest.raises(AttemptLost, match="written by another process first"):
         commit.roll_forward(run, seen.of(SINK).prepared_attempt, seen.of(SINK), lambda: None)
@@ -234,8 +234,8 @@ def after_a_confirmation_two_go_on() -> SinkWorld:
 
 def test_case_15_a_confirmation_is_of_one_process_alone(monkeypatch):
     assert after_a_confirmation_two_go_on().target.applied == [(SINK, 1)]
-    # The control: without turns both take it for theirs.
-    monkeypatch.setattr(Journal, "take_turn", lambda self, turn: None)
+    # The control: without epochs both take it for theirs.
+    monkeypatch.setattr(Journal, "take_commit", lambda self, epoch: None)
     assert after_a_confirmation_two_go_on().target.applied == [(SINK, 1), (SINK, 1)]
 
 
@@ -449,7 +449,7 @@ def test_the_events_fold_to_the_same_state():
     for event in world.events:
         fold.add(event)
     assert differences(world.state(), fold.state()) == ()
-    assert fold.state().of(SINK).attempts[1].turns == 2
+    assert fold.state().of(SINK).attempts[1].committer_epoch == 2
 
 
 def test_a_judgement_without_a_sink_says_nothing_of_commits():

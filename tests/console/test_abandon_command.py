@@ -106,7 +106,7 @@ def test_a_try_that_has_seen_the_confirmation_too_commits_nothing(recorded, sink
 
 
 def test_control_without_its_turn_it_commits_what_was_abandoned(recorded, sink, monkeypatch):
-    monkeypatch.setattr(Journal, "take_turn", lambda self, turn: None)
+    monkeypatch.setattr(Journal, "take_commit", lambda self, epoch: None)
     world = abandoned_while_a_try_goes_on(recorded, sink)
     assert world.target.applied == [(SINK, 1)]
     assert end_of(world) is CommitEnd.ABANDONED

@@ -41,7 +41,7 @@ def test_a_commit_in_doubt_is_confirmed_and_goes_on(recorded, world):
 def test_as_json(recorded, world):
     _, said = recorded.call("confirm", *RUN, SINK, "--json")
     document = json.loads(said)
-    assert (document["region"], document["attempt"], document["turn"]) == (SINK, 1, 1)
+    assert (document["region"], document["attempt"], document["epoch"]) == (SINK, 1, 1)
     assert document["clear"] == [f"flights.{SINK}"]
 
 

@@ -32,7 +32,7 @@ from airflow_recovery.model.records import (
     Committed,
     CommittedBatch,
     CommitterDead,
-    CommitterTurn,
+    CommitterEpoch,
     CoordinatorPlan,
     ExternalObject,
     FenceCause,
@@ -291,7 +291,7 @@ EXAMPLES: dict[str, Record] = {
     ),
     "committed": Committed("delays", 1, CommitEnd.COMMITTED, "process w1", "mart.delays: transaction 7", "NOT_APPLIED"),
     "committed-abandoned": Committed("delays", 1, CommitEnd.ABANDONED, "process w2", "", "NOT_APPLIED; it is gone"),
-    "committer": CommitterTurn("delays", 1, 2, "w2"),
+    "committer": CommitterEpoch("delays", 1, 2, "w2"),
     "confirmed": CommitterDead("delays", 1, 1, "ann", "the pod is gone"),
     "hold": Pin("delays", 2, 1, "ann", "for the audit"),
     "plan-splits": PlanRecord(

@@ -14,6 +14,7 @@ from airflow_recovery.model.codec import (
     ROW,
     Check,
     Id,
+    Key,
     OrMinusOne,
     PathBelow,
     Positive,
@@ -50,7 +51,7 @@ class Shape:
     extra: Any = None
     is_closed: bool = needed(True)
     parent: Shape | None = later(None)
-    edges: tuple[str, ...] = later((), key="sides")
+    edges: Annotated[tuple[str, ...], Key("sides")] = later(())
 
 
 FULL = Shape(

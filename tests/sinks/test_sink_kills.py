@@ -126,7 +126,7 @@ def test_case_15_killed_inside_the_commit_a_person_confirms_and_it_goes_on(probe
     assert TaskProcess(probed).wait() == "success"
     assert probed.warehouse.rows() == GIVEN
     assert probed.state().latest_attempt == 1
-    assert probed.state().attempts[1].turns == 2
+    assert probed.state().attempts[1].committer_epoch == 2
 
 
 def test_case_15_killed_after_the_targets_commit_the_probe_decides(probed):

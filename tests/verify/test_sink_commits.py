@@ -8,7 +8,7 @@ from sink_world import SINK, SinkWorld, sink_world
 from spoiled_journal import Spoiled
 
 from airflow_recovery.model.committing import CommitKind, CommitMode
-from airflow_recovery.model.records import CommitterTurn
+from airflow_recovery.model.records import CommitterEpoch
 
 
 def killed_before(world: SinkWorld, what: str) -> None:
@@ -73,7 +73,7 @@ def test_success_without_its_commit():
 def test_case_15_a_turn_that_nobody_has_confirmed():
     world = sink_world(CommitKind.PROBE_ONLY)
     killed_before(world, "sink: commit")
-    world.journal(writer="other").take_turn(CommitterTurn(SINK, 1, 2, "other"))
+    world.journal(writer="other").take_commit(CommitterEpoch(SINK, 1, 2, "other"))
     assert violated(world) == (10,)
     world.confirm()
-    assert violated(world) == (10,)  # of turn 2, which is another one
+    assert violated(world) == (10,)  # of epoch 2, which is another one

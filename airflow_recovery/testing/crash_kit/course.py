@@ -71,7 +71,7 @@ def _until_green(setup: JobSetup, supervisor: Supervisor) -> None:
         for region in supervisor.in_doubt:
             supervisor.kill_frozen(region)
             said = confirm_dead(journal, _state(setup, journal), region, "ann", "its process was looked for")
-            supervisor.said.append(f"ann confirms that turn {said.turn} of {region}@{said.attempt} is dead")
+            supervisor.said.append(f"ann confirms that epoch {said.epoch} of {region}@{said.attempt} is dead")
             supervisor.airflow.clear(region, downstream=True)
         supervisor.in_doubt.clear()
         supervisor.until_green()
