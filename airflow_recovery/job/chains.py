@@ -107,3 +107,14 @@ def batches(keys: Sequence[str], size: int) -> list[Sequence[str]]:
 def batch_label(keys: Sequence[str]) -> str:
     """A batch's name in Airflow's UI: ``2013-01..2013-06 (6)``, or the key itself where it is the only one."""
     return keys[0] if len(keys) == 1 else f"{keys[0]}..{keys[-1]} ({len(keys)})"
+
+
+def check_length(count: int, size: int, limit: int, where: str) -> None:
+    """Raises `JobDefinitionError` for more batches of subtasks than Airflow maps."""
+    number = number_of_batches(count, size)
+    if number > limit:
+        raise JobDefinitionError(
+            f"{where}: expected at most {limit} task instances ([core] max_map_length), found {number}, for {count} "
+            f"subtasks and subtasks_per_task={size}. Leave subtasks_per_task out, or say "
+            f"{batch_size(count, limit=limit)} or more; or raise max_map_length in every component."
+        )

@@ -12,7 +12,7 @@ from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.hooks.settings import job_recovery_in_effect
 from airflow_recovery.job import Job
-from airflow_recovery.job.chains import Chain, batch_label, batch_size, batches, chains, initializers
+from airflow_recovery.job.chains import Chain, batch_label, batch_size, batches, chains, check_length, initializers
 from airflow_recovery.job.loading import job_reference, load_job
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
 from airflow_recovery.model.failover_strategy import FailoverStrategyLike, RecoveryModeLike, declared_strategy
@@ -20,7 +20,7 @@ from airflow_recovery.model.job_recovery import declared_job_recovery
 from airflow_recovery.model.retention import Retention, checked_retention
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
-from airflow_recovery.operators.subtasks import RecoverySubtasksOperator, check_length
+from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
 from airflow_recovery.task.run_context import refuse_mapped_group
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from job_tasks import Drivers, job_dag
 from tries import journal_in, run_try, state_in, task_context
 
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.chains import check_length
 from airflow_recovery.journal.events import JobVertexInitialized
 from airflow_recovery.journal.history import read_stream
-from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator, subtasks
+from airflow_recovery.operators import SparkJobTaskGroup, SparkRegionOperator
 
 
 def new_dag(name: str, **given: Any) -> DAG:
@@ -213,7 +214,7 @@ def test_batches_of_a_run_that_are_declared_too_small_are_refused(
     monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "1")
     with pytest.raises(AirflowFailException, match=r"at most 1 task instances.*found 2"):
         decided(new_dag("by_file", subtasks_per_task=1), lake)
-    subtasks.check_length(1, 1, 1, "g")
+    check_length(1, 1, 1, "g")
 
 
 def test_the_mapping_survives_serialisation_and_nothing_in_it_is_random() -> None:
