@@ -1,4 +1,4 @@
-"""The doors against a server that answers in this process; `tests/testing_airflow` has the real one."""
+"""The clear clients against a server that answers in this process; `tests/testing_airflow` has the real one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_state_store_door_observes_and_clears() -> None:
 
     assert clear_client.observe() == OBSERVED
     assert clear_client.clear(ClearRequest(producers={"a": "id-a"})).cleared == ("a",)
-    assert store.calls == 2  # each question is asked once: which door there is comes with the first answer
+    assert store.calls == 2  # each question is asked once: which clear client there is comes with the first answer
 
 
 def test_a_clear_may_be_the_first_question() -> None:

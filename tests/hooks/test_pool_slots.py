@@ -1,4 +1,4 @@
-"""The size of a pool: by either door, and without one. It never fails a task."""
+"""The size of a pool: by either clear client, and without one. It never fails a task."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def weakened_pipeline(
     start_s3_server: Callable[[str], S3Server],
     connect_url: str,
 ) -> Iterator[Pipeline]:
-    """Without a door, or with a weaker one (`backends/weakened.py`); on the last of the S3 servers."""
+    """Without a clear client, or with a weaker one (`backends/weakened.py`); on the last of the S3 servers."""
     server = start_s3_server(s3_server_names[-1])
     with open_pipeline(tmp_path_factory.mktemp("weakened"), server, connect_url, WEAKENED) as up:
         yield up

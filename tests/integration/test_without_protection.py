@@ -1,4 +1,4 @@
-"""No door; and the negative controls of the doors (`backends/weakened.py`)."""
+"""No clear client; and the negative controls of the clear clients (`backends/weakened.py`)."""
 
 from __future__ import annotations
 

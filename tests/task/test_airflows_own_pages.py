@@ -26,7 +26,7 @@ def aside(**given: Any) -> SparkRegionOperator:
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What goes through the door."""
+    """What is sent through the clear client."""
     found: list[str] = []
     monkeypatch.setattr(clear_clients.FirstClearClient, "note", lambda self, text: found.append(text))
     return found

@@ -93,7 +93,7 @@ def test_another_back_end_is_right_where_tasks_have_a_connection() -> None:
     assert described(answers_calls=False, has_other_clear_client=True) == {}
 
 
-# Its doors
+# Its clear clients
 
 
 class FakeHook:

@@ -30,7 +30,7 @@ def secret() -> Iterator[None]:
 
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The notes that went through a door."""
+    """The notes that were sent through a clear client."""
     found: list[str] = []
     clear_client = SimpleNamespace(note=found.append)
     monkeypatch.setattr(

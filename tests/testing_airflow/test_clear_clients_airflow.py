@@ -1,4 +1,4 @@
-"""Both doors in real Airflow: compare-and-clear as region tasks use it (docs/protocol.md#clear and #final-check).
+"""Both clear clients in Airflow: compare-and-clear as region tasks use it (docs/protocol.md#clear and #final-check).
 
 Its API server's journal can be exchanged for one in a store that never answers: the pages keep no task waiting.
 """

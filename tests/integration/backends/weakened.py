@@ -1,8 +1,8 @@
 """A state backend with a protection switched off, named by the run's id. For negative controls.
 
 ``compare-off``: producers are cleared whatever they do now, and nobody else is. ``unblock-off``: what is blocked stays
-blocked. ``indexes-off``: all indexes of a mapped task are cleared. Any other run has no door at all: the call is stored
-as Airflow's default backend would.
+blocked. ``indexes-off``: all indexes of a mapped task are cleared. Any other run has no clear client: the call is
+stored as Airflow's default backend would.
 """
 
 from __future__ import annotations

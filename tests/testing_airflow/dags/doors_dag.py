@@ -1,4 +1,4 @@
-"""DAGs whose tasks use the doors as a region task does, and write down what they saw (folder DOORS_OUT)."""
+"""DAGs whose tasks use the clear clients as a region task does, and write down what they saw (folder DOORS_OUT)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ with DAG("door_wake", schedule=None, catchup=False):
             result = clear_client.clear(ClearRequest(producers={"A": observation.tries["A"].ti_id}))
             note(run_id, f"cleared-{index}", [*result.cleared])
         else:  # all decide late, one after the other: whom Airflow clears while it runs, it need not run once more
-            wait_for(lambda: noted(run_id, f"A-ran-{index + 1}"))  # a file: a door that is asked all the time is slow
+            # A file: a clear client that is asked all the time is slow.
+            wait_for(lambda: noted(run_id, f"A-ran-{index + 1}"))
             wait_for(lambda: has_succeeded(clear_client, "A", index + 1))
             clear_without_compare(context)
         raise RuntimeError("input lost")
@@ -215,7 +216,7 @@ with DAG("door_zombie", schedule=None, catchup=False):
     untouched() >> zombie()
 
 
-#   one task that asks the door it is given, and says what came of it
+#   one task that asks the clear client it is given, and says what came of it
 with DAG("door_choice", schedule=None, catchup=False):
 
     @task(task_id="ask")
