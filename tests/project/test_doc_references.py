@@ -262,7 +262,7 @@ def test_a_page_uses_the_words_of_the_glossary(page: str) -> None:
     assert former_words((ROOT / page).read_text(encoding="utf-8")) == []
 
 
-STAGE = re.compile(r"(?<!Spark )(?<!key=\")\b[Ss]tages?\b|\b(?:\w+_stages?|[Ss]tages?_\w+|\w*Stages?(?:[A-Z]\w*)?)\b")
+STAGE = re.compile(r"(?<!Spark )(?<!\")\b[Ss]tages?\b|\b(?:\w+_stages?|[Ss]tages?_\w+|\w*Stages?(?:[A-Z]\w*)?)\b")
 """A region that runs on streams is a streaming region. A stage is Spark's; sinks have staged rows."""
 STAGES_OF_OTHERS = frozenset({"progress.py", "postgres.py"})
 
