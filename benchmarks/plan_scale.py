@@ -5,26 +5,50 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any, NamedTuple
 
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AttemptState, InputRef, Outcome, PlanRecord, RegionPlan
-from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.model.records import (
+    AttemptState,
+    CoordinatorPlan,
+    InputRef,
+    Outcome,
+    PlanRecord,
+    RegionPlan,
+    SubtaskPlan,
+)
+from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.plan_text import plan_text
 from airflow_recovery.planning.reason import Reason, Why
-from airflow_recovery.planning.scenario import REBUILD, PartitionGone, Request, RestartRegion, Together
+from airflow_recovery.planning.scenario import REBUILD, PartitionGone, RegionFailure, Request, RestartRegion, Together
 from benchmarks.report import Figure, Report, Table, summary
 
 JOB_VERTICES = 1_000
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
+LADDERS = (100, 200, 400, 800)
+VERTICES = (500, 1_000, 2_000, 4_000)
 MOST_INPUTS = 3
 REACH = 50
 """How far back, in topological order, an input may lie: long chains and much sharing, as in a real pipeline."""
+
+
+class Case(NamedTuple):
+    """What a plan is made of."""
+
+    topology: PlanRecord
+    state: RunState
+    available: Available
+    request: Request
+
+    def plan(self) -> Plan:
+        """Make it."""
+        return plan(self.topology, self.state, self.available, self.request)
 
 
 def measure(folder: Path, repeats: int | None) -> Report:
@@ -49,6 +73,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
     document = _timed(rounds, lambda: Plan.from_json(json.loads(json.dumps(found.to_json()))))[1]
     evaluation = _timed(rounds, lambda: _evaluate(topology, state))[1]
     growth, by_size = _growth(max(1, rounds // 2))
+    shapes = [*_shape("ladder", ladder, LADDERS, rounds), *_shape("volatile vertex", volatile_vertex, VERTICES, rounds)]
     first, last = by_size[SIZES[0]] / SIZES[0], by_size[SIZES[-1]] / SIZES[-1]
     return Report(
         name="plan_scale",
@@ -64,6 +89,8 @@ def measure(folder: Path, repeats: int | None) -> Report:
             Figure("JSON and back", 1000 * median(document), "ms"),
             Figure("what all regions' own pre-checks judge, for comparison", 1000 * median(evaluation), "ms"),
             Figure(f"a vertex at {SIZES[-1]} against one at {SIZES[0]}", last / first, "times"),
+            Figure(f"a ladder of {LADDERS[-1]}, all producers lost", shapes[len(LADDERS) - 1][2], "ms"),
+            Figure(f"a failed subtask of a volatile vertex of {VERTICES[-1]}", shapes[-1][2], "ms"),
         ],
         tables=[
             Table(
@@ -71,10 +98,50 @@ def measure(folder: Path, repeats: int | None) -> Report:
                 ("asked", "regions that run", "median", "least", "most", "plans"),
                 table,
             ),
+            Table(
+                "Shapes that spread", ("shape", "size", "ms", "µs a region", "a region against the smallest"), shapes
+            ),
             Table("Growth: restart of a source", ("execution vertices", "run", "ms", "µs a vertex", ""), growth),
         ],
         samples={**samples, "by_size": {str(size): each for size, each in by_size.items()}},
     )
+
+
+def ladder(size: int) -> Case:
+    """Rung by rung, a region reads its own producer and the one before. All producers are lost, and one rung restarts.
+
+    Each loss makes the next rung run, which finds the next loss.
+    """
+    regions = []
+    for at in range(size):
+        inputs = tuple(f"p{number}" for number in (at - 1, at) if number >= 0)
+        regions.append(RegionPlan(f"p{at}", (f"p{at}",), (f"p{at}",), (), False, "code"))
+        regions.append(RegionPlan(f"r{at}", (f"r{at}",), (f"r{at}",), inputs, True, "code", reads=inputs))
+
+    def available(region: str, attempt: Attempt, result: str) -> Reason | None:
+        return Reason(region, Why.OUTPUT_MISSING, "gone") if region.startswith("p") else None
+
+    return Case(*_all_finished(regions), available, RestartRegion("r0"))
+
+
+def volatile_vertex(size: int) -> Case:
+    """A vertex whose coordinator takes no snapshots, and one that reads all its subtasks. One subtask fails."""
+    coordinators = (CoordinatorPlan("v", supports_batch_snapshot=False),)
+    subtasks = [
+        RegionPlan(
+            f"v[{at}]",
+            ("v",),
+            ("v",),
+            (),
+            False,
+            "code",
+            subtask=SubtaskPlan("v", at, str(at)),
+            coordinators=coordinators,
+        )
+        for at in range(size)
+    ]
+    reader = RegionPlan("r", ("r",), ("r",), tuple(region.name for region in subtasks), True, "code", reads=("v",))
+    return Case(*_all_finished([*subtasks, reader]), _there, RegionFailure("v[0]"))
 
 
 def random_run(size: int, seed: int = 7) -> tuple[PlanRecord, RunState]:
@@ -89,13 +156,16 @@ def random_run(size: int, seed: int = 7) -> tuple[PlanRecord, RunState]:
         RegionPlan(f"r{at}", (f"r{at}",), (f"r{at}",), tuple(f"r{number}" for number in found), at not in read, "code")
         for at, found in enumerate(inputs)
     )
-    return PlanRecord("random", regions), RunState(
-        {region.name: RegionState({1: _finished(region)}) for region in regions}
-    )
+    return _all_finished(regions)
+
+
+def _all_finished(regions: Sequence[RegionPlan]) -> tuple[PlanRecord, RunState]:
+    state = RunState({region.name: RegionState({1: _finished(region)}) for region in regions})
+    return PlanRecord("random", tuple(regions)), state
 
 
 def _finished(region: RegionPlan) -> Attempt:
-    manifest = PartitionManifest(region.name, f"s3://b/{region.name}", (ResultObject("part-0", 1, "e"),), 1)
+    manifest = PartitionManifest(region.results[0], f"s3://b/{region.name}", (ResultObject("part-0", 1, "e"),), 1)
     pins = tuple(InputRef(input, 1) for input in region.inputs)
     outcome = Outcome(region.name, 1, AttemptState.FINISHED, "w", "now", "code", pins, outputs=(manifest,))
     return Attempt(1, is_claimed=True, has_outcome=True, outcome=outcome)
@@ -109,6 +179,18 @@ def _evaluate(topology: PlanRecord, state: RunState) -> int:
     evaluation = Evaluation(topology, state, available=_there)
     reasons = [evaluation.why_must_run(region.name) for region in topology.regions]
     return sum(reason is not None and reason.why is not Why.RESET for reason in reasons)
+
+
+def _shape(name: str, make: Callable[[int], Case], sizes: Sequence[int], rounds: int) -> list[tuple[Any, ...]]:
+    """Each size anew: what a plan record knows of itself is found out once."""
+    rows: list[tuple[Any, ...]] = []
+    least_us = 0.0
+    for size in sizes:
+        times = [_timed(1, make(size).plan)[1][0] for _ in range(rounds)]
+        each_us = 1e6 * median(times) / len(make(size).topology.regions)
+        least_us = least_us or each_us
+        rows.append((name, size, 1000 * median(times), each_us, each_us / least_us))
+    return rows
 
 
 def _growth(rounds: int) -> tuple[list[tuple[object, ...]], dict[int, float]]:

@@ -20,7 +20,7 @@ from airflow_recovery.attempt.task_instances import FINISHED_STATES, RUNNING_STA
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import FenceCause, Reset
-from airflow_recovery.planning.coordinators import cause_of, has_started, restarted_with, why_restart_vertex
+from airflow_recovery.planning.coordinators import VertexRestarts, cause_of, has_started, restarted_with
 from airflow_recovery.planning.reason import LOST_DATA, Reason
 
 
@@ -44,7 +44,7 @@ def failover_restart(
         others = tuple(other for other in run.regions if other != region)
         return FailoverRestart(region, others, "the failover strategy is full", failure)
     planned = run.regions[region]
-    cause = why_restart_vertex(run.today, state, planned, why)
+    cause = VertexRestarts(run.today, state).why(planned, why)
     if cause is None or planned.subtask is None:
         return None
     what = f"all subtasks of {planned.subtask.of} restart together"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -112,19 +112,15 @@ class Run:
         )
         return replace(self.plan, regions=tuple(regions))
 
-    @cached_property
-    def regions(self) -> dict[str, RegionPlan]:
+    @property
+    def regions(self) -> Mapping[str, RegionPlan]:
         """Regions by name, in topological order, as of `today`."""
-        return {region.name: region for region in self.today.regions}
+        return self.today.by_name
 
-    @cached_property
-    def consumers(self) -> dict[str, tuple[str, ...]]:
+    @property
+    def consumers(self) -> Mapping[str, Sequence[str]]:
         """Names of the regions that read each region."""
-        consumers: dict[str, list[str]] = {name: [] for name in self.regions}
-        for region in self.plan.regions:
-            for producer in region.inputs:
-                consumers[producer].append(region.name)
-        return {name: tuple(readers) for name, readers in consumers.items()}
+        return self.today.readers
 
     def results_read(self, region: str, state: RunState) -> list[AskedResult]:
         """What ``region`` reads of the attempts of its inputs that count, as far as these are not released."""

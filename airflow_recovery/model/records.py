@@ -6,7 +6,7 @@ the same prefix is refused. `airflow_recovery.journal.codec` turns records into 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -134,7 +134,7 @@ class RegionPlan:
     mode: RegionMode = flat(BATCH, value_class)
     """How it runs."""
 
-    @property
+    @cached_property
     def is_volatile(self) -> bool:
         """A coordinator of it takes no snapshots."""
         return any(not coordinator.supports_batch_snapshot for coordinator in self.coordinators)
@@ -163,6 +163,39 @@ class PlanRecord:
     retention: Retention | None = later(None)
     """When intermediate results may go; `None`: as configured where they are released."""
     failover_strategy: FailoverStrategy = later(FailoverStrategy.REGION)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, RegionPlan]:
+        """The regions by name, in topological order."""
+        return {region.name: region for region in self.regions}
+
+    @cached_property
+    def position(self) -> Mapping[str, int]:
+        """Where each region stands in topological order."""
+        return {region.name: at for at, region in enumerate(self.regions)}
+
+    @cached_property
+    def readers(self) -> Mapping[str, Sequence[str]]:
+        """The regions that read something of each region, in topological order."""
+        found: dict[str, list[str]] = {region.name: [] for region in self.regions}
+        for region in self.regions:
+            for producer in region.inputs:
+                found[producer].append(region.name)
+        return found
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The results that some region reads."""
+        return frozenset(result for region in self.regions for result in region.reads)
+
+    @cached_property
+    def subtasks(self) -> Mapping[str, Sequence[RegionPlan]]:
+        """The regions that are subtasks, by what they are subtasks of."""
+        found: dict[str, list[RegionPlan]] = {}
+        for region in self.regions:
+            if region.subtask is not None:
+                found.setdefault(region.subtask.of, []).append(region)
+        return found
 
 
 @dataclass(frozen=True)

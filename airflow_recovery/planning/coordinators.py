@@ -11,6 +11,8 @@ since what they read does not count any more.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.model.records import CoordinatorSnapshot, PlanRecord, RegionPlan
 from airflow_recovery.planning.reason import Reason
@@ -21,24 +23,49 @@ def restarted_with(topology: PlanRecord, region: RegionPlan) -> tuple[str, ...]:
     return tuple(sibling.name for sibling in _siblings(topology, region)) if region.is_volatile else ()
 
 
-def why_restart_vertex(topology: PlanRecord, state: RunState, region: RegionPlan, why: Reason) -> str | None:
-    """Why the other subtasks have to be reset, now that ``region`` must run because of ``why``; `None`: they need not.
+class VertexRestarts:
+    """Of one state of a run: why a vertex restarts as a whole. What is known of a vertex is found out once."""
 
-    A person's reset of ``region`` is answered once: by resets of the others that name it.
-    """
-    mine = state.of(region.name)
-    started = [name for name in restarted_with(topology, region) if has_started(state.of(name))]
-    if not started:
-        return None
-    if has_started(mine):
-        return f"{cause_of(region.name, mine)}, whose coordinator takes no snapshots, must run again: {why.text()}"
-    reset = mine.attempts[mine.reset_watermark].reset if mine.reset_watermark in mine.attempts else None
-    if reset is None or reset.failover or reset.epoch is not None:
-        return None
-    cause = cause_of(region.name, mine)
-    if all(_answers(state.of(name), cause) for name in started):
-        return None
-    return f"{cause}, whose coordinator takes no snapshots, was reset: {reset.why}"
+    def __init__(self, topology: PlanRecord, state: RunState) -> None:
+        self._topology = topology
+        self._state = state
+        self._started: dict[str, set[str]] = {}
+        self._answered: dict[str, Counter[str]] = {}
+
+    def has_started(self, vertex: str) -> bool:
+        """Is there a subtask of ``vertex`` that a reset would take an attempt from?"""
+        return bool(self._started_of(vertex))
+
+    def why(self, region: RegionPlan, reason: Reason) -> str | None:
+        """Why the other subtasks have to be reset, now that ``region`` must run because of ``reason``.
+
+        `None`: they need not. A person's reset of ``region`` is answered once: by resets of the others that name it.
+        """
+        if region.subtask is None or not region.is_volatile:
+            return None
+        mine = self._state.of(region.name)
+        started = self._started_of(region.subtask.of)
+        others = len(started) - (region.name in started)
+        if not others:
+            return None
+        cause = cause_of(region.name, mine)
+        if has_started(mine):
+            return f"{cause}, whose coordinator takes no snapshots, must run again: {reason.text()}"
+        reset = mine.attempts[mine.reset_watermark].reset if mine.reset_watermark in mine.attempts else None
+        if reset is None or reset.failover or reset.epoch is not None:
+            return None
+        if self._answered[region.subtask.of][cause] >= others:
+            return None
+        return f"{cause}, whose coordinator takes no snapshots, was reset: {reset.why}"
+
+    def _started_of(self, vertex: str) -> set[str]:
+        if vertex not in self._started:
+            states = {sibling.name: self._state.of(sibling.name) for sibling in self._topology.subtasks[vertex]}
+            self._started[vertex] = {name for name, state in states.items() if has_started(state)}
+            self._answered[vertex] = Counter(
+                answer for name in self._started[vertex] for answer in _answers(states[name])
+            )
+        return self._started[vertex]
 
 
 def coordinator_snapshots(topology: PlanRecord, state: RunState, region: RegionPlan) -> tuple[CoordinatorSnapshot, ...]:
@@ -59,9 +86,7 @@ def _siblings(topology: PlanRecord, region: RegionPlan) -> list[RegionPlan]:
     """The other subtasks of its vertex."""
     if region.subtask is None:
         return []
-    of = region.subtask.of
-    others = (region for region in topology.regions if region.subtask is not None and region.subtask.of == of)
-    return [other for other in others if other.name != region.name]
+    return [other for other in topology.subtasks[region.subtask.of] if other.name != region.name]
 
 
 def has_started(region: RegionState) -> bool:
@@ -74,5 +99,7 @@ def cause_of(region: str, state: RegionState) -> str:
     return f"{region}@{max(state.latest_attempt, state.reset_watermark)}"
 
 
-def _answers(state: RegionState, cause: str) -> bool:
-    return any(attempt.reset is not None and attempt.reset.answers == cause for attempt in state.attempts.values())
+def _answers(state: RegionState) -> set[str]:
+    """What the resets of a region were taken along by."""
+    resets = (attempt.reset for attempt in state.attempts.values() if attempt.reset is not None)
+    return {reset.answers for reset in resets if reset.answers is not None}

@@ -28,7 +28,7 @@ from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.mode import BATCH, RegionMode
-from airflow_recovery.model.records import ExternalObject, FenceCause, InputRef, PlanRecord, RegionPlan
+from airflow_recovery.model.records import ExternalObject, FenceCause, InputRef, PlanRecord
 from airflow_recovery.planning.mode import planning_of
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
 
@@ -44,35 +44,13 @@ class AskedResult(NamedTuple):
     result: str
 
 
-class Assumptions:
-    """What is assumed of a run beside its records. This base assumes nothing: the run is as it is."""
-
-    def why_invalid(self, region: str, reason: Reason | None) -> Reason | None:
-        """Why ``region`` is not valid, where its records say ``reason``. Asked in topological order, once each."""
-        del region
-        return reason
-
-    def has_same_rows(self, pin: InputRef, edge: Sequence[tuple[str, Determinism]]) -> bool:
-        """Whether what was made again has the rows that were read at ``pin``.
-
-        ``edge``: the results that are read, each with what is declared of its determinism.
-        """
-        del pin, edge
-        return False
-
-    def must_run(self, region: str) -> Reason | None:
-        """Why ``region`` must run whatever its records say."""
-        del region
-        return None
-
-
 class Evaluation:
     """One state of one run, judged. Every answer is computed once; nothing is cached between two judgements.
 
     ``externals`` holds today's external inputs of the regions that may be judged by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task judges them.
     ``known``: what each mode knows of the run besides its records, by its name, read after ``state`` was listed.
-    ``assumed``: beside what the records say. What was judged stays readable: ``topology``, ``state``, ``externals``.
+    What was judged stays readable: ``topology``, ``state``.
     """
 
     def __init__(
@@ -83,28 +61,22 @@ class Evaluation:
         available: Available,
         externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
         known: Mapping[str, object] | None = None,
-        assumed: Assumptions | None = None,
     ) -> None:
         self.topology = plan
         self.state = state
-        self._regions: dict[str, RegionPlan] = {region.name: region for region in plan.regions}
-        self._order = [region.name for region in plan.regions]
-        self._position = {name: at for at, name in enumerate(self._order)}
-        self._consumers: dict[str, list[str]] = {name: [] for name in self._order}
-        for region in plan.regions:
-            for producer in region.inputs:
-                self._consumers[producer].append(region.name)
+        self._regions = plan.by_name
+        self._consumers = plan.readers
         self._probe = available
-        self.externals = externals or {}
+        self._externals = externals or {}
         self._known = known or {}
-        self._assumed = assumed or Assumptions()
+        self._invalid_by_itself: dict[str, Reason | None] = {}
         self._invalid: dict[str, Reason | None] = {}
         self._may_be_valid: set[str] = set()
-        self._read = {result for region in plan.regions for result in region.reads}
-        self._unavailable: dict[str, dict[str, Reason | None]] = {name: {} for name in self._order}
+        self._asked: dict[str, dict[str, Reason | None]] = {}
         self._must: dict[str, Reason | None] = {}
-        for name in self._order:
-            self._invalid[name] = self._assumed.why_invalid(name, self._evaluate_validity(name))
+        for name in self._regions:
+            own = self._invalid_by_itself[name] = self._evaluate_alone(name)
+            self._invalid[name] = own if own is not None else self._evaluate_inputs(name)
             if self._awaits_a_producer(name):
                 self._may_be_valid.add(name)
 
@@ -123,7 +95,7 @@ class Evaluation:
         attempt = self.current(region)
         if attempt is None:
             return self._invalid[region]
-        known = self._unavailable[region]
+        known = self._asked.setdefault(region, {})
         for result in results:
             if result not in known:
                 known[result] = (
@@ -149,11 +121,11 @@ class Evaluation:
         planned = self._regions[region]
         if not planned.final:
             return ()
-        return tuple(result for result in planned.results if result not in self._read) or planned.named_results
+        return tuple(result for result in planned.results if result not in self.topology.read) or planned.named_results
 
     def files_checked(self, region: str) -> int:
         """How many registered objects were found as registered; 0 where the data was not asked for."""
-        there = [result for result, reason in self._unavailable[region].items() if reason is None]
+        there = [result for result, reason in self._asked.get(region, {}).items() if reason is None]
         attempt = self.current(region)
         outcome = attempt.outcome if attempt is not None else None
         outputs = outcome.outputs if outcome is not None else ()
@@ -161,7 +133,18 @@ class Evaluation:
 
     def was_asked(self, region: str, result: str | None = None) -> bool:
         """The store was asked for this result, or any, of the region's current attempt."""
-        return bool(self._unavailable[region]) if result is None else result in self._unavailable[region]
+        asked = self._asked.get(region, {})
+        return bool(asked) if result is None else result in asked
+
+    def wanted_in_any_case(self, region: str) -> tuple[str, ...]:
+        """The results of ``region`` that are wanted whoever runs: what is read outside the job, and what is missed."""
+        current = self.state.of(region).current
+        # Why a consumer must run may be known to its own process alone (its external inputs): its report says so. A
+        # report makes the owner look, and no more: where everything is there, the region is kept.
+        if current is not None and current.is_lost:
+            return self._regions[region].named_results
+        # What a sink has taken over is in its target: what was prepared for it has done its work.
+        return () if current is not None and current.is_committed else self.final_results(region)
 
     def why_must_run(self, region: str) -> Reason | None:
         """`None` where the region is kept."""
@@ -191,7 +174,7 @@ class Evaluation:
                 if reason is not None:
                     found[producer] = reason
                     queue.append(producer)
-        return {name: found[name] for name in sorted(found, key=self._position.__getitem__)}
+        return {name: found[name] for name in sorted(found, key=self.topology.position.__getitem__)}
 
     def why_not_committed(self, region: str) -> Reason | None:
         """Of a valid region: its finish is prepared, and has to be committed to its sink before it counts."""
@@ -217,7 +200,7 @@ class Evaluation:
         self._check(region)
         if basis is None:
             return Reason(region, Why.RESET) if self.state.of(region).was_reset else None
-        superseded = (self._why_superseded(region, pin) for pin in basis if pin.region in self._regions)
+        superseded = (self.why_superseded(region, pin) for pin in basis if pin.region in self._regions)
         return next((reason for reason in superseded if reason is not None), None)
 
     def mode_basis(self, region: str, ti_id: str | None) -> RegionMode:
@@ -240,9 +223,9 @@ class Evaluation:
         cutoffs = []
         for pin in basis or ():
             now = self._remade(pin) if pin.region in self._regions else None
-            if now is None or self._why_superseded(region, pin) is not None:
+            if now is None or self.why_superseded(region, pin) is not None:
                 continue
-            assumed = [result for result, mode in self._edge(region, pin.region) if mode is Determinism.ASSUME]
+            assumed = [result for result, mode in self.edge(region, pin.region) if mode is Determinism.ASSUME]
             by = Determinism.ASSUME if assumed else Determinism.VERIFY
             detail = self._changed_rows(pin, now, assumed)
             cutoffs.append(EarlyCutoff(region, pin.region, pin.attempt, now.number, by, detail))
@@ -251,14 +234,41 @@ class Evaluation:
     def always_follows(self, region: str, producer: str) -> bool:
         """``region`` runs again whenever its input ``producer`` has, whatever that writes."""
         self._check(region)
-        return any(mode is Determinism.ALWAYS for _, mode in self._edge(region, producer))
+        return any(mode is Determinism.ALWAYS for _, mode in self.edge(region, producer))
+
+    def why_not_kept(self, region: str) -> Reason | None:
+        """Why ``region`` runs again whatever becomes of its inputs. `None`: as far as its own trace goes it is kept."""
+        if self._invalid[region] is None:
+            return None
+        superseded = (self.why_superseded(region, pin) for pin in self.pins(region).values())
+        return (
+            self._invalid_by_itself[region]
+            or next((reason for reason in superseded if reason is not None), None)
+            or self.why_disconnected_now(region)
+        )
+
+    def why_invalid_by_itself(self, region: str) -> Reason | None:
+        """As `invalid_because`, as far as it is not about other regions."""
+        return self._invalid_by_itself[region]
+
+    def why_disconnected_now(self, region: str) -> Reason | None:
+        """`why_disconnected` of the finish that counts."""
+        current = self.state.of(region).current
+        if current is None or current.outcome is None:
+            return None
+        return self.why_disconnected(region, current.outcome.mode)
+
+    def pins(self, region: str) -> Mapping[str, InputRef]:
+        """What the finish that counts has read, by region; nothing where there is none."""
+        current = self.state.of(region).current
+        return {pin.region: pin for pin in current.outcome.inputs} if current and current.outcome else {}
 
     def is_undecided(self, region: str) -> bool:
         """Nothing but a producer's next finish can tell whether it must run: it may turn out to be valid as it is."""
         self._check(region)
         return region in self._may_be_valid and self.why_must_run(region) is self._invalid[region]
 
-    def _evaluate_validity(self, name: str) -> Reason | None:
+    def _evaluate_alone(self, name: str) -> Reason | None:
         attempt = self.state.of(name).current
         if attempt is None or attempt.outcome is None:
             return self._why_no_finish(name)
@@ -279,16 +289,18 @@ class Evaluation:
         read = {pin.region for pin in outcome.inputs}
         if read != set(self._regions[name].inputs):
             return Reason(name, Why.INPUTS_CHANGED, f"read {sorted(read)}, reads {sorted(self._regions[name].inputs)}")
-        for pin in outcome.inputs:
-            below = self._invalid[pin.region]
+        return None
+
+    def _evaluate_inputs(self, name: str) -> Reason | None:
+        for producer, pin in self.pins(name).items():
+            below = self._invalid[producer]
             if below is not None:
-                return Reason(name, Why.INPUT_INVALID, pin.region, below)
-            superseded = self._why_superseded(name, pin)
+                return Reason(name, Why.INPUT_INVALID, producer, below)
+            superseded = self.why_superseded(name, pin)
             if superseded is not None:
                 return superseded
-        return mode.why_disconnected(planned, self.state, outcome.mode) or mode.why_peer_invalid(
-            self._regions, self.state, name, self._invalid
-        )
+        mode = planning_of(self._regions[name])
+        return self.why_disconnected_now(name) or mode.why_peer_invalid(self._regions, self.state, name, self._invalid)
 
     def _awaits_a_producer(self, name: str) -> bool:
         """Its own trace is sound, and each input that is not valid may yet turn out as it was read."""
@@ -301,13 +313,13 @@ class Evaluation:
         return all(
             pin.region in self._may_be_valid or not self.always_follows(name, pin.region)
             if self._invalid[pin.region] is not None
-            else self._why_superseded(name, pin) is None
+            else self.why_superseded(name, pin) is None
             for pin in attempt.outcome.inputs
         )
 
     # edges
 
-    def _edge(self, consumer: str, producer: str) -> list[tuple[str, Determinism]]:
+    def edge(self, consumer: str, producer: str) -> Sequence[tuple[str, Determinism]]:
         """What ``consumer`` reads of ``producer``, each with its mode."""
         modes = dict(self._regions[producer].determinism)
         # Of a region without results nothing can be compared: the edge is held to the attempt.
@@ -318,13 +330,12 @@ class Evaluation:
         now = self.state.of(pin.region).current
         return now if now is not None and now.number != pin.attempt else None
 
-    def _why_superseded(self, consumer: str, pin: InputRef) -> Reason | None:
+    def why_superseded(self, consumer: str, pin: InputRef) -> Reason | None:
+        """Why the finish that counts of what was read at ``pin`` does not count as what ``consumer`` has read."""
         now = self._remade(pin)
         if now is None:
             return None
-        edge = self._edge(consumer, pin.region)
-        if self._assumed.has_same_rows(pin, edge):
-            return None
+        edge = self.edge(consumer, pin.region)
         read = f"read {pin.region}@{pin.attempt}, now @{now.number}"
         digests, present = dict(pin.digests), _manifests(now)
         for result, mode in edge:
@@ -365,10 +376,10 @@ class Evaluation:
         return Reason(name, Why.NEVER_FINISHED, f"attempt {state.latest_attempt} is open" if state.open_attempt else "")
 
     def _changed_external(self, name: str, recorded: tuple[ExternalObject, ...]) -> str | None:
-        if name not in self.externals:
+        if name not in self._externals:
             return None
         before = {(external.vertex, external.uri): external for external in recorded}
-        now = {(external.vertex, external.uri): external for external in self.externals[name]}
+        now = {(external.vertex, external.uri): external for external in self._externals[name]}
         for key in sorted(before.keys() | now.keys()):
             if before.get(key) != now.get(key):
                 what = "is new" if key not in before else "is gone" if key not in now else "has other content"
@@ -376,9 +387,6 @@ class Evaluation:
         return None
 
     def _evaluate_must_run(self, name: str) -> Reason | None:
-        assumed = self._assumed.must_run(name)
-        if assumed is not None:
-            return assumed
         reason = self._invalid[name]
         if reason is not None and name not in self._may_be_valid:
             return reason
@@ -386,14 +394,7 @@ class Evaluation:
 
     def _wanted(self, name: str) -> tuple[str, ...]:
         """The results of ``name`` that somebody wants who runs, or who reads outside the job."""
-        current = self.state.of(name).current
-        # Why a consumer must run may be known to its own process alone (its external inputs): its report says so. A
-        # report makes the owner look, and no more: where everything is there, the region is kept.
-        if current is not None and current.is_lost:
-            return self._regions[name].named_results
-        # What a sink has taken over is in its target: what was prepared for it has done its work.
-        is_taken_over = current is not None and current.is_committed
-        wanted = dict.fromkeys(() if is_taken_over else self.final_results(name))
+        wanted = dict.fromkeys(self.wanted_in_any_case(name))
         for consumer in self._consumers[name]:
             if self._must[consumer] is not None and not self.is_undecided(consumer):
                 wanted |= dict.fromkeys(self.results_read(consumer, name))
@@ -408,11 +409,11 @@ class Evaluation:
             if name not in found and name not in self._must:
                 found.add(name)
                 queue += self._consumers[name]
-        return sorted(found, key=self._position.__getitem__)
+        return sorted(found, key=self.topology.position.__getitem__)
 
     def _check(self, region: str) -> None:
         if region not in self._regions:
-            raise UnknownRegion(f"{region!r} is not a region of this plan, which has {', '.join(self._order)}.")
+            raise UnknownRegion(f"{region!r} is not a region of this plan, which has {', '.join(self._regions)}.")
 
 
 def _manifests(attempt: Attempt) -> dict[str, PartitionManifest]:

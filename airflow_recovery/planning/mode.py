@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.mode import RegionMode, answers_of, modes_of_keys
 from airflow_recovery.model.records import Outcome, RegionPlan
 from airflow_recovery.planning.reason import Reason
@@ -71,10 +71,6 @@ class PlanningMode:
             return dict(attempts)
         before = attempts.get(number - 1, Attempt(number - 1))
         return {**attempts, number - 1: replace(before, is_reset=True)}
-
-    def after_finish(self, region: RegionPlan, state: RunState, attempt: Attempt) -> RegionState:
-        """``region`` once ``attempt``, which is not in ``state``, has finished."""
-        return RegionState({attempt.number: attempt}, state.of(region.name).closed_at)
 
 
 def planning_of(region: RegionPlan) -> PlanningMode:

@@ -12,14 +12,14 @@ from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.mode import modes_of
 from airflow_recovery.model.records import ExternalObject, InputRef, PlanRecord, RegionPlan
 from airflow_recovery.model.retention import ReleasePolicy
-from airflow_recovery.planning.coordinators import restarted_with, why_restart_vertex
+from airflow_recovery.planning.coordinators import VertexRestarts
 from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.mode import PlannedMode
 from airflow_recovery.planning.plan import Action, Plan, PlannedRegion
 from airflow_recovery.planning.reason import LOST_DATA, Evidence, Reason, Why
 from airflow_recovery.planning.restart_mode import PlannedRestarts, restarts
+from airflow_recovery.planning.restart_set import restart_set
 from airflow_recovery.planning.scenario import REBUILD, Request, Scenario, restart_everything, restart_together
-from airflow_recovery.planning.simulation import simulate
 
 
 def plan(
@@ -46,8 +46,9 @@ def plan(
     if topology.failover_strategy is FailoverStrategy.FULL and _has_failed(evaluation):
         run = restart_everything(run)
         evaluation = evaluate(run)
-    while (siblings := _restarted_together(evaluation)) is not None:
-        run = restart_together(run, *siblings)
+    while siblings := _restarted_together(evaluation):
+        for names, why in siblings:
+            run = restart_together(run, names, why)
         evaluation = evaluate(run)
     together: list[PlannedRestarts] = []
     for mode in modes_of(topology.regions):
@@ -64,16 +65,23 @@ def _has_failed(evaluation: Evaluation) -> bool:
     return any(reason.why is Why.FAILED or reason.why in LOST_DATA for reason in reasons if reason is not None)
 
 
-def _restarted_together(evaluation: Evaluation) -> tuple[list[str], str] | None:
-    """The subtasks of the next vertex that a volatile coordinator restarts as a whole, and why."""
-    for region in evaluation.topology.regions:
-        reason = evaluation.why_must_run(region.name) if region.is_volatile else None
-        cause = (
-            why_restart_vertex(evaluation.topology, evaluation.state, region, reason) if reason is not None else None
-        )
-        if cause is not None:
-            return [region.name, *restarted_with(evaluation.topology, region)], cause
-    return None
+def _restarted_together(evaluation: Evaluation) -> list[tuple[list[str], str]]:
+    """The subtasks of each vertex that a volatile coordinator restarts as a whole, and why."""
+    restarts = VertexRestarts(evaluation.topology, evaluation.state)
+    found = []
+    for vertex, subtasks in evaluation.topology.subtasks.items():
+        if restarts.has_started(vertex):
+            causes = ((region, _why_restart_vertex(evaluation, restarts, region)) for region in subtasks)
+            name, cause = next(((region.name, cause) for region, cause in causes if cause is not None), ("", None))
+            if cause is not None:
+                names = [subtask.name for subtask in subtasks if subtask.name != name]
+                found.append(([name, *names], cause))
+    return found
+
+
+def _why_restart_vertex(evaluation: Evaluation, restarts: VertexRestarts, region: RegionPlan) -> str | None:
+    reason = evaluation.why_must_run(region.name) if region.is_volatile else None
+    return restarts.why(region, reason) if reason is not None else None
 
 
 def plan_of(
@@ -91,10 +99,10 @@ def plan_of(
     ``seen`` is the run as it is, where ``evaluation`` is about a scenario. Without ``ask`` no store is asked
     anything. ``together``: what restarts together, of the modes that were asked.
     """
-    certain = simulate(evaluation, same_rows=True, ask=ask)
+    certain = restart_set(evaluation, same_rows=True, ask=ask)
     possible = certain
     if any(mode is Determinism.VERIFY for region in evaluation.topology.regions for _, mode in region.determinism):
-        possible = simulate(evaluation, same_rows=False, ask=ask)
+        possible = restart_set(evaluation, same_rows=False, ask=ask)
     making = _Making(evaluation, seen or evaluation.state, certain, possible, published)
     regions = tuple(making.region(region) for region in evaluation.topology.regions)
     said = next((restarted.planned for restarted in together if restarted.planned.text()), PlannedMode())

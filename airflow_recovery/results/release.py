@@ -159,7 +159,7 @@ class ReleaseRule:
         )
         if waiting is not None:
             return Verdict(False, f"{waiting} still needs it")
-        consumers = [region.name for region in self._regions.values() if name in region.inputs]
+        consumers = self._evaluation.topology.readers.get(name, ())
         if consumers and region is not None and region.commit is not None and region.commit.mode is CommitMode.APPEND:
             return Verdict(False, "others read it, and a sink that appends takes over no second attempt")
         policy, grace_s = self._retention.policy, self._retention.grace_s
@@ -185,7 +185,7 @@ class ReleaseRule:
 
 def reader_left(plan: PlanRecord, region: str, is_done: Callable[[str], bool]) -> str | None:
     """Flink's release rule: what ``region`` makes can go when all that read it are done. The first that is not."""
-    return next((reader.name for reader in plan.regions if region in reader.inputs and not is_done(reader.name)), None)
+    return next((reader for reader in plan.readers.get(region, ()) if not is_done(reader)), None)
 
 
 def _after(age_s: float, limit_s: float, since: str, limit: str) -> Verdict:

@@ -34,7 +34,7 @@ def preview_release(view: RunView, available: Available, region: str) -> Release
     """
     hand = attempt_to_release(view, region)
     current = hand.attempt
-    readers = [reader.name for reader in view.in_use.plan.regions if region in reader.inputs]
+    readers = list(view.in_use.plan.readers.get(region, ()))
     scenario = plan_run(view, available, WhatIf(lost=(region,), restart=tuple(readers)).request("you"))
     outcome = current.outcome
     outputs = outcome.outputs if outcome is not None else ()

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.codec import later
 from airflow_recovery.model.mode import RegionMode
 from airflow_recovery.model.records import RegionPlan
 from airflow_recovery.planning.mode import PlannedMode, PlanningMode
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.streaming.channel_graph import is_only_altered, other_channels
-from airflow_recovery.streaming.mode import ChannelRef, StreamingOutcome, StreamingPlan, pinned_channels
+from airflow_recovery.streaming.mode import StreamingOutcome, StreamingPlan, pinned_channels
 from airflow_recovery.streaming.preview import ChannelPreview, LossPreview, RepeatPreview
 
 
@@ -104,15 +104,6 @@ class StreamingPlanning(PlanningMode):
     def after_failure(self, attempts: Mapping[int, Attempt], number: int) -> dict[int, Attempt]:
         """The finishes are gone without a reset, which would begin its channels anew: a failure does not."""
         return {n: replace(attempt, outcome=None) if n < number else attempt for n, attempt in attempts.items()}
-
-    def after_finish(self, region: RegionPlan, state: RunState, attempt: Attempt) -> RegionState:
-        """The earlier attempts stay: their resets name the generations of its channels, for both ends."""
-        before = state.of(region.name)
-        channels = StreamingPlan.of(region).channels
-        pins = tuple(ChannelRef(channel.result, state.of(channel.producer).generations[-1]) for channel in channels)
-        if attempt.outcome is not None:
-            attempt = replace(attempt, outcome=replace(attempt.outcome, mode=StreamingOutcome(pins)))
-        return RegionState({**before.attempts, attempt.number: attempt}, before.closed_at)
 
 
 MODE = StreamingPlanning()

@@ -11,8 +11,8 @@ from airflow_recovery.planning.coordinators import has_started
 from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.planning.restart_mode import PlannedRestarts, RestartMode
+from airflow_recovery.planning.restart_set import restart_set
 from airflow_recovery.planning.scenario import Scenario, restart_together
-from airflow_recovery.planning.simulation import simulate
 from airflow_recovery.streaming.channel_graph import ChannelGraph, live_attempts
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.planning import PlannedChannel, PlannedChannels
@@ -76,7 +76,7 @@ class _Planning:
         """Apply the rules again and again, until no region is added to those that begin anew."""
         while True:
             evaluation = self._evaluate(self._run)
-            self._must = set(simulate(evaluation, same_rows=True))
+            self._must = set(restart_set(evaluation, same_rows=True))
             new: dict[str, Reason] = {}
             for name in self._graph.regions:
                 own = self._own(evaluation, name)

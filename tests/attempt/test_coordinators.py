@@ -13,7 +13,6 @@ from dataclasses import replace
 import pytest
 from fakes import FakeApplication, Hooks, Killed, Process, World
 
-from airflow_recovery.attempt import failover_restart
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.restarts import Restarts
@@ -23,9 +22,11 @@ from airflow_recovery.job.batch_snapshot import takes_snapshots
 from airflow_recovery.job.coordinator import restored_coordinator, snapshots_of
 from airflow_recovery.journal.replay import EventFold, differences
 from airflow_recovery.model.records import CoordinatorPlan, Outcome, PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.planning.coordinators import VertexRestarts
 from airflow_recovery.planning.plan import Action
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.scenario import RegionFailure, RestartRegion
+from airflow_recovery.results.prober import ResultProber
 
 A, B, C = READ = ("read[a]", "read[b]", "read[c]")
 JOB: Mapping[str, tuple[str, ...]] = {A: (), B: (), C: (), "all": READ, "other": ()}
@@ -88,10 +89,10 @@ class _Trace:
 class Coordinated(World):
     """A run whose vertex ``read`` has three subtasks and a coordinator."""
 
-    def __init__(self, kind: type[Volatile], **given: object) -> None:
+    def __init__(self, kind: type[Volatile], upstream: Mapping[str, tuple[str, ...]] = JOB, **given: object) -> None:
         self.kind = kind
         self.taken: dict[tuple[str, int], list[int]] = {}
-        super().__init__(JOB, **given)  # type: ignore[arg-type]
+        super().__init__(upstream, **given)  # type: ignore[arg-type]
 
     @property
     def plan(self) -> PlanRecord:
@@ -200,7 +201,7 @@ def test_volatile_a_subtask_that_failed_takes_all_others_along():
 
 
 def test_control_without_the_rule_what_was_handed_out_is_mixed_up(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(failover_restart, "why_restart_vertex", lambda *given: None)
+    monkeypatch.setattr(VertexRestarts, "why", lambda *given: None)
     world = Coordinated(Volatile)
     world.go_all([A, B])
     fails(world, C)
@@ -325,6 +326,20 @@ def test_the_plan_says_beforehand_who_restarts(kind: type[Volatile], runs: set[s
     for request in (RegionFailure(B), RestartRegion(B)):
         planned = plan(world.plan, world.state(), lambda *asked: None, request)
         assert {region.name for region in planned.regions if region.action is Action.RUN} == runs
+
+
+@pytest.mark.parametrize(("kind", "along"), [(Volatile, {B, C}), (GivesOut, set())])
+def test_a_subtask_that_follows_what_it_has_read_takes_its_siblings_along(kind: type[Volatile], along: set[str]):
+    #   P -> x          P's result is lost, and x, which has not run yet, needs it
+    #    \-> read[a]    its siblings read nothing
+    world = Coordinated(kind, {"P": (), A: ("P",), B: (), C: (), "all": READ, "x": ("P",)}, retries=20)
+    world.go_all(["P", *READ, "all"])
+    world.delete_results("P", 1)
+    planned = plan(world.plan, world.state(), ResultProber(lambda location: world.results))
+    assert set(planned.running) == {"P", A, "all", "x"} | along
+    before = len(world.ran)
+    world.until_green(60)
+    assert {region for region, _ in world.ran[before:]} == set(planned.running)
 
 
 def test_a_restart_that_is_applied_resets_the_whole_vertex():

@@ -215,5 +215,5 @@ TWO_LEVELS = Trouble(
 
 def test_control_where_no_input_is_ever_superseded_consumers_do_not_run(monkeypatch) -> None:
     assert really_ran(TWO_LEVELS) == {"P", "C", "E"}
-    monkeypatch.setattr(Evaluation, "_why_superseded", lambda self, consumer, pin: None)
+    monkeypatch.setattr(Evaluation, "why_superseded", lambda self, consumer, pin: None)
     assert really_ran(TWO_LEVELS) == {"P"} != flinks_restart_set(TWO_LEVELS)

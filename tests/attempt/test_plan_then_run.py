@@ -154,7 +154,7 @@ def test_control_a_plan_that_does_not_look_ahead_misses_regions(monkeypatch):
         reasons = {region.name: evaluation.why_must_run(region.name) for region in evaluation.topology.regions}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
-    monkeypatch.setattr(plan_making, "simulate", now)
+    monkeypatch.setattr(plan_making, "restart_set", now)
     with pytest.raises(AssertionError):
         test_the_regions_that_run_are_those_of_the_plan(LADDER)
 

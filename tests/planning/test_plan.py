@@ -123,7 +123,7 @@ def test_control_without_looking_ahead_the_plan_misses_what_then_runs(monkeypatc
         reasons = {region.name: evaluation.why_must_run(region.name) for region in evaluation.topology.regions}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
-    monkeypatch.setattr(plan_making, "simulate", now)
+    monkeypatch.setattr(plan_making, "restart_set", now)
     case = RunCase(FORK).finish("P").finish("D").fail("C").lose("P")
     assert set(case.runs()) < case.play()
 
@@ -258,13 +258,13 @@ def test_fault_61_control_without_comparing_inputs_a_region_with_a_new_edge_is_k
     after = RunCase({"P": (), "Q": (), "E": ("P", "Q")})
     after.attempts = before.attempts
     assert after.runs() == "E"
-    evaluate = Evaluation._evaluate_validity
+    evaluate = Evaluation._evaluate_alone
 
     def blind(self, name):
         reason = evaluate(self, name)
         return None if reason is not None and reason.why is Why.INPUTS_CHANGED else reason
 
-    monkeypatch.setattr(Evaluation, "_evaluate_validity", blind)
+    monkeypatch.setattr(Evaluation, "_evaluate_alone", blind)
     assert after.runs() == ""
 
 

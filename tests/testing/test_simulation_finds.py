@@ -276,7 +276,7 @@ def test_fault_21_where_every_412_is_a_lost_race(broken):
 def test_fault_51_where_verify_takes_any_digest_for_equal(broken):
     job = job_of(PAIR, {"P": Determinism.VERIFY}, unstable="P")
     settings = Settings(job, {Trouble.RESTART: 1}, publishes=False)
-    broken(settings, "false green", (Evaluation, "_why_superseded", lambda self, consumer, pin: None))
+    broken(settings, "false green", (Evaluation, "why_superseded", lambda self, consumer, pin: None))
 
 
 def test_fault_61_where_fingerprints_are_not_compared_old_code_stays(broken):

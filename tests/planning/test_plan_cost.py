@@ -1,0 +1,71 @@
+"""What a plan costs grows with the regions and the edges: counted in calls, not in seconds, on shapes that spread."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+
+from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.planning.coordinators import VertexRestarts
+from airflow_recovery.planning.plan_making import plan
+from airflow_recovery.planning.reason import Reason
+from benchmarks.plan_scale import Case, ladder, volatile_vertex
+
+SHAPES = {"ladder": ladder, "volatile vertex": volatile_vertex}
+SIZE = 100
+
+
+def calls(case: Case) -> int:
+    """How many functions of the planner, and steps of its generators, a plan takes."""
+    found = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal found
+        found += event == "call" and "airflow_recovery" in frame.f_code.co_filename
+
+    sys.setprofile(count)
+    try:
+        case.plan()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def growth(make: Callable[[int], Case]) -> float:
+    """By how much more work a plan of eight times as many regions is, a region."""
+    return calls(make(8 * SIZE)) / calls(make(SIZE)) / 8
+
+
+@pytest.mark.parametrize("make", SHAPES.values(), ids=SHAPES)
+def test_a_region_of_a_large_plan_costs_what_one_of_a_small_plan_costs(make: Callable[[int], Case]) -> None:
+    assert growth(make) < 1.1
+
+
+@pytest.mark.parametrize("make", SHAPES.values(), ids=SHAPES)
+def test_all_that_the_shape_drags_in_runs_and_each_result_is_asked_for_once(make: Callable[[int], Case]) -> None:
+    case = make(SIZE)
+    asked: Counter[tuple[str, str]] = Counter()
+
+    def available(region: str, attempt: Attempt, result: str) -> Reason | None:
+        asked[region, result] += 1
+        return case.available(region, attempt, result)
+
+    found = plan(case.topology, case.state, available, case.request)
+    assert len(found.running) == len(case.topology.regions)
+    assert max(asked.values(), default=1) == 1
+
+
+def test_control_where_each_subtask_looks_at_all_the_others_the_cost_is_quadratic(monkeypatch) -> None:
+    started_of = VertexRestarts._started_of
+
+    def forgetful(self: VertexRestarts, vertex: str) -> set[str]:
+        self._started.clear()
+        return started_of(self, vertex)
+
+    monkeypatch.setattr(VertexRestarts, "_started_of", forgetful)
+    monkeypatch.setattr(VertexRestarts, "has_started", lambda self, vertex: True)
+    assert growth(volatile_vertex) > 2
