@@ -20,19 +20,19 @@ is needed.
 def page() -> str:
     """The page as Markdown: every option of provider.yaml, then the connection types."""
     sections: dict[str, Any] = get_provider_info()["config"]
-    return "\n".join([HEAD, *(_section(name, each) for name, each in sections.items()), _connections()])
+    return "\n".join([HEAD, *(_section(name, section) for name, section in sections.items()), _connections()])
 
 
 def _section(name: str, section: dict[str, Any]) -> str:
-    options = "\n".join(_option(name, option, each) for option, each in section["options"].items())
+    options = "\n".join(_option(name, option, declared) for option, declared in section["options"].items())
     return f"## [{name}]\n\n{_text(section['description'])}\n\n{options}"
 
 
 def _option(section: str, name: str, option: dict[str, Any]) -> str:
     default = option["default"]
-    said = "none, it is needed" if default is None else f"`{default}`" if default != "" else "empty"
+    text = "none, it is needed" if default is None else f"`{default}`" if default != "" else "empty"
     facts = [
-        f"| default | {said} |",
+        f"| default | {text} |",
         f"| variable | `AIRFLOW__{section.upper()}__{name.upper()}` |",
         f"| type | {option['type']} |",
         f"| since | {option['version_added']} |",
@@ -45,14 +45,14 @@ def _option(section: str, name: str, option: dict[str, Any]) -> str:
 
 def _connections() -> str:
     parts = ["## Connections\n"]
-    for each in get_provider_info()["connection-types"]:
-        behaviour = each["ui-field-behaviour"]
+    for kind in get_provider_info()["connection-types"]:
+        behaviour = kind["ui-field-behaviour"]
         rows = [f"| {label} | `{field}` |" for field, label in behaviour["relabeling"].items()]
         rows += [
             f"| {field['label']} | extra `{name}`: {field['description']} |"
-            for name, field in each["conn-fields"].items()
+            for name, field in kind["conn-fields"].items()
         ]
-        parts.append(f"### {each['connection-type']}\n\n{each['hook-name']}.\n\n| field | in Airflow |\n| --- | --- |")
+        parts.append(f"### {kind['connection-type']}\n\n{kind['hook-name']}.\n\n| field | in Airflow |\n| --- | --- |")
         parts[-1] += "\n" + "\n".join(rows) + "\n"
     return "\n".join(parts)
 

@@ -67,11 +67,11 @@ def _names(tests: tuple[str, ...]) -> str:
 def named_tests(page: str) -> list[str]:
     """The tests that the page names, each once and as they stand in their files: some go on where another has ended."""
     named = set(re.findall(r"`(tests/\S+::\w+)`", page))
-    found = []
+    tests = []
     for path in sorted({match.partition("::")[0] for match in named}):
         functions = re.findall(r"^def (\w+)", (REPOSITORY / path).read_text(encoding="utf-8"), re.MULTILINE)
-        found += [name for function in functions if (name := f"{path}::{function}") in named]
-    return found
+        tests += [name for function in functions if (name := f"{path}::{function}") in named]
+    return tests
 
 
 def cut(page: str) -> tuple[str, dict[str, str], str]:

@@ -55,12 +55,12 @@ def asked_for(evaluation: Evaluation) -> list[AskedResult]:
         if evaluation.invalid_because(region.name) is not None:
             for name in region.inputs:
                 wanted |= dict.fromkeys((name, result) for result in evaluation.results_read(region.name, name))
-    found = []
+    asked = []
     for name, result in wanted:
         current = evaluation.current(name) if evaluation.invalid_because(name) is None else None
         if current is not None and not current.is_released:
-            found.append(AskedResult(name, current, result))
-    return found
+            asked.append(AskedResult(name, current, result))
+    return asked
 
 
 def finished_tasks(evaluation: Evaluation, key_of: Callable[[RegionPlan], str], where: str) -> Finished:

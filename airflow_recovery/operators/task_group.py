@@ -137,7 +137,7 @@ class SparkJobTaskGroup(TaskGroup):
             operators: dict[str, SparkRegionOperator] = {}
 
             def add(region: str, subtask: Any = None) -> None:
-                found = regions.region(region)
+                planned = regions.region(region)
                 mapped: dict[str, Any] = (
                     {} if subtask is None else {"subtask": subtask, "map_index_template": "{{ task.subtask }}"}
                 )
@@ -147,7 +147,7 @@ class SparkJobTaskGroup(TaskGroup):
                     job=job,
                     region=region,
                     group_id=full_id,
-                    **{"doc_md": _doc_of(found), "job_recovery": self.job_recovery, **mapped, **operator_args},
+                    **{"doc_md": _doc_of(planned), "job_recovery": self.job_recovery, **mapped, **operator_args},
                 )
 
             in_chains: set[str] = set()

@@ -68,18 +68,18 @@ class FakeAirflow:
 
     def ready(self) -> list[str]:
         """Tasks that would be started now. Marks what can't ever start: ``upstream_failed`` and ``skipped``."""
-        found = []
+        tasks = []
         for task, upstream in self.upstream.items():
             if self.state(task) not in STARTABLE:
                 continue
             states = {self.state(name) for name in upstream}
             if states <= {"success"}:
-                found.append(task)
+                tasks.append(task)
             elif states & BLOCKING:
                 self._set(task, "upstream_failed")
             elif "skipped" in states:
                 self._set(task, "skipped")
-        return found
+        return tasks
 
     def start(self, task: str) -> TaskTry:
         """Start the next try of ``task``, as the scheduler would."""
@@ -179,11 +179,11 @@ class FakeAirflow:
         return ClearResult(tuple(chosen), unmoved)
 
     def _below(self, roots: set[str]) -> set[str]:
-        found: set[str] = set()
+        tasks: set[str] = set()
         for task, upstream in self.upstream.items():  # topological order
-            if any(name in roots or name in found for name in upstream):
-                found.add(task)
-        return found
+            if any(name in roots or name in tasks for name in upstream):
+                tasks.add(task)
+        return tasks
 
     def _clear(self, task: str) -> None:
         now = self._tries[task]

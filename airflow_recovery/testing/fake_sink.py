@@ -38,12 +38,12 @@ class FakeTarget:
 
     def visible(self, region: str, mode: CommitMode) -> list[int]:
         """The attempts whose rows a reader of the target sees."""
-        found = [n for name, n in self.applied if name == region]
-        return found if mode is CommitMode.APPEND else found[-1:]
+        applied = [n for name, n in self.applied if name == region]
+        return applied if mode is CommitMode.APPEND else applied[-1:]
 
     def undo(self, region: str) -> None:
         """A person removes what a region has committed."""
-        self.applied = [each for each in self.applied if each[0] != region]
+        self.applied = [attempt for attempt in self.applied if attempt[0] != region]
 
     def held(self, token: CommitToken) -> Held | None:
         """What a token target remembers of the token's region."""

@@ -47,23 +47,25 @@ def statements(document: Mapping[str, Any]) -> tuple[Statement, ...]:
     Of IAM's language only what our documents use: ``Allow``, lists of S3 actions without wildcards and of ARNs, and the
     condition ``StringLikeIfExists`` on ``s3:prefix``. Raises `ValueError` for anything else.
     """
-    found = []
-    for each in document["Statement"]:
-        condition = each.get("Condition", {_CONDITION: {"s3:prefix": None}})
+    statements = []
+    for statement in document["Statement"]:
+        condition = statement.get("Condition", {_CONDITION: {"s3:prefix": None}})
         if (
-            each.keys() - {"Effect", "Action", "Resource", "Condition"}
-            or each["Effect"] != "Allow"
-            or any("*" in action for action in each["Action"])
+            statement.keys() - {"Effect", "Action", "Resource", "Condition"}
+            or statement["Effect"] != "Allow"
+            or any("*" in action for action in statement["Action"])
             or list(condition) != [_CONDITION]
             or list(condition[_CONDITION]) != ["s3:prefix"]
         ):
             raise ValueError(
-                f"expected an Allow of plain actions, with {_CONDITION} on s3:prefix at most, found {each}"
+                f"expected an Allow of plain actions, with {_CONDITION} on s3:prefix at most, found {statement}"
             )
         prefixes = condition[_CONDITION]["s3:prefix"]
-        resources = tuple(resource.removeprefix(_ARN) for resource in each["Resource"])
-        found.append(Statement(tuple(each["Action"]), resources, None if prefixes is None else tuple(prefixes)))
-    return tuple(found)
+        resources = tuple(resource.removeprefix(_ARN) for resource in statement["Resource"])
+        statements.append(
+            Statement(tuple(statement["Action"]), resources, None if prefixes is None else tuple(prefixes))
+        )
+    return tuple(statements)
 
 
 class Enforced:
@@ -73,7 +75,7 @@ class Enforced:
     """
 
     def __init__(self, allowed: Mapping[str, Iterable[Statement]]) -> None:
-        self._allowed = {access_key: tuple(each) for access_key, each in allowed.items()}
+        self._allowed = {access_key: tuple(statements) for access_key, statements in allowed.items()}
         self._used: dict[str, set[tuple[Statement, str]]] = {access_key: set() for access_key in self._allowed}
         self._lock = threading.Lock()
         self.denied: list[str] = []
@@ -98,7 +100,7 @@ class Enforced:
     def unused(self, access_key: str) -> set[tuple[str, str]]:
         """What is allowed and nobody has needed: pairs of an action and the first resource of its statement."""
         everything = {(statement, action) for statement in self._allowed[access_key] for action in statement.actions}
-        return {(action, each.resources[0]) for each, action in everything - self._used[access_key]}
+        return {(action, statement.resources[0]) for statement, action in everything - self._used[access_key]}
 
 
 def _fits(text: str, patterns: tuple[str, ...]) -> bool:

@@ -91,7 +91,7 @@ class S3Server(ABC):
 
         config = Config(s3={"addressing_style": "path"})
         client = self.session().client("s3", endpoint_url=self.endpoint_url, config=config)
-        if name not in {each.get("Name") for each in client.list_buckets().get("Buckets", ())}:
+        if name not in {bucket.get("Name") for bucket in client.list_buckets().get("Buckets", ())}:
             client.create_bucket(Bucket=name)
 
     @contextmanager
@@ -246,7 +246,7 @@ class VersityServer(S3Server):
         return {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
 
 
-SERVERS: dict[str, type[S3Server]] = {each.name: each for each in (MotoServer, VersityServer)}
+SERVERS: dict[str, type[S3Server]] = {server.name: server for server in (MotoServer, VersityServer)}
 
 
 def find_versitygw() -> str | None:

@@ -36,12 +36,12 @@ class StandaloneCluster:
     def applications(self) -> list[str]:
         """The names of all applications that it has run or runs."""
         document = _json(self.ui_url) or {}
-        return [str(each["name"]) for key in ("activeapps", "completedapps") for each in document.get(key, [])]
+        return [str(app["name"]) for key in ("activeapps", "completedapps") for app in document.get(key, [])]
 
     def drivers(self) -> list[str]:
         """The ids of all drivers that were submitted to it in deploy mode ``cluster``."""
         document = _json(self.ui_url) or {}
-        return [str(each["id"]) for key in ("activedrivers", "completeddrivers") for each in document.get(key, [])]
+        return [str(app["id"]) for key in ("activedrivers", "completeddrivers") for app in document.get(key, [])]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ def driver_of(name: str, airflow_home: Path) -> psutil.Process | None:
 
     `None` before that, so poll. An application of the same name of another Airflow on this machine is not it.
     """
-    return next((each for each in psutil.process_iter() if _is_driver(each, name, airflow_home)), None)
+    return next((process for process in psutil.process_iter() if _is_driver(process, name, airflow_home)), None)
 
 
 def kill_9(process: psutil.Process) -> None:

@@ -82,7 +82,7 @@ class JournalView:
     def _story(self, region: RegionPlan) -> RegionStory:
         state = self._state.of(region.name)
         numbers = sorted(state.attempts)
-        outcomes = [each for n in numbers if (each := state.attempts[n].outcome) is not None]
+        outcomes = [outcome for n in numbers if (outcome := state.attempts[n].outcome) is not None]
         whys = [self._why_not_kept(region, state, n) for n in numbers[:-1]]
         batches = SplitOutcome.of(outcomes[-1]).batches if outcomes else ()
         splits = sum(len(batch.splits) for batch in batches)

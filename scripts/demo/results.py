@@ -15,13 +15,13 @@ from scripts.demo.rows import Rows, rows_of
 
 def sink_rows(journal: JournalView, open_data: Callable[[str], ObjectStore]) -> dict[str, Rows]:
     """The rows of every sink, from exactly the files that the journal names. ``open_data`` opens the store of one."""
-    found = {}
+    results = {}
     for sink in journal.sinks:
         manifest = journal.result(sink)
         store = open_data(manifest.location)
         files = [io.BytesIO(store.get(object.path).body) for object in manifest.objects]
-        found[sink] = rows_of(row for file in files for row in parquet.read_table(file).to_pylist())
-    return found
+        results[sink] = rows_of(row for file in files for row in parquet.read_table(file).to_pylist())
+    return results
 
 
 def copy_sinks(journal: JournalView, output: Path, open_data: Callable[[str], ObjectStore]) -> None:

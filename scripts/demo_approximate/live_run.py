@@ -136,7 +136,7 @@ class LiveRun:
         """As a person does in the UI: mark the run as failed. Airflow ends its tasks; returns when they have."""
         airflow = self.pipeline.airflow
         airflow.api("PATCH", f"/dags/{self.dag_id}/dagRuns/{self.run_id}", {"state": "failed"})
-        names = [f"{self.dag_id}.{region}@{each.latest_attempt}" for region, each in self.state().regions.items()]
+        names = [f"{self.dag_id}.{region}@{state.latest_attempt}" for region, state in self.state().regions.items()]
         airflow.wait_until(
             lambda: not any(driver_of(name, airflow.home) for name in names), TIMEOUT_S, "the end of the run's drivers"
         )
@@ -172,5 +172,5 @@ def kill_family(driver: psutil.Process) -> int:
 
 
 def _rows(body: bytes) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = parquet.read_table(io.BytesIO(body)).to_pylist()
-    return found
+    rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(body)).to_pylist()
+    return rows

@@ -130,7 +130,7 @@ class CrashLoop:
         return course
 
     def _check(self, armed: Mapping[CrashPoint, Harm], course: Course, undisturbed: Course) -> None:
-        passed = {each.point for each in course.passed}
+        passed = {passing.point for passing in course.passed}
         hit = [point for point in armed if point in passed]
         self.tally.crashes += len(hit)
         wrong = []
@@ -173,7 +173,7 @@ def distinct(passed: Iterable[Passed]) -> list[CrashPoint]:
 def _after(passed: Iterable[Passed], first: CrashPoint) -> list[Passed]:
     """The points that a run has passed after its first crash."""
     passeds = list(passed)
-    at = next(index for index, each in enumerate(passeds) if each.point == first)
+    at = next(index for index, passing in enumerate(passeds) if passing.point == first)
     # A point in a driver is two, of which only one was struck.
     return [
         passed

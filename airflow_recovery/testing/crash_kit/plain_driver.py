@@ -68,9 +68,9 @@ def _run_splits(spec: RegionSpec, splits: SplitSpec, store: ObjectStore, read: l
     results = [vertex for vertex in spec.vertices if vertex.is_result]
     batches = list(journal.read_committed_batches(spec.region, numbers_of(splits.base)))
     for number, split in enumerate(to_read(assigned, batches)):
-        told = [*read, f"{split.uri} {split.etag}"]
+        described = [*read, f"{split.uri} {split.etag}"]
         outputs = (
-            _write(spec, store, result, told, f"{spec.location}/{result.name}/{number:04d}") for result in results
+            _write(spec, store, result, described, f"{spec.location}/{result.name}/{number:04d}") for result in results
         )
         batch = CommittedBatch(spec.region, spec.attempt, number, spec.trace.writer, (split.key,), tuple(outputs), "")
         journal.commit_batch(batch)
@@ -90,10 +90,10 @@ def _write(
     import pyarrow  # type: ignore[import-untyped]
     import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
-    told = "\n".join([vertex.name, spec.subtask.key, repr(sorted(vertex.params.items())), *sorted(read)])
+    described = "\n".join([vertex.name, spec.subtask.key, repr(sorted(vertex.params.items())), *sorted(read)])
     for number in range(FILES):
         rows = [
-            hashlib.blake2b(f"{told}\n{number}.{row}".encode(), digest_size=8).hexdigest()
+            hashlib.blake2b(f"{described}\n{number}.{row}".encode(), digest_size=8).hexdigest()
             for row in range(ROWS_IN_A_FILE)
         ]
         body = io.BytesIO()
@@ -101,7 +101,7 @@ def _write(
         store.put(f"{key_below(store.base_uri, location)}/part-{number}.parquet", body.getvalue())
     # Those of several batches could not be put together.
     is_digested = vertex.is_digested and not isinstance(spec.mode, SplitSpec)
-    digest = hashlib.sha256(told.encode()).hexdigest() if is_digested else None
+    digest = hashlib.sha256(described.encode()).hexdigest() if is_digested else None
     objects = listed_objects(store, location)
     return PartitionManifest(vertex.name, location, objects, rows=FILES * ROWS_IN_A_FILE, digest=digest)
 
@@ -113,10 +113,10 @@ def rows_of(store: ObjectStore, manifest: PartitionManifest) -> list[str]:
     """
     import pyarrow.parquet as parquet
 
-    found = []
+    rows = []
     below = key_below(store.base_uri, manifest.location)
     for object in manifest.objects:
         body = io.BytesIO(store.get(f"{below}/{object.path}").body)
         # Not `read_table`, which imports pandas.
-        found += [repr(row) for row in parquet.ParquetFile(body).read(use_threads=False).to_pylist()]
-    return sorted(found)
+        rows += [repr(row) for row in parquet.ParquetFile(body).read(use_threads=False).to_pylist()]
+    return sorted(rows)

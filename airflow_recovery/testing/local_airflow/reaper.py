@@ -44,12 +44,12 @@ def reap(marker: str, sessions: Mapping[int, float]) -> list[int]:
 def _with_descendants(processes: Iterable[Any]) -> list[Any]:
     import psutil
 
-    found: dict[int, Any] = {}
+    tree: dict[int, Any] = {}
     for process in processes:
-        found[process.pid] = process
+        tree[process.pid] = process
         with contextlib.suppress(psutil.Error):
-            found.update((child.pid, child) for child in process.children(recursive=True))
-    return [each for each in found.values() if each.pid != os.getpid() and _is_alive(each)]
+            tree.update((child.pid, child) for child in process.children(recursive=True))
+    return [process for process in tree.values() if process.pid != os.getpid() and _is_alive(process)]
 
 
 def _is_ours(process: Any, marker: str, sessions: set[int]) -> bool:

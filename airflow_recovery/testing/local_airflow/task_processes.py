@@ -31,16 +31,16 @@ class TaskProcesses:
 
     def freeze(self) -> None:
         """SIGSTOP for all of it, as if its machine stood still: Airflow hears no heartbeat any more."""
-        for each in self.all:
-            each.send_signal(signal.SIGSTOP)
+        for process in self.all:
+            process.send_signal(signal.SIGSTOP)
 
     def wake(self) -> None:
         """SIGCONT: it goes on, and knows nothing of the time that has passed."""
         import psutil
 
-        for each in self.all:
+        for process in self.all:
             with contextlib.suppress(psutil.Error):
-                each.send_signal(signal.SIGCONT)
+                process.send_signal(signal.SIGCONT)
 
     def is_gone(self) -> bool:
         """Whether the task's process has ended. Its supervisor may go on: it runs other tasks."""
