@@ -30,15 +30,15 @@ import importlib, json, sys
 archive, *modules = sys.argv[1:]
 sys.path.insert(0, archive)
 failed = ""
-for each in modules:
+for module in modules:
     try:
-        importlib.import_module(each)
+        importlib.import_module(module)
     except Exception as error:
         failed = f"{type(error).__name__}: {error}"
         break
-ours = [each for name, each in sys.modules.items() if name.partition(".")[0] == "airflow_recovery"]
-places = [getattr(each, "__file__", None) or "" for each in ours]
-elsewhere = [each for each in places if not each.startswith(archive + "/")]
+ours = [module for name, module in sys.modules.items() if name.partition(".")[0] == "airflow_recovery"]
+places = [getattr(module, "__file__", None) or "" for module in ours]
+elsewhere = [place for place in places if not place.startswith(archive + "/")]
 print(json.dumps({"python": list(sys.version_info[:2]), "elsewhere": elsewhere, "failed": failed}))
 """
 

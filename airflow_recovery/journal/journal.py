@@ -296,18 +296,18 @@ class Journal:
 
     def put_plan(self, plan: PlanRecord) -> None:
         """Record a plan; the same plan of another writer is as good."""
-        self._put(plan, self.layout.plan(plan_hash(plan)), lambda found: found == plan)
+        self._put(plan, self.layout.plan(plan_hash(plan)), lambda held: held == plan)
 
     def claim(self, claim: Claim) -> None:
         """Open an attempt. Raises `AttemptLost` where the number is taken."""
         self._put(
-            claim, self.layout.attempt(claim.region, claim.attempt, "claim"), lambda found: found.writer == claim.writer
+            claim, self.layout.attempt(claim.region, claim.attempt, "claim"), lambda held: held.writer == claim.writer
         )
 
     def commit_batch(self, batch: CommittedBatch) -> ObjectInfo:
         """Commit splits. Raises `AttemptLost` where another process has written a batch of this number."""
         key = self.layout.batch(batch.region, batch.attempt, batch.number)
-        return self._put(batch, key, lambda found: (found.writer, found.splits) == (batch.writer, batch.splits))
+        return self._put(batch, key, lambda held: (held.writer, held.splits) == (batch.writer, batch.splits))
 
     def finish(self, outcome: Outcome) -> ObjectInfo:
         """End an attempt with its result. Raises `AttemptLost` where it was fenced."""
@@ -319,25 +319,25 @@ class Journal:
 
     def reset(self, reset: Reset) -> None:
         """Attempts up to ``reset.attempt`` do not count any more. A reset that is there already is as good."""
-        self._put(reset, self.layout.attempt(reset.region, reset.attempt, "reset"), lambda found: True)
+        self._put(reset, self.layout.attempt(reset.region, reset.attempt, "reset"), lambda held: True)
 
     def report_lost(self, lost: Lost) -> None:
         """A consumer's report. Its key names what was lost, so two reporters write one object."""
-        self._put(lost, self.layout.attempt(lost.region, lost.attempt, "lost"), lambda found: True)
+        self._put(lost, self.layout.attempt(lost.region, lost.attempt, "lost"), lambda held: True)
 
     def release(self, released: Released) -> None:
         """The data of an attempt may not be used any more."""
-        self._put(released, self.layout.attempt(released.region, released.attempt, "released"), lambda found: True)
+        self._put(released, self.layout.attempt(released.region, released.attempt, "released"), lambda held: True)
 
     def commit(self, committed: Committed) -> None:
         """How the commit of a finish ended. Raises `AttemptLost` where somebody else says that it ended otherwise."""
         key = self.layout.attempt(committed.region, committed.attempt, "committed")
-        self._put(committed, key, lambda found: found.end is committed.end)
+        self._put(committed, key, lambda held: held.end is committed.end)
 
     def take_commit(self, epoch: CommitterEpoch) -> None:
         """Become the one process that may commit. Raises `AttemptLost` where another one has."""
         key = self.layout.attempt(epoch.region, epoch.attempt, "committer", epoch.epoch)
-        self._put(epoch, key, lambda found: found.writer == epoch.writer)
+        self._put(epoch, key, lambda held: held.writer == epoch.writer)
 
     def confirm_dead(self, dead: CommitterDead) -> None:
         """The process of an epoch commits no more. Who says so does not matter."""
@@ -346,7 +346,7 @@ class Journal:
     def pin(self, pin: Pin) -> None:
         """A person's word on one attempt's data. Raises `AttemptLost` where somebody else has said otherwise first."""
         key = self.layout.attempt(pin.region, pin.attempt, "hold", pin.turn)
-        self._put(pin, key, lambda found: (found.who, found.why) == (pin.who, pin.why))
+        self._put(pin, key, lambda held: (held.who, held.why) == (pin.who, pin.why))
 
     def is_pinned(self, region: str, attempt: int) -> bool:
         """Whether a person has pinned the data of this attempt, by a listing of nothing else."""
@@ -367,14 +367,14 @@ class Journal:
 
         Raises `AttemptLost` where another sweeper has closed the run at other attempts.
         """
-        self._put(closed, self.layout.tombstone(number), lambda found: found == closed, number)
+        self._put(closed, self.layout.tombstone(number), lambda held: held == closed, number)
 
     def publish(self, publish: Publish) -> None:
         """Record a coherent cut. Raises `AttemptLost` where the number is taken by another cut."""
         self._put(
             publish,
             self.layout.publish(publish.number),
-            lambda found: (found.regions, found.skipped) == (publish.regions, publish.skipped),
+            lambda held: (held.regions, held.skipped) == (publish.regions, publish.skipped),
         )
 
     def noticed(self, record: Claim | Outcome) -> None:
@@ -425,7 +425,7 @@ class Journal:
         return self._put(
             outcome,
             self.layout.attempt(outcome.region, outcome.attempt, "outcome"),
-            lambda found: found.writer == outcome.writer and found.state is outcome.state,
+            lambda held: held.writer == outcome.writer and held.state is outcome.state,
         )
 
     def _put(self, record: R, key: str, is_mine: Callable[[R], bool], number: int = 0) -> ObjectInfo:

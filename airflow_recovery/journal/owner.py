@@ -94,7 +94,7 @@ def _take(store: ObjectStore, key: str, document: dict[str, str], deadline_s: fl
     """Write ``document``, unless another process has written the object; returns what the object holds then."""
     body = canonical_json(document).encode()
     try:
-        write_once(store, key, body, is_mine=lambda found: found == body, deadline_s=deadline_s)
+        write_once(store, key, body, is_mine=body.__eq__, deadline_s=deadline_s)
     except WriteLost:
         return _read(store, key, *document) or _take(store, key, document, deadline_s)
     return document

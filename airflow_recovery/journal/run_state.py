@@ -131,7 +131,7 @@ class RegionState:
 
         A reset begins a new one, numbered after the attempt that it names: one record decides it for both ends.
         """
-        altered = (n + 1 for n, each in self.attempts.items() if each.is_reset and n > self.restarted_up_to)
+        altered = (n + 1 for n, attempt in self.attempts.items() if attempt.is_reset and n > self.restarted_up_to)
         return (self.restarted_up_to + 1, *sorted(altered))
 
     @cached_property

@@ -272,9 +272,7 @@ class EventWriter:
         body = segment.body
         try:
             # One PUT: this thread does the repeating, so that `close` need not wait for a pause of write_once.
-            write_once(
-                self._store, f"{self._where}/{number:08d}", body, is_mine=lambda found: found == body, deadline_s=0
-            )
+            write_once(self._store, f"{self._where}/{number:08d}", body, is_mine=body.__eq__, deadline_s=0)
         except StoreError as error:
             with self._changed:
                 # A segment of this writer that this writer did not write: two processes share an id. Never again.

@@ -513,7 +513,7 @@ class Pin:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether this turn pins."""
+        """Whether this turn pins the data, and does not unpin it."""
         return self.turn % 2 == 1
 
 

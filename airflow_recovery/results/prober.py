@@ -162,7 +162,6 @@ class NullProber(ResultProber):
         super().__init__(_opens_nothing)
 
     def _look(self, region: str, attempt: Attempt, manifests: Sequence[PartitionManifest]) -> Reason | None:
-        """`None`."""
         return None
 
 

@@ -185,7 +185,7 @@ def _counting(channels: Channels, history: History, finish: Attempt) -> list[Cha
         region = history.regions.get(channels.producers.get(channel.result, ""))
         if region is None or channels.consumers.get(channel.result) != finish.of.region:
             continue
-        started_again = (n for n, each in region.attempts.items() if each.reset is not None and not each.reset.altered)
+        started_again = (n for n, made in region.attempts.items() if made.reset is not None and not made.reset.altered)
         first = max(region.purged, *started_again, 0) + 1
         same = [ref for ref in channels.claimed if ref.result == channel.result]
         found += [ref for ref in same if first <= ref.generation <= channel.generation]

@@ -63,7 +63,7 @@ class RunName:
 
 
 @dataclass
-class _Found:
+class _Objects:
     """The objects of a journal that were read so far, by what they are."""
 
     entries: dict[Named, dict[str, Entry]] = field(default_factory=dict)
@@ -83,10 +83,10 @@ def read_history(store: ObjectStore, run: RunName) -> History:
     """
     listed = {info.key: info for info in store.list(run.prefix)}
     wanted = [key for key in listed if _kind(key[len(run.prefix) :]) is not None]
-    found = _Found()
+    objects = _Objects()
     for key, body in _get_all(store, wanted):
-        _take_or_note(found, key[len(run.prefix) :], listed[key], body, run)
-    return _history(f"{store.base_uri}/{run.prefix}", found, {key: info.etag for key, info in listed.items()})
+        _take_or_note(objects, key[len(run.prefix) :], listed[key], body, run)
+    return _history(f"{store.base_uri}/{run.prefix}", objects, {key: info.etag for key, info in listed.items()})
 
 
 def etags_now(store: ObjectStore, run: RunName) -> dict[str, str]:
@@ -130,18 +130,18 @@ def _canonical(body: Any) -> bytes:
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _take_or_note(found: _Found, key: str, info: ObjectInfo, body: bytes, run: RunName) -> None:
+def _take_or_note(objects: _Objects, key: str, info: ObjectInfo, body: bytes, run: RunName) -> None:
     try:
-        _take(found, key, info, _document(body, run))
+        _take(objects, key, info, _document(body, run))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        found.damaged[info.key] = f"{type(error).__name__}: {error}"
+        objects.damaged[info.key] = f"{type(error).__name__}: {error}"
         attempt = _ATTEMPT.fullmatch(key)
         if attempt:  # there all the same, whatever it says
             of = Named(decoded(attempt["region"]), int(attempt["number"]))
-            found.entries.setdefault(of, {})[attempt["kind"]] = _entry(info)
+            objects.entries.setdefault(of, {})[attempt["kind"]] = _entry(info)
 
 
-def _take(found: _Found, key: str, info: ObjectInfo, document: dict[str, Any]) -> None:
+def _take(objects: _Objects, key: str, info: ObjectInfo, document: dict[str, Any]) -> None:
     kind = (_kind(key) or "").partition("-")[0]
     if document["kind"] != kind:
         raise ValueError(f"expected a {kind}, found a {document['kind']}")
@@ -151,23 +151,23 @@ def _take(found: _Found, key: str, info: ObjectInfo, document: dict[str, Any]) -
         of = Named(body["region"], body["attempt"])
         if (encoded(of.region), of.attempt) != (attempt["region"], int(attempt["number"])):
             is_finish = attempt["kind"] == "outcome" and body.get("state") == "FINISHED"
-            found.misplaced[info.key] = (of, "finish" if is_finish else attempt["kind"])
+            objects.misplaced[info.key] = (of, "finish" if is_finish else attempt["kind"])
             return
         if kind == "part" and f"part-{body['number']:04d}" != attempt["kind"]:
-            found.misplaced[info.key] = (of, attempt["kind"])
+            objects.misplaced[info.key] = (of, attempt["kind"])
             return
         record = _READ.get(kind, lambda body: None)(body)  # raises where it is damaged
         if isinstance(record, CommittedBatch):
-            found.batches.setdefault(of, {})[record.number] = record
-        found.entries.setdefault(of, {})[attempt["kind"]] = _entry(info)
-        found.bodies[of, attempt["kind"]] = body
+            objects.batches.setdefault(of, {})[record.number] = record
+        objects.entries.setdefault(of, {})[attempt["kind"]] = _entry(info)
+        objects.bodies[of, attempt["kind"]] = body
     elif plan := _PLAN.fullmatch(key):
         regions = tuple(map(PlannedRegion.read, body["regions"]))
-        found.plans[plan["hash"]] = Plan(hashlib.sha256(_canonical(body)).hexdigest()[:32], regions)
+        objects.plans[plan["hash"]] = Plan(hashlib.sha256(_canonical(body)).hexdigest()[:32], regions)
     elif publish := _PUBLISH.fullmatch(key):
-        found.publishes[int(publish["number"])] = Publish.read(body)
+        objects.publishes[int(publish["number"])] = Publish.read(body)
     elif closed := _CLOSED.fullmatch(key):
-        found.closed[int(closed["number"] or 1)] = highest_of(body)
+        objects.closed[int(closed["number"] or 1)] = highest_of(body)
 
 
 _READ: dict[str, Any] = {
@@ -184,21 +184,23 @@ def _entry(info: ObjectInfo) -> Entry:
     return Entry(info.key, info.etag, None if info.modified is None else info.modified.timestamp())
 
 
-def _history(where: str, found: _Found, etags: dict[str, str]) -> History:
-    purged = found.closed[max(found.closed)] if found.closed else {}
+def _history(where: str, objects: _Objects, etags: dict[str, str]) -> History:
+    purged = objects.closed[max(objects.closed)] if objects.closed else {}
     attempts: dict[str, dict[int, Attempt]] = {name: {} for name in purged}
-    for of, entries in found.entries.items():
+    for of, entries in objects.entries.items():
         if of.attempt <= purged.get(of.region, 0):
             attempts.setdefault(of.region, {})
             continue
-        read = {kind: _READ[kind](found.bodies[of, kind]) for kind in _READ if (of, kind) in found.bodies}
-        attempts.setdefault(of.region, {})[of.attempt] = Attempt(of, entries, batches=found.batches.get(of, {}), **read)
+        read = {kind: _READ[kind](objects.bodies[of, kind]) for kind in _READ if (of, kind) in objects.bodies}
+        attempts.setdefault(of.region, {})[of.attempt] = Attempt(
+            of, entries, batches=objects.batches.get(of, {}), **read
+        )
     return History(
         where,
         {name: Region(name, of_region, purged.get(name, 0)) for name, of_region in sorted(attempts.items())},
-        found.plans,
-        found.publishes,
-        found.damaged,
-        found.misplaced,
+        objects.plans,
+        objects.publishes,
+        objects.damaged,
+        objects.misplaced,
         etags,
     )

@@ -31,7 +31,7 @@ class InputRef:
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> InputRef:
-        """From JSON."""
+        """Read the JSON of an input reference, as format 1 documents it."""
         return cls(Named(body["region"], _number(body["attempt"])), dict(body.get("digests", ())))
 
 
@@ -45,7 +45,7 @@ class Adopted:
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Adopted:
-        """From JSON."""
+        """Read the JSON of batches that were adopted, as format 1 documents it."""
         return cls(_number(body["attempt"]), _number(body["length"]), tuple(map(_number, body.get("dropped", ()))))
 
 
@@ -76,7 +76,7 @@ class Claim:
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Claim:
-        """From JSON."""
+        """Read the JSON of a claim, as format 1 documents it."""
         owner = body.get("owner")
         return cls(
             _text(body["writer"]),
@@ -106,7 +106,7 @@ class Manifest:
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Manifest:
-        """From JSON."""
+        """Read the JSON of a manifest, as format 1 documents it."""
         objects = {_text(path): (_number(size), _text(etag)) for path, size, etag in body["objects"]}
         rows = body["rows"]
         return cls(
@@ -129,7 +129,7 @@ class CommittedBatchRef:
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> CommittedBatchRef:
-        """From JSON."""
+        """Read the JSON of a committed batch's name, as format 1 documents it."""
         return cls(_number(body["attempt"]), _number(body["number"]), tuple(map(_text, body["splits"])))
 
 
@@ -144,7 +144,7 @@ class CommittedBatch:
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> CommittedBatch:
-        """From JSON."""
+        """Read the JSON of a committed batch, as format 1 documents it."""
         return cls(
             _number(body["number"]),
             _text(body["writer"]),
@@ -173,7 +173,7 @@ class Outcome:
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Outcome:
-        """From JSON."""
+        """Read the JSON of an outcome, as format 1 documents it."""
         if body["state"] not in ("FINISHED", "FENCED"):
             raise ValueError(f"expected FINISHED or FENCED, found {body['state']!r}")
         shared = body.get("shared")
@@ -207,7 +207,7 @@ class Reset:
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Reset:
-        """From JSON."""
+        """Read the JSON of a reset, as format 1 documents it."""
         return cls(_text(body["who"]), _text(body["why"]), bool(body.get("altered", False)))
 
 
@@ -219,7 +219,7 @@ class Committed:
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Committed:
-        """From JSON."""
+        """Read the JSON of the end of a commit, as format 1 documents it."""
         if body["end"] not in ("COMMITTED", "ABANDONED"):
             raise ValueError(f"expected COMMITTED or ABANDONED, found {body['end']!r}")
         return cls(body["end"] == "COMMITTED")
@@ -235,7 +235,7 @@ class Lost:
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Lost:
-        """From JSON."""
+        """Read the JSON of a report of loss, as format 1 documents it."""
         decided = tuple((_text(region), _text(why)) for region, why in body.get("plan", ()))
         return cls(_text(body["reporter"]), tuple(map(_text, body["evidence"])), decided)
 
@@ -261,7 +261,7 @@ class PlannedRegion:
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> PlannedRegion:
-        """From JSON."""
+        """Read the JSON of a region of a plan, as format 1 documents it."""
         subtask = body.get("subtask")
         return cls(
             _text(body["name"]),
@@ -315,7 +315,7 @@ class Publish:
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Publish:
-        """From JSON."""
+        """Read the JSON of a publish, as format 1 documents it."""
         regions = tuple(
             Published(Named(row["region"], _number(row["attempt"])), _text(row["outcome_etag"]), tuple(row["results"]))
             for row in body["regions"]

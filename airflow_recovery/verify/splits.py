@@ -92,20 +92,20 @@ def _of_finish(region: Region, attempt: Attempt, claim: Claim, outcome: Outcome)
         if batch is None and ref.attempt <= region.purged:
             return findings
         if batch is None or batch.splits != ref.splits:
-            said = "none" if batch is None else "one of other splits"
+            found = "none" if batch is None else "one of other splits"
             expected_batch = f"batch {ref.number} of {Named(region.name, ref.attempt).text}, with the same splits"
-            findings.append(Finding((key,), expected_batch, said, _RESTART))
+            findings.append(Finding((key,), expected_batch, found, _RESTART))
         else:
             known.append(batch)
     if len(known) == len(outcome.batches):
         made = {entry for batch in known for manifest in batch.outputs for entry in manifest.uris()}
-        told = {entry for manifest in outcome.outputs for entry in manifest.uris()}
-        if made != told:
+        registered = {entry for manifest in outcome.outputs for entry in manifest.uris()}
+        if made != registered:
             findings.append(
                 Finding(
                     (key,),
                     f"the {len(made)} objects of its batches",
-                    f"{len(told - made)} others, and {len(made - told)} of them missing",
+                    f"{len(registered - made)} others, and {len(made - registered)} of them missing",
                     _RESTART,
                 )
             )
@@ -122,8 +122,8 @@ def _of_cover(attempt: Attempt, outcome: Outcome, planned: PlannedRegion | None)
     # Which splits a subtask has pulled is said by its batches alone.
     missing = [] if planned is not None and planned.pulls_splits else sorted(assigned - counts.keys())
     foreign = sorted(counts.keys() - assigned)
-    said = {"twice": twice, "missing": missing, "not assigned": foreign}
-    wrong = [f"{len(keys)} {what} ({', '.join(keys[:MOST])})" for what, keys in said.items() if keys]
+    problems = {"twice": twice, "missing": missing, "not assigned": foreign}
+    wrong = [f"{len(keys)} {what} ({', '.join(keys[:MOST])})" for what, keys in problems.items() if keys]
     if not wrong:
         return []
     expected = f"each of the {len(assigned)} splits of {attempt.of.text} in exactly one batch"
@@ -150,8 +150,8 @@ def _of_subtasks(history: History) -> list[Finding]:
         if len(finished) == len(regions) and len(same) == 1:
             assigned = {content_key(uri, size, etag) for _, uri, size, etag in same.pop()}
             missing = sorted(assigned - counts.keys())
-        said = {"with two of them": twice, "with none": missing}
-        wrong = [f"{len(found)} {what} ({', '.join(found[:MOST])})" for what, found in said.items() if found]
+        problems = {"with two of them": twice, "with none": missing}
+        wrong = [f"{len(some)} {what} ({', '.join(some[:MOST])})" for what, some in problems.items() if some]
         if wrong:
             expected = f"each split of {name} with exactly one of its {len(regions)} subtasks"
             findings.append(Finding(keys, expected, "; ".join(wrong), _RESTART))
