@@ -286,9 +286,9 @@ def test_fault_61_where_fingerprints_are_not_compared_old_code_stays(broken):
             self._regions[name] = replace(self._regions[name], fingerprint=attempt.outcome.fingerprint)
         return evaluate(self, name)
 
-    evaluate = Evaluation._evaluate_validity
+    evaluate = Evaluation._evaluate_alone
     settings = Settings(job_of(PAIR), {Trouble.DEPLOY: 1})
-    broken(settings, "undisturbed run", (Evaluation, "_evaluate_validity", same_code))
+    broken(settings, "undisturbed run", (Evaluation, "_evaluate_alone", same_code))
 
 
 def test_where_nobody_says_what_a_dead_process_has_left_the_history_has_a_hole(broken):
