@@ -3,7 +3,7 @@
 The job is plain PySpark (``jobs/live_flights.py``). A region that dies restarts alone, and what that loses is counted,
 bounded, and checked by the last task, ``audit``, before anything is published.
 
-``live_flights_regional`` is the same chain with another failover strategy: all regions begin anew where one dies. It is
+``live_flights_regional`` is the same chain with another failover strategy: all regions start over where one dies. It is
 there to compare the two (``make demo-approximate``).
 """
 

@@ -6,7 +6,7 @@ in the cleared task's own state store, in the same transaction: the try that it 
 `airflow_recovery.task.run_context.retry_grant` reads it there.
 
 Airflow's own store is written. Where a deployment keeps another backend, nothing is found, and a clear by recovery
-begins a count anew like one by a person; what is lost again and again is limited all the same, by Airflow's retries.
+starts a count over like one by a person; what is lost again and again is limited all the same, by Airflow's retries.
 """
 
 from __future__ import annotations

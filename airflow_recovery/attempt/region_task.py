@@ -280,7 +280,7 @@ class RegionTask:
         """An attempt in the name of the one before it, which can't be reset in another way a second time."""
         before = self._run.journal.read_claim(self._region, state.of(self._region).latest_attempt)
         claim = self._claim(state, before.inputs, before.mode)
-        why = "it begins anew"
+        why = "it starts over"
         self._run.journal.fence(fenced(self._run, claim.region, claim.attempt, FenceCause.SUPERSEDED, why))
 
     def _fence_previous_attempt(self, opened: Attempt) -> None:

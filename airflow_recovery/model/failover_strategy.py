@@ -22,7 +22,7 @@ class FailoverStrategy(str, Enum):
     ``deterministic="assume"``, so that its readers may keep rows of a superseded attempt."""
 
     APPROXIMATE_SINK = "approximate-sink"
-    """FLIP-135, milestone one: a streaming region that feeds no channel restarts alone; another one begins anew,
+    """FLIP-135, milestone one: a streaming region that feeds no channel restarts alone; another one starts over,
     with all that channels connect with it."""
 
     APPROXIMATE_DOWNSTREAM = "approximate-downstream"

@@ -73,7 +73,7 @@ class PlannedRegion:
         """The reason in one line, without what lies behind it."""
         if self.why is None:
             return self.detail
-        # That a channel begins anew says how its ends do.
+        # That a channel starts over says how its ends do.
         is_told = self.restart in (None, BEGINS) or self.why is Why.CHANNEL_RESTARTED
         how = "" if is_told else f"; {self.restart}"
         return self.why.value + (f" ({self.detail})" if self.detail else "") + how

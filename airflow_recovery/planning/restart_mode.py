@@ -16,7 +16,7 @@ from airflow_recovery.planning.scenario import Scenario
 
 @dataclass(frozen=True)
 class PlannedRestarts:
-    """``run``: as scenario, with everything reset that begins anew. ``how``: in words, of each region that runs.
+    """``run``: as scenario, with everything reset that starts over. ``how``: in words, of each region that runs.
 
     ``reasons``: of what was reset by this alone. ``planned``: what the plan says of the mode besides.
     """

@@ -162,7 +162,7 @@ class Restart(Request):
 
 @dataclass(frozen=True)
 class RestartRegion(Restart):
-    """Restart this region. A streaming region begins anew, and all that channels connect with it.
+    """Restart this region. A streaming region starts over, and all that channels connect with it.
 
     What it had read was released. To have it go on at its checkpoint, clear its task in Airflow: that is no reset.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import deltalake
 
 ROUNDS = 5
-"""How often a commit that met another one is begun anew."""
+"""How often a commit that met another one is started over."""
 _WRITER_BITS = 36
 
 

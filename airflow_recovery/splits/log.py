@@ -134,7 +134,7 @@ class SplitBook:
 
     @property
     def enumerator(self) -> Any:
-        """What an enumerator that opted in goes on from; `None`: it begins anew."""
+        """What an enumerator that opted in goes on from; `None`: it starts over."""
         return self._enumerator
 
     def held_by(self, subtask: int) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ class StreamingAttempt(AttemptMode):
     """The generations of its channels follow from the resets of the regions at their other ends."""
 
     def failover(self, run: Run, evaluation: Evaluation, region: str) -> failover.StreamingFailover:
-        """Who begins anew with ``region``, and whose tasks are cleared (FLIP-135). Writes nothing yet."""
+        """Who starts over with ``region``, and whose tasks are cleared (FLIP-135). Writes nothing yet."""
         return failover.streaming_failover(run, evaluation, region)
 
     def is_current(self, run: Run, state: RunState, claim: Claim) -> bool:

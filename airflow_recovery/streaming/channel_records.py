@@ -35,7 +35,7 @@ class LossCause(str, Enum):
 class ChannelIdentity:
     """Which channel a log belongs to: ``edge`` of a run, in one ``generation`` (from 1).
 
-    A generation ends when both sides of the channel begin anew.
+    A generation ends when both sides of the channel start over.
     """
 
     run: RunIdentity

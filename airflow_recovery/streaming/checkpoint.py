@@ -78,7 +78,7 @@ def prepare_checkpoint(
         raise ChannelInconsistent(
             f"region {folder.region!r}, attempt {attempt}: expected Spark's checkpoint of batch {completed} below "
             f"{folder.attempt(attempt).rpartition('/')[0]}, found {'none' if found is None else 'one without it'}: its "
-            "state, or its place in its source, is lost, so that the regions at the channel begin anew. Keep lifecycle "
+            "state, or its place in its source, is lost, so that the regions at the channel start over. Keep lifecycle "
             "rules and clean-up jobs off that prefix"
         )
     return _mark(store, folder, attempt, Checkpoint(key, cut_to + 1, -1, cut_to, begins))

@@ -51,7 +51,7 @@ class LedgerReader:
             identity = self._client.identity
             first = self._client.first_slot()
             if self._first not in (None, first):
-                self._client = ChannelClient(self._store, identity, "reader")  # it was purged, and has begun anew
+                self._client = ChannelClient(self._store, identity, "reader")  # it was purged, and has started over
             self._first = first
             begun, problem = self._client.state.slots, None
             try:

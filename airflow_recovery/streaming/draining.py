@@ -1,7 +1,7 @@
 """A consumer leaves a generation of its channel for a newer one: what it carries was altered, and it keeps its work.
 
 What it has committed there counts. What its producer has published there, and it has not read, no code of now can read:
-where the channel was declared to lose nothing, the regions begin anew; else it is lost, and counted there.
+where the channel was declared to lose nothing, the regions start over; else it is lost, and counted there.
 """
 
 from __future__ import annotations
@@ -65,6 +65,6 @@ def begin_draining(
         raise ChannelInconsistent(
             f"channel {client.identity.edge!r}: expected everything to be read that was published in generation "
             f"{client.identity.generation} before it was altered, found {draining.rest} records that were not: a "
-            "channel that loses nothing begins anew"
+            "channel that loses nothing starts over"
         )
     return draining

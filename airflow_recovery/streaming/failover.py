@@ -53,14 +53,15 @@ from airflow_recovery.streaming.work import code_of
 class StreamingFailover:
     """What the pre-check of ``region`` does to others, and to itself, before it claims.
 
-    ``anew``: who begins anew, with reasons. ``resets``: what is written, the own one last. ``is_stuck``: it must begin
-    anew, and its newest attempt bears an *altered* reset: it takes another attempt to say so. ``at_work``: the open
-    attempts that their tasks must not go on with, by region. ``stale``: whose finish does not count any more.
+    ``starting_over``: who starts over, with reasons. ``resets``: what is written, the own one last. ``is_stuck``: it
+    must start over, and its newest attempt bears an *altered* reset: it takes another attempt to say so.
+    ``at_work``: the open attempts that their tasks must not go on with, by region. ``stale``: whose finish does not
+    count any more.
     """
 
     region: str
     by: StreamingRestart
-    anew: Mapping[str, str]
+    starting_over: Mapping[str, str]
     resets: tuple[Reset, ...]
     is_stuck: bool
     at_work: Mapping[str, Claim]
@@ -69,12 +70,12 @@ class StreamingFailover:
     @property
     def is_needed(self) -> bool:
         """Whether others, or its own earlier attempts, are reset or cleared before the claim."""
-        return bool(self.anew or self.resets or self.at_work or self.stale)
+        return bool(self.starting_over or self.resets or self.at_work or self.stale)
 
     @property
     def comes_first(self) -> bool:
-        """Whether a region begins anew: its reset is written before lost inputs are looked after."""
-        return bool(self.anew)
+        """Whether a region starts over: its reset is written before lost inputs are looked after."""
+        return bool(self.starting_over)
 
     def restart(self, run: Run, observation: Observation | None) -> bool:
         """Write the resets and clear the tasks: see `restart_regions`."""
@@ -86,29 +87,37 @@ def streaming_failover(run: Run, evaluation: Evaluation, region: str) -> Streami
     graph, state = ChannelGraph(run.today), evaluation.state
     claims = _claims(run, graph, state, region)
     restart = _restart(run, graph, evaluation, region, claims)
-    own = restart.why if restart.mode is StreamingRestartMode.ANEW else None
-    anew = new_generation(graph, state, region, own, lambda name, n: StreamingClaim.of(claims[name, n]).channels)
-    started = [name for name in (*(other for other in anew if other != region), region) if name in anew]
+    own = restart.why if restart.mode is StreamingRestartMode.START_OVER else None
+    starting_over = new_generation(
+        graph, state, region, own, lambda name, n: StreamingClaim.of(claims[name, n]).channels
+    )
+    started = [
+        name for name in (*(other for other in starting_over if other != region), region) if name in starting_over
+    ]
     who = run.task.airflow_run_id
     resets = [
         Reset(
-            name, state.of(name).latest_attempt, who, f"{StreamingRestartMode.ANEW.value}: {anew[name]}", failover=True
+            name,
+            state.of(name).latest_attempt,
+            who,
+            f"{StreamingRestartMode.START_OVER.value}: {starting_over[name]}",
+            failover=True,
         )
         for name in started
         if has_started(state.of(name))
     ]
     mine = state.of(region)
-    if restart.mode is StreamingRestartMode.ALTERED and not anew and has_started(mine):
+    if restart.mode is StreamingRestartMode.ALTERED and not starting_over and has_started(mine):
         resets = [Reset(region, mine.latest_attempt, who, restart.why, failover=True, altered=True)]
     at_work, stale = _overtaken(graph, evaluation, region, restart, claims)
     return StreamingFailover(
         region=region,
         by=restart,
-        anew=anew,
+        starting_over=starting_over,
         resets=tuple(resets),
-        is_stuck=region in anew and not has_started(mine),
-        at_work={name: claim for name, claim in at_work.items() if name not in anew},
-        stale=tuple(name for name in stale if name not in anew),
+        is_stuck=region in starting_over and not has_started(mine),
+        at_work={name: claim for name, claim in at_work.items() if name not in starting_over},
+        stale=tuple(name for name in stale if name not in starting_over),
     )
 
 
@@ -242,7 +251,7 @@ def restart_regions(run: Run, failover: StreamingFailover, observation: Observat
 def _clear(run: Run, failover: StreamingFailover, observation: Observation | None) -> tuple[str, ...]:
     """Clear the others' tasks. Returns those that should be, and nobody here can."""
     if observation is None:
-        left = tuple({**{name: None for name in failover.anew if name != failover.region}, **failover.at_work})
+        left = tuple({**{name: None for name in failover.starting_over if name != failover.region}, **failover.at_work})
         if left and not failover.resets:
             run.log.warning(
                 "%s %s, and %s should restart: clear it by hand. %s",
@@ -266,7 +275,7 @@ def _clear(run: Run, failover: StreamingFailover, observation: Observation | Non
 
 
 def _is_to_be_cleared(failover: StreamingFailover, name: str, seen: TaskTry) -> bool:
-    if name in failover.anew:
+    if name in failover.starting_over:
         return seen.state in FINISHED_STATES | RUNNING_STATES
     if name in failover.at_work:
         # Where another try has taken over, it has its own pre-check before it.
@@ -275,7 +284,7 @@ def _is_to_be_cleared(failover: StreamingFailover, name: str, seen: TaskTry) -> 
 
 
 def check_channels(run: Run, claim: Claim) -> None:
-    """Was a channel of the claim begun anew before the claim was there? Then the attempt is fenced.
+    """Was a channel of the claim started over before the claim was there? Then the attempt is fenced.
 
     It would wait for ever in a generation that nobody feeds. Raises `AttemptLost`, `PagesDisagree`, and the store's
     errors.

@@ -83,7 +83,7 @@ class StreamingPlanning(PlanningMode):
     def why_peer_invalid(
         self, regions: Mapping[str, RegionPlan], state: RunState, region: str, invalid: Mapping[str, Reason | None]
     ) -> Reason | None:
-        """A region that it reads from had finished, and begins anew: so does it. One that has not finished goes on."""
+        """A region that it reads from had finished, and starts over: so does it. One that has not finished goes on."""
         for producer in self.producers(regions[region]):
             current, below = state.of(producer).current, invalid[producer]
             outcome = current.outcome if current is not None else None

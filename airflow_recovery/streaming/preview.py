@@ -5,7 +5,7 @@ region restart, by its mode:
 
     ALONE             nobody
     BEHIND, ALTERED   all behind it, by channels
-    ANEW              all that channels connect with it, and these begin anew, on a new generation of their channels;
+    START_OVER        all that channels connect with it, and these start over, on a new generation of their channels;
                       and so does, with its own, each region that feeds a channel and restarts for another reason
 
 and, in every mode, all that read a blocking result of what restarts. What was really lost is in the ledger
@@ -57,33 +57,37 @@ class ChannelPreview:
 
 @dataclass(frozen=True)
 class TakenAlong:
-    """The regions that restart, the one that has failed among them; and those of them that begin anew."""
+    """The regions that restart, the one that has failed among them; and those of them that start over."""
 
     regions: frozenset[str]
-    anew: frozenset[str]
+    starting_over: frozenset[str]
 
 
 def taken_along(graph: ChannelGraph, region: str, mode: StreamingRestartMode) -> TakenAlong:
-    """What restarts when the streaming region ``region`` restarts in ``mode``: ALONE, BEHIND, ALTERED or ANEW."""
+    """What restarts when the streaming region ``region`` restarts in ``mode``: ALONE, BEHIND, ALTERED or START_OVER."""
     readers: dict[str, list[str]] = defaultdict(list)
     for reader in graph.plan.regions:
         for producer in reader.inputs:
             readers[producer].append(reader.name)
     found: set[str] = set()
-    anew: set[str] = set()
+    starting_over: set[str] = set()
     todo = [region]
     while todo:
         name = todo.pop()
         group = {name}
         if mode in (StreamingRestartMode.BEHIND, StreamingRestartMode.ALTERED) and name in graph.regions:
             group.update(graph.behind(name))
-        if mode is StreamingRestartMode.ANEW and name in graph.regions and (name == region or graph.readers(name)):
+        if (
+            mode is StreamingRestartMode.START_OVER
+            and name in graph.regions
+            and (name == region or graph.readers(name))
+        ):
             group.update(graph.connected(name))
-            anew |= group
+            starting_over |= group
         new = group - found
         found |= new
         todo += [reader for producer in new for reader in readers[producer] if reader not in found]
-    return TakenAlong(frozenset(found), frozenset(anew))
+    return TakenAlong(frozenset(found), frozenset(starting_over))
 
 
 def preview(graph: ChannelGraph, region: str, mode: StreamingRestartMode) -> tuple[ChannelPreview, ...]:
@@ -106,7 +110,9 @@ def _row(
         return LossPreview.UNKNOWN, RepeatPreview.LAST_EPOCH
     if is_altered:
         return LossPreview.OLD_GENERATION, RepeatPreview.NOTHING
-    is_reconnected = channel.producer not in along.anew and not along.regions.isdisjoint(_readers(graph, channel))
+    is_reconnected = channel.producer not in along.starting_over and not along.regions.isdisjoint(
+        _readers(graph, channel)
+    )
     if is_reconnected and channel.reconnect is Reconnect.LATEST:
         return LossPreview.TO_THE_HEAD, RepeatPreview.NOTHING
     if is_reconnected and channel.overflow is Overflow.DROP:

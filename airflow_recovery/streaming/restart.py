@@ -5,28 +5,28 @@ It is read from the journal alone. A *live* attempt was claimed, and what it has
 
     live attempts of the region                            mode
     none                                                   FIRST       it begins, nobody else is touched
-    one has finished, and does not count any more (*)      ANEW        what it had read was released
-    made by other code, or with other inputs than today's  ANEW        else its result would be made half and half
-    the channel's log that they read is not there          ANEW
-    the newest failed with ``ChannelInconsistent``         ANEW
-    the newest failed with ``ChannelAltered``              ALTERED     M2, M3, and its reader keeps no state; else ANEW
+    one has finished, and does not count any more (*)      START_OVER  what it had read was released
+    made by other code, or with other inputs than today's  START_OVER  else its result would be made half and half
+    the channel's log that they read is not there          START_OVER
+    the newest failed with ``ChannelInconsistent``         START_OVER
+    the newest failed with ``ChannelAltered``              ALTERED     M2, M3, reader without state; else START_OVER
     else, by the strategy of the plan:
       approximate-single                                   ALONE       M3
       approximate-downstream                               BEHIND      M2; ALONE where nobody is behind it
       approximate-sink, it feeds no channel                ALONE       M1
-      approximate-sink, it feeds one                       ANEW        M1: FLIP-135's fall-back
-      region, full, individual                             ANEW
+      approximate-sink, it feeds one                       START_OVER  M1: FLIP-135's fall-back
+      region, full, individual                             START_OVER
 
 (*) not so where only its producer's output was altered: what it has finished with is a part of the result then.
 
-    mode      is reset                                     is cleared, where it runs
-    ALONE     nobody                                       nobody: the task's own retry is the restart
-    BEHIND    nobody                                       all behind it, once for each attempt that has ended
-    ALTERED   it alone, as *altered*                       all behind it
-    ANEW      every connected region with a live attempt   the same
+    mode        is reset                                   is cleared, where it runs
+    ALONE       nobody                                     nobody: the task's own retry is the restart
+    BEHIND      nobody                                     all behind it, once for each attempt that has ended
+    ALTERED     it alone, as *altered*                     all behind it
+    START_OVER  every connected region with a live attempt the same
 
 So a plain clear of a region's task in Airflow makes it go on at its checkpoint, by the strategy; "restart this region"
-is a reset of it, and all that channels connect with it begins anew.
+is a reset of it, and all that channels connect with it starts over.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class StreamingRestartMode(str, Enum):
     BEHIND = "restarts at its checkpoint, and so do those behind it"
     TAKEN_ALONG = "restarts at its checkpoint, behind another one"
     ALTERED = "restarts at its checkpoint, on a new generation of its output, and so do those behind it"
-    ANEW = "begins anew"
+    START_OVER = "starts over"
 
 
 @dataclass(frozen=True)
@@ -104,35 +104,38 @@ def _mode(
     )
     if finished is not None and not is_only_altered(graph.regions[region], state, pins):
         return (
-            StreamingRestartMode.ANEW,
+            StreamingRestartMode.START_OVER,
             f"{region}@{finished.number} had read its channels to their ends, and does not count",
         )
     if changed is not None:
-        return StreamingRestartMode.ANEW, changed
+        return StreamingRestartMode.START_OVER, changed
     if is_lost:
-        return StreamingRestartMode.ANEW, f"the channel that {region}@{newest.number} has read is not there any more"
+        return (
+            StreamingRestartMode.START_OVER,
+            f"the channel that {region}@{newest.number} has read is not there any more",
+        )
     if failure is not None and failure.type == INCONSISTENT:
-        return StreamingRestartMode.ANEW, f"{ended}: {failure.type}"
+        return StreamingRestartMode.START_OVER, f"{ended}: {failure.type}"
     strategy = graph.plan.failover_strategy
     if failure is not None and failure.type == ALTERED:
         stateful = [reader for reader in graph.readers(region) if StreamingPlan.of(graph.regions[reader]).stateful]
         if strategy in _GOES_ON_WHERE_ALTERED and not stateful:
             return StreamingRestartMode.ALTERED, f"{ended}: {failure.type}"
         why = f"{stateful[0]} keeps state of it" if stateful else f"the failover strategy is {strategy.value}"
-        return StreamingRestartMode.ANEW, f"{ended}: {failure.type}, and {why}"
+        return StreamingRestartMode.START_OVER, f"{ended}: {failure.type}, and {why}"
     if strategy is FailoverStrategy.APPROXIMATE_SINGLE:
         return StreamingRestartMode.ALONE, ended
     if strategy is FailoverStrategy.APPROXIMATE_DOWNSTREAM:
         return StreamingRestartMode.BEHIND if graph.behind(region) else StreamingRestartMode.ALONE, ended
     if strategy is FailoverStrategy.APPROXIMATE_SINK and not graph.readers(region):
         return StreamingRestartMode.ALONE, ended
-    return StreamingRestartMode.ANEW, f"{ended}, and the failover strategy is {strategy.value}"
+    return StreamingRestartMode.START_OVER, f"{ended}, and the failover strategy is {strategy.value}"
 
 
 _GOES_ON_WHERE_ALTERED = (FailoverStrategy.APPROXIMATE_SINGLE, FailoverStrategy.APPROXIMATE_DOWNSTREAM)
 
 
-# --- who begins anew with whom ---------------------------------------------------------------------------------------
+# --- who starts over with whom ---------------------------------------------------------------------------------------
 
 Pins = Callable[[str, int], "tuple[ChannelRef, ...]"]
 """The channels that an attempt of a streaming region was claimed with."""
@@ -147,14 +150,14 @@ def attempts_that_tell(state: RunState, region: str) -> tuple[int, ...]:
 
 
 def new_generation(graph: ChannelGraph, state: RunState, region: str, own: str | None, pins: Pins) -> dict[str, str]:
-    """Which regions connected with ``region`` begin anew, each with its reason, in topological order.
+    """Which regions connected with ``region`` start over, each with its reason, in topological order.
 
     ``own``: why ``region`` itself does. The others follow from what their attempts were claimed with, so that a reset
     whose author died before he had written the others is completed by whoever looks next:
 
-    - a live attempt works with a generation that does not count any more: its region begins anew;
+    - a live attempt works with a generation that does not count any more: its region starts over;
     - an attempt that does not count has read a generation that counts: it let go what nobody else has, so that the
-      channel's producer begins anew.
+      channel's producer starts over.
     """
     found: dict[str, str] = {}
     new = {} if own is None else {region: own}
@@ -177,7 +180,7 @@ def _incoherent(graph: ChannelGraph, state: RunState, region: str, pins: Pins) -
                     found.setdefault(name, f"{name}@{n} works with generation {pin.generation} of {pin.result}")
                 producer = feeder(graph.regions[name], pin.result)
                 if n not in live and counts and producer != name and live_attempts(state, producer):
-                    why = f"{name} begins anew, and has let go what it had read of {pin.result}"
+                    why = f"{name} starts over, and has let go what it had read of {pin.result}"
                     found.setdefault(producer, why)
     return found
 

@@ -29,7 +29,7 @@ class StreamingRestarts(RestartMode):
         """What happens to the streaming regions of the run that is supposed.
 
         Each that must run, and is not at work, restarts as `streaming_restart` says. The request's own resets, and
-        those of the journal, drag in what they make incoherent. Repeated until nothing is added, since what begins anew
+        those of the journal, drag in what they make incoherent. Repeated until nothing is added, since what starts over
         makes its blocking result again, which others read.
         """
         run = replace(run, available=_asked_once(run.available))  # judged again and again
@@ -70,10 +70,10 @@ class _Planning:
         self._reasons: dict[str, Reason] = {}
         for name in graph.regions:
             if live_attempts(seen, name) and not live_attempts(run.state, name):
-                self._restarts[name] = StreamingRestart(name, StreamingRestartMode.ANEW, f"{name} was reset")
+                self._restarts[name] = StreamingRestart(name, StreamingRestartMode.START_OVER, f"{name} was reset")
 
     def close(self) -> None:
-        """Apply the rules again and again, until no region is added to those that begin anew."""
+        """Apply the rules again and again, until no region is added to those that start over."""
         while True:
             evaluation = self._evaluate(self._run)
             self._must = set(restart_set(evaluation, same_rows=True))
@@ -90,7 +90,9 @@ class _Planning:
                 return
             self._reasons |= new
             for name, reason in new.items():
-                self._run = restart_together(self._run, [name], f"{StreamingRestartMode.ANEW.value}: {reason.detail}")
+                self._run = restart_together(
+                    self._run, [name], f"{StreamingRestartMode.START_OVER.value}: {reason.detail}"
+                )
 
     def planned(self) -> PlannedRestarts:
         """The simulated run, how each region comes to run, the reasons, and the channels. Call `close` first."""
@@ -110,7 +112,7 @@ class _Planning:
         return next((text for text in self._graph.connected(name) if text in self._restarts), None)
 
     def _own(self, evaluation: Evaluation, name: str) -> str | None:
-        """Why a region begins anew, if it does so by itself. Notes how it restarts."""
+        """Why a region starts over, if it does so by itself. Notes how it restarts."""
         state = self._run.state
         live = live_attempts(state, name)
         if name not in self._must or not live:
@@ -120,7 +122,7 @@ class _Planning:
             return None
         restart = streaming_restart(self._graph, state, name, changed=changed, is_lost=is_lost)
         self._restarts[name] = restart
-        return restart.why if restart.mode is StreamingRestartMode.ANEW else None
+        return restart.why if restart.mode is StreamingRestartMode.START_OVER else None
 
     def _why_changed(self, evaluation: Evaluation, name: str, newest: int) -> str | None:
         """As far as outcomes and open claims tell; the region's own pre-check reads every claim."""
@@ -162,7 +164,9 @@ class _Planning:
     def _mode(self, name: str, along: Iterable[str]) -> StreamingRestartMode:
         mine = self._run.state.of(name)
         if not live_attempts(self._run.state, name):
-            return StreamingRestartMode.ANEW if mine.restarted_up_to > mine.closed_at else StreamingRestartMode.FIRST
+            return (
+                StreamingRestartMode.START_OVER if mine.restarted_up_to > mine.closed_at else StreamingRestartMode.FIRST
+            )
         if name in self._restarts:
             return self._restarts[name].mode
         return StreamingRestartMode.TAKEN_ALONG if name in along else StreamingRestartMode.GOES_ON

@@ -4,13 +4,13 @@
     its consumer has finished                          they go as well: the result was written once more, beside them
     it has ended, and its consumer has not finished    what no record names goes
     it is open                                         nothing goes
-    checkpoints of a region                            go when the region has finished, or begun anew behind them
+    checkpoints of a region                            go when the region has finished, or started over behind them
     a purged run                                       everything goes
 
 But for the last case control logs stay: some kilobytes that say what was lost. Nothing goes before the grace time.
 
 The journal is read before the listing, and what is asked of it can't become untrue: what was abandoned stays so.
-Whoever resets a region that had finished may find the channel's data gone; it then begins anew with all that is
+Whoever resets a region that had finished may find the channel's data gone; it then starts over with all that is
 connected to it, as a region always does at a channel that has ended.
 """
 
@@ -146,7 +146,7 @@ class _ChannelSweep:
         if region is None or attempt > state.latest_attempt:
             self._kept(what, listed, "it was never claimed")
         elif attempt <= state.restarted_up_to:
-            self._delete(what, listed, "the region has begun anew since")
+            self._delete(what, listed, "the region has started over since")
         elif state.current is not None and state.current.number >= attempt:
             self._delete(what, listed, f"{region}@{state.current.number} has finished")
         else:
@@ -155,7 +155,7 @@ class _ChannelSweep:
     def _why_all(self, channel: RunChannel) -> str | None:
         """Why nobody will ever read any of it; `None` where somebody may."""
         if not channel.counts:
-            return "both sides have begun anew since"
+            return "both sides have started over since"
         state = self._run.state.of(channel.consumer or "")
         outcome = state.current.outcome if state.current is not None else None
         newest = max(known.generation for known in self._known.values() if known.edge == channel.edge)

@@ -36,7 +36,7 @@ class ChannelStanding(str, Enum):
     DRAINED = "drained"
     """Its consumer is through as well."""
     ABANDONED = "abandoned"
-    """Both sides began anew, or what it carries was altered: nobody works with it any more."""
+    """Both sides started over, or what it carries was altered: nobody works with it any more."""
 
 
 @dataclass(frozen=True)

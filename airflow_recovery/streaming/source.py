@@ -188,7 +188,7 @@ class ChannelReader(DataSourceStreamReader):
             if planned != held:
                 raise ChannelInconsistent(
                     f"subpartition {number}: expected {planned} records to be retained, found {held}: what was "
-                    "committed is released already, and can't be read again; the region begins anew"
+                    "committed is released already, and can't be read again; the region starts over"
                 )
             if segments:
                 partitions.append(SubpartitionRead(segments))

@@ -34,7 +34,7 @@ class InputChannel:
 
     @property
     def generation(self) -> int:
-        """From 1; another one where both ends began anew, or the producer's output was altered."""
+        """From 1; another one where both ends started over, or the producer's output was altered."""
         return self.identity.generation
 
 

@@ -67,7 +67,7 @@ def retry_grant(context: Mapping[str, Any]) -> RetryGrant | None:
 
     A clear sets ``max_tries`` to the try that it ended plus ``retries``, so that each clear can be told; those that the
     API server has noted as recovery's own are passed over. `None` where Airflow says nothing of it. Where ``retries``
-    was changed in the middle of a run, the count begins anew.
+    was changed in the middle of a run, the count starts over.
     """
     instance = context["ti"]
     max_tries = getattr(instance, "max_tries", None)

@@ -14,7 +14,7 @@ from airflow_recovery.verify.records import Channel
 from airflow_recovery.verify.rows import rows_in
 
 _NEW_GENERATION = (
-    "Do not publish this run. Clear the whole group, so that the streaming regions begin anew on new channels."
+    "Do not publish this run. Clear the whole group, so that the streaming regions start over on new channels."
 )
 _BUDGET = "Do not publish this run: clear the whole group, or raise the budget and clear it."
 
@@ -179,7 +179,7 @@ def _of_rows(channels: Channels, history: History, finish: Attempt) -> list[Find
 
 
 def _counting(channels: Channels, history: History, finish: Attempt) -> list[Channel]:
-    """The generations whose commits are in the result: back to the last time that the producer began anew."""
+    """The generations whose commits are in the result: back to the last time that the producer started over."""
     found = []
     for channel in finish.outcome.channels if finish.outcome is not None else ():
         region = history.regions.get(channels.producers.get(channel.result, ""))

@@ -53,7 +53,7 @@ def act_single(pipeline: LivePipeline, flights: FlightsByDay) -> Act:
 
 
 def act_regional(pipeline: LivePipeline, flights: FlightsByDay) -> Act:
-    """The sink is killed at the same point, and all three begin anew. Cut short at the first fresh table."""
+    """The sink is killed at the same point, and all three start over. Cut short at the first fresh table."""
     print("\nAct two: the same chain restarts as a whole (region)", flush=True)
     run = LiveRun(pipeline, "live_flights_regional")
     run.until(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")

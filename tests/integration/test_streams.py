@@ -295,7 +295,7 @@ def test_downstream_a_scorer_that_is_killed_takes_its_sink_along_by_one_clear(st
 
 
 @pytest.mark.drill
-def test_sink_a_scorer_that_is_killed_makes_all_regions_begin_anew(streams: Pipeline) -> None:
+def test_sink_a_scorer_that_is_killed_makes_all_regions_start_over(streams: Pipeline) -> None:
     found = started(streams, "stages_sink", hold_at=4 * IDS)
     found.wait_done("scores", 4 * IDS)
 

@@ -80,7 +80,7 @@ def test_another_date_waits_in_the_triggerer_and_has_claimed_nothing(
     assert SharedResultTrigger(**arguments).serialize() == (path, arguments)
     assert list(own_journal(recovery, 3).list(["airports"]).state.of("airports").attempts) == []
 
-    # It has ended meanwhile: the trigger fires, and the try begins anew.
+    # It has ended meanwhile: the trigger fires, and the try starts over.
     event = asyncio.run(first_event(found.trigger))
     assert event == {"silent": None}
     operator = airports().prepare_for_execution()

@@ -195,7 +195,7 @@ def test_a_failure_before_the_next_restart_is_merged_in_flink_itself():
         assert [each[0] for each in replay(strategy, 0, 5, 10, 10.1, literal=literal)] == [True, False, False, True]
 
 
-def test_the_backoff_begins_anew_after_the_reset_threshold():
+def test_the_backoff_starts_over_after_the_reset_threshold():
     strategy = ExponentialDelay(1, 60, 2, reset_backoff_threshold_s=100, jitter_factor=0)
     # The threshold runs from the next restart time: 2 + 2 + 100.
     assert [each[2] for each in replay(strategy, 0, 2, 103.9)] == [1, 2, 4]

@@ -7,7 +7,7 @@ Four rules, applied until nothing is added:
 2. Where a restarting region reads what is not available, the region that makes it restarts, too.
 3. Where a region restarts, every region that reads its results restarts, too. By a channel only as the strategy says:
    under `ApproximateStrategy.SINGLE` a reader by a channel goes on.
-4. What can't be connected again begins *anew*: all regions that channels connect with it restart, on a new generation
+4. What can't be connected again *starts over*: all regions that channels connect with it restart, on a new generation
    of these channels, from the beginning. That is FLIP-135's fall-back to regional failover. It happens where a channel
    is lost or has ended, and under `ApproximateStrategy.SINK` where a region restarts that feeds a channel.
 
@@ -47,7 +47,7 @@ class RestartWhy(str, Enum):
     INPUT_LOST = "what it makes is not available to"
     INPUT_REMADE = "reads a result that is made again by"
     DOWNSTREAM = "reads by a channel from"
-    CONNECTED = "begins anew with"
+    CONNECTED = "starts over with"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ApproximateRestart:
     """What restarts, and what becomes of the channels.
 
     ``strategy`` is the one that was followed, ``escalated`` says that another one was asked for. ``new_generation``:
-    the results whose channels begin anew; of these, ``altered`` do so only because their output is another one now, so
+    the results whose channels start over; of these, ``altered`` do so only because their output is another one now, so
     that their producer goes on at its checkpoint. ``reconnected``: those whose consumer comes back, and goes on at its
     checkpoint or at the head. ``unknown_at_origin``: restarting subtasks that can't make again what they had read and
     not published, so that nobody knows how much is lost.
@@ -163,16 +163,16 @@ class _Walk:
     def restart(self, vertices: range, why: RestartWhy, cause: int | None, *, anew: bool = False) -> None:
         """All regions that these execution vertices, all of one job vertex, have a part in."""
         for region in self._topology.whole_regions(vertices):
-            begins_anew = anew or (
+            starts_over = anew or (
                 self._strategy is ApproximateStrategy.SINK and bool(_channels_fed_by(self._topology, region.start))
             )
-            # Who restarts already, and is to begin anew as well, is looked at again.
-            if all(each in (self._anew if begins_anew else self.found) for each in region):
+            # Who restarts already, and is to start over as well, is looked at again.
+            if all(each in (self._anew if starts_over else self.found) for each in region):
                 continue
             for each in region:
                 is_named = each in vertices
                 self.found.setdefault(each, (why, cause) if is_named else (RestartWhy.ONE_REGION, vertices.start))
-            if begins_anew:
+            if starts_over:
                 self._anew.update(region)
             self._queue.append(region)
 
@@ -191,8 +191,8 @@ class _Walk:
             is_channel = _is_channel(self._topology, edge)
             if is_channel:
                 self.read.add(result.name)
-            begins_anew = is_channel and vertices.start in self._anew
-            if begins_anew:
+            starts_over = is_channel and vertices.start in self._anew
+            if starts_over:
                 self.new_generation.add(result.name)
                 self.restart(graph.producers_of(edge, partitions), RestartWhy.CONNECTED, vertices.start, anew=True)
                 continue

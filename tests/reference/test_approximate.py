@@ -98,7 +98,7 @@ def test_the_reasons_are_told():
     job = DrawnJob(CHAIN)
     told = {each: job.when_fails("b", each).told(job.topology) for each in ApproximateStrategy}
     assert told == {
-        SINK: ["a[0]: begins anew with b[0]", "b[0]: failed", "c[0]: begins anew with b[0]"],
+        SINK: ["a[0]: starts over with b[0]", "b[0]: failed", "c[0]: starts over with b[0]"],
         DOWNSTREAM: ["b[0]: failed", "c[0]: reads by a channel from b[0]"],
         SINGLE: ["b[0]: failed"],
     }
@@ -129,7 +129,7 @@ def test_a_consumer_that_is_cleared_after_the_end_of_its_channel_needs_its_produ
 
 
 @pytest.mark.parametrize("strategy", ApproximateStrategy)
-def test_a_producer_that_begins_anew_does_so_on_all_its_channels(strategy):
+def test_a_producer_that_starts_over_does_so_on_all_its_channels(strategy):
     # It has to read its input from the beginning, which the channel from a has let go; and what c has read of the old
     # generation is not what comes again.
     job = DrawnJob("a~b b~c b~d")
@@ -172,7 +172,7 @@ def test_a_changed_schema_makes_single_restart_the_downstream_too():
     assert (found.new_generation, found.altered, found.reconnected) == ({"b c"}, {"b c"}, {"a b", "c d"})
 
 
-def test_a_changed_schema_is_nothing_special_where_all_begins_anew():
+def test_a_changed_schema_is_nothing_special_where_all_starts_over():
     job = DrawnJob(CHAIN)
     job.changed = {"b c"}
     found = job.when_fails("b", SINK)

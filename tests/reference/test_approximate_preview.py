@@ -44,7 +44,7 @@ def told(strategy, failed, channel=REWIND, *, vertices=None, changed=(), lost=()
         (SINK, "c", REWIND, (NOTHING, NOTHING)),
         (SINK, "c", LATEST, (NOTHING, HEAD)),
         (SINK, "c", DROP, (NOTHING, DROPPED)),
-        (SINK, "b", LATEST, (NOTHING, NOTHING)),  # all begins anew
+        (SINK, "b", LATEST, (NOTHING, NOTHING)),  # all starts over
         (SINK, "a", LATEST, (NOTHING, NOTHING)),
         (DOWNSTREAM, "b", REWIND, (NOTHING, NOTHING)),
         (DOWNSTREAM, "b", LATEST, (HEAD, HEAD)),

@@ -25,7 +25,7 @@ MODES = (
     StreamingRestartMode.ALONE,
     StreamingRestartMode.BEHIND,
     StreamingRestartMode.ALTERED,
-    StreamingRestartMode.ANEW,
+    StreamingRestartMode.START_OVER,
 )
 
 
@@ -78,16 +78,16 @@ def topology_of(plan: PlanRecord) -> ExecutionTopology:
 def flip(
     topology: ExecutionTopology, graph: ChannelGraph, region: str, mode: StreamingRestartMode
 ) -> ApproximateRestart:
-    """FLIP-135's answer. Beginning anew is milestone one; a sink does so where the channel that it reads is lost."""
+    """FLIP-135's answer. Starting over is milestone one; a sink does so where the channel that it reads is lost."""
     planned = StreamingPlan.of(graph.regions[region])
     outputs = {channel.result for channel in planned.channels_out}
-    is_sink = mode is StreamingRestartMode.ANEW and not outputs
+    is_sink = mode is StreamingRestartMode.START_OVER and not outputs
     return approximate_restart(
         topology,
         topology.graph.vertex_id(region),
         {
             StreamingRestartMode.BEHIND: ApproximateStrategy.DOWNSTREAM,
-            StreamingRestartMode.ANEW: ApproximateStrategy.SINK,
+            StreamingRestartMode.START_OVER: ApproximateStrategy.SINK,
         }.get(mode, ApproximateStrategy.SINGLE),
         available=lambda partition: True,
         lost=topology.graph.partition_id(planned.channels_in[0].result) if is_sink else None,
@@ -114,8 +114,8 @@ def test_who_restarts_and_what_becomes_of_the_channels_is_flip_135(
 
     assert along.regions == {topology.graph.vertex_name(vertex).vertex for vertex in expected.vertices}
     streams = {name: StreamingPlan.of(planned) for name, planned in graph.regions.items()}
-    fed_anew = {channel.result for name in along.anew for channel in streams[name].channels_out}
-    assert fed_anew == expected.new_generation - expected.altered
+    fed_by_those = {channel.result for name in along.starting_over for channel in streams[name].channels_out}
+    assert fed_by_those == expected.new_generation - expected.altered
     channels = {
         channel.result: ChannelDeclaration(channel.reconnect, channel.overflow)
         for planned in streams.values()

@@ -102,7 +102,7 @@ def test_a_long_log_is_read_in_several_looks(local_store: ObjectStore, monkeypat
     assert looks[0].behind < looks[1].behind
 
 
-def test_a_run_that_was_purged_and_began_anew_is_read_anew(local_store: ObjectStore) -> None:
+def test_a_run_that_was_purged_and_started_over_is_read_anew(local_store: ObjectStore) -> None:
     reader = LedgerReader(local_store, identity())
     Source(local_store).emit(*range(8))
     assert reader.look().behind == 8

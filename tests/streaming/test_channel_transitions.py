@@ -355,7 +355,7 @@ def test_control_of_fault_58_without_the_budget_the_loss_is_committed(monkeypatc
     assert channel.state.lost == 10
 
 
-def test_a_budget_of_each_restart_begins_anew_with_the_restart():
+def test_a_budget_of_each_restart_starts_over_with_the_restart():
     channel = Channel(restart_budget=LossBudget(max_lost_records=10))
     channel.view(1)
     for attempt in (2, 3, 4):

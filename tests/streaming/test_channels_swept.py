@@ -143,9 +143,9 @@ def test_a_generation_that_was_left_goes_and_the_one_of_now_stays(run: Streaming
     checkpoint(run, "source", 2)
     clock.passes(2 * HOUR_S)
     found = told(sweep(run))
-    assert found["channel raw, generation 1"] == "deleted: both sides have begun anew since"
+    assert found["channel raw, generation 1"] == "deleted: both sides have started over since"
     assert found["channel raw, generation 2"] == "kept: it is open"
-    assert found["checkpoints of source@1"] == "deleted: the region has begun anew since"
+    assert found["checkpoints of source@1"] == "deleted: the region has started over since"
     assert found["checkpoints of source@2"] == "kept: the next attempt goes on from them"
     assert {object.split("/")[1] for object in objects(run, "seg")} == {"2"}
 

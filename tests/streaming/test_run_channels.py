@@ -94,7 +94,7 @@ def test_what_nobody_can_know_is_no_zero() -> None:
     assert "lost" not in counters
 
 
-def test_generations_that_began_anew_stay_in_the_account_and_do_not_count() -> None:
+def test_generations_that_started_over_stay_in_the_account_and_do_not_count() -> None:
     run = run_of()
     run.emit(run.source(), 5)
     run.new_generation()

@@ -62,7 +62,7 @@ def test_the_newest_attempt_that_had_a_whole_checkpoint_counts(local_store):
 
 
 def test_without_a_checkpoint_only_what_the_log_says_is_enough_for_some(local_store):
-    with pytest.raises(ChannelInconsistent, match="begin anew"):
+    with pytest.raises(ChannelInconsistent, match="start over"):
         prepare(local_store, 2, completed=4)
     begun = prepare(local_store, 2, completed=4, may_begin=True)
     assert (begun.base, begun.cut) == (5, -1)

@@ -68,7 +68,7 @@ def check_coherent(world: StreamingWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "failed", "others", "anew"),
+    ("strategy", "failed", "others", "starting_over"),
     [
         (SINGLE, "a", "", ""),
         (SINGLE, "b", "", ""),
@@ -84,14 +84,16 @@ def check_coherent(world: StreamingWorld) -> None:
         (FULL, "b", "ac", "abc"),
     ],
 )
-def test_who_restarts_with_a_failed_region(strategy, failed, others, anew):
+def test_who_restarts_with_a_failed_region(strategy, failed, others, starting_over):
     world = failing(failed, strategy)
     assert restarted(world) == "".join(sorted(failed + others))
     assert sorted(world.airflow.cleared) == sorted(others)
-    assert world.resets() == {(each, 1) for each in anew}
+    assert world.resets() == {(each, 1) for each in starting_over}
     for each in "abc":
         if world.attempts(each) > 1:
-            assert world.earlier(each, 2) == (() if anew else (1,)), "it goes on from its first attempt, or from none"
+            assert world.earlier(each, 2) == (() if starting_over else (1,)), (
+                "it goes on from its first attempt, or from none"
+            )
     check_coherent(world)
 
 
@@ -112,7 +114,7 @@ def test_a_restart_that_touches_nobody_asks_nobody(strategy):
     assert "clear" not in asked
 
 
-def test_a_region_that_fails_before_others_have_begun_begins_anew_alone():
+def test_a_region_that_fails_before_others_have_begun_starts_over_alone():
     world = StreamingWorld(strategy=SINK)
     world.fail("a")
     world.go("a")
@@ -244,7 +246,7 @@ def test_control_a_rule_that_does_not_ask_what_was_let_go_leaves_the_consumer_wi
 
 
 @pytest.mark.parametrize("failed", "abc")
-def test_an_inconsistent_channel_begins_anew_whatever_the_strategy(failed):
+def test_an_inconsistent_channel_starts_over_whatever_the_strategy(failed):
     world = failing(failed, SINGLE, "ChannelInconsistent")
     assert restarted(world) == "abc"
     check_coherent(world)
@@ -255,7 +257,7 @@ def test_control_any_other_failure_of_a_region_does_not():
 
 
 @pytest.mark.parametrize("lost", ["a", "b"])
-def test_a_channel_whose_log_is_gone_begins_anew(lost):
+def test_a_channel_whose_log_is_gone_starts_over(lost):
     world = StreamingWorld()
     world.lost_channels = {ChannelRef(lost, 1)}
     reader = {"a": "b", "b": "c"}[lost]
@@ -270,7 +272,7 @@ def test_a_channel_whose_log_is_gone_begins_anew(lost):
     check_coherent(world)
 
 
-def test_other_code_begins_anew_since_a_result_is_not_made_half_and_half():
+def test_other_code_starts_over_since_a_result_is_not_made_half_and_half():
     world = StreamingWorld()
 
     def fixed() -> None:
@@ -322,7 +324,7 @@ def test_the_source_takes_all_behind_it_along_directly_or_not():
     check_coherent(world)
 
 
-def test_a_reader_that_keeps_state_of_it_begins_anew_and_all_with_it():
+def test_a_reader_that_keeps_state_of_it_starts_over_and_all_with_it():
     world = failing("b", SINGLE, "ChannelAltered", stateful="c")
     assert restarted(world) == "abc"
     assert world.earlier("c", 2) == ()
@@ -334,7 +336,7 @@ def test_control_state_of_something_else_does_not_matter():
 
 
 @pytest.mark.parametrize("strategy", [SINK, REGION])
-def test_where_a_failure_begins_anew_so_does_a_changed_output(strategy):
+def test_where_a_failure_starts_over_so_does_a_changed_output(strategy):
     world = failing("b", strategy, "ChannelAltered")
     assert world.resets() == {("a", 1), ("b", 1), ("c", 1)}
     check_coherent(world)
@@ -351,7 +353,7 @@ def test_a_control_that_forgets_the_mark_loses_what_was_read(monkeypatch):
     assert restarted(failing("b", SINGLE, "ChannelAltered")) == "abc"
 
 
-def test_an_altered_region_whose_code_changes_before_its_next_claim_begins_anew():
+def test_an_altered_region_whose_code_changes_before_its_next_claim_starts_over():
     """Its newest attempt bears a reset already, of the other kind: it takes one more attempt to say so."""
     world = StreamingWorld()
     process = Process()
@@ -379,7 +381,7 @@ def test_an_altered_region_whose_code_changes_before_its_next_claim_begins_anew(
 # --- with blocking results -------------------------------------------------------------------------------------------
 
 
-def test_who_reads_the_result_of_a_region_that_begins_anew_follows():
+def test_who_reads_the_result_of_a_region_that_starts_over_follows():
     world = StreamingWorld(upstream={"D": ("c",)})
     world.go_all()
     world.restart("a")
@@ -389,7 +391,7 @@ def test_who_reads_the_result_of_a_region_that_begins_anew_follows():
     check_coherent(world)
 
 
-def test_a_lost_blocking_input_of_a_region_is_made_again_and_then_it_begins_anew():
+def test_a_lost_blocking_input_of_a_region_is_made_again_and_then_it_starts_over():
     world = StreamingWorld(upstream={"T": (), "b": ("T",)})
     world.go("T")
 
@@ -478,7 +480,7 @@ def test_control_of_the_crashes_without_what_claims_tell_a_reader_stays_behind(m
 
 
 def test_a_claim_that_came_too_late_is_given_up_before_spark_is_started(monkeypatch):
-    """c lists; b begins anew, looks for claims and finds none; then c claims the generation that nobody feeds."""
+    """c lists; b starts over, looks for claims and finds none; then c claims the generation that nobody feeds."""
     assert late_claim() == (2, {"b": 2})
     monkeypatch.setattr(streaming_failover, "check_channels", lambda run, claim: None)
     assert late_claim() == (1, {"b": 1}), "the control"

@@ -348,7 +348,7 @@ def test_fault_13_two_processes_answer_one_failure_and_reset_it_once():
 
 
 def test_fault_13_control_resets_that_name_no_attempt_would_take_the_new_one_away():
-    """The same reset, written late and of "whatever is newest now", begins everything anew a second time."""
+    """The same reset, written late and of "whatever is newest now", starts everything over a second time."""
     world = StreamingWorld(strategy=SINK)
     world.together("a", "c", meanwhile=lambda: (world.fail("b"), world.go("b")))
     world.until_green()
@@ -436,15 +436,15 @@ def test_fault_24_control_an_unknown_reply_that_is_taken_for_a_refusal_ends_the_
         world.go("b")
 
 
-def test_a_region_that_ends_while_all_begins_anew_is_overtaken_and_not_green():
+def test_a_region_that_ends_while_all_starts_over_is_overtaken_and_not_green():
     world = StreamingWorld(strategy=SINK)
 
-    def b_begins_anew() -> None:
+    def b_starts_over() -> None:
         world.fail("b")
         world.go("b")
 
     process = Process()
-    world.together("a", meanwhile=lambda: ended_beside(world, process, b_begins_anew))
+    world.together("a", meanwhile=lambda: ended_beside(world, process, b_starts_over))
     assert world.airflow.state("c") != "success"
     world.until_green()
     assert world.pins("c", world.current("c")) == {"b": 2}

@@ -28,12 +28,12 @@ from airflow_recovery.planning.scenario import (
 from airflow_recovery.streaming.planning import PlannedChannel, PlannedChannels
 from airflow_recovery.streaming.restart import StreamingRestartMode
 
-GOES_ON, ALONE, BEHIND, ALONG, ANEW = (
+GOES_ON, ALONE, BEHIND, ALONG, START_OVER = (
     StreamingRestartMode.GOES_ON,
     StreamingRestartMode.ALONE,
     StreamingRestartMode.BEHIND,
     StreamingRestartMode.TAKEN_ALONG,
-    StreamingRestartMode.ANEW,
+    StreamingRestartMode.START_OVER,
 )
 
 
@@ -67,9 +67,9 @@ def modes(found: Plan) -> list[str | None]:
         (DOWNSTREAM, "a", [BEHIND, ALONG, ALONG]),
         (DOWNSTREAM, "b", [GOES_ON, BEHIND, ALONG]),
         (DOWNSTREAM, "c", [GOES_ON, GOES_ON, ALONE]),
-        (SINK, "b", [ANEW, ANEW, ANEW]),
+        (SINK, "b", [START_OVER, START_OVER, START_OVER]),
         (SINK, "c", [GOES_ON, GOES_ON, ALONE]),
-        (REGION, "c", [ANEW, ANEW, ANEW]),
+        (REGION, "c", [START_OVER, START_OVER, START_OVER]),
     ],
 )
 def test_who_restarts_with_a_failure_and_how(strategy, failed, expected):
@@ -86,16 +86,16 @@ def test_nothing_restarts_where_nothing_is_asked():
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
-        (RestartRegion("b"), [ANEW, ANEW, ANEW]),
-        (RestartRegion("c"), [ANEW, ANEW, ANEW]),
-        (RestartFrom("b"), [ANEW, ANEW, ANEW]),
-        (CodeChanged("c"), [ANEW, ANEW, ANEW]),
-        (PartitionGone("b"), [ANEW, ANEW, ANEW]),
-        (PartitionGone("a.a"), [ANEW, ANEW, ANEW]),
+        (RestartRegion("b"), [START_OVER, START_OVER, START_OVER]),
+        (RestartRegion("c"), [START_OVER, START_OVER, START_OVER]),
+        (RestartFrom("b"), [START_OVER, START_OVER, START_OVER]),
+        (CodeChanged("c"), [START_OVER, START_OVER, START_OVER]),
+        (PartitionGone("b"), [START_OVER, START_OVER, START_OVER]),
+        (PartitionGone("a.a"), [START_OVER, START_OVER, START_OVER]),
     ],
 )
 @pytest.mark.parametrize("ended", [False, True])
-def test_what_begins_anew_whatever_the_strategy(request_, expected, ended):
+def test_what_starts_over_whatever_the_strategy(request_, expected, ended):
     if not ended:
         assert modes(at_work(request_)) == expected
         return
@@ -107,10 +107,10 @@ def test_what_begins_anew_whatever_the_strategy(request_, expected, ended):
         assert modes(planned(world, request_)) == expected
 
 
-def test_a_failure_after_the_end_of_the_channels_begins_anew():
+def test_a_failure_after_the_end_of_the_channels_starts_over():
     world = StreamingWorld()
     world.go_all("abc")
-    assert modes(planned(world, RegionFailure("b"))) == [ANEW, ANEW, ANEW]
+    assert modes(planned(world, RegionFailure("b"))) == [START_OVER, START_OVER, START_OVER]
 
 
 def test_a_lost_result_of_the_last_region_drags_all_in_and_who_reads_it_follows():
@@ -121,14 +121,14 @@ def test_a_lost_result_of_the_last_region_drags_all_in_and_who_reads_it_follows(
         return Reason("c", Why.OUTPUT_MISSING) if (region, attempt.number) == ("c", 1) else None
 
     found = plan(world.plan, world.state(), available, REBUILD)
-    assert modes(found) == [ANEW, ANEW, ANEW]
+    assert modes(found) == [START_OVER, START_OVER, START_OVER]
     assert found.of("D").action.value == "run"
 
 
 def test_a_blocking_input_that_is_made_again_begins_its_region_anew():
     world = StreamingWorld(upstream={"T": (), "b": ("T",)})
     world.go_all()
-    assert modes(planned(world, RestartRegion("T"))) == [ANEW, ANEW, ANEW]
+    assert modes(planned(world, RestartRegion("T"))) == [START_OVER, START_OVER, START_OVER]
     assert planned(world, RestartRegion("T")).of("T").restart is None
 
 
@@ -242,7 +242,7 @@ def test_what_is_planned_after_a_failure_is_what_the_tasks_do(strategy, failed, 
     world.until_green()
     undisturbed = {each for each in "abc" if found[0].of(each).restart == GOES_ON}
     assert {each for each in "abc" if world.attempts(each) == 1} == undisturbed
-    anew = {each for each in "abc" if found[0].of(each).restart == ANEW}
+    anew = {each for each in "abc" if found[0].of(each).restart == START_OVER}
     assert {each for each in "abc" if world.attempts(each) > 1 and not world.earlier(each, 2)} == anew
     for channel in channels_of(found[0]):
         assert world.state().of(channel.preview.result).generations[-1] == channel.generation
@@ -254,4 +254,4 @@ def test_a_recorded_failure_type_survives_into_the_plan():
     outcome = world.state().of("a").attempts[1].outcome
     assert outcome is not None
     assert isinstance(outcome.failure, Failure)
-    assert planned(world).of("a").restart == ANEW
+    assert planned(world).of("a").restart == START_OVER

@@ -185,7 +185,7 @@ def test_state_goes_on_where_the_log_is(spark, spark_run, monkeypatch, batch):
     assert dict(done.accumulators)["state rows"] == len(spark_run.committed()) == 25
 
 
-def test_control_of_state_a_checkpoint_that_begins_anew(spark, spark_run, monkeypatch):
+def test_control_of_state_a_checkpoint_that_starts_over(spark, spark_run, monkeypatch):
     made = spark_run.producer("scores")
     made.emit(*range(10))
     said = {"params": {"how": "state"}, "stateful": True}
@@ -193,7 +193,7 @@ def test_control_of_state_a_checkpoint_that_begins_anew(spark, spark_run, monkey
         spark_run.run(spark, spark_run.spec("board", **said))
     made.emit(*range(5, 25))
     made.finish()
-    with pytest.raises(ChannelInconsistent, match="begin anew"):
+    with pytest.raises(ChannelInconsistent, match="start over"):
         spark_run.run(spark, spark_run.spec("board", 2, earlier=(), **said))
     prepare = region.prepare_checkpoint
     monkeypatch.setattr(
@@ -277,7 +277,7 @@ def test_control_of_overflow_a_channel_that_blocks_fails_by_name(spark, spark_ru
 # --- new generations -------------------------------------------------------------------------------------------------
 
 
-def test_regions_that_begin_anew_know_nothing_of_what_was(spark, spark_run, monkeypatch):
+def test_regions_that_start_over_know_nothing_of_what_was(spark, spark_run, monkeypatch):
     """A failure of a non-sink under approximate-sink; and its control, the old generation counted as well."""
     drop_files(spark_run, 0, 1)
     spark_run.run(spark, spark_run.spec("raw"))

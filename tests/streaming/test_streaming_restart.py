@@ -48,12 +48,12 @@ DOWNSTREAM = FailoverStrategy.APPROXIMATE_DOWNSTREAM
 SINK = FailoverStrategy.APPROXIMATE_SINK
 REGION = FailoverStrategy.REGION
 FULL = FailoverStrategy.FULL
-FIRST, ALONE, BEHIND, ALTERED, ANEW = (
+FIRST, ALONE, BEHIND, ALTERED, START_OVER = (
     StreamingRestartMode.FIRST,
     StreamingRestartMode.ALONE,
     StreamingRestartMode.BEHIND,
     StreamingRestartMode.ALTERED,
-    StreamingRestartMode.ANEW,
+    StreamingRestartMode.START_OVER,
 )
 A, B = ChannelPlan("raw", "a"), ChannelPlan("scored", "b")
 
@@ -127,7 +127,7 @@ class Told:
     def mode(self, region: str, **given: Any) -> StreamingRestartMode:
         return streaming_restart(self.graph, self.state(), region, **given).mode
 
-    def anew(self, region: str, own: str | None = None) -> str:
+    def starting_over(self, region: str, own: str | None = None) -> str:
         found = new_generation(
             self.graph, self.state(), region, own, lambda name, n: StreamingClaim.of(self.claim(name, n)).channels
         )
@@ -148,23 +148,23 @@ def test_a_region_without_attempts_that_count_begins():
 
 
 @pytest.mark.parametrize("strategy", FailoverStrategy)
-def test_what_has_finished_and_does_not_count_begins_anew(strategy):
-    assert running(strategy).end("c").mode("c") is ANEW
+def test_what_has_finished_and_does_not_count_starts_over(strategy):
+    assert running(strategy).end("c").mode("c") is START_OVER
 
 
 @pytest.mark.parametrize("strategy", [SINGLE, DOWNSTREAM])
 def test_but_not_where_only_its_producer_s_output_was_altered(strategy):
     told = running(strategy).end("c").fail("b", "ChannelAltered").reset("b", altered=True)
     assert told.mode("c") is ALONE
-    assert running(strategy).end("c").fail("b").reset("b").mode("c") is ANEW
+    assert running(strategy).end("c").fail("b").reset("b").mode("c") is START_OVER
 
 
 @pytest.mark.parametrize("strategy", FailoverStrategy)
 @pytest.mark.parametrize("region", "abc")
-def test_other_code_a_lost_log_and_an_inconsistent_channel_begin_anew(strategy, region):
-    assert running(strategy).fail(region).mode(region, changed="its code") is ANEW
-    assert running(strategy).fail(region).mode(region, is_lost=True) is ANEW
-    assert running(strategy).fail(region, "ChannelInconsistent").mode(region) is ANEW
+def test_other_code_a_lost_log_and_an_inconsistent_channel_start_over(strategy, region):
+    assert running(strategy).fail(region).mode(region, changed="its code") is START_OVER
+    assert running(strategy).fail(region).mode(region, is_lost=True) is START_OVER
+    assert running(strategy).fail(region, "ChannelInconsistent").mode(region) is START_OVER
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_other_code_a_lost_log_and_an_inconsistent_channel_begin_anew(strategy, 
     [
         (SINGLE, "", ALTERED),
         (SINGLE, "b", ALTERED),
-        (SINGLE, "c", ANEW),
+        (SINGLE, "c", START_OVER),
         (DOWNSTREAM, "", ALTERED),
-        (DOWNSTREAM, "c", ANEW),
-        (SINK, "", ANEW),
-        (REGION, "", ANEW),
-        (FULL, "", ANEW),
-        (FailoverStrategy.INDIVIDUAL, "", ANEW),
+        (DOWNSTREAM, "c", START_OVER),
+        (SINK, "", START_OVER),
+        (REGION, "", START_OVER),
+        (FULL, "", START_OVER),
+        (FailoverStrategy.INDIVIDUAL, "", START_OVER),
     ],
 )
 def test_a_changed_output(strategy, stateful, expected):
@@ -190,10 +190,10 @@ def test_a_changed_output(strategy, stateful, expected):
     [
         (SINGLE, ALONE, ALONE, ALONE),
         (DOWNSTREAM, BEHIND, BEHIND, ALONE),
-        (SINK, ANEW, ANEW, ALONE),
-        (REGION, ANEW, ANEW, ANEW),
-        (FULL, ANEW, ANEW, ANEW),
-        (FailoverStrategy.INDIVIDUAL, ANEW, ANEW, ANEW),
+        (SINK, START_OVER, START_OVER, ALONE),
+        (REGION, START_OVER, START_OVER, START_OVER),
+        (FULL, START_OVER, START_OVER, START_OVER),
+        (FailoverStrategy.INDIVIDUAL, START_OVER, START_OVER, START_OVER),
     ],
 )
 @pytest.mark.parametrize("cause", FenceCause)
@@ -215,28 +215,28 @@ def test_who_restarts_with_it_and_on_which_channels(told, region, restarts, new)
     restart = streaming_restart(told.fail(region).graph, told.state(), region)
     found = taken_along(told.graph, region, restart.mode)
     assert "".join(sorted(found.regions)) == restarts
-    regions = (told.graph.regions[name] for name in found.anew)
+    regions = (told.graph.regions[name] for name in found.starting_over)
     assert {each.result for planned in regions for each in StreamingPlan.of(planned).channels_out} == new
 
 
-def test_all_that_is_connected_begins_anew_with_one_that_was_reset():
-    assert "".join(sorted(taken_along(graph(), "c", ANEW).regions)) == "abcd"
-    assert "".join(sorted(taken_along(graph(), "y", ANEW).regions)) == "xy"
+def test_all_that_is_connected_starts_over_with_one_that_was_reset():
+    assert "".join(sorted(taken_along(graph(), "c", START_OVER).regions)) == "abcd"
+    assert "".join(sorted(taken_along(graph(), "y", START_OVER).regions)) == "xy"
 
 
-# --- who begins anew with whom ---------------------------------------------------------------------------------------
+# --- who starts over with whom ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("region", "abc")
-def test_all_that_have_begun_begin_anew_with_one_of_them(region):
-    assert running().anew(region, "why") == "abc"
-    assert Told().start("a").anew("a", "why") == "a"
-    assert Told().start("a", "b").anew("b", "why") == "ab"
+def test_all_that_have_begun_start_over_with_one_of_them(region):
+    assert running().starting_over(region, "why") == "abc"
+    assert Told().start("a").starting_over("a", "why") == "a"
+    assert Told().start("a", "b").starting_over("b", "why") == "ab"
 
 
 def test_nobody_does_without_a_cause():
     told = running().fail("b").start("b").end("a").end("b").end("c")
-    assert [told.anew(each) for each in "abc"] == ["", "", ""]
+    assert [told.starting_over(each) for each in "abc"] == ["", "", ""]
 
 
 @pytest.mark.parametrize("done", ["a", "b", "c", "ab", "bc", "ac"])
@@ -245,22 +245,22 @@ def test_what_a_crash_between_the_resets_has_left_is_completed_by_whoever_looks(
     told = running()
     for each in done:
         told.reset(each)
-    assert set(told.anew(looks)) == set("abc") - set(done)
+    assert set(told.starting_over(looks)) == set("abc") - set(done)
     told = running().reset("a").reset("b").reset("c")
-    assert told.anew(looks) == ""
-    assert told.start("a", "b", "c").anew(looks) == ""
+    assert told.starting_over(looks) == ""
+    assert told.start("a", "b", "c").starting_over(looks) == ""
 
 
-def test_who_has_claimed_again_in_an_old_generation_begins_anew_once_more():
+def test_who_has_claimed_again_in_an_old_generation_starts_over_once_more():
     told = running().reset("c").start("c").reset("b").reset("a")
-    assert told.anew("a") == "c"
+    assert told.starting_over("a") == "c"
 
 
-def test_an_altered_output_begins_nobody_anew():
+def test_an_altered_output_lets_nobody_start_over():
     told = running().fail("b", "ChannelAltered").reset("b", altered=True)
-    assert told.anew("b") == ""
-    assert told.start("b").fail("c").start("c").anew("c") == ""
-    assert told.anew("c", "why") == "abc"
+    assert told.starting_over("b") == ""
+    assert told.start("b").fail("c").start("c").starting_over("c") == ""
+    assert told.starting_over("c", "why") == "abc"
 
 
 def test_the_attempts_that_tell():
@@ -273,8 +273,8 @@ def test_the_attempts_that_tell():
 
 def test_other_chains_are_left_alone():
     told = running().start("x", "y").reset("x")
-    assert told.anew("x") == "y"
-    assert told.anew("a", "why") == "abc"
+    assert told.starting_over("x") == "y"
+    assert told.starting_over("a", "why") == "abc"
 
 
 # --- who restarts behind whom ----------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class StreamingRun:
             latest_attempt = self.state().of(region).latest_attempt
             if self.state().of(region).open_attempt is not None:
                 self.fence(region)
-            self.journal().reset(Reset(region, latest_attempt, "failover", "begins anew"))
+            self.journal().reset(Reset(region, latest_attempt, "failover", "starts over"))
 
     def alter(self, region: str) -> None:
         latest_attempt = self.state().of(region).latest_attempt

@@ -172,7 +172,7 @@ def test_an_error_in_the_users_code_is_not_met_again_for_another_ones_sake(
     with pytest.raises(AirflowFailException, match=r"drawn\[mon\]@1 failed, and the same code would fail again"):
         run(dag, "drawn", FIRST, try_number=2)
     assert run_regions(drivers) == ["drawn[mon]@1", "drawn[tue]@1", "drawn[tue]@2"]
-    # A clear by a person begins anew.
+    # A clear by a person starts over.
     grant = RetryGrant(14, is_renewed=True)
     assert run(dag, "drawn", FIRST, try_number=3)["ran"] == 1
 

@@ -252,7 +252,7 @@ class Schedule:
     def _restart(self, failed: str) -> None:
         """As the planner says: whoever restarts and is not dead goes on as a zombie for a while."""
         along = taken_along(self._graph, failed, self._mode(failed))
-        for name in along.anew & self._world.generation.keys():
+        for name in along.starting_over & self._world.generation.keys():
             self._world.generation[name] += 1
         for name in (name for name in self._names if name in along.regions):
             old = self._running.get(name)
@@ -265,7 +265,7 @@ class Schedule:
         if self.settings.strategy is FailoverStrategy.APPROXIMATE_DOWNSTREAM:
             return StreamingRestartMode.BEHIND
         is_alone = self.settings.strategy is FailoverStrategy.APPROXIMATE_SINGLE or not self._graph.readers(failed)
-        return StreamingRestartMode.ALONE if is_alone else StreamingRestartMode.ANEW
+        return StreamingRestartMode.ALONE if is_alone else StreamingRestartMode.START_OVER
 
     def _start(self, name: str) -> None:
         self._attempts[name] += 1
