@@ -8,7 +8,7 @@ else                           -> OWN_FAILURE: counts in the restart budget, whi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_recovery.attempt.attempt_outcome import fenced, own_finish
 from airflow_recovery.attempt.restarts import Restarts, attach
@@ -30,6 +30,7 @@ from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import Claim, FenceCause, Outcome
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason
+from airflow_recovery.planning.restart_budget import RestartDecision
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class FailedAttempt:
         detail = f"{type(error).__name__}: {error}"[:2000]
         failure = self._label((error.cause if isinstance(error, RegionFailed) else None) or describe(error))
         ended = fenced(run, claim.region, claim.attempt, cause, detail, failure)
+        # What is wrong with the code or its place uses up no budget: it fails at once.
+        uses_budget = not (isinstance(error, RegionFailed) and error.kind.is_final)
+        decision = self._decide(after, ended, error) if cause is FenceCause.OWN_FAILURE and uses_budget else None
+        if decision is not None and not decision.allowed:
+            ended = replace(ended, budget_ended=decision.reason)
         try:
             run.journal.fence(ended)
         except AttemptLost:
@@ -81,10 +87,11 @@ class FailedAttempt:
             from airflow_recovery.attempt.clear_producers import clear_producers  # only a failover needs it
 
             raise clear_producers(run, after.evaluation, claim.region, lost, after.observation) from error
-        # What is wrong with the code or its place uses up no budget: it fails at once.
-        uses_budget = not (isinstance(error, RegionFailed) and error.kind.is_final)
-        if cause is FenceCause.OWN_FAILURE and uses_budget:
-            self._check_budget(after, ended, error)
+        if decision is not None:
+            if not decision.allowed:
+                raise self._restarts.exhausted(decision, error) from error
+            run.log.info("%s.", decision.reason)
+            attach(error, decision)
         raise error
 
     def _look_at_inputs(self, error: BaseException) -> _After | None:
@@ -116,23 +123,17 @@ class FailedAttempt:
             self._run.log.warning("Whether this task was cleared could not be asked: %s", second)
         return FenceCause.OWN_FAILURE
 
-    def _check_budget(self, after: _After | None, ended: Outcome, error: BaseException) -> None:
-        """Raises `RestartsExhausted` where that was the last failure; else ``error`` carries the pause."""
+    def _decide(self, after: _After | None, ended: Outcome, error: BaseException) -> RestartDecision | None:
+        """What becomes of the region after this failure; `None`: nothing is limited, or it could not be counted."""
         if not isinstance(error, Exception):
-            return  # this process is told to end
+            return None  # this process is told to end
         try:
             state = after.state if after is not None else self._run.journal.load(self._run.list())
-            decision = self._restarts.after_failure(state, ended)
+            return self._restarts.after_failure(state, ended)
         except (PagesDisagree, StoreError) as second:
             # The next try's pre-check asks again.
             self._run.log.warning("The restart budget could not be counted: %s", second)
-            return
-        if decision is None:
-            return
-        if not decision.allowed:
-            raise self._restarts.exhausted(decision, error) from error
-        self._run.log.info("%s.", decision.reason)
-        attach(error, decision)
+            return None
 
 
 def _forget(error: BaseException) -> None:

@@ -264,7 +264,7 @@ class RegionTask:
 
     def _end_previous_attempt(self, state: RunState, opened: Attempt, externals: tuple[ExternalObject, ...]) -> None:
         if self._builder is not None and self._builder.takes_over(self._run, self._region, opened):
-            self._fence_previous_attempt(opened)
+            self._fence_previous_attempt(state, opened)
             return
         evaluation = self._run.evaluate(state, {self._region: externals})
         if (
@@ -274,7 +274,7 @@ class RegionTask:
             and reconnect(self._run, opened.claim, self._application, externals)
         ):
             return
-        self._fence_previous_attempt(opened)
+        self._fence_previous_attempt(state, opened)
 
     def _void_attempt(self, state: RunState) -> None:
         """An attempt in the name of the one before it, which can't be reset in another way a second time."""
@@ -283,8 +283,8 @@ class RegionTask:
         why = "it starts over"
         self._run.journal.fence(fenced(self._run, claim.region, claim.attempt, FenceCause.SUPERSEDED, why))
 
-    def _fence_previous_attempt(self, opened: Attempt) -> None:
-        fence_previous_attempt(self._run, self._region, opened, self._application, self._restarts, self._label)
+    def _fence_previous_attempt(self, state: RunState, opened: Attempt) -> None:
+        fence_previous_attempt(self._run, state, self._region, opened, self._application, self._restarts, self._label)
 
     def _claim(self, state: RunState, inputs: Sequence[InputRef], mode: RegionMode) -> Claim:
         try:

@@ -318,6 +318,8 @@ class Outcome:
     """FINISHED is only prepared: it counts for success once `Committed` says that this was done."""
     coordinators: tuple[tuple[str, str], ...] = later(())
     """(vertex, snapshot of its coordinator as base64)."""
+    budget_ended: str | None = later(None)
+    """Of a failure after which the region is not restarted: which restart budget it has ended, in words."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode has recorded of the attempt."""
 

@@ -32,6 +32,9 @@ class Action(str, Enum):
     WAIT = "wait"
     """Undecided until its inputs are made again: it runs where their rows differ, and is kept where they do not."""
 
+    REFUSED = "refused: budget ended"
+    """It must run, and its next try only says that its restart budget has ended, until somebody clears its task."""
+
     COMMIT = "commit"
     """It has finished, and is committed to its sink; no Spark is started for that."""
 
@@ -40,6 +43,10 @@ class Action(str, Enum):
 
     RELEASE = "release"
     """Kept, and nobody in the run will ask for its data again: the release policy may let it go."""
+
+
+NOT_KEPT = (Action.RUN, Action.WAIT, Action.REFUSED)
+"""The actions that have a reason."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.planning.coordinators import VertexRestarts
 from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.mode import PlannedMode
-from airflow_recovery.planning.plan import Action, Plan, PlannedRegion
+from airflow_recovery.planning.plan import NOT_KEPT, Action, Plan, PlannedRegion
 from airflow_recovery.planning.reason import LOST_DATA, Evidence, Reason, Why
 from airflow_recovery.planning.restart_mode import PlannedRestarts, restarts
 from airflow_recovery.planning.restart_set import restart_set
@@ -176,6 +176,8 @@ class _Making:
         )
 
     def _action(self, region: RegionPlan, current: Attempt | None) -> Action:
+        if region.name in self._possible and self._why_refused(region) is not None:
+            return Action.REFUSED
         if region.name in self._certain:
             return Action.RUN
         if region.name in self._possible:
@@ -194,7 +196,9 @@ class _Making:
     def _reason(self, name: str, action: Action) -> Reason | None:
         if action is Action.COMMIT:
             return self._evaluation.why_not_committed(name)
-        if action not in (Action.RUN, Action.WAIT):
+        if action is Action.REFUSED:
+            return self._why_refused(self._evaluation.topology.by_name[name])
+        if action not in NOT_KEPT:
             return None
         # What a pre-check would say now comes first; what follows from others' runs is known by looking ahead only.
         now = self._evaluation.invalid_because(name)
@@ -207,6 +211,19 @@ class _Making:
         if action is Action.WAIT:
             return Reason(name, Why.INPUT_DIFFERS, f"if it does: {read}", source=later.source)
         return Reason(name, Why.INPUT_REMADE, read, source=later.source)
+
+    def _why_refused(self, region: RegionPlan) -> Reason | None:
+        """Its newest attempt has ended a restart budget, and neither a person's reset nor other code has renewed it."""
+        state = self._evaluation.state.of(region.name)
+        newest = state.attempts.get(state.latest_attempt)
+        ended = newest.outcome if newest is not None and newest.number > state.closed_at else None
+        if newest is None or ended is None or ended.budget_ended is None:
+            return None
+        is_forgiven = newest.is_reset and not (newest.reset is not None and newest.reset.failover)
+        is_other_code = None not in (ended.fingerprint, region.fingerprint) and ended.fingerprint != region.fingerprint
+        if is_forgiven or is_other_code:
+            return None
+        return Reason(region.name, Why.FAILED, f"attempt {newest.number} at {ended.ended_at}: {ended.budget_ended}")
 
     def _number(self, region: str) -> int:
         current = self._evaluation.current(region)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from airflow_recovery.planning.plan import Action, Plan, PlannedRegion
+from airflow_recovery.planning.plan import NOT_KEPT, Action, Plan, PlannedRegion
 
 MAX_CELL = 160
 MAX_TREE_LINE = 400
@@ -19,6 +19,7 @@ MAX_BRIEF = 1000
 _LEGEND = {
     Action.RUN: "run",
     Action.WAIT: "wait (run only where the rows made again differ)",
+    Action.REFUSED: "refused (a restart budget has ended: repair the cause, then clear the task)",
     Action.COMMIT: "commit (to its sink, without Spark)",
     Action.KEEP: "keep",
     Action.RELEASE: "release (kept; its data may go)",
@@ -43,9 +44,7 @@ def count_text(plan: Plan) -> str:
 def plan_line(plan: Plan) -> str:
     """What runs and what waits, in one line for a task's log."""
     said = [
-        f"{action.value} {', '.join(folded(plan.names(action), plan))}"
-        for action in (Action.RUN, Action.WAIT)
-        if plan.names(action)
+        f"{action.value} {', '.join(folded(plan.names(action), plan))}" for action in NOT_KEPT if plan.names(action)
     ]
     kept = len(plan.names(Action.KEEP, Action.RELEASE))
     return "; ".join([*said, f"keep {kept} of {len(plan.regions)}"])
@@ -53,7 +52,7 @@ def plan_line(plan: Plan) -> str:
 
 def brief(plan: Plan) -> tuple[tuple[str, str], ...]:
     """What runs or waits, as (region, reason), for a record: the first `MAX_BRIEF` of them."""
-    regions = [region for region in plan.regions if region.action in (Action.RUN, Action.WAIT)]
+    regions = [region for region in plan.regions if region.action in NOT_KEPT]
     told = [
         (region.name, f"waits: {region.told}" if region.action is Action.WAIT else region.told) for region in regions
     ]
@@ -73,7 +72,7 @@ def plan_tree(plan: Plan) -> str:
     head = {region.name: name for name, regions in members.items() for region in regions}
     below: dict[str | None, list[str]] = {}
     for name, regions in members.items():
-        affected = [region for region in regions if region.action in (Action.RUN, Action.WAIT)]
+        affected = [region for region in regions if region.action in NOT_KEPT]
         if affected:
             cause = affected[0].cause
             parent = head.get(cause) if cause is not None else None
@@ -148,7 +147,7 @@ def _why(members: list[PlannedRegion], told: Callable[[PlannedRegion], str]) -> 
     if len(members) == 1:
         return told(members[0])
     # What is kept needs no words beside what is not.
-    affected = [member for member in members if member.action in (Action.RUN, Action.WAIT)]
+    affected = [member for member in members if member.action in NOT_KEPT]
     by_reason: dict[tuple[object, ...], list[PlannedRegion]] = {}
     for member in affected or members:
         by_reason.setdefault((member.action, member.why, member.detail if member.why is None else ""), []).append(
@@ -159,14 +158,14 @@ def _why(members: list[PlannedRegion], told: Callable[[PlannedRegion], str]) -> 
 
 
 def _tree_line(members: list[PlannedRegion]) -> str:
-    affected = [member for member in members if member.action in (Action.RUN, Action.WAIT)]
-    waits = "" if any(member.action is Action.RUN for member in affected) else " waits"
+    affected = [member for member in members if member.action in NOT_KEPT]
+    waits = " waits" if all(member.action is Action.WAIT for member in affected) else ""
     return f"{_label(affected)}{waits}: {cut(_why(affected, lambda region: region.told), MAX_TREE_LINE)}"
 
 
 def _asked(members: list[PlannedRegion]) -> list[str]:
     """The first things that a root cause rests on."""
-    affected = [member for member in members if member.action in (Action.RUN, Action.WAIT)]
+    affected = [member for member in members if member.action in NOT_KEPT]
     return [cut(f"{evidence.asked}: {evidence.said}", MAX_TREE_LINE) for evidence in affected[0].evidence[:2]]
 
 

@@ -14,7 +14,7 @@ from airflow_recovery.attempt.inputs_kept import ReleaseCheck
 from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.errors import AttemptLost, ClearNotConfigured, InputLost, NotMine, RegionFailed
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.run_state import Attempt, RegionState
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, ExternalObject, FenceCause, InputRef, Outcome
 from airflow_recovery.results.prober import ResultProber
@@ -142,7 +142,7 @@ def test_fault_4_outputs_without_an_outcome_are_nothing():
 
 
 def test_fault_4_control_where_a_listing_decides_a_dead_attempt_becomes_a_result(monkeypatch):
-    def adopt_what_is_listed(self: region_task.RegionTask, opened: Attempt) -> None:
+    def adopt_what_is_listed(self: region_task.RegionTask, state: RunState, opened: Attempt) -> None:
         journal = world.journal()
         where = f"{journal.layout.data_of('P', 1)}/out"
         objects = tuple(ResultObject("part-0", info.size, info.etag) for info in world.results.list(where))

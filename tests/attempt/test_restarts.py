@@ -25,8 +25,13 @@ from airflow_recovery.errors import (
     UserCodeError,
 )
 from airflow_recovery.model.records import FenceCause, Reset
+from airflow_recovery.planning.plan import Action, Plan
+from airflow_recovery.planning.plan_making import plan
+from airflow_recovery.planning.plan_text import plan_text
 from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.planning.restart_strategy import FixedDelay, NoRestart
+from airflow_recovery.planning.scenario import REBUILD, Request, RestartRegion
+from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 
 STAR = {"P": (), "A": ("P",), "B": ("P",), "C": ("P",)}
@@ -417,3 +422,56 @@ def test_infrastructure_that_fails_is_a_failure_of_the_region_and_labelled():
     lost = Failure("Py4JJavaError", "Job aborted due to stage failure: ExecutorLostFailure (executor 1 exited)")
     assert isinstance(world.fail("P", RegionFailed("stage failed 4 times", lost)), RestartsExhausted)
     assert dict(world.state().of("P").attempts[1].outcome.failure.labels)["class"] == "executor lost"
+
+
+# the plan
+
+
+def planned(world: World, request: Request = REBUILD) -> Plan:
+    return plan(world.plan, world.state(), ResultProber(lambda location: world.results), request)
+
+
+@pytest.mark.parametrize("end", [Clocked.fail, Clocked.kill], ids=["failed", "killed"])
+def test_a_plan_says_that_a_budget_has_ended_with_which_attempt_and_when(end):
+    world = Clocked(PAIR)
+    for _ in range(3):
+        end(world, "P")
+    ended_at = world.now()
+    if end is Clocked.kill:
+        world.refused("P")  # says so for the process that could not
+        ended_at = world.now()
+    region = planned(world).of("P")
+    assert region.action is Action.REFUSED
+    assert region.told == (
+        f"failed (attempt 3 at {ended_at}: P has failed 3 times, and maximum-per-task-failures is 3)"
+    )
+    assert planned(world).running == ("C",)
+    assert planned(world).of("C").after == ("P",)
+    text = plan_text(planned(world))
+    assert "1 refused (a restart budget has ended: repair the cause, then clear the task)" in text
+    assert Plan.from_json(planned(world).to_json()) == planned(world)
+
+
+def test_what_has_not_ended_its_budget_is_planned_to_run():
+    world = Clocked(PAIR)
+    for _ in range(2):
+        world.fail("P")
+    assert planned(world).running == ("P", "C")
+
+
+def test_a_budget_that_a_restart_or_other_code_renews_refuses_nothing():
+    world = Clocked(PAIR)
+    for _ in range(3):
+        world.fail("P")
+    assert planned(world, RestartRegion("P")).running == ("P", "C")
+    world.fingerprints["P"] = "code 2"
+    assert planned(world).running == ("P", "C")
+
+
+def test_control_without_the_record_a_plan_runs_what_its_next_try_refuses(monkeypatch):
+    world = Clocked(PAIR)
+    monkeypatch.setattr(FailedAttempt, "_decide", lambda *given: None)
+    for _ in range(3):
+        world.fail("P")
+    assert planned(world).running == ("P", "C")
+    world.refused("P")

@@ -154,6 +154,16 @@ EXAMPLES: dict[str, Record] = {
         cause=FenceCause.OWN_FAILURE,
         failure=Failure("E", "text", labels=(("class", "out of memory"), ("memory", "driver"))),
     ),
+    "outcome-budget-ended": Outcome(
+        region="delays",
+        attempt=3,
+        state=AttemptState.FENCED,
+        writer="w0",
+        ended_at="2026-01-01T00:00:30+00:00",
+        cause=FenceCause.OWN_FAILURE,
+        failure=Failure("E", "text"),
+        budget_ended="delays has failed 3 times, and maximum-per-task-failures is 3",
+    ),
     "plan-retained": PlanRecord(
         "jobs.flights:flights",
         (RegionPlan("airports", ("airports",), ("airports",), (), False, "f1", persistent=True),),

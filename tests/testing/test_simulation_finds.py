@@ -26,6 +26,7 @@ from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import AttemptState, Reset
 from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.planning.reason import Why
 from airflow_recovery.results import release
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.store.write_once import Written, write_once
@@ -185,7 +186,7 @@ def test_8_where_a_finish_found_while_fencing_is_adopted_blindly(broken):
         opened = state.of(self._region).open_attempt
         if opened is None:
             return act_on(self, state, externals)
-        self._fence_previous_attempt(opened)
+        self._fence_previous_attempt(state, opened)
         outcome = self._run.journal.read_outcome(self._region, opened.number)
         if outcome.state is AttemptState.FENCED:
             return None
@@ -211,7 +212,7 @@ def test_10_where_a_loser_of_a_claim_fights_back(broken):
         except AttemptLost:
             opened = self._run.journal.load(self._run.list()).of(self._region).open_attempt
             if opened is not None:
-                self._fence_previous_attempt(opened)
+                self._fence_previous_attempt(state, opened)
             return fights(self, self._run.journal.load(self._run.list()), *others)
 
     claim = RegionTask._claim
@@ -281,10 +282,8 @@ def test_fault_51_where_verify_takes_any_digest_for_equal(broken):
 
 def test_fault_61_where_fingerprints_are_not_compared_old_code_stays(broken):
     def same_code(self, name):
-        attempt = self.state.of(name).current
-        if attempt is not None and attempt.outcome is not None:
-            self._regions[name] = replace(self._regions[name], fingerprint=attempt.outcome.fingerprint)
-        return evaluate(self, name)
+        reason = evaluate(self, name)
+        return None if reason is not None and reason.why is Why.CODE_CHANGED else reason
 
     evaluate = Evaluation._evaluate_alone
     settings = Settings(job_of(PAIR), {Trouble.DEPLOY: 1})
