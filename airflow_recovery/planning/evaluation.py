@@ -66,6 +66,7 @@ class Evaluation:
         self.state = state
         self._regions = plan.by_name
         self._consumers = plan.readers
+        self._current = {name: state.of(name).current for name in plan.by_name}
         self._probe = available
         self._externals = externals or {}
         self._known = known or {}
@@ -83,7 +84,7 @@ class Evaluation:
     def current(self, region: str) -> Attempt | None:
         """The attempt that counts, or `None`."""
         self._check(region)
-        return self.state.of(region).current
+        return self._current[region]
 
     def invalid_because(self, region: str) -> Reason | None:
         """`None` where the region's trace is valid."""
@@ -138,7 +139,7 @@ class Evaluation:
 
     def wanted_in_any_case(self, region: str) -> tuple[str, ...]:
         """The results of ``region`` that are wanted whoever runs: what is read outside the job, and what is missed."""
-        current = self.state.of(region).current
+        current = self._current[region]
         # Why a consumer must run may be known to its own process alone (its external inputs): its report says so. A
         # report makes the owner look, and no more: where everything is there, the region is kept.
         if current is not None and current.is_lost:
@@ -253,14 +254,14 @@ class Evaluation:
 
     def why_disconnected_now(self, region: str) -> Reason | None:
         """`why_disconnected` of the finish that counts."""
-        current = self.state.of(region).current
+        current = self._current[region]
         if current is None or current.outcome is None:
             return None
         return self.why_disconnected(region, current.outcome.mode)
 
     def pins(self, region: str) -> Mapping[str, InputRef]:
         """What the finish that counts has read, by region; nothing where there is none."""
-        current = self.state.of(region).current
+        current = self._current[region]
         return {pin.region: pin for pin in current.outcome.inputs} if current and current.outcome else {}
 
     def is_undecided(self, region: str) -> bool:
@@ -269,7 +270,7 @@ class Evaluation:
         return region in self._may_be_valid and self.why_must_run(region) is self._invalid[region]
 
     def _evaluate_alone(self, name: str) -> Reason | None:
-        attempt = self.state.of(name).current
+        attempt = self._current[name]
         if attempt is None or attempt.outcome is None:
             return self._why_no_finish(name)
         outcome = attempt.outcome
@@ -305,7 +306,7 @@ class Evaluation:
     def _awaits_a_producer(self, name: str) -> bool:
         """Its own trace is sound, and each input that is not valid may yet turn out as it was read."""
         reason = self._invalid[name]
-        attempt = self.state.of(name).current
+        attempt = self._current[name]
         if reason is None or reason.why is not Why.INPUT_INVALID or attempt is None or attempt.outcome is None:
             return False
         if reason.source is not None:

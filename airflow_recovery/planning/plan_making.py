@@ -46,7 +46,8 @@ def plan(
     if topology.failover_strategy is FailoverStrategy.FULL and _has_failed(evaluation):
         run = restart_everything(run)
         evaluation = evaluate(run)
-    while siblings := _restarted_together(evaluation):
+    # Where a person's restart is the cause, they are reset with it. Else their tasks will: `restart_set` foresees it.
+    while run.resets and (siblings := _restarted_together(evaluation)):
         for names, why in siblings:
             run = restart_together(run, names, why)
         evaluation = evaluate(run)

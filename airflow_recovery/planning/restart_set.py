@@ -18,9 +18,10 @@ from collections.abc import Iterable, Mapping
 
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import InputRef
-from airflow_recovery.planning.coordinators import cause_of, has_started, restarted_with
+from airflow_recovery.planning.coordinators import VertexRestarts, has_started, restarted_with
 from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.planning.reason import Reason, Why
+from airflow_recovery.planning.reason import Evidence, Reason, Why
+from airflow_recovery.planning.scenario import SUPPOSED
 
 
 def restart_set(evaluation: Evaluation, *, same_rows: bool, ask: bool = True) -> dict[str, Reason]:
@@ -42,6 +43,8 @@ class _RestartSet:
         self._runs: set[str] = set()
         self._lost: dict[str, Reason] = {}
         """Why a region runs whose trace is valid: its data is gone, or its siblings take it along."""
+        self._vertices = VertexRestarts(evaluation.topology, evaluation.state)
+        self._restarted_vertices: set[str] = set()
         self._to_follow: list[str] = []
         """Regions that run, whose consumers are still to be looked at."""
         self._to_ask: list[str] = []
@@ -100,15 +103,18 @@ class _RestartSet:
             self._add(name)
 
     def _take_siblings_along(self, name: str) -> None:
-        """Of a region that has finished. One that has not takes them along by resets, before this is asked."""
-        region = self._topology.by_name[name]
-        if not region.is_volatile or self._evaluation.current(name) is None:
+        region, state = self._topology.by_name[name], self._evaluation.state
+        if region.subtask is None or not region.is_volatile or region.subtask.of in self._restarted_vertices:
             return
-        state = self._evaluation.state
-        cause = f"{cause_of(name, state.of(name))}, whose coordinator takes no snapshots, must run again"
+        reason = self._evaluation.invalid_because(name) or self._lost.get(name) or Reason(name, Why.INPUT_REMADE)
+        cause = self._vertices.why(region, reason)
+        if cause is None:
+            return
+        self._restarted_vertices.add(region.subtask.of)
         for sibling in restarted_with(self._topology, region):
             if sibling not in self._runs and has_started(state.of(sibling)):
-                self._lost[sibling] = Reason(sibling, Why.RESET, cause)
+                evidence = Evidence(f"reset of {sibling}@{state.of(sibling).latest_attempt}", f"{SUPPOSED}: {cause}")
+                self._lost[sibling] = Reason(sibling, Why.RESET, evidence.said, evidence=(evidence,))
                 self._add(sibling)
 
     def _reasons(self) -> dict[str, Reason]:

@@ -10,9 +10,9 @@ from types import FrameType
 import pytest
 
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.planning.coordinators import VertexRestarts
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.reason import Reason
+from airflow_recovery.planning.restart_set import _RestartSet
 from benchmarks.plan_scale import Case, ladder, volatile_vertex
 
 SHAPES = {"ladder": ladder, "volatile vertex": volatile_vertex}
@@ -60,12 +60,15 @@ def test_all_that_the_shape_drags_in_runs_and_each_result_is_asked_for_once(make
 
 
 def test_control_where_each_subtask_looks_at_all_the_others_the_cost_is_quadratic(monkeypatch) -> None:
-    started_of = VertexRestarts._started_of
+    class Forgetful(set[str]):
+        def __contains__(self, vertex: object) -> bool:
+            return False
 
-    def forgetful(self: VertexRestarts, vertex: str) -> set[str]:
-        self._started.clear()
-        return started_of(self, vertex)
+    begin = _RestartSet.__init__
 
-    monkeypatch.setattr(VertexRestarts, "_started_of", forgetful)
-    monkeypatch.setattr(VertexRestarts, "has_started", lambda self, vertex: True)
+    def forgets(self: _RestartSet, *given: object, **named: object) -> None:
+        begin(self, *given, **named)  # type: ignore[arg-type]
+        self._restarted_vertices = Forgetful()
+
+    monkeypatch.setattr(_RestartSet, "__init__", forgets)
     assert growth(volatile_vertex) > 2
