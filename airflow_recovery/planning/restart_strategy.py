@@ -42,7 +42,10 @@ class RestartCounter(Protocol):
         ...
 
     def backoff_s(self) -> float:
-        """How long after the last counted failure the restart may begin, in seconds."""
+        """How long after the last counted failure the restart may begin, in seconds.
+
+        Raises `AssertionError` under exponential-delay where nothing has failed yet: no pause was drawn.
+        """
         ...
 
 
@@ -271,6 +274,11 @@ class _Exponential:
         return limit is None or self.attempts <= limit
 
     def backoff_s(self) -> float:
+        if self._next is None:
+            raise AssertionError(
+                f"{self._strategy.name}: expected a failure before the pause after it is asked for, found none. Call "
+                "notify_failure first."
+            )
         return self._backoff
 
     def _draw(self) -> float:

@@ -217,7 +217,7 @@ def test_every_backoff_lies_within_its_jitter_and_its_bounds(seed: int, gaps: li
     for gap in gaps:
         at += gap
         count = counter.attempts
-        previous = counter.backoff_s()
+        previous = counter.backoff_s() if counter.attempts else 0.0
         if counter.notify_failure(at):
             assert counter.attempts in (count + 1, 1)
             plain = 2 * 1.7 ** (counter.attempts - 1)
@@ -253,3 +253,12 @@ def test_merging_never_counts_more_and_never_ends_earlier(strategy: RestartStrat
 def test_far_apart_there_is_no_burst(strategy: RestartStrategy, at: float, gap: float):
     times = [at + n * gap for n in range(6)]
     assert replay(strategy, *times) == replay(strategy, *times, literal=True)
+
+
+def test_exponential_delay_asked_before_any_failure_says_so():
+    counter = counter_of(ExponentialDelay(), middle)
+    assert counter.can_restart(0.0)
+    with pytest.raises(AssertionError, match="exponential-delay: expected a failure before the pause after it"):
+        counter.backoff_s()
+    assert counter.notify_failure(1.0)
+    assert counter.backoff_s() == 1.0
