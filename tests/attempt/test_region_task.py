@@ -433,7 +433,7 @@ def test_fault_49_control_without_the_marker_an_emptied_result_reads_as_empty(mo
     world.release("P", 1)
     world.delete_results("P", 1)
     # A reader that goes by a listing, and nobody who looks at markers or manifests.
-    monkeypatch.setattr(ResultProber, "__call__", lambda self, region, attempt: None)
+    monkeypatch.setattr(ResultProber, "__call__", lambda self, region, attempt, result: None)
     monkeypatch.setattr("airflow_recovery.attempt.first_attempt.is_untouched", lambda state, plan: True)
     monkeypatch.setattr(ReleaseCheck, "look", lambda check: None)
     monkeypatch.setattr(FakeApplication, "_read", lambda self, manifest: "")

@@ -180,7 +180,7 @@ def test_fault_47_control_without_the_probe_newer_data_is_taken_for_the_register
     recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, consumer, _ = altered(recovery)
-    monkeypatch.setattr(ResultProber, "__call__", lambda self, region, attempt: None)
+    monkeypatch.setattr(ResultProber, "__call__", lambda self, region, attempt, result: None)
     assert (location_of(run_try(consumer)) / "part-0").read_text() == "newer data"
 
 
