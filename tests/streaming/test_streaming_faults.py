@@ -133,7 +133,7 @@ def test_fault_11_fault_14_attempt_2_beside_a_living_attempt_1(strategy, others,
 
 def test_fault_14_control_without_the_fence_the_old_attempt_s_finish_would_count(monkeypatch):
     """A try that takes an open attempt for its own way out leaves it open: it ends, and counts."""
-    monkeypatch.setattr(RegionTask, "_fence_previous_attempt", lambda self, opened: None)
+    monkeypatch.setattr(RegionTask, "_fence_previous_attempt", lambda self, state, opened: None)
     world = StreamingWorld()
 
     def cut_off_and_again() -> None:
