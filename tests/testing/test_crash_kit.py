@@ -55,6 +55,13 @@ def at(*texts: str) -> tuple[CrashPoint, ...]:
     return tuple(map(CrashPoint.parse, texts))
 
 
+def test_what_a_sink_has_taken_over_is_not_lost_to_anybody(setup):
+    assert setup(RELAY).scenarios == (Scenario.RUN, Scenario.LOSS)
+    assert setup(LEDGERS).scenarios == (Scenario.RUN,)
+    with pytest.raises(ConfigurationError, match="a final result that no sink takes over"):
+        setup(LEDGERS, scenario=Scenario.LOSS)
+
+
 def test_points_have_names_that_are_read_back():
     point = CrashPoint("a.b, c", 2, Victim.DRIVER, When.AFTER, Step.RESULT, 3)
     assert point.text == "driver of a.b, c try 2, after result 3"

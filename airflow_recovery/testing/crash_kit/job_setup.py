@@ -16,7 +16,6 @@ from airflow_recovery.job import Job
 from airflow_recovery.job.chains import initializers
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.layout import run_key
-from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.records import RunIdentity
 
 LOGICAL_DATE = "2026-01-01T00:00:00+00:00"
@@ -61,7 +60,12 @@ class JobSetup:
             )
 
     def for_scenario(self, scenario: Scenario) -> JobSetup:
-        """The set-up for the runs of one scenario."""
+        """The set-up for the runs of one scenario. Raises `ConfigurationError` where the job has none."""
+        if scenario not in self.scenarios:
+            raise ConfigurationError(
+                f"scenario {scenario.name.lower()!r}: expected a job with a final result that no sink takes over, "
+                f"found none in {self.reference}: name another job, or leave the scenario out"
+            )
         return replace(self.for_run(scenario.name.lower()), scenario=scenario)
 
     def for_run(self, name: str) -> JobSetup:
@@ -123,11 +127,7 @@ class JobSetup:
     def lost(self) -> tuple[str, ...]:
         """Regions whose results are gone in `Scenario.LOSS`: the last final one, and its first input.
 
-        None where every final one is appended to its target: it stops then, and a person has to decide.
+        None where a sink has taken over every final one: its rows are in the target, and nobody wants its files again.
         """
-        again = [
-            region.name
-            for region in self.plan.record.regions
-            if region.final and (region.commit is None or region.commit.mode is CommitMode.REPLACE)
-        ]
+        again = [region.name for region in self.plan.record.regions if region.final and region.commit is None]
         return (again[-1], *self.plan.regions[again[-1]].inputs[:1]) if again else ()
