@@ -38,7 +38,7 @@ from airflow_recovery.testing.s3_server import MotoServer
 from airflow_recovery.testing.spark_cluster import connect_server
 from benchmarks.report import Figure, Report, Table
 
-JOB = "jobs.flights:flights"
+JOB = "benchmarks.whole_flights:flights"
 IDENTITY = RunIdentity("flights_delays", "date=2013-01-01", "flights")
 PUBLISH = "publish"
 BESIDE = "release check"
@@ -135,7 +135,7 @@ COLUMNS = (
 
 
 def measure(folder: Path, repeats: int | None) -> Report:
-    """One run of the demo's job, and the same run again with every region kept. Requests don't vary: no repeats."""
+    """One run of the demo's job with all flights in one region, and one with every region kept. Requests don't vary."""
     del repeats
     from scripts.demo.lake import fill_lake
 
@@ -161,7 +161,8 @@ def measure(folder: Path, repeats: int | None) -> Report:
         name="s3_requests",
         title="Requests to S3",
         method=(
-            "The demo's job, region by region in this process, on a real Connect server, with the journal on an S3 "
+            "The demo's job with all flights in one region, region by region in this process, on a real Connect "
+            "server, with the journal on an S3 "
             "server over HTTP and Airflow's side played by the simulation's. Every request of the region task and of "
             "the Spark driver is recorded. The budget of a region without failure: 2 PUT, 1 LIST (2 for a leaf) and "
             "one GET an input, in 4 round trips (leaf: 5); a region without inputs has nothing to GET. The first "
