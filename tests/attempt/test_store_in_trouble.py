@@ -32,7 +32,6 @@ from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectStore, S
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.s3_proxy import Fate
-from airflow_recovery.verify import verify_run
 
 pytestmark = pytest.mark.s3
 
@@ -152,14 +151,7 @@ def check_nothing_is_lost(world: InABucket) -> None:
     world.until_green()
     assert [each for each in world.ran if each[0] == "P"] == [("P", 1)]
     assert world.content("E") == """E of ["C of ['P of []']"]"""
-    report = verify_run(
-        world.journal_store,
-        lambda location: world.results,
-        dag_id=IDENTITY.dag_id,
-        run_key=IDENTITY.run_key,
-        group_id=IDENTITY.group_id,
-        ended=True,
-    )
+    report = world.verify()
     assert report.violated == ()
 
 

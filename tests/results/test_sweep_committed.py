@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from clocked import DAY_S, HOUR_S, Clock, ClockedStore, has_data, sweep, told
-from fakes import CHAIN, IDENTITY, PAIR, Killed, Process
+from fakes import CHAIN, PAIR, Killed, Process
 from sink_world import SINK, SinkWorld
 
 from airflow_recovery.attempt.region_task import Decision
@@ -14,7 +14,6 @@ from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.release import ReleaseRule
-from airflow_recovery.verify import verify_run
 
 
 @pytest.fixture
@@ -33,14 +32,7 @@ def world(clock: Clock) -> SinkWorld:
 
 
 def check_journal(world: SinkWorld) -> None:
-    report = verify_run(
-        world.journal_store,
-        lambda location: world.results,
-        dag_id=IDENTITY.dag_id,
-        run_key=IDENTITY.run_key,
-        group_id=IDENTITY.group_id,
-        ended=True,
-    )
+    report = world.verify()
     assert report.violated == (), report.text()
 
 

@@ -21,7 +21,6 @@ from airflow_recovery.model.records import Reset
 from airflow_recovery.streaming import failover as streaming_failover
 from airflow_recovery.streaming import restart as streaming_restart
 from airflow_recovery.streaming.mode import StreamingClaim, StreamingPlan
-from airflow_recovery.verify.checker import verify_run
 
 SEEDS = 100
 TYPES = ("RuntimeError", "RuntimeError", "DriverLost", "ChannelInconsistent", "ChannelAltered")
@@ -129,15 +128,7 @@ def settled(seed: int) -> StreamingWorld:
 def test_in_the_end_all_is_coherent(seed):
     world = settled(seed)
     check_coherent(world)
-    run = world.journal().identity
-    report = verify_run(
-        world.journal_store,
-        lambda location: world.results,
-        dag_id=run.dag_id,
-        run_key=run.run_key,
-        group_id=run.group_id,
-        ended=True,
-    )
+    report = world.verify()
     assert [finding for answer in report.answers for finding in answer.findings] == [], (
         "what the independent checker says"
     )

@@ -42,6 +42,7 @@ from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
 from airflow_recovery.testing.fake_airflow import FakeAirflow
+from airflow_recovery.verify import Report, verify_run
 
 T = TypeVar("T")
 
@@ -383,6 +384,17 @@ class World:
 
     def mode(self, region: str) -> Determinism:
         return self.modes.get(region, Determinism.ALWAYS)
+
+    def verify(self) -> Report:
+        """What the independent checker says of the ended run."""
+        return verify_run(
+            self.journal_store,
+            lambda location: self.results,
+            dag_id=IDENTITY.dag_id,
+            run_key=IDENTITY.run_key,
+            group_id=IDENTITY.group_id,
+            ended=True,
+        )
 
     def journal(self, process: Process | None = None, writer: str = "test") -> Journal:
         store: ObjectStore = self.journal_store
