@@ -8,10 +8,10 @@ else                           -> OWN_FAILURE: counts in the restart budget, whi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from airflow_recovery.attempt.attempt_outcome import fenced, own_finish
-from airflow_recovery.attempt.restarts import Restarts, attach
+from airflow_recovery.attempt.restarts import Restarts, attach, told_of_budget
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.failure import describe
@@ -69,10 +69,8 @@ class FailedAttempt:
         # What is wrong with the code or its place uses up no budget: it fails at once.
         uses_budget = not (isinstance(error, RegionFailed) and error.kind.is_final)
         decision = self._decide(after, ended, error) if cause is FenceCause.OWN_FAILURE and uses_budget else None
-        if decision is not None and not decision.allowed:
-            ended = replace(ended, budget_ended=decision.reason)
         try:
-            run.journal.fence(ended)
+            run.journal.fence(told_of_budget(ended, decision))
         except AttemptLost:
             outcome = own_finish(run, claim)
             if outcome is None:

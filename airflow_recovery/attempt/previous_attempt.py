@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from airflow_recovery.attempt.application import SparkApplication
 from airflow_recovery.attempt.attempt_outcome import fenced
-from airflow_recovery.attempt.restarts import Restarts
+from airflow_recovery.attempt.restarts import Restarts, told_of_budget
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import AttemptLost, Failure
 from airflow_recovery.journal.run_state import Attempt, RunState
@@ -42,9 +41,7 @@ def fence_previous_attempt(
         failure = own or Failure("ProcessLost", DIED)
         detail = DIED if own is None else f"{own.type}: {own.message}"[:2000]
         ended = fenced(run, region, opened.number, cause, detail, label(failure))
-        decision = restarts.after_failure(state, ended)
-        if decision is not None and not decision.allowed:
-            ended = replace(ended, budget_ended=decision.reason)
+        ended = told_of_budget(ended, restarts.after_failure(state, ended))
     else:
         ended = fenced(run, region, opened.number, cause, "the next try of the task")
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from airflow_recovery.attempt.run import Run
@@ -191,7 +191,7 @@ class Restarts:
                 continue
             if outcome.cause is not FenceCause.OWN_FAILURE or label_of(outcome.failure, RECOVERABLE_LABEL) == "no":
                 continue
-            if None not in (outcome.fingerprint, today) and outcome.fingerprint != today:
+            if outcome.is_of_other_code(today):
                 continue
             yield OwnFailure(region, n, _seconds(outcome.ended_at), outcome.failure)
 
@@ -219,9 +219,12 @@ class Restarts:
 
 def _forgiven(region: RegionState) -> int:
     """The highest attempt that a person's reset names; a strategy that restarts whole jobs must end all the same."""
-    attempts = region.attempts.items()
-    by_hand = (n for n, attempt in attempts if attempt.is_reset and not (attempt.reset and attempt.reset.failover))
-    return max(by_hand, default=0)
+    return max((n for n, attempt in region.attempts.items() if attempt.is_reset_by_hand), default=0)
+
+
+def told_of_budget(ended: Outcome, decision: RestartDecision | None) -> Outcome:
+    """``ended``, and that its failure has ended a restart budget, where ``decision`` says so."""
+    return ended if decision is None or decision.allowed else replace(ended, budget_ended=decision.reason)
 
 
 def attach(error: BaseException, decision: RestartDecision) -> None:

@@ -47,6 +47,11 @@ class Attempt:
         return self.is_claimed and not self.has_outcome
 
     @property
+    def is_reset_by_hand(self) -> bool:
+        """A person has reset it, so that its failures count no more. After a failover's reset they still do."""
+        return self.is_reset and not (self.reset is not None and self.reset.failover)
+
+    @property
     def is_pinned(self) -> bool:
         """A person wants its data kept, whatever the release policy says."""
         return self.pin_turn % 2 == 1

@@ -323,6 +323,10 @@ class Outcome:
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode has recorded of the attempt."""
 
+    def is_of_other_code(self, fingerprint: str | None) -> bool:
+        """Whether code with another fingerprint made the attempt. `False` where one of the two is not known."""
+        return None not in (self.fingerprint, fingerprint) and self.fingerprint != fingerprint
+
 
 @dataclass(frozen=True)
 class AttemptTrace:

@@ -12,7 +12,7 @@ from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.mode import modes_of
 from airflow_recovery.model.records import ExternalObject, InputRef, PlanRecord, RegionPlan
 from airflow_recovery.model.retention import ReleasePolicy
-from airflow_recovery.planning.coordinators import VertexRestarts
+from airflow_recovery.planning.coordinators import VertexRestarts, restarted_with
 from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.mode import PlannedMode
 from airflow_recovery.planning.plan import NOT_KEPT, Action, Plan, PlannedRegion
@@ -72,11 +72,11 @@ def _restarted_together(evaluation: Evaluation) -> list[tuple[list[str], str]]:
     found = []
     for vertex, subtasks in evaluation.topology.subtasks.items():
         if restarts.has_started(vertex):
-            causes = ((region, _why_restart_vertex(evaluation, restarts, region)) for region in subtasks)
-            name, cause = next(((region.name, cause) for region, cause in causes if cause is not None), ("", None))
-            if cause is not None:
-                names = [subtask.name for subtask in subtasks if subtask.name != name]
-                found.append(([name, *names], cause))
+            for region in subtasks:
+                cause = _why_restart_vertex(evaluation, restarts, region)
+                if cause is not None:
+                    found.append(([region.name, *restarted_with(evaluation.topology, region)], cause))
+                    break
     return found
 
 
@@ -220,9 +220,7 @@ class _Making:
         ended = newest.outcome if newest is not None and newest.number > state.closed_at else None
         if newest is None or ended is None or ended.budget_ended is None:
             return None
-        is_forgiven = newest.is_reset and not (newest.reset is not None and newest.reset.failover)
-        is_other_code = None not in (ended.fingerprint, region.fingerprint) and ended.fingerprint != region.fingerprint
-        if is_forgiven or is_other_code:
+        if newest.is_reset_by_hand or ended.is_of_other_code(region.fingerprint):
             return None
         return Reason(region.name, Why.FAILED, f"attempt {newest.number} at {ended.ended_at}: {ended.budget_ended}")
 
