@@ -175,7 +175,7 @@ def _told(counted: CountingStore) -> dict[str, int]:
 
 
 def _plan_of(upstream: Mapping[str, tuple[str, ...]]) -> PlanRecord:
-    read = {input for inputs in upstream.values() for input in inputs}
+    read = {producer for inputs in upstream.values() for producer in inputs}
     return PlanRecord(
         "jobs:journal",
         tuple(RegionPlan(name, (name,), (name,), inputs, name not in read, "f") for name, inputs in upstream.items()),

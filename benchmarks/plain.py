@@ -19,11 +19,11 @@ def run_plain(spark: SparkSession, region: str, lake: str, output: str) -> None:
 
     frames: dict[str, DataFrame] = {}
     wanted = flights.regions().region(region)
-    for input in wanted.inputs:
-        frames[input.result] = spark.read.parquet(f"{output}/{input.result}")
+    for edge in wanted.inputs:
+        frames[edge.result] = spark.read.parquet(f"{output}/{edge.result}")
     for name in wanted.vertices:
         vertex = flights.vertices[name]
-        arguments: dict[str, object] = {input.parameter: frames[input.vertex] for input in vertex.inputs}
+        arguments: dict[str, object] = {edge.parameter: frames[edge.vertex] for edge in vertex.inputs}
         if vertex.wants_spark:
             arguments["spark"] = spark
         if isinstance(vertex.splits, FilePattern):

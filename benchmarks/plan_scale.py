@@ -166,7 +166,7 @@ def _all_finished(regions: Sequence[RegionPlan]) -> tuple[PlanRecord, RunState]:
 
 def _finished(region: RegionPlan) -> Attempt:
     manifest = PartitionManifest(region.results[0], f"s3://b/{region.name}", (ResultObject("part-0", 1, "e"),), 1)
-    pins = tuple(InputRef(input, 1) for input in region.inputs)
+    pins = tuple(InputRef(producer, 1) for producer in region.inputs)
     outcome = Outcome(region.name, 1, AttemptState.FINISHED, "w", "now", "code", pins, outputs=(manifest,))
     return Attempt(1, is_claimed=True, has_outcome=True, outcome=outcome)
 

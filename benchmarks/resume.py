@@ -205,7 +205,7 @@ def write_finished(
     failed = topology.regions[count // 2].name if has_failed else None
 
     def pins(region: RegionPlan) -> tuple[InputRef, ...]:
-        return tuple(InputRef(input, 2 if input == failed else 1) for input in region.inputs)
+        return tuple(InputRef(producer, 2 if producer == failed else 1) for producer in region.inputs)
 
     def finish(at: int) -> None:
         region = topology.regions[at]

@@ -114,7 +114,7 @@ def listed_files() -> list[Split]:
     """What ``files("s3://lake/in/*.csv")`` enumerates."""
     with patch.object(inventory, "open_store", lambda *_, **__: Listed()):
         external = inventory.list_objects("s3://lake/in/*.csv", vertex="raw")
-    return [Split.of_external(object) for object in external]
+    return [Split.of_external(listed) for listed in external]
 
 
 def file(at: int) -> Split:

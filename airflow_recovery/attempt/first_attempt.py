@@ -25,13 +25,13 @@ def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, O
     asked = run.results_read(region, loaded)
     run.available.look_ahead(asked)
     inputs: dict[str, Outcome] = {}
-    for input in wanted:
-        attempt = loaded.of(input).current
+    for producer in wanted:
+        attempt = loaded.of(producer).current
         if attempt is None or attempt.outcome is None:
             return None
-        today = run.regions[input].fingerprint
+        today = run.regions[producer].fingerprint
         if today is not None and attempt.outcome.fingerprint != today:
             return None
-        inputs[input] = attempt.outcome
+        inputs[producer] = attempt.outcome
     is_there = all(run.available(*question) is None for question in asked)
     return inputs if is_there else None

@@ -125,7 +125,7 @@ class Run:
     def results_read(self, region: str, state: RunState) -> list[AskedResult]:
         """What ``region`` reads of the attempts of its inputs that count, as far as these are not released."""
         reader = self.regions[region]
-        currents = ((self.regions[input], state.of(input).current) for input in reader.inputs)
+        currents = ((self.regions[producer], state.of(producer).current) for producer in reader.inputs)
         return [
             AskedResult(producer.name, now, result)
             for producer, now in currents

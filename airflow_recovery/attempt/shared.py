@@ -172,7 +172,9 @@ class SharedApplication(SparkApplication):
         if evaluation.why_must_run(self._region) is None or evaluation.lost_inputs(self._region):
             return None
         inputs = {
-            input: current.outcome for input in self._plan.inputs if (current := evaluation.current(input)) is not None
+            producer: current.outcome
+            for producer in self._plan.inputs
+            if (current := evaluation.current(producer)) is not None
         }
         known = {name: outcome for name, outcome in inputs.items() if outcome is not None}
         journal = self._journal(shared_key(self._plan, externals, known))

@@ -132,7 +132,7 @@ def check_after(
 
     Returns where none is lost, and where the server can't be asked: the caller then raises ``error``.
     """
-    cached = [input for input in inputs if is_cached_location(input.location)]
+    cached = [manifest for manifest in inputs if is_cached_location(manifest.location)]
     if not cached or isinstance(error, PartitionMissing):
         return
     from pyspark.errors import PySparkException

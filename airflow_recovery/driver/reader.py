@@ -92,7 +92,7 @@ def _folders(manifest: PartitionManifest) -> list[str]:
 
     These are told by their paths, which begin with folders that are no partition columns.
     """
-    folders = {object.path.rpartition("/")[0] for object in manifest.objects}
+    folders = {file.path.rpartition("/")[0] for file in manifest.objects}
     if not all(folder and "=" not in folder for folder in folders):
         return [spark_glob(manifest.location)]
     return [spark_glob(f"{manifest.location}/{folder}") for folder in sorted(folders)]

@@ -81,7 +81,7 @@ def _prepare(region: OpenRegion) -> None:
     names = ", ".join(vertex.name for vertex in spec.vertices)
     region.log.info("Region %s attempt %d of job %s runs: %s", spec.region, spec.attempt, spec.job, names)
     if spec.trace.inputs:
-        refs = ", ".join(f"{input.region}@{input.attempt}" for input in spec.trace.inputs)
+        refs = ", ".join(f"{ref.region}@{ref.attempt}" for ref in spec.trace.inputs)
         region.log.info("Its inputs are of the attempts: %s", refs)
     avoid_udf_hang(region.spark)
     for vertex in spec.vertices:

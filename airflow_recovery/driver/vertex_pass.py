@@ -107,8 +107,8 @@ class VertexPass:
         self._is_quiet = is_quiet
         self._level = logging.DEBUG if is_quiet else logging.INFO
         self._inputs: dict[str, list[PartitionManifest]] = {}
-        for input in region.spec.inputs:
-            self._inputs.setdefault(input.result, []).append(input)
+        for manifest in region.spec.inputs:
+            self._inputs.setdefault(manifest.result, []).append(manifest)
         self._frames: dict[str, DataFrame] = dict(region.side_inputs)
 
     def run(self) -> tuple[PartitionManifest, ...]:
@@ -156,7 +156,7 @@ class VertexPass:
     def _call(self, planned: VertexSpec) -> DataFrame:
         spec, run = self._spec, self._spec.run
         vertex = self._region.vertex(planned.name)
-        inputs = {input.vertex: self._frame(input.vertex) for input in vertex.inputs}
+        inputs = {edge.vertex: self._frame(edge.vertex) for edge in vertex.inputs}
         self._region.ready()
         if vertex.coordinator is not None:
             self._region.coordinators[planned.name] = restored_coordinator(

@@ -79,12 +79,12 @@ def listed_objects(store: ObjectStore, location: str) -> tuple[ResultObject, ...
 def check_one_write(manifest: PartitionManifest) -> None:
     """Raises `ManifestInvalid` unless every object is a part file and all carry the id of one write."""
     writes = set()
-    for object in manifest.objects:
-        part = _PART.match(object.path)
+    for file in manifest.objects:
+        part = _PART.match(file.path)
         if part is None:
             raise ManifestInvalid(
                 f"result {manifest.result!r} at {manifest.location}: expected Spark's part files, found "
-                f"{object.path!r}: nothing else may write below the location of an attempt"
+                f"{file.path!r}: nothing else may write below the location of an attempt"
             )
         writes.add(part["write"])
     if len(writes) > 1:
@@ -101,6 +101,6 @@ def check_one_write(manifest: PartitionManifest) -> None:
 
 def has_several_files_a_task(objects: Sequence[ResultObject]) -> bool:
     """True where a task wrote more than one file, or may have."""
-    parts = [_PART.match(object.path) for object in objects]
+    parts = [_PART.match(file.path) for file in objects]
     tasks = {part["task"] for part in parts if part is not None}
     return len(tasks) < len(objects) or any(int(part["file"]) > 0 for part in parts if part is not None)

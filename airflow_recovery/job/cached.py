@@ -17,7 +17,7 @@ from airflow_recovery.planning.regions import Region, RegionGraph
 
 def cached_results(region: Region, vertices: Mapping[str, Vertex]) -> tuple[str, ...]:
     """The cached results among those that the region makes and those that it reads."""
-    named = (*region.results, *(input.result for input in region.inputs))
+    named = (*region.results, *(edge.result for edge in region.inputs))
     return tuple(name for name in named if vertices[name].result.is_cached)
 
 
@@ -48,8 +48,8 @@ def _check_lineage(cached: Vertex, region: Region, vertices: Mapping[str, Vertex
                 f"as it is by then. Declare {vertex.name!r} with splits=files(...), or {cached.name!r} with "
                 "result=BLOCKING"
             )
-        for input in vertex.inputs:
-            producer = vertices[input.vertex]
+        for edge in vertex.inputs:
+            producer = vertices[edge.vertex]
             is_inside = producer.name in region.vertices
             if not is_inside and producer.result.is_cached:
                 raise JobDefinitionError(

@@ -90,9 +90,9 @@ class DeclaredJob:
                     name: replace(
                         vertex,
                         inputs=tuple(
-                            input
-                            for input in vertex.inputs
-                            if input.parameter not in signature.defaulted or input.vertex in self._declared
+                            edge
+                            for edge in vertex.inputs
+                            if edge.parameter not in signature.defaulted or edge.vertex in self._declared
                         ),
                     )
                     for name, (vertex, signature) in self._declared.items()
@@ -145,7 +145,7 @@ class DeclaredJob:
                 tuple(
                     JobVertex(
                         vertex.name,
-                        tuple(dict.fromkeys(input.vertex for input in vertex.inputs)),
+                        tuple(dict.fromkeys(edge.vertex for edge in vertex.inputs)),
                         vertex.result,
                         is_sink=vertex.kind is VertexKind.SINK,
                         co_location=self._co_located.get(vertex.name),
@@ -177,12 +177,12 @@ class DeclaredJob:
         if strategy is not FailoverStrategy.INDIVIDUAL:
             return
         for region in (regions or self.regions()).regions:
-            for input in region.inputs:
-                if self.vertices[input.result].determinism is not Determinism.ASSUME:
+            for edge in region.inputs:
+                if self.vertices[edge.result].determinism is not Determinism.ASSUME:
                     raise JobDefinitionError(
-                        f"{self.vertices[input.result].where}: expected deterministic='assume', since the failover "
+                        f"{self.vertices[edge.result].where}: expected deterministic='assume', since the failover "
                         f"strategy is 'individual' and region {region.name!r} reads this result, found "
-                        f"{self.vertices[input.result].determinism.value!r}: declare it, or use the strategy 'region'"
+                        f"{self.vertices[edge.result].determinism.value!r}: declare it, or use the strategy 'region'"
                     )
 
     def region_spark_conf(self, region: str) -> dict[str, str]:
@@ -248,11 +248,11 @@ class DeclaredJob:
                     f"{self.vertices[name].where}: is co-located with {region.vertices[0]!r}, and has not the same "
                     'subtasks: give both the same parallelism=, for example with same_as("...")'
                 )
-            for input in self.vertices[name].inputs:
-                if input.vertex in region.vertices and self.parallelism_of(input.vertex) is not mine:
+            for edge in self.vertices[name].inputs:
+                if edge.vertex in region.vertices and self.parallelism_of(edge.vertex) is not mine:
                     raise JobDefinitionError(
-                        f"{self.vertices[name].where}: reads {input.vertex!r}, which is PIPELINED: they share one "
-                        f"Spark application, and have not the same subtasks. Declare {input.vertex!r} with "
+                        f"{self.vertices[name].where}: reads {edge.vertex!r}, which is PIPELINED: they share one "
+                        f"Spark application, and have not the same subtasks. Declare {edge.vertex!r} with "
                         "result=BLOCKING, or give both the same parallelism="
                     )
 

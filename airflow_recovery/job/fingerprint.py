@@ -61,7 +61,7 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
         {
             **({"parallelism": parallelism.count} if isinstance(parallelism, FixedParallelism) else {}),
             "code": vertex_code(job, vertex) if code is None else code,
-            "inputs": [[input.parameter, input.vertex] for input in declared.inputs],
+            "inputs": [[edge.parameter, edge.vertex] for edge in declared.inputs],
             "job_version": job.version,
             "kind": declared.kind.value,
             "params": dict(params),

@@ -167,10 +167,10 @@ class _Local:
         parts = {}
         for index, key in enumerate(keys):
             inputs = {
-                input.vertex: self._part(name, input.vertex, key)
-                if self._job.parallelism_of(input.vertex) is parallelism
-                else self.done[input.vertex]
-                for input in self._job.vertices[name].inputs
+                edge.vertex: self._part(name, edge.vertex, key)
+                if self._job.parallelism_of(edge.vertex) is parallelism
+                else self.done[edge.vertex]
+                for edge in self._job.vertices[name].inputs
             }
             parts[key] = self._call(name, Subtask(index, key, len(keys)), inputs)
         self._finish(name, parts)

@@ -32,11 +32,11 @@ def check_persistent(graph: RegionGraph, vertices: Mapping[str, Vertex]) -> None
                 "run: one Spark application can't be both. Declare a vertex between them with result=BLOCKING or "
                 f"BLOCKING_PERSISTENT, or make {', '.join(others)} persistent too"
             )
-        for input in region.inputs:
-            if not vertices[input.result].result.persistent:
+        for edge in region.inputs:
+            if not vertices[edge.result].result.persistent:
                 raise JobDefinitionError(
-                    f"{where}: is BLOCKING_PERSISTENT and reads {input.result!r}, which belongs to one run: another "
-                    f"run could not tell whether it would be the same. Declare {input.result!r} with "
+                    f"{where}: is BLOCKING_PERSISTENT and reads {edge.result!r}, which belongs to one run: another "
+                    f"run could not tell whether it would be the same. Declare {edge.result!r} with "
                     "result=BLOCKING_PERSISTENT too, or this one with result=BLOCKING"
                 )
         for name in region.vertices:

@@ -57,8 +57,8 @@ def read_signature(
         VertexInput(name, renamed.get(name, name)) for name in parameters if name not in (*RESERVED, *params)
     )
     defaulted = frozenset(
-        input.parameter
-        for input in inputs
-        if input.parameter not in renamed and parameters[input.parameter].default is not inspect.Parameter.empty
+        edge.parameter
+        for edge in inputs
+        if edge.parameter not in renamed and parameters[edge.parameter].default is not inspect.Parameter.empty
     )
     return Signature(inputs, defaulted, "spark" in parameters, "splits" in parameters, "context" in parameters)

@@ -153,9 +153,7 @@ def _used(text: str) -> tuple[frozenset[str], str]:
 
     tree = _environment().parse(text)
     methods = (
-        getattr
-        for getattr in tree.find_all(nodes.Getattr)
-        if getattr.attr in _CLOCK_METHODS and _is_a_date(getattr.node)
+        lookup for lookup in tree.find_all(nodes.Getattr) if lookup.attr in _CLOCK_METHODS and _is_a_date(lookup.node)
     )
     return frozenset(meta.find_undeclared_variables(tree)), next((method.attr for method in methods), "")
 

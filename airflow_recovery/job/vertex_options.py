@@ -288,11 +288,11 @@ def _check_shared_splits(vertex: Vertex, splits: SplitSource) -> None:
 
 
 def _without_inputs(signature: Signature, where: str) -> Signature:
-    for input in signature.inputs:
-        if input.parameter not in signature.defaulted:
+    for edge in signature.inputs:
+        if edge.parameter not in signature.defaulted:
             raise JobDefinitionError(
-                f"{where}: a source has no inputs, and its parameter {input.parameter!r} would be one: give it a value "
-                f"with params={{{input.parameter!r}: ...}} or a default, or declare the function with @vertex"
+                f"{where}: a source has no inputs, and its parameter {edge.parameter!r} would be one: give it a value "
+                f"with params={{{edge.parameter!r}: ...}} or a default, or declare the function with @vertex"
             )
     return replace(signature, inputs=(), defaulted=frozenset())
 

@@ -76,7 +76,7 @@ def _check_order(plan: PlanRecord) -> None:
     """Raise `ValueError` where a region stands twice, or reads one that does not stand before it."""
     before: set[str] = set()
     for region in plan.regions:
-        unknown = [input for input in region.inputs if input not in before]
+        unknown = [producer for producer in region.inputs if producer not in before]
         if unknown or region.name in before:
             text = f"which reads {unknown[0]!r}" if unknown else "a second time"
             raise ValueError(f"expected regions in topological order, each once, found {region.name!r}, {text}")

@@ -21,5 +21,5 @@ def reading_of(fingerprint: str | None, inputs: Iterable[InputRef]) -> str:
 
     A side input that was made again with equal rows is the same; one without digests is another with each attempt.
     """
-    refs = sorted([input.region, sorted(input.digests) or input.attempt] for input in inputs)
+    refs = sorted([ref.region, sorted(ref.digests) or ref.attempt] for ref in inputs)
     return hashlib.sha256(json.dumps([fingerprint, refs]).encode()).hexdigest()[:32]

@@ -47,8 +47,8 @@ class PartitionManifest:
     @property
     def size(self) -> int:
         """How many bytes the objects have together."""
-        return sum(object.size for object in self.objects)
+        return sum(file.size for file in self.objects)
 
     def uris(self) -> list[str]:
         """Absolute URIs of the objects, in listing order."""
-        return [f"{self.location}/{object.path}" for object in self.objects]
+        return [f"{self.location}/{file.path}" for file in self.objects]

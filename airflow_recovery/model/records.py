@@ -209,10 +209,10 @@ class ReadMetrics:
     @classmethod
     def of(cls, inputs: Sequence[PartitionManifest], externals: Sequence[ExternalObject]) -> ReadMetrics:
         """The sums over everything that was read. The rows of external objects are not known."""
-        counted = [input.rows for input in inputs if input.rows is not None]
+        counted = [manifest.rows for manifest in inputs if manifest.rows is not None]
         return cls(
-            files=sum(len(input.objects) for input in inputs) + len(externals),
-            bytes=sum(input.size for input in inputs) + sum(external.size for external in externals),
+            files=sum(len(manifest.objects) for manifest in inputs) + len(externals),
+            bytes=sum(manifest.size for manifest in inputs) + sum(external.size for external in externals),
             rows=sum(counted) if len(counted) == len(inputs) and not externals else None,
         )
 

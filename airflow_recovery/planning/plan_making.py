@@ -171,7 +171,9 @@ class _Making:
             if reason is None
             else reason.detail + _would_append(region, seen, action),
             cause=None if reason is None else self._cause(reason),
-            after=tuple(input for input in region.inputs if input in self._possible) if reason is not None else (),
+            after=tuple(producer for producer in region.inputs if producer in self._possible)
+            if reason is not None
+            else (),
             evidence=self._evidence(name, reason),
             subtask=None if region.subtask is None else (region.subtask.of, region.subtask.index),
         )

@@ -49,7 +49,7 @@ class Region:
     @cached_property
     def upstream(self) -> tuple[str, ...]:
         """The regions that this one reads, each once, in the order of its inputs."""
-        return tuple(dict.fromkeys(input.region for input in self.inputs))
+        return tuple(dict.fromkeys(edge.region for edge in self.inputs))
 
 
 @dataclass(frozen=True)

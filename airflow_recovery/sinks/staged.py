@@ -29,7 +29,7 @@ class StagedRows:
             ) from error
         self._manifest = manifest
         self._store = open_location(manifest.location)
-        self._files = [object for object in manifest.objects if object.path.endswith(".parquet")]
+        self._files = [file for file in manifest.objects if file.path.endswith(".parquet")]
         if not self._files:
             raise ConfigurationError(
                 f"Expected Parquet files of {manifest.result} in {manifest.location}, found none of "

@@ -250,7 +250,7 @@ def _union(location: str, result: str, batches: list[CommittedBatch]) -> Partiti
                 "of files; then restart the region"
             )
         below = own[0].location[len(location) + 1 :]
-        objects += [replace(object, path=f"{below}/{object.path}") for object in own[0].objects]
+        objects += [replace(file, path=f"{below}/{file.path}") for file in own[0].objects]
         manifests.append(own[0])
     rows = [manifest.rows for manifest in manifests if manifest.rows is not None]
     digests = [manifest.digest for manifest in manifests if manifest.digest is not None]

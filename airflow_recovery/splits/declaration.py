@@ -240,6 +240,6 @@ def _made_of(source: str, region: Region, vertices: Mapping[str, Vertex]) -> set
     """The vertices of the region that read the source, through whatever; the region's are in topological order."""
     found = {source}
     for name in region.vertices:
-        if any(input.vertex in found for input in vertices[name].inputs):
+        if any(edge.vertex in found for edge in vertices[name].inputs):
             found.add(name)
     return found

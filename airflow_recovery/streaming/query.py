@@ -224,5 +224,5 @@ def has_ended(source: ChannelInput, state: ChannelState) -> bool:
 
 def told(stream: OpenStream) -> str:
     """One line for the task's log: how far both ends are."""
-    ends = [input.text() for input in (stream.source, stream.output) if input is not None]
+    ends = [end.text() for end in (stream.source, stream.output) if end is not None]
     return "; ".join(ends)

@@ -133,7 +133,11 @@ class _Planning:
         before = attempt.outcome.fingerprint if attempt.outcome is not None else self._code.get(name)
         if before is not None and before != planned.fingerprint:
             return f"the code of {name} has changed since {name}@{newest}"
-        remade = [input for input in planned.inputs if input in self._must and evaluation.always_follows(name, input)]
+        remade = [
+            producer
+            for producer in planned.inputs
+            if producer in self._must and evaluation.always_follows(name, producer)
+        ]
         if remade:
             return f"{name}@{newest} has read {remade[0]}, which is to be made again"
         inputs = attempt.claim.inputs if attempt.claim is not None else ()

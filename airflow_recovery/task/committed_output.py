@@ -41,7 +41,7 @@ def check_prepared(sink: CommittingSink, manifest: PartitionManifest, where: str
     """
     if not sink.reads_rows:
         return
-    unfit = [object.path for object in manifest.objects if "/" in object.path or not object.path.endswith(".parquet")]
+    unfit = [file.path for file in manifest.objects if "/" in file.path or not file.path.endswith(".parquet")]
     if unfit or not manifest.objects:
         text = f"{unfit[0]!r}" if unfit else "nothing"
         raise UserCodeError(

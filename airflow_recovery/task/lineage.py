@@ -97,7 +97,7 @@ def _folders_read(externals: Iterable[ExternalObject]) -> Iterable[LineageDatase
         folders.setdefault(external.uri.rpartition("/")[0], []).append(external)
     for folder, objects in folders.items():
         namespace, name = _physical(folder)
-        yield LineageDataset(namespace, name, bytes=sum(object.size for object in objects), files=len(objects))
+        yield LineageDataset(namespace, name, bytes=sum(external.size for external in objects), files=len(objects))
 
 
 def _made(identity: RunIdentity, attempt: int, manifest: PartitionManifest) -> LineageDataset:

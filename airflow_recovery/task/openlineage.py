@@ -16,7 +16,7 @@ def operator_lineage(lineage: Lineage) -> Any:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     return OperatorLineage(
-        inputs=[_input(input) for input in lineage.inputs],
+        inputs=[_input(dataset) for dataset in lineage.inputs],
         outputs=[_output(output) for output in lineage.outputs],
         run_facets={"recovery": _run_facet([asdict(run) for run in lineage.runs])} if lineage.runs else {},
     )

@@ -97,7 +97,7 @@ def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | 
     """Inputs by name: another operator's output, or a URI. Raises `JobDefinitionError`."""
     if inputs is None:
         return {}
-    if not isinstance(inputs, Mapping) or not all(isinstance(input, str) and input for input in inputs):
+    if not isinstance(inputs, Mapping) or not all(isinstance(name, str) and name for name in inputs):
         raise JobDefinitionError(
             f"{task_id}: expected inputs= as a mapping from names to URIs or to outputs of other operators, found "
             f"{shown(inputs)}: write inputs={{'flights': 's3://lake/flights/'}} or inputs={{'cleaned': "

@@ -96,7 +96,7 @@ class RegionProgram:
 
     def _spec(self, attempt: ClaimedAttempt, folder: Path) -> RegionSpec:
         claim = attempt.claim
-        read = {input.result for input in self._region.region.inputs}
+        read = {edge.result for edge in self._region.region.inputs}
         data = JournalLayout(self.identity).data_of(claim.region, claim.attempt)
         return RegionSpec(
             job=self.ref,
@@ -124,7 +124,7 @@ class RegionProgram:
         return answers_of(planned.name, "attempt", AttemptMode).driver_spec(attempt, region, vertices)
 
     def _read_elsewhere(self) -> set[str]:
-        return {input.result for region in self.job.regions().regions for input in region.inputs}
+        return {edge.result for region in self.job.regions().regions for edge in region.inputs}
 
     def _vertex(self, name: str) -> VertexSpec:
         vertex = self.job.vertices[name]

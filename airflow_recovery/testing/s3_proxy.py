@@ -207,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         return found
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server names it so
         """Say nothing: a request is in `S3Proxy.requests`."""
 
     def _serve(self) -> None:

@@ -92,5 +92,5 @@ class SplitDriver:
 def rows_of(results: ObjectStore, manifest: PartitionManifest) -> list[str]:
     """The rows that a manifest names, in no order: sorted. Raises `ObjectMissing`."""
     prefix = manifest.location.removeprefix(f"{results.base_uri}/")
-    bodies = [results.get(f"{prefix}/{object.path}").body.decode() for object in manifest.objects]
+    bodies = [results.get(f"{prefix}/{file.path}").body.decode() for file in manifest.objects]
     return sorted(row for body in bodies for row in body.split("\n"))

@@ -113,7 +113,7 @@ def _lose_result(pipeline: LocalPipeline, run_id: str, rehearsal: Path, watch: R
 
     watch.until(alone)
     manifest = JournalView(pipeline.journal, pipeline.identity(run_id)).result(LOST)
-    pipeline.open_data(manifest.location).delete(object.path for object in manifest.objects)
+    pipeline.open_data(manifest.location).delete(file.path for file in manifest.objects)
     print(f"  >>> the {len(manifest.objects)} objects of {LOST} are deleted, and {FAILS} raises", flush=True)
     (rehearsal / f"{FAILS}{GO}").touch()
 

@@ -19,7 +19,7 @@ def sink_rows(journal: JournalView, open_data: Callable[[str], ObjectStore]) -> 
     for sink in journal.sinks:
         manifest = journal.result(sink)
         store = open_data(manifest.location)
-        files = [io.BytesIO(store.get(object.path).body) for object in manifest.objects]
+        files = [io.BytesIO(store.get(file.path).body) for file in manifest.objects]
         results[sink] = rows_of(row for file in files for row in parquet.read_table(file).to_pylist())
     return results
 
@@ -29,7 +29,7 @@ def copy_sinks(journal: JournalView, output: Path, open_data: Callable[[str], Ob
     for sink in journal.sinks:
         manifest = journal.result(sink)
         store = open_data(manifest.location)
-        for object in manifest.objects:
-            target = output / sink / object.path
+        for file in manifest.objects:
+            target = output / sink / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(store.get(object.path).body)
+            target.write_bytes(store.get(file.path).body)

@@ -20,7 +20,7 @@ def published_table(run: LiveRun) -> dict[date, int]:
     """Flights by day in the published result, from exactly the files that its manifest names."""
     manifest = JournalView(run.pipeline.journal, run.identity).result(SINK)
     store = run.pipeline.journal.sibling(manifest.location)
-    files = (io.BytesIO(store.get(object.path).body) for object in manifest.objects)
+    files = (io.BytesIO(store.get(file.path).body) for file in manifest.objects)
     rows = [row for file in files for row in parquet.read_table(file).to_pylist()]
     return {row["date"]: row["flights"] for row in rows}
 

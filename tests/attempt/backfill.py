@@ -162,7 +162,7 @@ class Backfill:
 
     def journal(self) -> Journal:
         """Of the only shared result that there is."""
-        (key,) = {object.split("/")[1] for object in self.journal_store.objects if object.startswith("_shared/")}
+        (key,) = {key.split("/")[1] for key in self.journal_store.objects if key.startswith("_shared/")}
         return Journal(self.journal_store, shared_identity(key), writer="test")
 
     def pins(self) -> int:

@@ -66,8 +66,8 @@ def troubles(draw: st.DrawFn, modes: st.SearchStrategy[Determinism]) -> Trouble:
     reads = {
         name: tuple(
             result
-            for input in inputs
-            for result in draw(st.lists(st.sampled_from(makes[input]), unique=True, min_size=1))
+            for producer in inputs
+            for result in draw(st.lists(st.sampled_from(makes[producer]), unique=True, min_size=1))
         )
         for name, inputs in upstream.items()
     }

@@ -217,7 +217,7 @@ def test_fault_70_the_shared_result_stays_until_its_last_run_has_let_go_and_some
         sweep(world, **options)
         backfill.clock.passes(31 * DAY_S)
     assert backfill.results.objects == {}
-    assert {object.rpartition("/")[2] for object in backfill.journal_store.objects} == {"closed"}
+    assert {key.rpartition("/")[2] for key in backfill.journal_store.objects} == {"closed"}
 
 
 def test_fault_81_a_shared_result_that_a_run_holds_is_never_purged():
@@ -238,9 +238,7 @@ def test_fault_81_a_shared_result_that_a_run_holds_is_never_purged():
 
 
 def _same_plan(world) -> bytes:
-    (key,) = [
-        object for object in world.journal_store.objects if object.startswith(f"{world.journal().layout.prefix}plan/")
-    ][:1]
+    (key,) = [key for key in world.journal_store.objects if key.startswith(f"{world.journal().layout.prefix}plan/")][:1]
     return world.journal_store.objects[key]
 
 
@@ -302,7 +300,7 @@ def test_as_consumed_lets_go_of_the_reference_and_not_of_the_data():
         go(world, "S", Retention.as_consumed())
         go(world, "C", Retention.as_consumed())
     assert backfill.pins() == 0
-    assert any(object.startswith("_shared/") for object in backfill.results.objects)
+    assert any(key.startswith("_shared/") for key in backfill.results.objects)
     backfill.worlds[0].restart("C")
     backfill.worlds[0].until_green()
     assert made(backfill) == [("S", 1)]

@@ -73,7 +73,7 @@ def test_fault_52_other_files_and_another_order_have_the_same_digest(spark: Spar
     assert sums(digest(read_manifest(spark, once))) == sums(once.digest)
 
     # Control: by their objects the two are different results.
-    assert {object.etag for object in once.objects}.isdisjoint(object.etag for object in again.objects)
+    assert {file.etag for file in once.objects}.isdisjoint(file.etag for file in again.objects)
 
 
 def test_fault_51_rows_that_were_computed_anew_have_another_digest(spark: SparkSession, tmp_path: Path) -> None:

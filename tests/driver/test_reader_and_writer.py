@@ -40,7 +40,7 @@ def test_manifest_has_the_files_the_rows_and_the_schema(spark: SparkSession, tmp
     found = written(spark, tmp_path, spark.range(0, 100, 1, 3).selectExpr("id", "id % 7 as k"))
 
     on_disk = {path.name: path.stat().st_size for path in (tmp_path / "r").glob("part-*")}
-    assert {object.path: object.size for object in found.objects} == on_disk
+    assert {file.path: file.size for file in found.objects} == on_disk
     assert len(on_disk) == 3
     assert found.rows == 100
     assert found.managed

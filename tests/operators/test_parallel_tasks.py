@@ -104,9 +104,9 @@ def test_a_subtask_reads_its_own_files_and_its_own_input(recovery: Path, drivers
     assert [Path(external.uri).name for external in specs["read[feb]"].trace.externals] == ["feb.csv"]
     told = specs["cleaned[feb]"]
     assert (told.subtask.index, told.subtask.key, told.subtask.parallelism) == (1, "feb", 2)
-    assert [input.location for input in told.inputs] == [f"{specs['read[feb]'].location}/read"]
+    assert [manifest.location for manifest in told.inputs] == [f"{specs['read[feb]'].location}/read"]
     assert told.location != specs["cleaned[jan]"].location
-    assert [(input.result, input.location) for input in specs["total"].inputs] == [
+    assert [(manifest.result, manifest.location) for manifest in specs["total"].inputs] == [
         ("cleaned", f"{specs[f'cleaned[{month}]'].location}/cleaned") for month in ("jan", "feb")
     ]
     # Nothing runs twice, and a subtask can be run again by itself.
@@ -149,7 +149,7 @@ def test_fault_62_files_that_come_and_go_leave_the_others_where_they_are(
     with pytest.raises(AirflowFailException, match=r"do not include 'a.csv' any more.*Clear the task group"):
         run(dag, "kept", lake, "a.csv")
     run(dag, "merged", lake)
-    assert [input.location.split("/")[-3] for input in drivers.specs[-1].inputs] == [
+    assert [manifest.location.split("/")[-3] for manifest in drivers.specs[-1].inputs] == [
         "kept~5Bb.csv~5D",
         "kept~5B0.csv~5D",
     ]

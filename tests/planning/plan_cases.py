@@ -33,7 +33,7 @@ class RunCase:
     """Regions of one result each. ``modes`` are those of their results, ``rows`` is what a digest stands for."""
 
     def __init__(self, upstream: Mapping[str, tuple[str, ...]], modes: Mapping[str, Determinism] | None = None) -> None:
-        read = {input for inputs in upstream.values() for input in inputs}
+        read = {producer for inputs in upstream.values() for producer in inputs}
         self.upstream = dict(upstream)
         modes = modes or {}
         self.topology = PlanRecord(

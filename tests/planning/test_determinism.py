@@ -27,7 +27,7 @@ class Case:
     """A run in which regions finish; every pin takes the digest that its input's attempt had at that time."""
 
     def __init__(self, upstream: dict[str, tuple[str, ...]], **modes: Determinism) -> None:
-        read = {input for inputs in upstream.values() for input in inputs}
+        read = {producer for inputs in upstream.values() for producer in inputs}
         self.plan = PlanRecord(
             "job",
             tuple(

@@ -33,7 +33,7 @@ class Case:
     """A state of a run, built by saying what happened. ``probed`` records whose data was asked for."""
 
     def __init__(self, upstream: dict[str, tuple[str, ...]], *, code: dict[str, str | None] | None = None) -> None:
-        read = {input for inputs in upstream.values() for input in inputs}
+        read = {producer for inputs in upstream.values() for producer in inputs}
         self.plan = PlanRecord(
             "job",
             tuple(

@@ -194,7 +194,7 @@ def test_fault_49_control_without_the_marker_a_released_result_looks_as_if_it_we
     clock.passes(8 * DAY_S)
     world.release("P", 1)
     assert evaluation(world).why_not_available("P", ["P"]).why is Why.OUTPUT_RELEASED
-    for key in [object for object in world.journal_store.objects if object.endswith(".released")]:
+    for key in [key for key in world.journal_store.objects if key.endswith(".released")]:
         world.journal_store.delete([key])
     assert evaluation(world).why_not_available("P", ["P"]) is None
 
@@ -386,7 +386,7 @@ def test_an_interrupted_purge_is_finished_by_any_later_sweep(clock):
     purge(world)
     clock.passes(DAY_S)
     layout = world.journal().layout
-    t = [object for object in world.journal_store.objects if object.startswith(f"{layout.prefix}t/")]
+    t = [key for key in world.journal_store.objects if key.startswith(f"{layout.prefix}t/")]
     world.journal_store.delete(t)  # it died here, data deleted in part
     sweep(world)
     assert list(world.journal_store.objects) == [layout.closed]

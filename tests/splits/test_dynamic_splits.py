@@ -217,7 +217,7 @@ class DynamicWorld(World):
             if current is not None and current.outcome is not None:
                 (manifest,) = current.outcome.outputs
                 prefix = manifest.location.removeprefix(f"{self.results.base_uri}/")
-                bodies = (self.results.get(f"{prefix}/{object.path}").body.decode() for object in manifest.objects)
+                bodies = (self.results.get(f"{prefix}/{file.path}").body.decode() for file in manifest.objects)
                 found[region] = "".join(sorted("".join(bodies)))
         return found
 

@@ -55,7 +55,7 @@ class MemoryStore:
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         with self._request():
-            infos = [ObjectInfo(object, 1, "etag") for object in sorted(self.objects) if object.startswith(prefix)]
+            infos = [ObjectInfo(key, 1, "etag") for key in sorted(self.objects) if key.startswith(prefix)]
         return iter(infos)
 
     def delete(self, keys: Iterable[str]) -> None:

@@ -64,7 +64,7 @@ class StreamingDrivers(Drivers):
                 output.publish(epoch, [SegmentBody(0, RECORDS, b"....")])
         while reader is not None and (batch := reader.next_batch()) is not None:
             if output is not None:
-                counts = [SegmentBody(0, sum(r[1] - r[0] for r in slice.ranges), b".") for slice in batch.slices]
+                counts = [SegmentBody(0, sum(r[1] - r[0] for r in segment.ranges), b".") for segment in batch.slices]
                 output.publish(batch.number, counts, (batch.consumed,))
             records = tuple(sum(stop - start for start, stop in each) for each in batch.plan.read)
             reader.commit(batch, records)

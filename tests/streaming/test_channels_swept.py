@@ -147,7 +147,7 @@ def test_a_generation_that_was_left_goes_and_the_one_of_now_stays(run: Streaming
     assert found["channel raw, generation 2"] == "kept: it is open"
     assert found["checkpoints of source@1"] == "deleted: the region has started over since"
     assert found["checkpoints of source@2"] == "kept: the next attempt goes on from them"
-    assert {object.split("/")[1] for object in objects(run, "seg")} == {"2"}
+    assert {key.split("/")[1] for key in objects(run, "seg")} == {"2"}
 
 
 def test_checkpoints_of_an_attempt_that_died_stay_for_the_next_one(run: StreamingRun, clock: Clock) -> None:
@@ -187,7 +187,7 @@ def test_a_run_that_came_back_while_it_was_purged_keeps_its_new_channels(run: St
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StreamingResults, "purged", late)
         sweep(run, purge_older_than_s=30 * DAY_S)
-    assert {(object.split("/")[0], object.split("/")[1]) for object in objects(run)} == {("raw", "2")}
+    assert {(key.split("/")[0], key.split("/")[1]) for key in objects(run)} == {("raw", "2")}
 
 
 def test_what_is_no_channels_is_left_alone(run: StreamingRun, clock: Clock) -> None:

@@ -283,7 +283,7 @@ class FakeApplication(SparkApplication):
     def _read(self, manifest: PartitionManifest) -> str:
         prefix = manifest.location.removeprefix(f"{self._results.base_uri}/")
         try:
-            return ", ".join(self._results.get(f"{prefix}/{object.path}").body.decode() for object in manifest.objects)
+            return ", ".join(self._results.get(f"{prefix}/{file.path}").body.decode() for file in manifest.objects)
         except ObjectMissing as error:
             said = f"{manifest.location} is not there"
             raise RegionFailed(said, Failure("FileNotFoundException", said)) from error
@@ -348,7 +348,7 @@ class World:
 
     def new_airflow(self) -> None:
         """Another DAG run of the same key: nothing is left of the task instances."""
-        read = {input for inputs in self.upstream.values() for input in inputs}
+        read = {producer for inputs in self.upstream.values() for producer in inputs}
         leaves = tuple(name for name in self.upstream if name not in read or name in self.finals)
         self.leaves = leaves
         self.airflow = FakeAirflow({**self.upstream, PUBLISH: leaves}, retries=self.retries)
@@ -374,7 +374,7 @@ class World:
         return self.makes.get(region, (region,))
 
     def results_read(self, region: str) -> tuple[str, ...]:
-        everything = (result for input in self.upstream[region] for result in self.results_of(input))
+        everything = (result for producer in self.upstream[region] for result in self.results_of(producer))
         return self.reads.get(region) or tuple(everything)
 
     def content_of(self, region: str, attempt: int, read: str) -> str:

@@ -33,7 +33,7 @@ def region_spec(
             attempt,
             f"writer-{attempt}",
             "f1",
-            tuple(InputRef(input.result, 1) for input in inputs),
+            tuple(InputRef(manifest.result, 1) for manifest in inputs),
             externals,
         ),
         tag=f"tag-{folder.name}-{region}-{attempt}",

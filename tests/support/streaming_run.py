@@ -253,10 +253,10 @@ def publish(producer: ChannelProducer, epoch: int, rows: Sequence[int], consumed
 def read(consumer: ChannelConsumer, batch: Batch) -> list[list[int]]:
     """By subpartition."""
     found: list[list[int]] = [[] for _ in range(SUBS)]
-    for slice in batch.slices:
-        content = json.loads(consumer.read(slice))
-        for start, stop in slice.ranges:
-            found[slice.sub] += content[start - slice.first : stop - slice.first]
+    for segment in batch.slices:
+        content = json.loads(consumer.read(segment))
+        for start, stop in segment.ranges:
+            found[segment.sub] += content[start - segment.first : stop - segment.first]
     return found
 
 

@@ -35,7 +35,7 @@ def many_regions(rest: RestWorld, *, layers: int, wide: int) -> None:
     named = plan_hash(plan)
 
     def finish(region: RegionPlan) -> None:
-        pins = tuple(InputRef(input, 1) for input in region.inputs)
+        pins = tuple(InputRef(producer, 1) for producer in region.inputs)
         journal.claim(Claim(region.name, 1, "test", named, pins, "run", 1, "ti", "tag", "2026-01-01T00:00:00+00:00"))
         if region.name == FAILED:
             journal.fence(

@@ -263,7 +263,7 @@ def test_the_loss_ledger_says_what_is_lost_and_what_is_not_known(run: RestWorld,
         consumer = ChannelConsumer(client(edge), attempt)
         consumer.connect(reconnect)
         while (batch := consumer.next_batch()) is not None:
-            consumer.commit(batch, (sum(stop - start for slice in batch.slices for start, stop in slice.ranges),))
+            consumer.commit(batch, (sum(stop - start for segment in batch.slices for start, stop in segment.ranges),))
 
     scores = ChannelProducer(client("scores <b>"), 1)
     scores.open(subpartitions=1, schema="int", budget=LossBudget(max_lost_records=100))

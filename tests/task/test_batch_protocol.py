@@ -55,7 +55,9 @@ class BatchWorld(fakes.World):
         upstream: dict[str, tuple[str, ...]] = {}
         for name, inputs in self.upstream.items():
             task = self.tasks[name]
-            upstream[task] = tuple(dict.fromkeys((*upstream.get(task, ()), *(self.tasks[input] for input in inputs))))
+            upstream[task] = tuple(
+                dict.fromkeys((*upstream.get(task, ()), *(self.tasks[producer] for producer in inputs)))
+            )
         self.airflow = FakeAirflow({**upstream, fakes.PUBLISH: ("t",)}, retries=20)
 
     def run(self, own: TaskTry, process: fakes.Process, writer: str) -> Run:
@@ -124,7 +126,9 @@ def test_what_runs_again_is_what_would_run_again_without_batches(
         # Each rests on what its inputs are now.
         for name, inputs in UPSTREAM.items():
             pins = state.of(name).current.outcome.inputs
-            assert {pin.region: pin.attempt for pin in pins} == {input: world.current(input) for input in inputs}
+            assert {pin.region: pin.attempt for pin in pins} == {
+                producer: world.current(producer) for producer in inputs
+            }
     assert batched.executions() == alone.executions()
 
 

@@ -63,7 +63,7 @@ def test_fault_53_what_committers_leave_is_not_data(recovery: Path, submitted: P
     run_try(dag_of({"task_id": "t"})["t"])
 
     (manifest,) = state(recovery, "t").of("t").attempts[1].outcome.outputs
-    assert [object.path for object in manifest.objects] == ["_delta_log/0.json", "part-0"]
+    assert [file.path for file in manifest.objects] == ["_delta_log/0.json", "part-0"]
     assert (manifest.result, manifest.managed, manifest.rows) == ("t.out", True, None)
     assert manifest.objects[1].size == len("rows")
     assert manifest.location.endswith("/t/00000001/out")

@@ -35,7 +35,7 @@ def folder(local_store: LocalStore) -> str:
 
 
 def names(base: str, pattern: str) -> list[str]:
-    return [object.uri.removeprefix(f"file://{base}/") for object in list_objects(f"{base}/{pattern}", vertex="raw")]
+    return [file.uri.removeprefix(f"file://{base}/") for file in list_objects(f"{base}/{pattern}", vertex="raw")]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_patterns_on_s3(s3_store: S3Store, s3_server: S3Server, scheme: str) -> 
     base = s3_store.base_uri
     pattern = f"{scheme}{base.removeprefix('s3')}/in/201?/*.csv"
     found = list_objects(pattern, vertex="raw", endpoint_url=s3_server.endpoint_url)
-    assert [object.uri for object in found] == [
+    assert [file.uri for file in found] == [
         f"{base}/in/2013/a.csv",
         f"{base}/in/2013/b.csv",
         f"{base}/in/2014/a.csv",

@@ -33,7 +33,7 @@ def test_what_regions_read_and_make(recovery: Path, drivers: Drivers) -> None:
     assert (made.namespace, made.name, made.attempt) == ("airflow-recovery", "d.g.cleaned", 1)
     assert made.location == drivers.specs[0].location + "/cleaned"
     left = lineage_of_try(region["left"], params=params)
-    assert [(input.name, input.attempt) for input in left.inputs] == [("d.g.cleaned", 1)]
+    assert [(dataset.name, dataset.attempt) for dataset in left.inputs] == [("d.g.cleaned", 1)]
     kept = lineage_of_try(region["left"], params=params, try_number=2)
     assert (kept.inputs, kept.outputs) == (left.inputs, left.outputs)
     assert [(run.decision, run.run_key) for run in (*left.runs, *kept.runs)] == [

@@ -52,7 +52,7 @@ def test_inputs_outputs_and_the_decision(openlineage: None) -> None:
         (LineageRun("b", "kept", 1, "date-x", 2.0),),
     )
     found = operator_lineage(lineage)
-    assert [(input.namespace, input.name) for input in found.inputs] == [
+    assert [(dataset.namespace, dataset.name) for dataset in found.inputs] == [
         ("s3://lake", "raw"),
         ("airflow-recovery", "d.g.a"),
     ]

@@ -55,9 +55,9 @@ def finished(region: str, *results: str) -> Outcome:
 
 
 def claimed(region: str, *inputs: Outcome) -> ClaimedAttempt:
-    pins = tuple(InputRef(input.region, input.attempt) for input in inputs)
+    pins = tuple(InputRef(finish.region, finish.attempt) for finish in inputs)
     claim = Claim(region, 1, "writer", "plan", pins, "run", 1, "ti", "tag", "now")
-    return ClaimedAttempt(claim, {input.region: input for input in inputs}, (), "fingerprint")
+    return ClaimedAttempt(claim, {finish.region: finish for finish in inputs}, (), "fingerprint")
 
 
 def program(region: str, ref: str = "dagjobs.shapes:diamond") -> RegionProgram:
@@ -99,7 +99,7 @@ def test_only_what_a_region_reads_of_its_producer_is_named(recovery: Path) -> No
     application = Application(finish)
     program("left").run(claimed("left", finished("cleaned", "cleaned", "unread")), application.launch)
     assert application.spec is not None
-    assert [input.result for input in application.spec.inputs] == ["cleaned"]
+    assert [manifest.result for manifest in application.spec.inputs] == ["cleaned"]
 
 
 def test_parameters_arrive_rendered_and_nothing_else_of_the_run(recovery: Path) -> None:

@@ -48,7 +48,7 @@ def drive_plain(spec: RegionSpec) -> int:
 def _run(spec: RegionSpec) -> AttemptResult:
     started = time.monotonic()
     store = open_spec_store(spec.results)
-    read = [row for input in spec.inputs for row in rows_of(store, input)]
+    read = [row for manifest in spec.inputs for row in rows_of(store, manifest)]
     if isinstance(spec.mode, SplitSpec):
         return _run_splits(spec, spec.mode, store, read)
     read += [f"{external.uri} {external.etag}" for external in spec.trace.externals]
@@ -115,8 +115,8 @@ def rows_of(store: ObjectStore, manifest: PartitionManifest) -> list[str]:
 
     rows = []
     below = key_below(store.base_uri, manifest.location)
-    for object in manifest.objects:
-        body = io.BytesIO(store.get(f"{below}/{object.path}").body)
+    for file in manifest.objects:
+        body = io.BytesIO(store.get(f"{below}/{file.path}").body)
         # Not `read_table`, which imports pandas.
         rows += [repr(row) for row in parquet.ParquetFile(body).read(use_threads=False).to_pylist()]
     return sorted(rows)

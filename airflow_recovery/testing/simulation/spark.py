@@ -201,17 +201,15 @@ class FakeSpark(SparkApplication):
     def _read(self, region: str, attempt: int, manifest: PartitionManifest) -> str:
         prefix = manifest.location.removeprefix(f"{self._results.base_uri}/")
         parts = []
-        for object in manifest.objects:
+        for file in manifest.objects:
             try:
-                body = self._results.get(f"{prefix}/{object.path}").body.decode()
+                body = self._results.get(f"{prefix}/{file.path}").body.decode()
             except ObjectMissing as error:
-                said = f"{manifest.location}/{object.path} is not there"
+                said = f"{manifest.location}/{file.path} is not there"
                 raise RegionFailed(said, Failure("FileNotFoundException", said)) from error
             part, _, made_by = body.partition(" in a file of ")
             if not made_by:
-                raise RegionFailed(
-                    f"{manifest.location}/{object.path} is no file of rows", Failure("Corrupt", "corrupt")
-                )
+                raise RegionFailed(f"{manifest.location}/{file.path} is no file of rows", Failure("Corrupt", "corrupt"))
             parts.append(part)
         if isinstance(self._job.regions[region].mode, SplitPlan):
             made = {part.partition(" of split ")[0] for part in parts}

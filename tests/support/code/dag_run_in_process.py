@@ -31,8 +31,8 @@ class Drivers:
         EVENTS.append(f"{spec.region}@{spec.attempt}")
         if spec.region == "left" and spec.attempt == 1:
             if LOSE:
-                for object in spec.inputs[0].objects:
-                    Path(spec.inputs[0].location.removeprefix("file://"), object.path).unlink()
+                for file in spec.inputs[0].objects:
+                    Path(spec.inputs[0].location.removeprefix("file://"), file.path).unlink()
             raise RuntimeError("the weather")
         outputs = []
         for vertex in spec.vertices:
