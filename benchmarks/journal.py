@@ -19,16 +19,10 @@ from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.replay import replay
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import (
-    AttemptState,
-    Claim,
-    InputRef,
-    Outcome,
-    PlanRecord,
-    RegionPlan,
-    RunIdentity,
-)
+from airflow_recovery.model.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore

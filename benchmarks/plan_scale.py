@@ -11,16 +11,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import (
-    AttemptState,
-    CoordinatorPlan,
-    InputRef,
-    Outcome,
-    PlanRecord,
-    RegionPlan,
-    SubtaskPlan,
-)
+from airflow_recovery.model.records import AttemptState, Outcome, PlanRecord
+from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan, SubtaskPlan
 from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_making import plan

@@ -21,18 +21,18 @@ from airflow_recovery.attempt.run import Run, TaskIdentity
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     ExternalObject,
     FenceCause,
-    InputRef,
     Outcome,
     PlanRecord,
-    RegionPlan,
     RunIdentity,
 )
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject

@@ -16,8 +16,10 @@ from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import Failure, RegionFailed
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import RegionMode
-from airflow_recovery.model.records import Claim, InputRef, Outcome, RegionPlan, RunAttempt
+from airflow_recovery.model.records import Claim, Outcome, RunAttempt
+from airflow_recovery.model.region_plan import RegionPlan
 
 
 def claim_attempt(  # noqa: PLR0913 - what one claim says

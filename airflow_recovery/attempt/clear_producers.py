@@ -22,7 +22,8 @@ from airflow_recovery.attempt.task_instances import (
 )
 from airflow_recovery.errors import ClearNotConfigured, InputLost, InputSkipped, InputUnreachable, ObjectMissing
 from airflow_recovery.journal.events import FailoverPlanned, RegionSkipped
-from airflow_recovery.model.records import InputRef, Lost
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import Lost
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan_making import plan_of
 from airflow_recovery.planning.plan_text import brief, plan_line

@@ -25,7 +25,8 @@ from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.keys import TaskKey
-from airflow_recovery.model.records import CoordinatorPlan, PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan, SubtaskPlan
 from airflow_recovery.planning.regions import Region
 from airflow_recovery.sinks.declaration import spec_of
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from airflow_recovery.attempt.clear_protocol import MAX_NOTE
 from airflow_recovery.errors import OutputAltered
 from airflow_recovery.model.codec import needed
-from airflow_recovery.model.records import RegionPlan
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import AskedResult, Evaluation
 from airflow_recovery.planning.plan_making import why_kept
 

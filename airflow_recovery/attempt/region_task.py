@@ -43,8 +43,9 @@ from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Failure, In
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.build_in_progress import BuiltElsewhere
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import RegionMode
-from airflow_recovery.model.records import Claim, ExternalObject, FenceCause, InputRef, Outcome
+from airflow_recovery.model.records import Claim, ExternalObject, FenceCause, Outcome
 from airflow_recovery.planning.coordinators import coordinator_snapshots
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan_making import why_kept

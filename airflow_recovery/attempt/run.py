@@ -17,7 +17,8 @@ from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventSink, NoEvents
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.mode import answers_of, modes_of
-from airflow_recovery.model.records import ExternalObject, PlanRecord, RegionPlan
+from airflow_recovery.model.records import ExternalObject, PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import AskedResult, Evaluation
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks.committer import Committer

@@ -35,19 +35,19 @@ from airflow_recovery.journal.layout import SHARED, shared_identity
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.stream import NoEvents
 from airflow_recovery.model.build_in_progress import BuildInProgress, BuiltElsewhere
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     ExternalObject,
-    InputRef,
     Outcome,
     PlanRecord,
-    RegionPlan,
     RunAttempt,
     RunIdentity,
     SharedRef,
 )
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results.release import end_reading, reader_name
 
 POLL_S = 2.0

@@ -26,6 +26,7 @@ from airflow_recovery.journal.recording import JournalListener, NoListener
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.journal.sharded_listing import list_sharded
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.record_kinds import RECORD_KINDS, RecordKind
 from airflow_recovery.model.records import (
@@ -36,7 +37,6 @@ from airflow_recovery.model.records import (
     CommittedBatch,
     CommitterDead,
     CommitterEpoch,
-    InputRef,
     Lost,
     Outcome,
     Pin,

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.model.codec import to_json
-from airflow_recovery.model.records import InputRef, PlanRecord
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import PlanRecord
 
 
 def plan_hash(plan: PlanRecord) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from airflow_recovery.errors import JobDefinitionError, NotPublished, ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.cached_location import is_cached_location
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import InputRef
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from airflow_recovery.model.names import encode
 
 if TYPE_CHECKING:
-    from airflow_recovery.model.records import RegionPlan, RunIdentity
+    from airflow_recovery.model.records import RunIdentity
+    from airflow_recovery.model.region_plan import RegionPlan
 
 OPERATORS_GROUP = "(operators)"
 """The group id of the operators of a DAG that are in no group: there, a region is named as its task."""

@@ -15,10 +15,11 @@ from typing import Annotated, ClassVar
 from airflow_recovery.errors import Failure
 from airflow_recovery.model.codec import Id, Key, flat, later
 from airflow_recovery.model.committing import CommitSpec
-from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.mode import BATCH, RegionMode, value_class
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.retention import Retention
 
 
@@ -51,18 +52,6 @@ class FenceCause(str, Enum):
 
 
 @dataclass(frozen=True)
-class InputRef:
-    """Attempt ``attempt`` of region ``region`` is what an attempt reads.
-
-    ``digests``: (result, digest) for each result read whose rows were digested when they were written.
-    """
-
-    region: Id
-    attempt: int
-    digests: tuple[tuple[str, str], ...] = later(())
-
-
-@dataclass(frozen=True)
 class ExternalObject:
     """One object outside the job that a vertex read: its full URI and identity."""
 
@@ -70,30 +59,6 @@ class ExternalObject:
     uri: str
     size: int
     etag: str
-
-
-@dataclass(frozen=True)
-class SubtaskPlan:
-    """A region that is one subtask of region ``of``: its index, and the content key that names it."""
-
-    of: str
-    index: int
-    key: str
-    batch: int | None = later(None)
-    """Which batch of subtasks it is in, where one task instance runs several (`airflow_recovery.job.chains`)."""
-
-    @property
-    def map_index(self) -> int:
-        """The map index of its task instance in Airflow."""
-        return self.index if self.batch is None else self.batch
-
-
-@dataclass(frozen=True)
-class CoordinatorPlan:
-    """The vertex ``vertex`` has a coordinator (`airflow_recovery.job.coordinator`), which may be volatile."""
-
-    vertex: str
-    supports_batch_snapshot: bool
 
 
 @dataclass(frozen=True)
@@ -106,51 +71,6 @@ class CoordinatorSnapshot:
     vertex: str
     region: str
     body: str
-
-
-@dataclass(frozen=True)
-class RegionPlan:
-    """One region as one version of the code has it."""
-
-    name: Id
-    vertices: tuple[str, ...]
-    results: tuple[Id, ...]
-    inputs: tuple[Id, ...]
-    final: bool
-    fingerprint: str | None
-    vertex_fingerprints: tuple[tuple[str, str], ...] = ()
-    reads: tuple[str, ...] = later(())
-    """The results that it reads, of the regions in ``inputs``. Empty, as in older journals: all of theirs."""
-    determinism: tuple[tuple[str, Determinism], ...] = later(())
-    """(result, mode) of the own results that are not `Determinism.ALWAYS`."""
-    subtask: SubtaskPlan | None = later(None)
-    persistent: bool = later(False)
-    """Its results outlive the run and are shared between runs (`airflow_recovery.attempt.shared`)."""
-    commit: CommitSpec | None = later(None)
-    """Of a sink whose finish is not yet its commit (docs/protocol.md#commits)."""
-    coordinators: tuple[CoordinatorPlan, ...] = later(())
-    fixed: tuple[tuple[str, str], ...] = later(())
-    """(result, URI as it is declared, perhaps a template) of the results at locations of the user's own."""
-    mode: RegionMode = flat(BATCH, value_class)
-    """How it runs."""
-
-    @cached_property
-    def is_volatile(self) -> bool:
-        """A coordinator of it takes no snapshots."""
-        return any(not coordinator.supports_batch_snapshot for coordinator in self.coordinators)
-
-    def reads_of(self, producer: RegionPlan) -> tuple[str, ...]:
-        """The results of ``producer``, one of its inputs, that it reads. Where the plan does not tell: all of them."""
-        return tuple(result for result in producer.results if result in self._reads) or producer.named_results
-
-    @property
-    def named_results(self) -> tuple[str, ...]:
-        """`results`; where the plan names none, one without a name, which stands for all that the region makes."""
-        return self.results or ("",)
-
-    @cached_property
-    def _reads(self) -> frozenset[str]:
-        return frozenset(self.reads)
 
 
 @dataclass(frozen=True)

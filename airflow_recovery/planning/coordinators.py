@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections import Counter
 
 from airflow_recovery.journal.run_state import RegionState, RunState
-from airflow_recovery.model.records import CoordinatorSnapshot, PlanRecord, RegionPlan
+from airflow_recovery.model.records import CoordinatorSnapshot, PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.reason import Reason
 
 

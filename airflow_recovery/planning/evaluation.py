@@ -26,9 +26,10 @@ from typing import NamedTuple
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.mode import BATCH, RegionMode
-from airflow_recovery.model.records import ExternalObject, FenceCause, InputRef, PlanRecord
+from airflow_recovery.model.records import ExternalObject, FenceCause, PlanRecord
 from airflow_recovery.planning.mode import planning_of
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
 

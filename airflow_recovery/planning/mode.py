@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.mode import RegionMode, answers_of, modes_of_keys
-from airflow_recovery.model.records import Outcome, RegionPlan
+from airflow_recovery.model.records import Outcome
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.reason import Reason
 
 BEGINS = "begins"

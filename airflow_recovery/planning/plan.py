@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.model.codec import ROW, Key, flat, from_json, later, to_json
-from airflow_recovery.model.records import InputRef
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.planning.graph import did_you_mean
 from airflow_recovery.planning.mode import BEGINS, PlannedMode, planned_class
 from airflow_recovery.planning.reason import Evidence, Why

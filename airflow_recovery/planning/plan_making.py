@@ -9,8 +9,10 @@ from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import modes_of
-from airflow_recovery.model.records import ExternalObject, InputRef, PlanRecord, RegionPlan
+from airflow_recovery.model.records import ExternalObject, PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.planning.coordinators import VertexRestarts, restarted_with
 from airflow_recovery.planning.evaluation import Available, Evaluation

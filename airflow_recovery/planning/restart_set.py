@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.records import InputRef
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.planning.coordinators import VertexRestarts, has_started, restarted_with
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Evidence, Reason, Why

@@ -12,7 +12,8 @@ from typing import Annotated, ClassVar
 
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.codec import Tagged
-from airflow_recovery.model.records import AttemptState, FenceCause, InputRef, Outcome, PlanRecord, Reset
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import AttemptState, FenceCause, Outcome, PlanRecord, Reset
 from airflow_recovery.planning.evaluation import Available
 from airflow_recovery.planning.mode import planning_of
 from airflow_recovery.planning.reason import Evidence, Reason, Why

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_recovery.errors import UnknownRegion
-from airflow_recovery.model.records import PlanRecord, RegionPlan
+from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.graph import did_you_mean
 from airflow_recovery.planning.mode import planning_of
 

@@ -33,11 +33,11 @@ from airflow_recovery.model.records import (
     Outcome,
     PlanRecord,
     Publish,
-    RegionPlan,
     Released,
     RunAttempt,
     SharedRef,
 )
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results.batches_in_use import BatchNumbers, batches_in_use, finishes_made_of, made_of

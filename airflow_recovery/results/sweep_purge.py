@@ -18,10 +18,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from airflow_recovery.errors import AttemptLost, ObjectExists
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.mode import all_answers
 from airflow_recovery.model.names import encode
-from airflow_recovery.model.records import Claim, Closed, InputRef, RunAttempt
+from airflow_recovery.model.records import Claim, Closed, RunAttempt
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.batches_in_use import made_of
 from airflow_recovery.results.mode import ResultsMode

@@ -15,6 +15,7 @@ from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import AttemptLost, ObjectMissing, RecordInvalid
 from airflow_recovery.journal.plans import reading_of
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import (
     AttemptState,
@@ -22,11 +23,10 @@ from airflow_recovery.model.records import (
     CommittedBatch,
     ExternalObject,
     FenceCause,
-    InputRef,
     Outcome,
     ReadMetrics,
-    RegionPlan,
 )
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.committed_batches import (
     SplitWork,

@@ -12,8 +12,10 @@ from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import AttemptWork
-from airflow_recovery.model.records import Claim, ExternalObject, InputRef, Outcome, RegionPlan
+from airflow_recovery.model.records import Claim, ExternalObject, Outcome
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.planning.regions import Region

@@ -19,7 +19,8 @@ from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import AttemptLost, SplitsVanished
 from airflow_recovery.job.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import CommittedBatch, FenceCause, Outcome, ReadMetrics, RegionPlan
+from airflow_recovery.model.records import CommittedBatch, FenceCause, Outcome, ReadMetrics
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.split import Split, in_order, listed
 from airflow_recovery.model.split_matching import Vanished, names
 from airflow_recovery.splits.adoption import finish_without_spark

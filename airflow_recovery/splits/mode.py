@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar
 
 from airflow_recovery.model.codec import Key, later
 from airflow_recovery.model.mode import RegionMode
-from airflow_recovery.model.records import AttemptTrace, Claim, Outcome, RegionPlan
+from airflow_recovery.model.records import AttemptTrace, Claim, Outcome
+from airflow_recovery.model.region_plan import RegionPlan
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from airflow_recovery.model.records import Outcome, PlanRecord, RegionPlan
+from airflow_recovery.model.records import Outcome, PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.mode import PlanningMode
 from airflow_recovery.splits.log import SplitBook
 from airflow_recovery.splits.mode import SplitOutcome, SplitPlan

@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from airflow_recovery.model.keys import TaskKey
-from airflow_recovery.model.records import RegionPlan, RunIdentity
+from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan
 
 
 def task_keys(identity: RunIdentity, regions: Iterable[RegionPlan]) -> list[str]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.cached_location import is_cached_location
-from airflow_recovery.model.records import PlanRecord, RegionPlan
+from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.result_type import ResultType
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from airflow_recovery.attempt.manual_release import ReleaseByHand, look_at_release
 from airflow_recovery.errors import NothingRecorded
-from airflow_recovery.model.records import RegionPlan
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.story.run_view import RunView
 from airflow_recovery.story.what_if import WhatIf, plan_run

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from airflow_recovery.errors import Failure
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.run_state import Attempt, RegionState
-from airflow_recovery.model.records import AttemptState, Claim, RegionPlan
+from airflow_recovery.model.records import AttemptState, Claim
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.story.mode import AttemptProgress, progress_of
 from airflow_recovery.story.run_events import RunEvents, events_of

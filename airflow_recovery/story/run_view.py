@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from airflow_recovery.errors import PagesDisagree, UnknownRegion
 from airflow_recovery.journal.in_use import RunInUse, newest_claim, read_run
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.model.records import InputRef, RegionPlan
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.graph import did_you_mean
 
 _ROUNDS = 10

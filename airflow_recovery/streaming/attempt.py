@@ -9,8 +9,10 @@ from airflow_recovery.attempt.mode import AttemptMode
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import AttemptWork
-from airflow_recovery.model.records import Claim, ExternalObject, InputRef, RegionPlan
+from airflow_recovery.model.records import Claim, ExternalObject
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.regions import Region
 from airflow_recovery.streaming import failover

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.codec import Id, later
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import RegionMode
-from airflow_recovery.model.records import AttemptTrace, Claim, InputRef, Outcome, RegionPlan
+from airflow_recovery.model.records import AttemptTrace, Claim, Outcome
+from airflow_recovery.model.region_plan import RegionPlan
 
 
 @dataclass(frozen=True)

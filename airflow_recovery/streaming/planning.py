@@ -12,7 +12,7 @@ from typing import Any
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.codec import later
 from airflow_recovery.model.mode import RegionMode
-from airflow_recovery.model.records import RegionPlan
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.mode import PlannedMode, PlanningMode
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.streaming.channel_graph import is_only_altered, other_channels

@@ -37,7 +37,8 @@ from enum import Enum
 
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.records import Claim, InputRef, Reset
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import Claim, Reset
 from airflow_recovery.streaming.channel_graph import (
     ChannelGraph,
     feeder,

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import ChannelEvicted
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import RegionPlan, RunIdentity
+from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from airflow_recovery.journal.plans import reading_of
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import AttemptWork
-from airflow_recovery.model.records import InputRef, RegionPlan
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.streaming.channel_graph import ChannelGraph, live_attempts
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
 from airflow_recovery.streaming.restart import ended_before

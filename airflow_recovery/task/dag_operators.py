@@ -9,7 +9,8 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.chains import batch_size
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.job_recovery import NOTHING_DECLARED, DeclaredJobRecovery
-from airflow_recovery.model.records import PlanRecord, RegionPlan
+from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.task.references import qualified
 

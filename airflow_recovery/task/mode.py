@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from airflow_recovery.attempt.application import SparkApplication
 from airflow_recovery.attempt.region_task import RegionResult
-from airflow_recovery.model.records import RegionPlan
+from airflow_recovery.model.region_plan import RegionPlan
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context

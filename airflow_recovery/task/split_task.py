@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_recovery.job import Vertex
-    from airflow_recovery.model.records import RegionPlan
+    from airflow_recovery.model.region_plan import RegionPlan
 
 
 class SplitTask(TaskMode):

@@ -28,7 +28,8 @@ from airflow_recovery.errors import (
 from airflow_recovery.hooks.clear_clients import open_clear_client
 from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.records import Outcome, RegionPlan
+from airflow_recovery.model.records import Outcome
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.mode import StreamingPlan

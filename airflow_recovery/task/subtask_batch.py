@@ -23,7 +23,8 @@ from airflow_recovery.attempt.run import LISTING_ROUNDS, Run, is_untouched
 from airflow_recovery.job.chains import batch_label
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.build_in_progress import BuiltElsewhere
-from airflow_recovery.model.records import PlanRecord, RegionPlan
+from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 
 BeforeClaim = Callable[[RunState], None]
 """Raises where the subtask must run and shall not be started."""

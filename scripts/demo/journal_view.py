@@ -9,7 +9,8 @@ from datetime import datetime
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptState, CommittedBatch, Outcome, RegionPlan, RunIdentity
+from airflow_recovery.model.records import AttemptState, CommittedBatch, Outcome, RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.splits.mode import SplitOutcome
 from airflow_recovery.store.object_store import ObjectStore
 

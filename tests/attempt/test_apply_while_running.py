@@ -10,7 +10,7 @@ from fakes import World
 
 from airflow_recovery.attempt.apply_plan import AppliedPlan, apply_plan
 from airflow_recovery.errors import NotMine
-from airflow_recovery.model.records import InputRef
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.scenario import RestartRegion
 from airflow_recovery.results.prober import ResultProber

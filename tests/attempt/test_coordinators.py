@@ -21,7 +21,8 @@ from airflow_recovery.errors import ClearNotConfigured, RegionFailed
 from airflow_recovery.job.batch_snapshot import takes_snapshots
 from airflow_recovery.job.coordinator import restored_coordinator, snapshots_of
 from airflow_recovery.journal.replay import EventFold, differences
-from airflow_recovery.model.records import CoordinatorPlan, Outcome, PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.model.records import Outcome, PlanRecord
+from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan, SubtaskPlan
 from airflow_recovery.planning.coordinators import VertexRestarts
 from airflow_recovery.planning.plan import Action
 from airflow_recovery.planning.plan_making import plan

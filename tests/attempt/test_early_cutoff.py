@@ -16,7 +16,7 @@ from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import InputLost
 from airflow_recovery.journal.events import ConsumerKept, RegionKept
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.records import InputRef
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.planning.evaluation import Evaluation
 
 FACTS = RunFacts("2026-01-01T00:00:00+00:00", None, None, {}, {})

@@ -9,7 +9,8 @@ from airflow_recovery.attempt import final_check as final_check_module
 from airflow_recovery.attempt import region_task
 from airflow_recovery.errors import ClearNotConfigured, NotPublished, Overtaken
 from airflow_recovery.journal.published import published_result
-from airflow_recovery.model.records import Claim, InputRef
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import Claim
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.testing.fake_airflow import FakeClearClient
 

@@ -12,7 +12,7 @@ from airflow_recovery.attempt.job_plan import JobPlan, plan_job
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.job import Job
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.model.records import SubtaskPlan
+from airflow_recovery.model.region_plan import SubtaskPlan
 
 FACTS = RunFacts("2026-01-01T00:00:00+00:00", None, None, {"k": "v"}, {})
 

@@ -8,7 +8,8 @@ from fakes import PAIR, World
 from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.errors import Failure, InputLost, InputSkipped, RegionFailed
 from airflow_recovery.journal.events import FailoverPlanned, RecordWritten, RegionKept, RegionSkipped
-from airflow_recovery.model.records import InputRef, Reset
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import Reset
 
 
 def names(world: World) -> list[str]:

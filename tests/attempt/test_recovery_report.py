@@ -9,7 +9,8 @@ import pytest
 
 from airflow_recovery.attempt.recovery_report import recovered
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
-from airflow_recovery.model.records import AttemptState, Outcome, PlanRecord, RegionPlan, Reset
+from airflow_recovery.model.records import AttemptState, Outcome, PlanRecord, Reset
+from airflow_recovery.model.region_plan import RegionPlan
 
 JOB: dict[str, tuple[str, ...]] = {"a": (), "b": ("a",), "c": ("b",)}
 PLAN = PlanRecord(

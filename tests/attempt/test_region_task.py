@@ -15,8 +15,9 @@ from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.errors import AttemptLost, ClearNotConfigured, InputLost, NotMine, RegionFailed
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AttemptState, ExternalObject, FenceCause, InputRef, Outcome
+from airflow_recovery.model.records import AttemptState, ExternalObject, FenceCause, Outcome
 from airflow_recovery.results.prober import ResultProber
 
 

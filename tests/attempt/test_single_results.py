@@ -9,7 +9,7 @@ from fakes import World
 
 from airflow_recovery.errors import InputLost, RecoveryError, RegionFailed
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.model.records import RegionPlan
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_making import plan

@@ -17,7 +17,8 @@ from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import StoreAccessDenied
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.codec import from_json, to_json
-from airflow_recovery.model.records import AttemptState, ExternalObject, Outcome, PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.model.records import AttemptState, ExternalObject, Outcome, PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results.prober import ResultProber
 

@@ -25,7 +25,8 @@ from airflow_recovery.errors import CacheUnreachable, PartitionMissing
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.model.cached_location import CachedLocation
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import Claim, ExternalObject, PlanRecord, RegionPlan
+from airflow_recovery.model.records import Claim, ExternalObject, PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.cached import VIEW_PREFIX
 from airflow_recovery.results.sweep import Sweeper

@@ -12,9 +12,10 @@ from hypothesis import given
 from airflow_recovery.driver import ModeSpec, RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.model.channel_options import LossBudget, Overflow, Reconnect
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.mode import MODES
-from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputRef, RunIdentity
+from airflow_recovery.model.records import AttemptTrace, ExternalObject, RunIdentity
 from airflow_recovery.splits.mode import AdoptedBatches
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec

@@ -11,8 +11,9 @@ from airflow_recovery.errors import NotPublished
 from airflow_recovery.hooks.result import RecoveryResultHook, RegisteredResult, result_run_key
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.journal.layout import run_key
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AttemptState, Claim, InputRef, Outcome, Publish, PublishedRegion
+from airflow_recovery.model.records import AttemptState, Claim, Outcome, Publish, PublishedRegion
 
 
 @pytest.fixture

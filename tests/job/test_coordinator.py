@@ -15,7 +15,8 @@ from airflow_recovery.errors import JobDefinitionError, UserCodeError
 from airflow_recovery.job.batch_snapshot import MAX_STATE_BYTES, SupportsBatchSnapshot
 from airflow_recovery.job.coordinator import checked_coordinator, restored_coordinator, snapshots_of
 from airflow_recovery.job.fingerprint import vertex_fingerprint
-from airflow_recovery.model.records import CoordinatorPlan, CoordinatorSnapshot
+from airflow_recovery.model.records import CoordinatorSnapshot
+from airflow_recovery.model.region_plan import CoordinatorPlan
 from airflow_recovery.model.result_type import BLOCKING
 
 FACTS = RunFacts("2026-01-01T00:00:00+00:00", None, None, {}, {})

@@ -24,7 +24,8 @@ from airflow_recovery.journal.events import (
 from airflow_recovery.journal.history import Gap, read_stream
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.stream import EventWriter, StreamClosed
-from airflow_recovery.model.records import InputRef, RunIdentity
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store import ObjectStore
 
 EXAMPLES: dict[str, Any] = dict(RECORDS)

@@ -22,6 +22,7 @@ from airflow_recovery.model.codec import to_json
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.record_kinds import RECORD_KINDS
 from airflow_recovery.model.records import (
@@ -33,10 +34,8 @@ from airflow_recovery.model.records import (
     CommittedBatch,
     CommitterDead,
     CommitterEpoch,
-    CoordinatorPlan,
     ExternalObject,
     FenceCause,
-    InputRef,
     Lost,
     Outcome,
     Pin,
@@ -45,15 +44,14 @@ from airflow_recovery.model.records import (
     PublishedRegion,
     ReadMetrics,
     Record,
-    RegionPlan,
     Released,
     Reset,
     RunAttempt,
     RunIdentity,
     SharedRef,
     SplitGeneration,
-    SubtaskPlan,
 )
+from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan, SubtaskPlan
 from airflow_recovery.model.retention import ReleasePolicy, Retention
 from airflow_recovery.splits.mode import (
     AdoptedBatches,

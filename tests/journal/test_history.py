@@ -17,7 +17,8 @@ from airflow_recovery.journal.frames import SegmentHeader, record_line
 from airflow_recovery.journal.history import Gap, GapKind, read_stream
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.model.records import Closed, InputRef, RunIdentity
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import Closed, RunIdentity
 from airflow_recovery.store import StoredObject
 from airflow_recovery.store.local import LocalStore
 

@@ -10,7 +10,8 @@ from airflow_recovery.errors import NothingRecorded
 from airflow_recovery.journal.in_use import read_run
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.model.records import Claim, Closed, PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.model.records import Claim, Closed, PlanRecord, RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.store.local import LocalStore
 
 

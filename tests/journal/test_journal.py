@@ -13,23 +13,23 @@ from airflow_recovery.journal.codec import encode_record
 from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import NEVER_STARTED, RunState
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     Closed,
     CommittedBatch,
     FenceCause,
-    InputRef,
     Lost,
     Outcome,
     PlanRecord,
     Publish,
     PublishedRegion,
-    RegionPlan,
     Released,
     Reset,
     RunIdentity,
 )
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.splits.mode import AdoptedBatches, SplitClaim
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore

@@ -11,7 +11,8 @@ from airflow_recovery.errors import ConfigurationError, ObjectMissing
 from airflow_recovery.journal.null_journal import NullJournal, unrecorded
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptTrace, Claim, Outcome, PlanRecord, RegionPlan, Reset
+from airflow_recovery.model.records import AttemptTrace, Claim, Outcome, PlanRecord, Reset
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.store.local import LocalStore
 
 PLAN = PlanRecord(

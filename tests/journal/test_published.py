@@ -7,17 +7,9 @@ import pytest
 from airflow_recovery.errors import NotPublished, ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.published import published_result
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import (
-    AttemptState,
-    Claim,
-    InputRef,
-    Outcome,
-    Publish,
-    PublishedRegion,
-    Reset,
-    RunIdentity,
-)
+from airflow_recovery.model.records import AttemptState, Claim, Outcome, Publish, PublishedRegion, Reset, RunIdentity
 from airflow_recovery.store.local import LocalStore
 
 

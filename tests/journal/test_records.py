@@ -7,8 +7,10 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.record_kinds import RECORD_KINDS
-from airflow_recovery.model.records import InputRef, Outcome, PlanRecord, RegionPlan
+from airflow_recovery.model.records import Outcome, PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 
 PLAN = PlanRecord("job", (RegionPlan("P", ("p",), ("p",), (), True, "f"),))
 

@@ -25,13 +25,13 @@ from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.replay import EventFold, differences, replay
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
     Closed,
     FenceCause,
-    InputRef,
     Lost,
     Outcome,
     PlanRecord,

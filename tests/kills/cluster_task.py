@@ -18,7 +18,8 @@ from airflow_recovery.driver.region_spec import RegionSpec, RunDates, StoreSpec,
 from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.model.records import Outcome, PlanRecord, RegionPlan
+from airflow_recovery.model.records import Outcome, PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.spark_cluster import spark_home

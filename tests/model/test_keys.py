@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_recovery.model.keys import MAX_MAP_INDEX, OPERATORS_GROUP, RegionKey, TaskKey
-from airflow_recovery.model.records import RegionPlan, RunIdentity, SubtaskPlan
+from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
 
 
 @pytest.mark.parametrize(

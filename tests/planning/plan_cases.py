@@ -7,16 +7,10 @@ from dataclasses import replace
 
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import (
-    AttemptState,
-    FenceCause,
-    InputRef,
-    Outcome,
-    PlanRecord,
-    RegionPlan,
-    Reset,
-)
+from airflow_recovery.model.records import AttemptState, FenceCause, Outcome, PlanRecord, Reset
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_making import plan

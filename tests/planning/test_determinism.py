@@ -11,8 +11,10 @@ import pytest
 
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptState, InputRef, Outcome, PlanRecord, RegionPlan, Reset
+from airflow_recovery.model.records import AttemptState, Outcome, PlanRecord, Reset
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
 

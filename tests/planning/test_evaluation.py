@@ -11,16 +11,9 @@ from hypothesis import strategies as st
 
 from airflow_recovery.errors import StoreAccessDenied, UnknownRegion
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
-from airflow_recovery.model.records import (
-    AttemptState,
-    Claim,
-    ExternalObject,
-    InputRef,
-    Outcome,
-    PlanRecord,
-    RegionPlan,
-    Reset,
-)
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import AttemptState, Claim, ExternalObject, Outcome, PlanRecord, Reset
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 

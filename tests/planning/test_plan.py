@@ -12,7 +12,7 @@ from plan_cases import CHAIN, DIAMOND, FORK, RunCase
 
 from airflow_recovery.errors import StoreAccessDenied, UnknownRegion
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.records import InputRef
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning import plan_making
 from airflow_recovery.planning.evaluation import Evaluation

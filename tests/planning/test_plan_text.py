@@ -7,7 +7,7 @@ from dataclasses import replace
 from plan_cases import ALWAYS, CHAIN, DIAMOND, FORK, RunCase
 
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.records import SubtaskPlan
+from airflow_recovery.model.region_plan import SubtaskPlan
 from airflow_recovery.planning.plan_text import brief, count_text, plan_line, plan_table, plan_text, plan_tree, ranges
 from airflow_recovery.planning.scenario import RecomputeAll, RestartRegion
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.mode import BATCH
-from airflow_recovery.model.records import PlanRecord, RegionPlan
+from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.result_type import ResultType
 from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan

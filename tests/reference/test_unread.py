@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.model.records import PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
 from airflow_recovery.results.release import reader_left
 from reference.unread import unread_regions
 

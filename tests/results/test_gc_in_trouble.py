@@ -16,7 +16,8 @@ from airflow_recovery.journal.codec import encode_record, resealed
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.owner import check_results, own_results
-from airflow_recovery.model.records import PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.model.records import PlanRecord, RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results import sweep_found
 from airflow_recovery.results.sweep_found import find_runs
 

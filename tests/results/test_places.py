@@ -6,7 +6,8 @@ import pytest
 
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.model.records import PlanRecord, RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results.places import Asker, Look, ResultPlaces, declares
 
 RUN = RunIdentity("flights", "date-2026-01-01T000000Z", "group")

@@ -23,7 +23,8 @@ from airflow_recovery.attempt.run import Run, TaskIdentity
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.model.records import Outcome, PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.model.records import Outcome, PlanRecord, RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks import CommitMode, CommittingSink, sink_of, spec_of
 from airflow_recovery.sinks import postgres as module

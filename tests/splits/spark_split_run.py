@@ -35,15 +35,8 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import (
-    AttemptState,
-    Claim,
-    ExternalObject,
-    Outcome,
-    PlanRecord,
-    RegionPlan,
-    RunIdentity,
-)
+from airflow_recovery.model.records import AttemptState, Claim, ExternalObject, Outcome, PlanRecord, RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.splits.loop import SplitLoop
 from airflow_recovery.splits.mode import SplitClaim, SplitPlan

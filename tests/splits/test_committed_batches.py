@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from airflow_recovery.errors import Failure, ManifestInvalid, SplitsNotCovered
 from airflow_recovery.journal.plans import reading_of
 from airflow_recovery.journal.run_state import Attempt, RegionState
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import Claim, CommittedBatch, InputRef
+from airflow_recovery.model.records import Claim, CommittedBatch
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.committed_batches import (
     SplitWork,

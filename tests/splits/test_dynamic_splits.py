@@ -31,7 +31,8 @@ from airflow_recovery.errors import (
 )
 from airflow_recovery.job.enumerators import Enumeration, ResumedEnumerator
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import CommittedBatch, ExternalObject, Outcome, PlanRecord, RegionPlan, SubtaskPlan
+from airflow_recovery.model.records import CommittedBatch, ExternalObject, Outcome, PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.splits import dynamic_assignment as dynamic_splits

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from airflow_recovery.model.keys import OPERATORS_GROUP
-from airflow_recovery.model.records import RegionPlan, RunIdentity, SubtaskPlan
+from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
 from airflow_recovery.story.clearing import task_keys
 
 

@@ -5,16 +5,10 @@ from __future__ import annotations
 from airflow_recovery.journal.events import FailoverPlanned, JobEvent, RecordWritten, StreamEnded
 from airflow_recovery.journal.history import Recorded
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import (
-    AttemptState,
-    InputRef,
-    Lost,
-    Outcome,
-    PlanRecord,
-    RegionPlan,
-    Reset,
-)
+from airflow_recovery.model.records import AttemptState, Lost, Outcome, PlanRecord, Reset
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.result_type import BLOCKING, BLOCKING_PERSISTENT, CACHED
 from airflow_recovery.story.decisions import decisions_of
 from airflow_recovery.story.edges import edges_of

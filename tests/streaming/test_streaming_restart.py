@@ -10,16 +10,9 @@ import pytest
 from airflow_recovery.errors import Failure
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.records import (
-    AttemptState,
-    Claim,
-    FenceCause,
-    InputRef,
-    Outcome,
-    PlanRecord,
-    RegionPlan,
-    Reset,
-)
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome, PlanRecord, Reset
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Why
 from airflow_recovery.streaming.channel_graph import ChannelGraph, live_attempts, other_channels

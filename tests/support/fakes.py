@@ -33,11 +33,11 @@ from airflow_recovery.model.records import (
     Outcome,
     PlanRecord,
     Publish,
-    RegionPlan,
     Released,
     Reset,
     RunIdentity,
 )
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject

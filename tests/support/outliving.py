@@ -27,7 +27,8 @@ from airflow_recovery.errors import AttemptLost, RegionFailed
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import ExternalObject, Outcome, PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.model.records import ExternalObject, Outcome, PlanRecord, RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow

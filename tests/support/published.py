@@ -6,16 +6,9 @@ from pathlib import Path
 
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import run_key
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import (
-    AttemptState,
-    Claim,
-    InputRef,
-    Outcome,
-    Publish,
-    PublishedRegion,
-    RunIdentity,
-)
+from airflow_recovery.model.records import AttemptState, Claim, Outcome, Publish, PublishedRegion, RunIdentity
 from airflow_recovery.store import open_store
 
 DATE = "2024-01-02T00:00:00+00:00"

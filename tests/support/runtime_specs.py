@@ -7,8 +7,9 @@ from typing import Any
 
 from airflow_recovery.driver import RegionSpec, RunDates, StoreSpec, VertexSpec
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptTrace, ExternalObject, InputRef, Outcome, RunIdentity
+from airflow_recovery.model.records import AttemptTrace, ExternalObject, Outcome, RunIdentity
 from airflow_recovery.store import open_store
 
 JOB = "regionjobs.numbers:numbers"

@@ -30,10 +30,10 @@ from airflow_recovery.model.records import (
     PlanRecord,
     Publish,
     PublishedRegion,
-    RegionPlan,
     Reset,
     RunIdentity,
 )
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.write_once import Backoff
 from airflow_recovery.streaming.channel_graph import ChannelGraph

@@ -6,16 +6,10 @@ from fakes import MemoryStore
 from rest_world import RestWorld
 
 from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import (
-    AttemptState,
-    Claim,
-    FenceCause,
-    InputRef,
-    Outcome,
-    PlanRecord,
-    RegionPlan,
-)
+from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome, PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 
 FAILED = "r12_07"
 

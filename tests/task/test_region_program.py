@@ -22,8 +22,9 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.job import load_job
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AttemptState, Claim, InputRef, Outcome, RunIdentity
+from airflow_recovery.model.records import AttemptState, Claim, Outcome, RunIdentity
 from airflow_recovery.task.region_program import RegionProgram, region_failed
 
 log = logging.getLogger("tests.operators")

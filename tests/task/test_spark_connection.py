@@ -8,7 +8,8 @@ from airflow.sdk import Connection
 from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import files, job
-from airflow_recovery.model.records import AttemptState, Outcome, RegionPlan
+from airflow_recovery.model.records import AttemptState, Outcome
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.result_type import BLOCKING
 from airflow_recovery.splits.mode import CommittedBatchRef, LostSplit, SplitOutcome, SplitPlan
 from airflow_recovery.task.split_task import MODE

@@ -16,7 +16,8 @@ from spoiled_journal import PREFIX, Spoiled
 from airflow_recovery.attempt import region_task
 from airflow_recovery.errors import StoreAccessDenied
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.records import Closed, InputRef, Released
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import Closed, Released
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, Verb
 from airflow_recovery.testing.simulation import TOPOLOGIES, Schedule, Settings, Trouble, Violation, job_of
 from airflow_recovery.testing.simulation.jobs import IDENTITY

@@ -8,7 +8,8 @@ from typing import Any
 
 from airflow_recovery.errors import ChannelError, ChannelEvicted, LossBudgetExceeded, RecoveryError
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.records import PlanRecord, RegionPlan
+from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.store.log import PutAnswer, PutSlot
 from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingPlan

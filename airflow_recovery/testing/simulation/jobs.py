@@ -13,7 +13,8 @@ from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.records import PlanRecord, RegionPlan, RunIdentity
+from airflow_recovery.model.records import PlanRecord, RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.fake_sink import fake_commit

@@ -16,10 +16,9 @@ from airflow_recovery.model.records import (
     FenceCause,
     Outcome,
     PlanRecord,
-    RegionPlan,
     SplitGeneration,
-    SubtaskPlan,
 )
+from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.log import LogRecord, SplitBook, fold
 from airflow_recovery.splits.mode import AdoptedBatches, CommittedBatchRef, SplitClaim, SplitOutcome, SplitPlan

@@ -23,17 +23,11 @@ def region(name: str) -> Any:
         from airflow_recovery.errors import Failure
         from airflow_recovery.journal.journal import Journal
         from airflow_recovery.journal.plans import plan_hash
+        from airflow_recovery.model.inputs import InputRef
         from airflow_recovery.model.keys import OPERATORS_GROUP
         from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-        from airflow_recovery.model.records import (
-            AttemptState,
-            Claim,
-            FenceCause,
-            InputRef,
-            Outcome,
-            PlanRecord,
-            RegionPlan,
-        )
+        from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome, PlanRecord
+        from airflow_recovery.model.region_plan import RegionPlan
         from airflow_recovery.store import open_store
         from airflow_recovery.task.run_context import run_identity
 
