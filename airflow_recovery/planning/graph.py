@@ -16,18 +16,14 @@ from airflow_recovery.planning.ordering import CycleFound, topological_order
 class JobVertex:
     """One vertex: the names of the vertices it reads, each once, and the type of its own result.
 
-    A sink is a final result: it is wanted even though nobody reads it. ``parallelism`` is the number of its subtasks,
-    `None` where that is decided at run time. It reads all of an input's partitions in every subtask, save those inputs
-    that ``pointwise`` names: of them each subtask reads its share. Vertices with the same ``co_location`` are one unit
-    of restart, whatever is between them.
+    A sink is a final result: it is wanted even though nobody reads it. Vertices with the same ``co_location`` are one
+    unit of restart, whatever is between them. How many subtasks a vertex has, the plan of a run says (`RegionPlan`).
     """
 
     name: str
     inputs: tuple[str, ...]
     result: ResultType
     is_sink: bool = False
-    parallelism: int | None = 1
-    pointwise: frozenset[str] = frozenset()
     co_location: str | None = None
 
 
@@ -85,16 +81,6 @@ class JobGraph:
                 raise JobDefinitionError(
                     f"job {self.name!r}, vertex {vertex.name!r}: expected every input once, found "
                     f"{', '.join(vertex.inputs)}: name each only once"
-                )
-            if not vertex.pointwise <= set(vertex.inputs):
-                raise JobDefinitionError(
-                    f"job {self.name!r}, vertex {vertex.name!r}: expected pointwise= to name inputs, found "
-                    f"{', '.join(sorted(vertex.pointwise - set(vertex.inputs)))}: read them, or leave them out"
-                )
-            if vertex.parallelism is not None and vertex.parallelism < 1:
-                raise JobDefinitionError(
-                    f"job {self.name!r}, vertex {vertex.name!r}: expected a parallelism of at least 1, found "
-                    f"{vertex.parallelism}"
                 )
 
     def _check_inputs(self) -> None:

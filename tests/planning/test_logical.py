@@ -94,15 +94,3 @@ def test_what_cannot_be_a_topology_is_refused(
 ) -> None:
     with pytest.raises(JobDefinitionError, match=message):
         LogicalTopology(vertices(*names), results, edges)
-
-
-@pytest.mark.parametrize(
-    ("vertex", "message"),
-    [
-        (JobVertex("b", ("a",), BLOCKING, is_sink=True, pointwise=frozenset({"c"})), "pointwise= to name inputs"),
-        (JobVertex("b", ("a",), BLOCKING, is_sink=True, parallelism=0), "at least 1, found 0"),
-    ],
-)
-def test_a_vertex_that_cannot_be_expanded_is_refused(vertex: JobVertex, message: str) -> None:
-    with pytest.raises(JobDefinitionError, match=message):
-        JobGraph("flights", (JobVertex("a", (), BLOCKING), vertex))
