@@ -158,8 +158,9 @@ class _Making:
         name = region.name
         seen = self._seen.of(name)
         current = seen.current
-        action = self._action(region, self._evaluation.current(name))
-        reason = self._reason(name, action)
+        refused = self._why_refused(region) if name in self._possible else None
+        action = self._action(region, self._evaluation.current(name)) if refused is None else Action.REFUSED
+        reason = refused or self._reason(name, action)
         return PlannedRegion(
             name=name,
             vertices=region.vertices,
@@ -181,8 +182,6 @@ class _Making:
         )
 
     def _action(self, region: RegionPlan, current: Attempt | None) -> Action:
-        if region.name in self._possible and self._why_refused(region) is not None:
-            return Action.REFUSED
         if region.name in self._certain:
             return Action.RUN
         if region.name in self._possible:
@@ -201,8 +200,6 @@ class _Making:
     def _reason(self, name: str, action: Action) -> Reason | None:
         if action is Action.COMMIT:
             return self._evaluation.why_not_committed(name)
-        if action is Action.REFUSED:
-            return self._why_refused(self._evaluation.topology.by_name[name])
         if action not in NOT_KEPT:
             return None
         # What a pre-check would say now comes first; what follows from others' runs is known by looking ahead only.

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from fakes import CHAIN, PAIR, Killed, Process, World
 
+from airflow_recovery.attempt import previous_attempt
 from airflow_recovery.attempt.failed_attempt import FailedAttempt
 from airflow_recovery.attempt.restarts import Restarts, decision_of
 from airflow_recovery.attempt.run import RetryGrant
@@ -475,3 +476,12 @@ def test_control_without_the_record_a_plan_runs_what_its_next_try_refuses(monkey
         world.fail("P")
     assert planned(world).running == ("P", "C")
     world.refused("P")
+
+
+def test_control_without_the_record_of_a_kill_a_plan_runs_what_has_ended_its_budget(monkeypatch):
+    world = Clocked(PAIR)
+    monkeypatch.setattr(previous_attempt, "told_of_budget", lambda ended, decision: ended)
+    for _ in range(3):
+        world.kill("P")
+    world.refused("P")
+    assert planned(world).running == ("P", "C")
