@@ -1,13 +1,12 @@
-"""Result types: one value answers three questions (FLIP-1, `ResultPartitionType` in Flink).
+"""Result types (FLIP-1, `ResultPartitionType` in Flink): one value answers three questions.
 
-1. Does it glue a region? Only where producer and consumer *must* run together.
-2. Can it be read again by a later attempt of a consumer?
-3. Who lets it go, and does it outlive the run?
+1. When can a consumer run? Only where it *must* run together with its producer, they are one region.
+2. Does a live Spark application keep it, and no store?
+3. Does it outlive the run?
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 
@@ -17,16 +16,6 @@ class Consume(str, Enum):
     AFTER_FINISH = "after the producer has finished"
     MAY_RUN_TOGETHER = "may run together"
     MUST_RUN_TOGETHER = "must run together"
-
-
-class ReleasedBy(str, Enum):
-    """Who deletes a result's data (Flink: ``ReleaseBy``)."""
-
-    SCHEDULER = "scheduler"
-    """Recovery does, by the release rule (`airflow_recovery.results.release`) or by an explicit request."""
-
-    UPSTREAM = "upstream"
-    """Its producer's application does, when it no longer needs it."""
 
 
 class ResultType(str, Enum):
@@ -66,17 +55,12 @@ class ResultType(str, Enum):
     @property
     def consume(self) -> Consume:
         """When a consumer can run, as seen from the producer."""
-        return _ANSWERS[self].consume
+        return _CONSUME[self]
 
     @property
     def must_run_together(self) -> bool:
         """Producer and consumer are one unit of restart: the one thing that glues a region."""
-        return _ANSWERS[self].consume is Consume.MUST_RUN_TOGETHER
-
-    @property
-    def re_consumable(self) -> bool:
-        """A later attempt of a consumer can read the very same rows of an earlier attempt of the producer."""
-        return _ANSWERS[self].re_consumable
+        return self.consume is Consume.MUST_RUN_TOGETHER
 
     @property
     def is_cached(self) -> bool:
@@ -84,42 +68,22 @@ class ResultType(str, Enum):
         return self in (ResultType.CACHED, ResultType.CACHED_MEMORY_ONLY)
 
     @property
-    def bounded(self) -> bool:
-        """The buffer between producer and consumer has a bound, so that a slow consumer holds its producer up."""
-        return _ANSWERS[self].bounded
-
-    @property
     def persistent(self) -> bool:
         """It outlives the run, and goes only on request."""
-        return _ANSWERS[self].persistent
-
-    @property
-    def released_by(self) -> ReleasedBy:
-        """Who deletes its data."""
-        return _ANSWERS[self].released_by
+        return self is ResultType.BLOCKING_PERSISTENT
 
 
-@dataclass(frozen=True)
-class _Answers:
-    re_consumable: bool
-    bounded: bool
-    persistent: bool
-    consume: Consume
-    released_by: ReleasedBy
-
-
-_ANSWERS = {
-    #                                              again  bounded persistent
-    ResultType.PIPELINED: _Answers(                False, False, False, Consume.MUST_RUN_TOGETHER, ReleasedBy.UPSTREAM),
-    ResultType.PIPELINED_BOUNDED: _Answers(        False, True,  False, Consume.MUST_RUN_TOGETHER, ReleasedBy.UPSTREAM),
-    ResultType.PIPELINED_APPROXIMATE: _Answers(    False, True,  False, Consume.MAY_RUN_TOGETHER, ReleasedBy.UPSTREAM),
-    ResultType.BLOCKING: _Answers(                 True,  False, False, Consume.AFTER_FINISH, ReleasedBy.SCHEDULER),
-    ResultType.BLOCKING_PERSISTENT: _Answers(      True,  False, True,  Consume.AFTER_FINISH, ReleasedBy.SCHEDULER),
-    ResultType.HYBRID_FULL: _Answers(              True,  False, False, Consume.MAY_RUN_TOGETHER, ReleasedBy.SCHEDULER),
-    ResultType.HYBRID_SELECTIVE: _Answers(         False, False, False, Consume.MAY_RUN_TOGETHER, ReleasedBy.SCHEDULER),
-    ResultType.CACHED: _Answers(                   True,  False, False, Consume.AFTER_FINISH, ReleasedBy.SCHEDULER),
-    ResultType.CACHED_MEMORY_ONLY: _Answers(       True,  False, False, Consume.AFTER_FINISH, ReleasedBy.SCHEDULER),
-}  # fmt: skip
+_CONSUME = {
+    ResultType.PIPELINED: Consume.MUST_RUN_TOGETHER,
+    ResultType.PIPELINED_BOUNDED: Consume.MUST_RUN_TOGETHER,
+    ResultType.PIPELINED_APPROXIMATE: Consume.MAY_RUN_TOGETHER,
+    ResultType.BLOCKING: Consume.AFTER_FINISH,
+    ResultType.BLOCKING_PERSISTENT: Consume.AFTER_FINISH,
+    ResultType.HYBRID_FULL: Consume.MAY_RUN_TOGETHER,
+    ResultType.HYBRID_SELECTIVE: Consume.MAY_RUN_TOGETHER,
+    ResultType.CACHED: Consume.AFTER_FINISH,
+    ResultType.CACHED_MEMORY_ONLY: Consume.AFTER_FINISH,
+}
 
 PIPELINED = ResultType.PIPELINED
 PIPELINED_APPROXIMATE = ResultType.PIPELINED_APPROXIMATE

@@ -10,11 +10,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_recovery.model.result_type import ReleasedBy, ResultType
+from airflow_recovery.model.result_type import ResultType
 from airflow_recovery.planning import logical
 from airflow_recovery.planning.logical import LogicalResult, co_located_with, grouped
 
 __all__ = ["DistributionPattern", "LogicalEdge", "LogicalResult", "LogicalTopology", "LogicalVertex"]
+
+RE_CONSUMABLE = frozenset(
+    {
+        ResultType.BLOCKING,
+        ResultType.BLOCKING_PERSISTENT,
+        ResultType.HYBRID_FULL,
+        ResultType.CACHED,
+        ResultType.CACHED_MEMORY_ONLY,
+    }
+)
+"""A later attempt of a consumer can read the very same rows of an earlier attempt of the producer."""
+
+RELEASED_BY_PRODUCER = frozenset({ResultType.PIPELINED, ResultType.PIPELINED_BOUNDED, ResultType.PIPELINED_APPROXIMATE})
+"""Of these the producer deletes the data (Flink's ``ReleaseBy.UPSTREAM``), of all others the scheduler."""
 
 
 class DistributionPattern(str, Enum):
@@ -63,7 +77,7 @@ class LogicalTopology(logical.LogicalTopology):
         self.readable_again = [readable_again(result.type) for result in self.results]
         """Of every result."""
         self.released_by_us = [
-            result.type.released_by is ReleasedBy.SCHEDULER and not result.type.persistent for result in self.results
+            result.type not in RELEASED_BY_PRODUCER and not result.type.persistent for result in self.results
         ]
         """Of every result: it goes when its last reader is done."""
         self.co_located_with = co_located_with(self.vertices)
@@ -75,4 +89,4 @@ def readable_again(result: ResultType) -> bool:
 
     Re-consumable, or approximate: the exception that FLIP-135 makes, where rows may be missing.
     """
-    return result.re_consumable or result is ResultType.PIPELINED_APPROXIMATE
+    return result in RE_CONSUMABLE or result is ResultType.PIPELINED_APPROXIMATE

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from airflow_recovery.model.result_type import ResultType
 from reference.execution_topology import ExecutionTopology
 from reference.logical import (
+    RE_CONSUMABLE,
     DistributionPattern,
     LogicalEdge,
     LogicalResult,
@@ -91,7 +92,7 @@ class NaiveTopology:
                 more |= self.region[subtask]
                 for partition in self.reads[subtask]:
                     type_ = self.type_of[partition[0]]
-                    readable = type_.re_consumable or type_ is ResultType.PIPELINED_APPROXIMATE
+                    readable = type_ in RE_CONSUMABLE or type_ is ResultType.PIPELINED_APPROXIMATE
                     if not (readable and available(partition)):
                         more.add(self.producer[partition])
             if with_consumers:

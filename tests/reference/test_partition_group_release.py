@@ -9,6 +9,7 @@ from airflow_recovery.model.result_type import BLOCKING, PIPELINED, ResultType
 from reference.execution_graph import UnknownVertex
 from reference.execution_topology import ExecutionTopology
 from reference.logical import (
+    RELEASED_BY_PRODUCER,
     DistributionPattern,
     LogicalEdge,
     LogicalResult,
@@ -184,7 +185,7 @@ def test_the_rule_agrees_with_a_naive_oracle(logical: LogicalTopology, data: st.
             kind = logical.results[group.result].type
             readers = {(name.vertex, name.subtask) for name in map(graph.vertex_name, group.consumers)}
             if (
-                kind.released_by.value == "scheduler"
+                kind not in RELEASED_BY_PRODUCER
                 and not kind.persistent
                 and readers & naive.region[subtask]
                 and all(naive.region[reader] <= finished for reader in readers)
