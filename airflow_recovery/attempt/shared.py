@@ -16,7 +16,6 @@ sees who reads.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -29,12 +28,12 @@ from airflow_recovery.attempt.region_task import RegionTask
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
 from airflow_recovery.errors import AttemptLost, PagesDisagree, RegionFailed
-from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import SHARED, shared_identity
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.stream import NoEvents
 from airflow_recovery.model.build_in_progress import BuildInProgress, BuiltElsewhere
+from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.records import (
@@ -65,7 +64,7 @@ def shared_key(region: RegionPlan, externals: tuple[ExternalObject, ...], inputs
         "externals": sorted([external.vertex, external.uri, external.size, external.etag] for external in externals),
         "inputs": sorted([name, _identity_of(outcome)] for name, outcome in inputs.items()),
     }
-    return hashlib.sha256(canonical_json(described).encode()).hexdigest()[:32]
+    return digest_of(described)[:32]
 
 
 def _identity_of(outcome: Outcome) -> list[str]:

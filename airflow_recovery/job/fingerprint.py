@@ -26,6 +26,7 @@ from airflow_recovery.job.mode import modes_in
 from airflow_recovery.job.module_code import ADVICE, ModuleCode, canonical, find_module
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
 from airflow_recovery.job.references import ImportTarget, Reference, references
+from airflow_recovery.model.codec import digest_of
 from airflow_recovery.planning.regions import Region
 from airflow_recovery.sinks.declaration import spec_of
 
@@ -93,8 +94,7 @@ def initializer_fingerprint(spec: RunTimeSubtasks, decides: Iterable[str]) -> st
 
 
 def _digest(value: object) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
+    return digest_of(value)[:_LENGTH]
 
 
 class _CodeUsed:

@@ -20,7 +20,7 @@ from dataclasses import asdict, fields
 from typing import Any, NoReturn, TypeVar
 
 from airflow_recovery.errors import RecordInvalid
-from airflow_recovery.model.codec import from_json, to_json
+from airflow_recovery.model.codec import canonical_json, from_json, to_json
 from airflow_recovery.model.record_kinds import kind_of
 from airflow_recovery.model.records import PlanRecord, Record, RunIdentity
 
@@ -32,11 +32,6 @@ _FIELDS_AT_FIRST = {"format", "kind", *(field_.name for field_ in fields(RunIden
 _BODY_FIRST = b'{"body":'
 
 R = TypeVar("R", bound=Record)
-
-
-def canonical_json(value: Any) -> str:
-    """JSON with one form for equal values: sorted keys, no spaces, ASCII. Refuses NaN and infinities."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def encode_record(identity: RunIdentity, record: Record) -> bytes:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from airflow_recovery.errors import RecordInvalid, StreamDamaged
-from airflow_recovery.journal.codec import canonical_json
-from airflow_recovery.model.codec import Unlike, from_json, to_json
+from airflow_recovery.model.codec import Unlike, canonical_json, from_json, to_json
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.record_kinds import RECORD_KINDS, RecordKind, kind_of, kind_of_event
 

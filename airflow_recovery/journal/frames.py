@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_recovery.errors import RecordInvalid, StreamDamaged
-from airflow_recovery.journal.codec import FORMAT_VERSION, canonical_json, check_belongs, parse_json
+from airflow_recovery.journal.codec import FORMAT_VERSION, check_belongs, parse_json
+from airflow_recovery.model.codec import canonical_json
 from airflow_recovery.model.records import RunIdentity
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024

@@ -15,7 +15,8 @@ from __future__ import annotations
 import uuid
 
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, RecordInvalid, WriteLost
-from airflow_recovery.journal.codec import canonical_json, parse_json
+from airflow_recovery.journal.codec import parse_json
+from airflow_recovery.model.codec import canonical_json
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.write_once import write_once
 

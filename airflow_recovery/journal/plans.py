@@ -6,15 +6,14 @@ import hashlib
 import json
 from collections.abc import Iterable
 
-from airflow_recovery.journal.codec import canonical_json
-from airflow_recovery.model.codec import to_json
+from airflow_recovery.model.codec import digest_of, to_json
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.records import PlanRecord
 
 
 def plan_hash(plan: PlanRecord) -> str:
     """The hash of ``plan``, 32 hex digits; equal plans have equal hashes on every machine."""
-    return hashlib.sha256(canonical_json(to_json(plan)).encode()).hexdigest()[:32]
+    return digest_of(to_json(plan))[:32]
 
 
 def reading_of(fingerprint: str | None, inputs: Iterable[InputRef]) -> str:

@@ -17,7 +17,8 @@ import zlib
 from collections.abc import Callable, Mapping
 
 from airflow_recovery.errors import ObjectMissing, RecordInvalid, StoreError
-from airflow_recovery.journal.codec import MAX_RECORD_BYTES, canonical_json, parse_json
+from airflow_recovery.journal.codec import MAX_RECORD_BYTES, parse_json
+from airflow_recovery.model.codec import canonical_json
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject
 
 log = logging.getLogger(__name__)

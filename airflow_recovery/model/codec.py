@@ -1,4 +1,4 @@
-"""Dataclasses to JSON values and back, by the annotations of their fields. Imports nothing of ours.
+"""Dataclasses to JSON values and back, by the annotations of their fields; JSON in one form. Imports nothing of ours.
 
     str, bool, int, float   as they are; an int is at least 0, and a float may be a whole number
     Any                     any JSON value, as it is
@@ -29,6 +29,8 @@ time: none under ``TYPE_CHECKING``.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
@@ -43,6 +45,19 @@ Choose = Callable[[type[Any], Collection[str]], type[Any]]
 """The class of a `flat` field's value, by the class of the record that holds it and the keys of its JSON object."""
 
 _NEVER = object()
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with one form for equal values: sorted keys, no spaces, ASCII.
+
+    Raises `ValueError` for NaN, for infinities and for what holds itself, `TypeError` for what is no JSON value.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def digest_of(value: Any) -> str:
+    """The SHA-256 of the canonical JSON of ``value``: 64 hexadecimal digits. Raises as `canonical_json`."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 class Unlike(ValueError):

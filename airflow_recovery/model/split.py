@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from airflow_recovery.errors import SplitIdentityError
+from airflow_recovery.model.codec import canonical_json
 from airflow_recovery.model.records import ExternalObject
 
 SCHEME = "split:"
@@ -57,7 +58,7 @@ class Split:
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise SplitIdentityError(f"split {name!r}: expected size= in bytes, from 0, found {size!r}")
         try:
-            text = json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False)
+            text = canonical_json(payload)
             is_plain = json.loads(text) == payload
         except (TypeError, ValueError, RecursionError):
             text, is_plain = "", False

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, ClassVar, TypeVar
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
+from airflow_recovery.model.codec import canonical_json
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.sinks.committer import Committer, SinkResources
 
@@ -46,7 +47,7 @@ def spec_of(sink: CommittingSink, result: str) -> CommitSpec:
     """``sink`` as plans and outcomes hold it, for the result ``result``."""
     kind = type(sink)
     config: dict[str, Any] = {field_.name: getattr(sink, field_.name) for field_ in fields(sink)}
-    text = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = canonical_json(config)
     return CommitSpec(result, kind.kind, CommitMode(sink.mode), f"{kind.__module__}:{kind.__qualname__}", text)
 
 

@@ -16,9 +16,10 @@ from dataclasses import asdict
 from typing import Any
 
 from airflow_recovery.errors import ObjectExists, RecordInvalid, StoreError
-from airflow_recovery.journal.codec import FORMAT_VERSION, canonical_json, check_belongs, checksum, parse_json
+from airflow_recovery.journal.codec import FORMAT_VERSION, check_belongs, checksum, parse_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.codec import canonical_json
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.splits.log import LOG_RECORD, Assign, End, LogRecord, Message, SplitBook
 from airflow_recovery.store.log import Steps, WriteOnceLog

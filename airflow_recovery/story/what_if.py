@@ -5,7 +5,6 @@ The commands, the REST API and the preview of a release all ask here.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from airflow_recovery.attempt.apply_plan import AppliedPlan
 from airflow_recovery.attempt.rebuild import asked_for
 from airflow_recovery.attempt.task_instances import FINISHED_STATES, RUNNING_STATES, Observation
-from airflow_recovery.journal.codec import canonical_json
+from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.plan import Plan
@@ -88,7 +87,7 @@ class Prepared:
             "resets": resets,
             "tries": dict(sorted(self.tries.items())),
         }
-        return hashlib.sha256(canonical_json(seen).encode()).hexdigest()[:32]
+        return digest_of(seen)[:32]
 
     @property
     def can_run(self) -> bool:

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_recovery.errors import RecordInvalid
-from airflow_recovery.journal.codec import canonical_json, check_belongs, checksum, parse_versioned
-from airflow_recovery.model.codec import Unlike, from_json, to_json
+from airflow_recovery.journal.codec import check_belongs, checksum, parse_versioned
+from airflow_recovery.model.codec import Unlike, canonical_json, from_json, to_json
 from airflow_recovery.streaming.channel_records import (
     BatchCommitted,
     ChannelIdentity,

@@ -28,9 +28,9 @@ from airflow_recovery.errors import (
     RegionFailed,
     StoreError,
 )
-from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.location import comparable
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics
@@ -76,7 +76,7 @@ def application_fingerprint(operator: SparkSubmitOperator, drop_in: DropIn) -> s
         ),
         **({"commit": asdict(drop_in.commit_spec)} if drop_in.commit_spec else {}),
     }
-    return hashlib.sha256(canonical_json(document).encode()).hexdigest()[:32]
+    return digest_of(document)[:32]
 
 
 class DropInSubmission(SparkSubmission):
@@ -264,7 +264,7 @@ def _rests_on_key(claim: Claim) -> str:
 def _rests_on(fingerprint: str, externals: tuple[ExternalObject, ...]) -> str:
     """What the application was submitted with that no claim tells: its code and arguments, and its external inputs."""
     read = sorted([external.vertex, external.uri, external.size, external.etag] for external in externals)
-    return hashlib.sha256(canonical_json([fingerprint, read]).encode()).hexdigest()
+    return digest_of([fingerprint, read])
 
 
 def _last_finish(state: RegionState) -> Outcome | None:

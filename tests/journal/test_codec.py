@@ -18,7 +18,7 @@ from airflow_recovery.errors import Failure, RecordInvalid
 from airflow_recovery.journal import codec
 from airflow_recovery.journal.codec import FORMAT_VERSION, decode_record, encode_record, parse_json
 from airflow_recovery.model.channel_options import Overflow, Reconnect
-from airflow_recovery.model.codec import to_json
+from airflow_recovery.model.codec import canonical_json, to_json
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
@@ -530,11 +530,11 @@ def test_this_version_writes_the_golden_bytes(name):
     assert FORMAT_VERSION == 1
     body, golden = encode_record(IDENTITY, EXAMPLES[name]), (GOLDEN / "v1" / f"{name}.json").read_bytes()
     written = json.loads(body)
-    assert codec.canonical_json(written).encode() == body
+    assert canonical_json(written).encode() == body
     del written["crc"]
     document = json.loads(golden)
     document.pop("crc", None)
-    assert codec.canonical_json(written) == codec.canonical_json(document)
+    assert canonical_json(written) == canonical_json(document)
 
 
 def test_fault_35_every_changed_digit_of_a_record_is_found():

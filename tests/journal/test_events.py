@@ -6,8 +6,9 @@ import pytest
 from example_events import AT, EXAMPLE_EVENTS
 
 from airflow_recovery.errors import RecordInvalid, StreamDamaged
-from airflow_recovery.journal.codec import canonical_json, parse_json
+from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.journal.events import EVENT_TYPES, JobEvent, event_from_json, event_to_json
+from airflow_recovery.model.codec import canonical_json
 
 
 @pytest.mark.parametrize("event", EXAMPLE_EVENTS, ids=lambda event: event.type)

@@ -11,12 +11,12 @@ from example_events import AT, IDENTITY, STREAMS, read, skipped, write
 
 from airflow_recovery.errors import RecordInvalid, StreamDamaged
 from airflow_recovery.journal import frames, history
-from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.events import JobEvent, RegionSkipped, event_to_json
 from airflow_recovery.journal.frames import SegmentHeader, record_line
 from airflow_recovery.journal.history import Gap, GapKind, read_stream
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.codec import canonical_json
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.records import Closed, RunIdentity
 from airflow_recovery.store import StoredObject

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from airflow_recovery.errors import AttemptLost, Failure, ObjectExists, ObjectMissing, StoreTimeout
 from airflow_recovery.journal import replay as replay_module
-from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.journal.events import RecordWritten, event_to_json
 from airflow_recovery.journal.frames import SegmentHeader, record_line
 from airflow_recovery.journal.history import GapKind, read_stream
@@ -25,6 +24,7 @@ from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.replay import EventFold, differences, replay
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventWriter
+from airflow_recovery.model.codec import canonical_json
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import (

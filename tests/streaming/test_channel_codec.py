@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from airflow_recovery.errors import RecordInvalid
-from airflow_recovery.journal.codec import canonical_json
 from airflow_recovery.model.channel_options import LossBudget, Reconnect
+from airflow_recovery.model.codec import canonical_json
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.streaming import channel_codec as codec
 from airflow_recovery.streaming.channel_codec import KINDS, Entry, decode_entry, encode_entry
