@@ -103,8 +103,8 @@ def outcome(report: Path, tests: Sequence[str]) -> tuple[str, ...]:
 
 def available() -> list[str]:
     """The supported versions that the package index has, oldest first."""
-    said = _pip(sys.executable, "index", "versions", "apache-airflow")
-    listed = re.findall(r"[\d.]+", next(line for line in said.splitlines() if line.startswith("Available versions")))
+    listing = _pip(sys.executable, "index", "versions", "apache-airflow")
+    listed = re.findall(r"[\d.]+", next(line for line in listing.splitlines() if line.startswith("Available versions")))
     return sorted({info for info in listed if info.startswith(SUPPORTED)}, key=Version)
 
 
@@ -175,9 +175,9 @@ def run(airflow: str, tests: Sequence[str]) -> Row:
     first = _failed(python, env, airflow, tests)
     files = {name.partition("::")[0] for name in first}
     failed = set(_failed(python, env, airflow, [test for test in tests if test.partition("::")[0] in files]))
-    said = subprocess.run([python, "-m", "airflow", "version"], env=env, capture_output=True, text=True, check=True)
-    if said.stdout.split()[-1] != airflow:
-        raise RuntimeError(f"expected Airflow {airflow} in {python.parent.parent}, found {said.stdout.split()[-1]}")
+    version = subprocess.run([python, "-m", "airflow", "version"], env=env, capture_output=True, text=True, check=True)
+    if version.stdout.split()[-1] != airflow:
+        raise RuntimeError(f"expected Airflow {airflow} in {python.parent.parent}, found {version.stdout.split()[-1]}")
     today = datetime.now(timezone.utc).date().isoformat()
     again, left = ([name for name in first if (name in failed) is is_left] for is_left in (False, True))
     return Row(airflow, platform.python_version(), len(tests), tuple(left), today, tuple(again))

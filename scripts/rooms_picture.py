@@ -31,8 +31,8 @@ def picture(rooms: Mapping[str, Room]) -> str:
             room = shown[name]
             below = [f"`{text}`" for text in _nearest(shown, name)]
             marks = ("pure", room.is_pure), ("knows Airflow", room.knows_airflow), ("a mode", name in MODES)
-            said = ", ".join(mark for mark, holds in marks if holds)
-            lines.append(f"| {floor} | `{name}` | {room.task} | {', '.join(below)} | {said} |")
+            holding = ", ".join(mark for mark, holds in marks if holds)
+            lines.append(f"| {floor} | `{name}` | {room.task} | {', '.join(below)} | {holding} |")
     return "\n".join(lines) + "\n"
 
 

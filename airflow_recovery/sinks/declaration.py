@@ -69,14 +69,14 @@ def imported(reference: str) -> Any:
     """What ``module:name`` names. Raises `ConfigurationError` where it is not there."""
     module, _, name = reference.partition(":")
     try:
-        found: Any = import_module(module)
+        target: Any = import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(
             f"Expected {reference!r} as module:name on this worker's Python path, found: {error}."
         ) from error
-    return found
+    return target
 
 
 def checked_sink(given: object, where: str, *, is_parallel: bool) -> CommittingSink | None:

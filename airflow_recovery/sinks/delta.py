@@ -107,7 +107,7 @@ class _DeltaCommitter:
         try:
             deltalake.write_deltalake(
                 self._uri if table is None else table,
-                pyarrow.RecordBatchReader.from_batches(staged.schema, _told(staged.batches(), own)),
+                pyarrow.RecordBatchReader.from_batches(staged.schema, _noting_errors(staged.batches(), own)),
                 # Where there is no table it is made, and somebody else may be first.
                 mode="error" if table is None else "overwrite" if mode is CommitMode.REPLACE else "append",
                 storage_options=self._options if table is None else None,
@@ -193,7 +193,7 @@ def _remove(token: CommitToken) -> str:
     )
 
 
-def _told(batches: Iterator[Any], failed: list[Exception]) -> Iterator[Any]:
+def _noting_errors(batches: Iterator[Any], failed: list[Exception]) -> Iterator[Any]:
     """``batches``, and the error with which they end."""
     try:
         yield from batches

@@ -135,11 +135,11 @@ class _PostgresCommitter:
             (token.lineage, self._sink.table),
             tokens=(schema, TOKENS),
         )
-        found = cursor.fetchone()
-        if found is None:
+        row = cursor.fetchone()
+        if row is None:
             return None
-        number, _, writer = (found[1] or "").partition("/")
-        return Held(found[0], writer if number == str(found[0]) else None)
+        number, _, writer = (row[1] or "").partition("/")
+        return Held(row[0], writer if number == str(row[0]) else None)
 
     def _schema_of_target(self, cursor: Any) -> str | None:
         """The schema in which the target's table is, and its tokens beside it; `None`: there is no such table.
@@ -154,8 +154,8 @@ class _PostgresCommitter:
             "WHERE c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'f') AND pg_catalog.pg_table_is_visible(c.oid)",
             (self._name,),
         )
-        found = cursor.fetchone()
-        return None if found is None else str(found[0])
+        row = cursor.fetchone()
+        return None if row is None else str(row[0])
 
     def _target(self, cursor: Any) -> tuple[str, str]:
         """Schema and name of a table that is there. Raises `ConfigurationError` where it is not."""
@@ -237,7 +237,7 @@ class _PostgresCommitter:
         raise refused(token, f"table {self._sink.table}", held, mode, remove)
 
     def _copy(self, cursor: Any, schema: Any, staged: StagedRows) -> list[str]:
-        columns = [each.name for each in schema]
+        columns = [field.name for field in schema]
         target = self._target(cursor)
         self._check_columns(schema, _columns(cursor, *target))
         _execute(
@@ -256,9 +256,9 @@ class _PostgresCommitter:
         import pyarrow  # type: ignore[import-untyped]
 
         unfit = [
-            f"{each.name} ({each.type})"
-            for each in schema
-            if pyarrow.types.is_nested(each.type) or pyarrow.types.is_binary(each.type)
+            f"{field.name} ({field.type})"
+            for field in schema
+            if pyarrow.types.is_nested(field.type) or pyarrow.types.is_binary(field.type)
         ]
         if unfit:
             raise ConfigurationError(
@@ -314,8 +314,8 @@ class _PostgresCommitter:
             raise self._answer(token, error) from None
 
     def _answer(self, token: CommitToken, error: Any) -> SinkRefused | SinkUnavailable:
-        code, said = error.pgcode or "", _said(error)
-        where = f"{token.text}: PostgreSQL said of {self._sink.table}: {said}"
+        code, message = error.pgcode or "", _safe_message(error)
+        where = f"{token.text}: PostgreSQL said of {self._sink.table}: {message}"
         if code.startswith(_REFUSING) or (not code and any(name in str(error) for name in _REFUSED_AT_THE_DOOR)):
             return SinkRefused(
                 f"{where}. Nothing was committed, and no retry helps: change the table, the role's rights, or what the "
@@ -360,7 +360,7 @@ def _kept_alive(cursor: Any, batches: Iterator[Any]) -> Iterator[Any]:
             yield batch
 
 
-def _said(error: Any) -> str:
+def _safe_message(error: Any) -> str:
     """What the server says, without the row: no detail and no context, and of class 22 not the value either."""
     from psycopg2 import errorcodes
 

@@ -44,9 +44,9 @@ class StagedRows:
     def batches(self) -> Iterator[Any]:
         """All rows as `pyarrow.RecordBatch`, in the manifest's order."""
         for at in range(len(self._files)):
-            found = self._open(at)
-            schema = _schema(found)
-            for batch in found.iter_batches(batch_size=BATCH_ROWS):
+            parquet = self._open(at)
+            schema = _schema(parquet)
+            for batch in parquet.iter_batches(batch_size=BATCH_ROWS):
                 yield batch.replace_schema_metadata(None).cast(schema)
 
     def _open(self, at: int) -> Any:
@@ -56,13 +56,13 @@ class StagedRows:
 
     def _body(self, at: int) -> bytes:
         """Raises `InputAltered` where the object is not the one that was registered."""
-        each = self._files[at]
+        file = self._files[at]
         base = self._store.base_uri
-        uri = f"{self._manifest.location}/{each.path}"
+        uri = f"{self._manifest.location}/{file.path}"
         stored = self._store.get(uri.removeprefix(f"{base}/"), max_bytes=None)
-        if (stored.info.size, stored.info.etag) != (each.size, each.etag):
+        if (stored.info.size, stored.info.etag) != (file.size, file.etag):
             raise InputAltered(
-                f"{uri}: expected {each.size} bytes with etag {each.etag}, as it was prepared, found "
+                f"{uri}: expected {file.size} bytes with etag {file.etag}, as it was prepared, found "
                 f"{stored.info.size} with {stored.info.etag}. Nothing was committed."
             )
         return stored.body
@@ -89,7 +89,7 @@ def _in_utc(kind: Any) -> Any:
     if pyarrow.types.is_timestamp(kind):
         return pyarrow.timestamp("us", "UTC")
     if pyarrow.types.is_struct(kind):
-        return pyarrow.struct([each.with_type(_in_utc(each.type)) for each in kind])
+        return pyarrow.struct([field.with_type(_in_utc(field.type)) for field in kind])
     if pyarrow.types.is_list(kind):
         return pyarrow.list_(kind.value_field.with_type(_in_utc(kind.value_type)))
     if pyarrow.types.is_map(kind):

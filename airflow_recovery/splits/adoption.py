@@ -61,7 +61,7 @@ def split_work(
     assigned = tuple(Split.of_external(external) for external in externals if external.vertex == planned.split_source)
     reading = reading_of(region.fingerprint, refs)
     mine = state.of(region.name)
-    before = [(region.name, n) for n, each in mine.attempts.items() if each.is_claimed and n > mine.invalid_up_to]
+    before = [(region.name, n) for n, attempt in mine.attempts.items() if attempt.is_claimed and n > mine.invalid_up_to]
     claims = {claim.attempt: claim for claim in run.journal.read_claims(before)}
     base = adoptable(mine, claims, reading)
     batches = _read(run, region.name, numbers_of(base))

@@ -34,8 +34,8 @@ def adoptable(state: RegionState, claims: Mapping[int, Claim], reading: str) -> 
     """
     same = [
         n
-        for n, each in claims.items()
-        if n > state.invalid_up_to and SplitClaim.of(each).reading == reading and n in state.attempts
+        for n, claim in claims.items()
+        if n > state.invalid_up_to and SplitClaim.of(claim).reading == reading and n in state.attempts
     ]
     if not same:
         return ()
@@ -78,13 +78,13 @@ def usable(
             dropped.setdefault(committed.attempt, set()).add(committed.number)
         else:
             covered |= splits
-    found = (
+    usable = (
         replace(batches, dropped=tuple(sorted({*batches.dropped, *dropped[batches.attempt]})))
         if batches.attempt in dropped
         else batches
         for batches in base
     )
-    return tuple(batches for batches in found if batches.numbers)
+    return tuple(batches for batches in usable if batches.numbers)
 
 
 @dataclass(frozen=True)
@@ -171,17 +171,17 @@ def cover(assigned: Iterable[str], batches: Iterable[CommittedBatch]) -> Cover:
 def check_cover(assigned: Iterable[Split], batches: Iterable[CommittedBatch]) -> None:
     """Before a finish. Raises `SplitsNotCovered` where ``batches`` are not exactly what was to be read."""
     by_key = {split.key: split for split in assigned}
-    found = cover(by_key, batches)
-    if found.is_exact:
+    coverage = cover(by_key, batches)
+    if coverage.is_exact:
         return
-    said = {
-        "not read": _named(found.missing, by_key),
-        "read twice": _named(found.twice, by_key),
-        "not assigned": _named(found.foreign, by_key),
+    wrong = {
+        "not read": _named(coverage.missing, by_key),
+        "read twice": _named(coverage.twice, by_key),
+        "not assigned": _named(coverage.foreign, by_key),
     }
     raise SplitsNotCovered(
         f"expected each of {len(by_key)} splits in exactly one batch, found "
-        f"{'; '.join(f'{what}: {which}' for what, which in said.items() if which)}. Nothing was finished. Restart the "
+        f"{'; '.join(f'{what}: {which}' for what, which in wrong.items() if which)}. Nothing was finished. Restart the "
         "region (`airflow recovery plan DAG RUN --restart REGION --apply`), which reads all of them anew, and report "
         "this."
     )

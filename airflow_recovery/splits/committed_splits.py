@@ -21,9 +21,9 @@ def committed_splits(journal: Journal, region: str, vertex: str) -> frozenset[st
     One listing and a read for each attempt and batch. Raises the store's errors, and `PagesDisagree`.
     """
     state = journal.load(journal.list([region])).of(region)
-    found: set[str] = set()
+    committed: set[str] = set()
     if state.current is not None and state.current.outcome is not None:
-        found |= {
+        committed |= {
             Split.of_external(external).key for external in state.current.outcome.externals if external.vertex == vertex
         }
     claims = {
@@ -37,8 +37,8 @@ def committed_splits(journal: Journal, region: str, vertex: str) -> frozenset[st
     reading = SplitClaim.of(claims[max(claims)]).reading if claims else None
     if reading is not None:
         batches = journal.read_committed_batches(region, numbers_of(adoptable(state, claims, reading)))
-        found |= {key for batch in batches for key in batch.splits}
-    return frozenset(found)
+        committed |= {key for batch in batches for key in batch.splits}
+    return frozenset(committed)
 
 
 def check_kept(region: str, lost: Collection[Split]) -> None:

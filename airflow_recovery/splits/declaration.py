@@ -188,8 +188,8 @@ def _check_source(vertex: Vertex, reading: SplitReading, parallelism: object) ->
 
 def split_source(region: Region, vertices: Mapping[str, Vertex]) -> str | None:
     """The source whose splits the region commits one by one; `None`: it ends as a whole."""
-    found = [name for name in region.vertices if is_split_wise(vertices[name]) and vertices[name].splits is not None]
-    return found[0] if found else None
+    sources = [name for name in region.vertices if is_split_wise(vertices[name]) and vertices[name].splits is not None]
+    return sources[0] if sources else None
 
 
 def _check_region(region: Region, declared: list[str], vertices: Mapping[str, Vertex]) -> None:
@@ -238,8 +238,8 @@ def _advice(vertex: Vertex, source: str) -> str:
 
 def _made_of(source: str, region: Region, vertices: Mapping[str, Vertex]) -> set[str]:
     """The vertices of the region that read the source, through whatever; the region's are in topological order."""
-    found = {source}
+    reached = {source}
     for name in region.vertices:
-        if any(edge.vertex in found for edge in vertices[name].inputs):
-            found.add(name)
-    return found
+        if any(edge.vertex in reached for edge in vertices[name].inputs):
+            reached.add(name)
+    return reached

@@ -71,14 +71,14 @@ def _counted(journal: Journal, region: str, batches: list[tuple[int, int]]) -> l
     """Of each batch, by attempt and number. Reads those that this process has not read yet."""
     seen = _counts.setdefault(journal.store, {})
     keys = [journal.layout.batch(region, *batch) for batch in batches]
-    wanted = [each for each, key in zip(batches, keys, strict=True) if key not in seen]
-    found = {key: seen[key] for key in keys if key in seen}
+    wanted = [number for number, key in zip(batches, keys, strict=True) if key not in seen]
+    counts = {key: seen[key] for key in keys if key in seen}
     if len(seen) + len(wanted) > MAX_REMEMBERED:
         seen.clear()
     for batch in journal.read_committed_batches(region, wanted) if wanted else ():
         key = journal.layout.batch(region, batch.attempt, batch.number)
-        found[key] = seen[key] = _Count(len(batch.splits), len(batch.splits) if batch.lost is not None else 0)
-    return [found[key] for key in keys]
+        counts[key] = seen[key] = _Count(len(batch.splits), len(batch.splits) if batch.lost is not None else 0)
+    return [counts[key] for key in keys]
 
 
 def _size(batches: Iterable[CommittedBatchRef]) -> int:
@@ -101,8 +101,8 @@ class SplitStory(StoryMode):
         counts = {True: 0, False: 0}
         for batch in ended.batches:
             counts[batch.attempt == outcome.attempt] += len(set(batch.splits) - lost.keys())
-        told = {split.uri: split.message for split in lost.values()}
-        return {"splits": {"read": counts[True], "kept": counts[False], "lost": told}}
+        messages = {split.uri: split.message for split in lost.values()}
+        return {"splits": {"read": counts[True], "kept": counts[False], "lost": messages}}
 
     def counted(self, outcome: Outcome) -> Mapping[str, int]:
         """The splits that the result does without."""

@@ -52,24 +52,24 @@ def discover(
     while True:
         book = splits.book
         before = book.listings
-        told = _told(book, today)
-        record = news(book, told, vertex, vanished, log)
+        enumeration = _enumeration(book, today)
+        record = news(book, enumeration, vertex, vanished, log)
         if record is None or splits.append(lambda book: record if book.listings == before else None):  # noqa: B023
             return to_read(splits.book, vanished)
 
 
-def _told(book: SplitBook, today: Callable[[], Iterable[Split]] | ResumedEnumerator) -> Enumeration:
+def _enumeration(book: SplitBook, today: Callable[[], Iterable[Split]] | ResumedEnumerator) -> Enumeration:
     """Today's listing; of an enumerator that goes on where it was, with all that it has told before."""
     if not isinstance(today, ResumedEnumerator):
         return Enumeration(listed(today()).splits, None)
     gone = book.vanished()
-    return today.goes_on(book.enumerator, {key: each for key, each in book.known.items() if key not in gone})
+    return today.goes_on(book.enumerator, {key: split for key, split in book.known.items() if key not in gone})
 
 
 def to_read(book: SplitBook, vanished: Vanished) -> tuple[Split, ...]:
     """What there is to read by the book, by name; with `Vanished.KEEP` also what a subtask has of what is gone."""
     gone = frozenset() if vanished is Vanished.KEEP else book.vanished()
-    return tuple(in_order(each for key, each in book.known.items() if key not in gone))
+    return tuple(in_order(split for key, split in book.known.items() if key not in gone))
 
 
 def rescaled(book: SplitBook, parallelism: int, vertex: str, vanished: Vanished) -> Rescaled | None:
@@ -86,9 +86,11 @@ def rescaled(book: SplitBook, parallelism: int, vertex: str, vanished: Vanished)
     return record
 
 
-def news(book: SplitBook, told: Enumeration, vertex: str, vanished: Vanished, log: logging.Logger) -> Discovered | None:
+def news(
+    book: SplitBook, enumeration: Enumeration, vertex: str, vanished: Vanished, log: logging.Logger
+) -> Discovered | None:
     """What ``told`` has that ``book`` has not, and the other way; `None`: nothing. Raises as `discover`."""
-    discovered = book.news(told.splits, told.state)
+    discovered = book.news(enumeration.splits, enumeration.state)
     if discovered is None:
         return None
     if discovered.vanished and vanished is Vanished.FAIL:
@@ -181,8 +183,8 @@ def _outputs_of_another(run: Run, region: RegionPlan) -> dict[str, PartitionMani
     of = region.subtask.of if region.subtask is not None else None
     others = [region.name for region in run.plan.regions if region.subtask is not None and region.subtask.of == of]
     for name, state in run.journal.list(others).state.regions.items():
-        for n, each in state.attempts.items():
-            for batch in run.journal.read_batch_log(name, n, min(each.batches, 1)):
+        for n, attempt in state.attempts.items():
+            for batch in run.journal.read_batch_log(name, n, min(attempt.batches, 1)):
                 if batch.outputs:
                     return {output.result: output for output in batch.outputs}
     return None

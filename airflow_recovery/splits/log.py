@@ -91,7 +91,7 @@ Message: TypeAlias = Assign | End
 
 LogRecord: TypeAlias = Discovered | Rescaled | Assign | End | Return
 
-_KINDS: dict[str, type[Any]] = {each.kind: each for each in (Discovered, Rescaled, Assign, End, Return)}
+_KINDS: dict[str, type[Any]] = {record.kind: record for record in (Discovered, Rescaled, Assign, End, Return)}
 LOG_RECORD = Tagged("kind", _KINDS.__getitem__)
 """The JSON of a record: ``{"kind": "assign", ...}``."""
 
@@ -162,7 +162,7 @@ class SplitBook:
         """
         held: Mapping[str, int] = self._held.get(subtask, {})
         read = {key: batch.attempt for batch in batches for key in batch.splits}
-        told = {
+        trouble = {
             "were given back": [key for key, attempt in read.items() if held.get(key) != attempt],
             "were given to it since": [key for key in held if key not in read],
             "are still to be read": [*self._home.get(subtask, ()), *self._unassigned],
@@ -174,8 +174,8 @@ class SplitBook:
                 for key in keys
             ],
         }
-        said = (f"{len(keys)} splits {what}{self._named(keys)}" for what, keys in told.items() if keys)
-        return ", ".join(said) or None
+        texts = (f"{len(keys)} splits {what}{self._named(keys)}" for what, keys in trouble.items() if keys)
+        return ", ".join(texts) or None
 
     def _named(self, keys: Iterable[str]) -> str:
         known = [self._known[key] for key in keys if key in self._known]
@@ -200,18 +200,18 @@ class SplitBook:
 
         ``among``: no others than these.
         """
-        found: list[str] = []
+        taken: list[str] = []
         size = 0
         for name in chain(self._home.get(subtask, ()), self._unassigned):
             if among is not None and name not in among:
                 continue
             size += self._known[name].weight
-            if found and size > max_bytes:
+            if taken and size > max_bytes:
                 break
-            found.append(name)
+            taken.append(name)
             if size >= max_bytes:
                 break
-        return tuple(found)
+        return tuple(taken)
 
     def message_for(self, subtask: int, attempt: int, max_bytes: int, among: Container[str] | None = None) -> Message:
         """What its next message is: an ASSIGN while there is something for it, else END; nothing changes."""
@@ -223,7 +223,7 @@ class SplitBook:
     def news(self, listed: Mapping[str, Split], enumerator: Any = None) -> Discovered | None:
         """What ``listed``, today's listing by content key, has that the book has not, and the other way; `None`:
         nothing."""
-        added = tuple(each for key, each in listed.items() if key not in self._known or key in self._gone)
+        added = tuple(split for key, split in listed.items() if key not in self._known or key in self._gone)
         vanished = tuple(key for key in self._known if key not in listed and key not in self._gone)
         if not added and not vanished and enumerator == self._enumerator:
             return None
@@ -350,13 +350,15 @@ class SplitBook:
         return {
             "splits": [[split.uri, split.size, split.etag] for split in self._known.values()],
             "homeless": list(self._unassigned),
-            "home": {str(subtask): list(each) for subtask, each in sorted(self._home.items()) if each},
-            "held": {str(subtask): list(each) for subtask, each in sorted(self._held.items()) if each},
+            "home": {str(subtask): list(keys) for subtask, keys in sorted(self._home.items()) if keys},
+            "held": {str(subtask): list(keys) for subtask, keys in sorted(self._held.items()) if keys},
             # Beside `held`, as earlier versions have it: the attempts that those splits were assigned to.
-            "attempts": {str(subtask): list(each.values()) for subtask, each in sorted(self._held.items()) if each},
+            "attempts": {
+                str(subtask): list(attempts.values()) for subtask, attempts in sorted(self._held.items()) if attempts
+            },
             "gone": sorted(self._gone),
-            "sent": {str(subtask): list(each) for subtask, each in sorted(self._sent.items())},
-            "over": {str(subtask): each for subtask, each in sorted(self._over.items())},
+            "sent": {str(subtask): list(sent) for subtask, sent in sorted(self._sent.items())},
+            "over": {str(subtask): number for subtask, number in sorted(self._over.items())},
             "listings": self._listings,
             "parallelism": self._parallelism,
             "enumerator": self._enumerator,
@@ -368,16 +370,16 @@ class SplitBook:
         book = cls()
         book._known = {known.key: known for known in (Split(*split) for split in value["splits"])}
         book._unassigned = OrderedDict.fromkeys(value["homeless"])
-        book._home = {int(subtask): OrderedDict.fromkeys(each) for subtask, each in value["home"].items()}
-        book._owner_of = {key: subtask for subtask, each in book._home.items() for key in each}
+        book._home = {int(subtask): OrderedDict.fromkeys(keys) for subtask, keys in value["home"].items()}
+        book._owner_of = {key: subtask for subtask, keys in book._home.items() for key in keys}
         book._held = {
-            int(subtask): OrderedDict(zip(each, value["attempts"][subtask], strict=True))
-            for subtask, each in value["held"].items()
+            int(subtask): OrderedDict(zip(keys, value["attempts"][subtask], strict=True))
+            for subtask, keys in value["held"].items()
         }
-        book._holder = {key: subtask for subtask, each in book._held.items() for key in each}
+        book._holder = {key: subtask for subtask, keys in book._held.items() for key in keys}
         book._gone = set(value["gone"])
-        book._sent = {int(subtask): (each[0], each[1], each[2]) for subtask, each in value["sent"].items()}
-        book._over = {int(subtask): each for subtask, each in value["over"].items()}
+        book._sent = {int(subtask): (sent[0], sent[1], sent[2]) for subtask, sent in value["sent"].items()}
+        book._over = {int(subtask): number for subtask, number in value["over"].items()}
         book._listings = value["listings"]
         book._parallelism = value["parallelism"]
         book._enumerator = value["enumerator"]

@@ -156,10 +156,10 @@ class SplitLoop:
             self._failed.append(_Failed(alone, _DIED_OF_IT, None))
         else:
             # Nothing else is being read: if the driver dies now, it dies of this one.
-            said = Failure(
+            failure = Failure(
                 _DIED, f"the driver died while it read {alone.name}, and nothing else", labels=_label([alone])
             )
-            report_failure(self._spec, said, self._region.log)
+            report_failure(self._spec, failure, self._region.log)
             self._read_and_commit(batch)
             forget_failure(self._spec, self._region.log)  # it did not die
 
@@ -192,10 +192,10 @@ class SplitLoop:
     def _blame(self, batch: Batch, failure: Failure, error: Exception) -> None:
         if self._is_spark_gone():
             # The first thing that breaks then may be anything, such as a connection that is refused.
-            told = f"Spark is gone: {failure.type}: {failure.message}"
+            reason = f"Spark is gone: {failure.type}: {failure.message}"
             is_alone = batch.may_be_poison and len(batch.splits) == 1
             named = _label(batch.splits) if is_alone else ()
-            raise RegionFailed(told, Failure(_DIED, told, vertex=failure.vertex, labels=named)) from error
+            raise RegionFailed(reason, Failure(_DIED, reason, vertex=failure.vertex, labels=named)) from error
         if classify(failure) not in _OF_THE_SPLITS:
             raise error
         self._set_aside(batch, failure, error)
@@ -265,16 +265,16 @@ class SplitLoop:
     # failing
 
     def _set_aside(self, batch: Batch, failure: Failure, error: Exception) -> None:
-        told = _in_a_line(failure)
+        reason = _in_a_line(failure)
         log = self._region.log
         with self._asking:
             self._failed_batches += not batch.may_be_poison
             if len(batch.splits) == 1:
-                log.warning("Split %s can't be read: %s", batch.splits[0].name, told)
+                log.warning("Split %s can't be read: %s", batch.splits[0].name, reason)
                 self._failed.append(_Failed(batch.splits[0], failure, error))
             else:
                 count = len(batch.splits)
-                log.warning("A batch of %d splits failed, its halves are read after the others: %s", count, told)
+                log.warning("A batch of %d splits failed, its halves are read after the others: %s", count, reason)
                 # In front: the split that it was is found before the next batch is looked into.
                 halves = batch.splits[: count // 2], batch.splits[count // 2 :]
                 self._later.extendleft(Batch(halve, may_be_poison=True) for halve in reversed(halves))
@@ -302,17 +302,17 @@ class SplitLoop:
         named = names(failed.split for failed in worst)
         first = worst[0].failure
         label = _label(failed.split for failed in self._failed)
-        told = f"{first.type}: {first.message}"
+        reason = f"{first.type}: {first.message}"
         safe = f"{self._counts.counts().text()}, and are not read again."
         if poison:
             needed, allowed = lost + len(self._failed), self._splits.loss_budget
             message = (
-                f"{named} can't be read, each by itself and for good: {told}. {safe} Repair what they hold, or leave "
+                f"{named} can't be read, each by itself and for good: {reason}. {safe} Repair what they hold, or leave "
                 f"them out of splits=; or let the result do without them: loss_budget={needed} (it is {allowed})"
             )
             failure = Failure("UserCodeError", message, vertex=first.vertex, labels=label)
             raise UserCodeError(message, failure) from worst[0].error
-        message = f"{named} could not be read: {told}. {safe} After {MAX_FAILURES} such failures it is given up"
+        message = f"{named} could not be read: {reason}. {safe} After {MAX_FAILURES} such failures it is given up"
         failure = replace(first, message=message, labels=(*first.labels, *label))
         raise RegionFailed(message, failure) from worst[0].error
 

@@ -111,8 +111,8 @@ class RowLocalGuard:
         """Does what ``node`` gives hang on the splits? Raises where it does in another way than row by row."""
         name = node.getClass().getSimpleName()
         if name == "WithCTE":
-            for each in _seq(node.cteDefs()):
-                self._named[each.id()] = self._check(each.child(), where)
+            for definition in _seq(node.cteDefs()):
+                self._named[definition.id()] = self._check(definition.child(), where)
             return self._check(node.plan(), where)
         if name == "CTERelationRef":
             return self._named[node.cteId()]
@@ -120,7 +120,7 @@ class RowLocalGuard:
         if not children:
             return any(_reads_the_same(leaf, node) for leaf in self._leaves)
         hangs = [self._check(child, where) for child in children]
-        inner = [self._check(each, where) for each in _seq(node.subqueries())]  # all of them
+        inner = [self._check(subquery, where) for subquery in _seq(node.subqueries())]  # all of them
         if any(inner):
             raise _refused(where, "a subquery over the splits", _NEEDS_ALL)
         if name in _PICKS_ROWS:
@@ -143,8 +143,8 @@ def _check_join(kind: str, hangs: list[bool], where: str) -> None:
         raise _refused(where, "a join of the splits with themselves", _NEEDS_ALL)
     is_allowed = _KEPT_SIDES.get(kind, (False, False))[hangs.index(True)]
     if not is_allowed:
-        told = f"a {kind.lower()} join that keeps rows of the other side"
-        raise _refused(where, told, _COMES_AGAIN)
+        join = f"a {kind.lower()} join that keeps rows of the other side"
+        raise _refused(where, join, _COMES_AGAIN)
 
 
 def _check_deterministic(node: Any, where: str) -> None:
@@ -157,9 +157,9 @@ def _undetermined(expression: Any) -> Iterator[str]:
     """The names of the innermost expressions that make it undetermined."""
     if expression.deterministic():
         return
-    inner = [name for each in _seq(expression.children()) for name in _undetermined(each)]
+    inner = [name for child in _seq(expression.children()) for name in _undetermined(child)]
     yield from inner
-    if inner or any(not each.deterministic() for each in _seq(expression.children())):
+    if inner or any(not child.deterministic() for child in _seq(expression.children())):
         return
     is_python = expression.getClass().getSimpleName() == "PythonUDF"
     name = str(expression.name() if is_python else expression.prettyName()).lower()
@@ -194,7 +194,7 @@ def _leaves(node: Any) -> Iterator[Any]:
     yield from _seq(node.collectLeaves())
 
 
-def _seq(found: Any) -> Iterator[Any]:
+def _seq(sequence: Any) -> Iterator[Any]:
     """A Scala sequence."""
-    for at in range(found.size()):
-        yield found.apply(at)
+    for at in range(sequence.size()):
+        yield sequence.apply(at)

@@ -35,11 +35,11 @@ class SplitProgress:
         self, assigned: Iterable[Split], adopted: Collection[str], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         splits = list(assigned)
-        found = [split for split in splits if split.key in adopted]
+        adopted_splits = [split for split in splits if split.key in adopted]
         self._total, self._weight = len(splits), sum(split.weight for split in splits)
-        self._done, self._done_weight = len(found), sum(split.weight for split in found)
+        self._done, self._done_weight = len(adopted_splits), sum(split.weight for split in adopted_splits)
         self._bytes = sum(split.size for split in splits)
-        self._done_bytes = sum(split.size for split in found)
+        self._done_bytes = sum(split.size for split in adopted_splits)
         self._adopted_weight = self._done_weight
         self._clock = clock
         self._started = clock()

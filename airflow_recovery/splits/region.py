@@ -44,14 +44,14 @@ def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress
     Raises `SplitsNotCovered` where the batches are not exactly what was assigned: nothing is finished then.
     """
     spec = region.spec
-    found = region.splits_of(splits.vertex)
+    assigned = region.splits_of(splits.vertex)
     adopted = journal.read_committed_batches(spec.region, numbers_of(splits.base))
     kept = {key for batch in adopted for key in batch.splits}
-    counts = SplitProgress(found, kept)
+    counts = SplitProgress(assigned, kept)
     region.log.info("%s: %s.", spec.region, counts.counts().text())
-    record = _record(journal, region, splits, found) if spec.attempt > 1 else NOTHING
-    pulled = _pulled(journal, region, splits, record, found) if splits.is_pulled else None
-    todo = to_read(found, adopted)
+    record = _record(journal, region, splits, assigned) if spec.attempt > 1 else NOTHING
+    pulled = _pulled(journal, region, splits, record, assigned) if splits.is_pulled else None
+    todo = to_read(assigned, adopted)
     loop = SplitLoop(
         region,
         splits,
@@ -64,8 +64,8 @@ def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress
     )
     batches = (*adopted, *loop.run())
     if pulled is not None:
-        found = (*(split for split in found if split.key in kept), *pulled.taken.values())
-    return union_result(region, found, batches)
+        assigned = (*(split for split in assigned if split.key in kept), *pulled.taken.values())
+    return union_result(region, assigned, batches)
 
 
 def _pulled(
@@ -112,7 +112,9 @@ def _record(journal: Journal, region: OpenRegion, splits: SplitSpec, assigned: t
     """What the attempts before this one failed on that were made of the same. One LIST, and what they have left."""
     spec = region.spec
     state = journal.load(journal.list([spec.region])).of(spec.region)
-    ended = [n for n, each in state.attempts.items() if state.invalid_up_to < n < spec.attempt and each.is_claimed]
+    ended = [
+        n for n, attempt in state.attempts.items() if state.invalid_up_to < n < spec.attempt and attempt.is_claimed
+    ]
     *claims, own = journal.read_claims([*((spec.region, n) for n in ended), (spec.region, spec.attempt)])
     same = [claim for claim in claims if SplitClaim.of(claim).reading == SplitClaim.of(own).reading]
     logs = {(claim.attempt, k) for claim in same for k in range(state.attempts[claim.attempt].batches)}
@@ -140,5 +142,5 @@ def _failure_of(region: OpenRegion, attempt: int, outcome: Outcome | None) -> Fa
     if not is_death(failure) or label_of(failure, SPLITS_LABEL):
         return failure
     prefix = JournalLayout(region.spec.identity).data_of(region.spec.region, attempt)
-    said = read_failure_at(region.store, prefix)
-    return said if said is not None and label_of(said, SPLITS_LABEL) else failure
+    previous = read_failure_at(region.store, prefix)
+    return previous if previous is not None and label_of(previous, SPLITS_LABEL) else failure

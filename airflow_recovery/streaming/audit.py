@@ -71,11 +71,11 @@ class ChannelAudit:
     @property
     def causes(self) -> dict[str, int]:
         """The losses by cause."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for report in self.reports:
             for cause, count in report.loss.causes:
-                found[cause.value] = found.get(cause.value, 0) + count
-        return {**found, **({LEFT_BEHIND: self.left_behind} if self.left_behind else {})}
+                counts[cause.value] = counts.get(cause.value, 0) + count
+        return {**counts, **({LEFT_BEHIND: self.left_behind} if self.left_behind else {})}
 
     @property
     def verdict(self) -> BudgetVerdict:
@@ -88,16 +88,16 @@ class ChannelAudit:
 
     def text(self) -> str:
         """One line, as in a task's log."""
-        told = f"Channel {self.edge}: {self.committed} records committed, {self.lost} lost"
+        text = f"Channel {self.edge}: {self.committed} records committed, {self.lost} lost"
         if self.causes:
-            told += f" ({', '.join(f'{cause} {count}' for cause, count in self.causes.items())})"
+            text += f" ({', '.join(f'{cause} {count}' for cause, count in self.causes.items())})"
         if self.unknown:
             attempts = ", ".join(str(loss.attempt) for report in self.reports for loss in report.loss.unknown)
-            told += f", and an unknown number at the origin when producer attempt {attempts} began"
+            text += f", and an unknown number at the origin when producer attempt {attempts} began"
         if not self.is_drained:
-            told += f", {self.reports[-1].loss.behind} not read yet"
+            text += f", {self.reports[-1].loss.behind} not read yet"
         generations = f" in {len(self.reports)} generations" if len(self.reports) > 1 else ""
-        return f"{told}{generations}; {self.verdict.value}"
+        return f"{text}{generations}; {self.verdict.value}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON. ``lost_records`` is null where it is not known: never 0 for want of knowledge."""
@@ -120,8 +120,8 @@ def audit_of(reports: Iterable[ChannelReport], budgets: Mapping[str, LossBudget]
     """One audit a channel. ``reports`` in topological order, generations ascending; what does not count is left out."""
     counting = [report for report in reports if report.channel.counts]
     return tuple(
-        ChannelAudit(edge, tuple(found), budgets.get(edge, UNLIMITED))
-        for edge, found in groupby(counting, key=lambda report: report.channel.edge)
+        ChannelAudit(edge, tuple(generations), budgets.get(edge, UNLIMITED))
+        for edge, generations in groupby(counting, key=lambda report: report.channel.edge)
     )
 
 
@@ -159,9 +159,9 @@ class AuditTask:
             self._run.log.info("%s.", audit.text())
         exceeded = [audit for audit in audits if audit.verdict is BudgetVerdict.EXCEEDED]
         if exceeded:
-            told = "; ".join(f"{audit.edge}: {audit.budget.excess(audit.lost, audit.records)}" for audit in exceeded)
+            excess = "; ".join(f"{audit.edge}: {audit.budget.excess(audit.lost, audit.records)}" for audit in exceeded)
             raise LossBudgetExceeded(
-                f"Expected the losses of this run within its budgets, found {told}. Nothing is published. Clear the "
+                f"Expected the losses of this run within its budgets, found {excess}. Nothing is published. Clear the "
                 "whole task group to make it again, or raise the budget and clear this task."
             )
         return audits

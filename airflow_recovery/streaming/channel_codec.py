@@ -63,9 +63,9 @@ def encode_entry(identity: ChannelIdentity, slot: int, entry: Entry) -> bytes:
     """The bytes of slot ``slot``. Raises `RecordInvalid` for a record that no reader would take, for its size."""
     body = to_json(entry.record)
     place = {"kind": _KIND_OF[type(entry.record)], **_names(identity), "slot": slot, "writer": entry.writer}
-    found = canonical_json({"format": CHANNEL_FORMAT, **place, "body": body, "crc": checksum(body)}).encode()
-    _check_size(found, f"slot {slot} of {identity.edge!r}")
-    return found
+    content = canonical_json({"format": CHANNEL_FORMAT, **place, "body": body, "crc": checksum(body)}).encode()
+    _check_size(content, f"slot {slot} of {identity.edge!r}")
+    return content
 
 
 def decode_entry(identity: ChannelIdentity, slot: int, body: bytes, *, where: str) -> Entry:

@@ -194,7 +194,7 @@ def _check_exact(number: int, done: int, end: int, ranges: list[Range]) -> None:
 def _release(state: ChannelState, record: Released) -> None:
     for sub, upto in zip(state.subs, record.upto, strict=True):
         sub.released = max(sub.released, upto)
-    state.retained = {key: each for key, each in state.retained.items() if not _is_released(state, each)}
+    state.retained = {key: segment for key, segment in state.retained.items() if not _is_released(state, segment)}
 
 
 def _is_released(state: ChannelState, segment: Segment) -> bool:

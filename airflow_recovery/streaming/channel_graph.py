@@ -44,13 +44,13 @@ class ChannelGraph:
         return self._ordered({region} | self._reached(region, lambda name: self.producers(name) + self.readers(name)))
 
     def _reached(self, region: str, step: Callable[[str], Iterable[str]]) -> set[str]:
-        found: set[str] = set()
+        reached: set[str] = set()
         todo = [region]
         while todo:
-            new = set(step(todo.pop())) - found - {region}
-            found |= new
+            new = set(step(todo.pop())) - reached - {region}
+            reached |= new
             todo += new
-        return found
+        return reached
 
     def _ordered(self, names: Iterable[str]) -> tuple[str, ...]:
         wanted = set(names)
@@ -60,7 +60,7 @@ class ChannelGraph:
 def live_attempts(state: RunState, region: str) -> list[int]:
     """The attempts that were claimed and whose reading counts, ascending: a streaming region goes on from these."""
     mine = state.of(region)
-    return sorted(n for n, each in mine.attempts.items() if each.is_claimed and n > mine.restarted_up_to)
+    return sorted(n for n, attempt in mine.attempts.items() if attempt.is_claimed and n > mine.restarted_up_to)
 
 
 def other_channels(planned: RegionPlan, state: RunState, pins: Iterable[ChannelRef]) -> tuple[str, str] | None:
@@ -78,8 +78,10 @@ def other_channels(planned: RegionPlan, state: RunState, pins: Iterable[ChannelR
 def is_only_altered(planned: RegionPlan, state: RunState, pins: Iterable[ChannelRef]) -> bool:
     """Of ``pins``, which are not the channels of now, all count still: what was read and made with them is a part of
     the result, and an attempt goes on in the newest generation."""
-    found = [(pin.generation, generations_of(planned, state, pin.result)) for pin in pins]
-    return all(mine in counting for mine, counting in found) and any(mine != counting[-1] for mine, counting in found)
+    generations = [(pin.generation, generations_of(planned, state, pin.result)) for pin in pins]
+    return all(mine in counting for mine, counting in generations) and any(
+        mine != counting[-1] for mine, counting in generations
+    )
 
 
 def generations_of(planned: RegionPlan, state: RunState, result: str) -> tuple[int, ...]:

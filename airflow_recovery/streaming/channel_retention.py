@@ -126,7 +126,7 @@ def orphans(state: ChannelState, keys: Iterable[str]) -> list[str]:
     attempt of a side has written may still be named, until the channel has ended.
     """
     named = state.retained.keys() | set(state.outputs)
-    found = []
+    unnamed = []
     for key in keys:
         kind, attempt, rest = [*key.split("/", 2), "", ""][:3]
         if key in named or not rest or not attempt.isdecimal():
@@ -136,5 +136,5 @@ def orphans(state: ChannelState, keys: Iterable[str]) -> list[str]:
             "out": int(attempt) < state.view or state.is_drained,
         }
         if is_over.get(kind, False):
-            found.append(key)
-    return found
+            unnamed.append(key)
+    return unnamed

@@ -67,19 +67,19 @@ def prepare_checkpoint(
     `ChannelInconsistent` where it needs more, and there is none.
     """
     key, cut_to = f"{folder.attempt(attempt)}/checkpoint", completed + skips
-    found = _newest(store, folder, earlier) if completed >= 0 else None
-    if found is not None:
-        cut = found.cut if completed <= found.cut_to else completed - found.base
-        names = [info.key[len(found.key) + 1 :] for info in store.list(f"{found.key}/")] if cut >= 0 else []
+    newest = _newest(store, folder, earlier) if completed >= 0 else None
+    if newest is not None:
+        cut = newest.cut if completed <= newest.cut_to else completed - newest.base
+        names = [info.key[len(newest.key) + 1 :] for info in store.list(f"{newest.key}/")] if cut >= 0 else []
         if f"offsets/{cut}" in names:
-            _copy(store, found.key, key, kept(names, cut))
-            return _mark(store, folder, attempt, Checkpoint(key, cut_to - cut, cut, cut_to, found.begins))
+            _copy(store, newest.key, key, kept(names, cut))
+            return _mark(store, folder, attempt, Checkpoint(key, cut_to - cut, cut, cut_to, newest.begins))
     if completed >= 0 and not may_begin:
         raise ChannelInconsistent(
             f"region {folder.region!r}, attempt {attempt}: expected Spark's checkpoint of batch {completed} below "
-            f"{folder.attempt(attempt).rpartition('/')[0]}, found {'none' if found is None else 'one without it'}: its "
-            "state, or its place in its source, is lost, so that the regions at the channel start over. Keep lifecycle "
-            "rules and clean-up jobs off that prefix"
+            f"{folder.attempt(attempt).rpartition('/')[0]}, found {'none' if newest is None else 'one without it'}: "
+            "its state, or its place in its source, is lost, so that the regions at the channel start over. Keep "
+            "lifecycle rules and clean-up jobs off that prefix"
         )
     return _mark(store, folder, attempt, Checkpoint(key, cut_to + 1, -1, cut_to, begins))
 
@@ -89,7 +89,7 @@ def kept(names: Iterable[str], batch: int) -> list[str]:
 
     A source's own log is taken whole: what it holds beyond is what it will be asked for next.
     """
-    found = []
+    belonging = []
     for name in names:
         if any(part.startswith(".") for part in name.split("/")):
             continue
@@ -98,8 +98,8 @@ def kept(names: Iterable[str], batch: int) -> list[str]:
             continue
         if of_state is not None and int(of_state[1]) > batch + 1:
             continue
-        found.append(name)
-    return found
+        belonging.append(name)
+    return belonging
 
 
 def lineage_key(folder: CheckpointFolder, attempt: int) -> str:

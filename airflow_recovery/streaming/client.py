@@ -98,7 +98,7 @@ class ChannelClient:
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects that no record needs. What can't be deleted now is left for the sweep."""
-        found = sorted(map(self.folder.object, keys))
-        if found:
+        objects = sorted(map(self.folder.object, keys))
+        if objects:
             with suppress(StoreError):
-                self.store.delete(found)
+                self.store.delete(objects)

@@ -136,7 +136,7 @@ def _readable(state: ChannelState, number: int, start: int, stop: int) -> tuple[
         (LossCause.OVERFLOW, sub.dropped),
         (LossCause.TORN, sub.torn),
     ):
-        losses += [Loss(number, *each, cause) for each in common(rest, gone)]
+        losses += [Loss(number, start, stop, cause) for start, stop in common(rest, gone)]
         rest = minus(rest, gone)
     return rest, losses
 
@@ -167,7 +167,7 @@ def release(state: ChannelState, attempt: int, upto: Offsets) -> Released | None
     if attempt != state.view:
         raise _evicted(state, attempt)
     safe = tuple(map(min, upto, state.done))
-    if all(each <= sub.released for each, sub in zip(safe, state.subs, strict=True)):
+    if all(offset <= sub.released for offset, sub in zip(safe, state.subs, strict=True)):
         return None
     return Released(attempt, safe)
 

@@ -116,8 +116,8 @@ def declared_of(vertex: Vertex) -> StreamDeclaration:
 
 def streaming_of(region: Region, vertices: Mapping[str, Vertex]) -> Streaming:
     """How a streaming region runs, as one of its vertices says, else the defaults."""
-    said = (declared_of(vertices[name]).streaming for name in region.vertices)
-    return next((streaming for streaming in said if streaming is not None), Streaming())
+    declared = (declared_of(vertices[name]).streaming for name in region.vertices)
+    return next((streaming for streaming in declared if streaming is not None), Streaming())
 
 
 def channel_of(vertex: Vertex) -> ApproximateResult:
@@ -146,9 +146,9 @@ def check_refusals(
         if region.is_streaming
         for name in region.vertices
     }
-    found = refusals(LogicalTopology.of(job_graph), channels, declarations, max_active_tasks=max_active_tasks)
-    if found:
-        raise JobDefinitionError(f"job {graph.job!r}: " + "; ".join(refusal.text() for refusal in found))
+    refused = refusals(LogicalTopology.of(job_graph), channels, declarations, max_active_tasks=max_active_tasks)
+    if refused:
+        raise JobDefinitionError(f"job {graph.job!r}: " + "; ".join(refusal.text() for refusal in refused))
 
 
 def _declaration(vertex: Vertex, streaming: Streaming) -> VertexDeclaration:
@@ -171,19 +171,19 @@ def _guarantee(vertex: Vertex) -> SinkGuarantee | None:
 
 
 def _check_region(region: Region, vertices: Mapping[str, Vertex]) -> None:
-    said = [name for name in region.vertices if declared_of(vertices[name]).streaming is not None]
+    declared = [name for name in region.vertices if declared_of(vertices[name]).streaming is not None]
     if not region.is_streaming:
-        if said:
+        if declared:
             raise JobDefinitionError(
-                f"{vertices[said[0]].where}: expected streaming= in a streaming region, which reads or makes a "
+                f"{vertices[declared[0]].where}: expected streaming= in a streaming region, which reads or makes a "
                 "result with result=APPROXIMATE, found none: leave streaming= out"
             )
         return
     where = vertices[region.vertices[0]].where
-    if len(said) > 1:
+    if len(declared) > 1:
         raise JobDefinitionError(
-            f"{vertices[said[1]].where}: expected streaming= once in a region, found it at {said[0]!r} as well: they "
-            "are one Spark query; say it at one of them"
+            f"{vertices[declared[1]].where}: expected streaming= once in a region, found it at {declared[0]!r} as "
+            "well: they are one Spark query; say it at one of them"
         )
     if len(region.channels_in) > 1 or len(region.channels_out) > 1:
         ends = [region_input.result for region_input in region.channels_in], list(region.channels_out)
@@ -207,14 +207,14 @@ def _check_region(region: Region, vertices: Mapping[str, Vertex]) -> None:
 
 
 def _check_vertex(vertex: Vertex) -> None:
-    for what, found in (
+    for what, is_declared in (
         ("parallelism=", vertex.parallelism is not None),
         ("coordinator=", vertex.coordinator is not None),
         ("splits=", vertex.splits is not None),
         *((mode.declared_by, mode is not MODE) for mode in modes_in([vertex])),
         (f"result={vertex.result.value}", vertex.result.is_cached or vertex.result.persistent),
     ):
-        if found:
+        if is_declared:
             raise JobDefinitionError(
                 f"{vertex.where}: expected a vertex of a streaming region, found {what}, which is of batches: such a "
                 "region is one application on one stream. Read streams with spark.readStream, cut channels with "

@@ -77,16 +77,16 @@ def channels_of(
     """
     reader = reader or (lambda identity: LedgerReader(store, identity))
     base = JournalLayout(run).channels
-    found = []
+    views = []
     for edge in folders(store, base):
         generations = sorted(int(folder) for folder in folders(store, f"{base}{edge}/") if folder.isdecimal())
         for number in generations:
             looked = reader(ChannelIdentity(run, readable(edge), number)).look()
-            found.append(replace(looked, is_newest=number == generations[-1]))
-    counts = counting() if found else None
+            views.append(replace(looked, is_newest=number == generations[-1]))
+    counts = counting() if views else None
     if counts is None:
-        return tuple(found)
-    return tuple(replace(view, counts=(view.edge, view.generation) in counts) for view in found)
+        return tuple(views)
+    return tuple(replace(view, counts=(view.edge, view.generation) in counts) for view in views)
 
 
 def _view(report: LossReport, generation: int, *, is_whole: bool, problem: str | None) -> ChannelView:

@@ -57,13 +57,13 @@ class ChannelInput:
 
     def wait_until_open(self) -> ChannelState:
         """Until its producer has opened it. Raises `ChannelFailed` where it gives up, or does not come in time."""
-        began, said = self._client.clock(), False
+        began, is_logged = self._client.clock(), False
         while not (state := self.refresh()).producer:
             if state.failed is not None:
                 raise ChannelFailed(f"channel {self.channel.result!r}: its producer has given up: {state.failed}")
-            if not said:
+            if not is_logged:
                 self._log.info("Waiting for the producer of %s to open it.", self._name())
-                said = True
+                is_logged = True
             if self._client.clock() - began > self.channel.block_timeout_s:
                 raise ChannelFailed(
                     f"channel {self.channel.result!r}: nobody opened it for {self.channel.block_timeout_s:g} s. Look "
@@ -129,8 +129,8 @@ class ChannelInput:
     def text(self) -> str:
         """One line for the task's log: how many of the published records are behind the checkpoint."""
         state = self._client.state
-        told = f"{self._name()}: {sum(state.done)} of {sum(state.ends)} records are behind the checkpoint"
-        return f"{told}, {state.lost} of them lost" if state.lost else told
+        text = f"{self._name()}: {sum(state.done)} of {sum(state.ends)} records are behind the checkpoint"
+        return f"{text}, {state.lost} of them lost" if state.lost else text
 
     def _name(self) -> str:
         return f"channel {self.channel.result!r} (generation {self.channel.generation})"
@@ -167,14 +167,14 @@ class ChannelOutput:
 
         Where what it carries was altered, the region goes on at its checkpoint, but on a new generation.
         """
-        found = None
+        newest = None
         for generation in range(first, self.channel.generation):
             client = channel_client(self.client.store, self._run, self.channel, generation)
             state = client.refresh()
             if state.producer and state.producer < self._producer.attempt:
                 client.append(self._fence)
-            found = client.state if client.state.epoch >= 0 else found
-        return found
+            newest = client.state if client.state.epoch >= 0 else newest
+        return newest
 
     def _fence(self, state: ChannelState) -> ProducerOpened:
         return open_producer(

@@ -157,7 +157,7 @@ def _claims(run: Run, graph: ChannelGraph, state: RunState, region: str) -> dict
     """The claims that tell who began with what: two or three of each connected region, all at once."""
     wanted = [(name, n) for name in graph.connected(region) for n in attempts_that_tell(state, name)]
     opened = {(name, n): state.of(name).attempts[n].claim for name, n in wanted}
-    missing = [each for each in wanted if opened[each] is None]
+    missing = [key for key in wanted if opened[key] is None]
     claims = {(claim.region, claim.attempt): claim for claim in run.journal.read_claims(missing)}
     return claims | {key: claim for key, claim in opened.items() if claim is not None}
 

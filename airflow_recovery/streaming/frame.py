@@ -89,13 +89,13 @@ def _is_stateful(node: Any) -> bool:
 def _nodes(frame: DataFrame) -> list[Any]:
     """Of the analysed logical plan: a streaming region has a classic session, so that its JVM can be asked."""
     todo: list[Any] = [frame._jdf.queryExecution().analyzed()]
-    found: list[Any] = []
+    nodes: list[Any] = []
     while todo:
         node = todo.pop()
-        found.append(node)
+        nodes.append(node)
         children = node.children()
         todo += [children.apply(number) for number in range(children.size())]
-    return found
+    return nodes
 
 
 def schema_of(frame: DataFrame) -> str:

@@ -45,13 +45,13 @@ class LossReport:
 
     def text(self) -> str:
         """One line for people."""
-        told = f"{self.edge}: {self.lost} of {self.records} records lost"
+        text = f"{self.edge}: {self.lost} of {self.records} records lost"
         if self.causes:
-            told += f" ({', '.join(f'{cause.value} {count}' for cause, count in self.causes)})"
+            text += f" ({', '.join(f'{cause.value} {count}' for cause, count in self.causes)})"
         if self.unknown:
             attempts = ", ".join(str(loss.attempt) for loss in self.unknown)
-            told += f", and an unknown number at the origin when producer attempt {attempts} began"
-        return f"{told}; {self.verdict.value}"
+            text += f", and an unknown number at the origin when producer attempt {attempts} began"
+        return f"{text}; {self.verdict.value}"
 
 
 def loss_report(edge: str, state: ChannelState) -> LossReport:

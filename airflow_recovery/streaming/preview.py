@@ -69,7 +69,7 @@ def taken_along(graph: ChannelGraph, region: str, mode: StreamingRestartMode) ->
     for reader in graph.plan.regions:
         for producer in reader.inputs:
             readers[producer].append(reader.name)
-    found: set[str] = set()
+    restarted: set[str] = set()
     starting_over: set[str] = set()
     todo = [region]
     while todo:
@@ -84,10 +84,10 @@ def taken_along(graph: ChannelGraph, region: str, mode: StreamingRestartMode) ->
         ):
             group.update(graph.connected(name))
             starting_over |= group
-        new = group - found
-        found |= new
-        todo += [reader for producer in new for reader in readers[producer] if reader not in found]
-    return TakenAlong(frozenset(found), frozenset(starting_over))
+        new = group - restarted
+        restarted |= new
+        todo += [reader for producer in new for reader in readers[producer] if reader not in restarted]
+    return TakenAlong(frozenset(restarted), frozenset(starting_over))
 
 
 def preview(graph: ChannelGraph, region: str, mode: StreamingRestartMode) -> tuple[ChannelPreview, ...]:

@@ -94,7 +94,9 @@ class ChannelProducer:
         """
         if self.is_published(epoch, consumed):
             return False
-        return self.publish_written(epoch, [self._write(task, each) for task, each in enumerate(segments)], consumed)
+        return self.publish_written(
+            epoch, [self._write(task, segment) for task, segment in enumerate(segments)], consumed
+        )
 
     def is_published(self, epoch: int, consumed: tuple[Consumed, ...] = ()) -> bool:
         """Whether the epoch is there already, so that nothing need be written. Raises as `publish`."""

@@ -117,10 +117,10 @@ def give_up(state: ChannelState, attempt: int, reason: str) -> GaveUp:
 def _check_adopted(state: ChannelState, epoch: int, consumed: tuple[Consumed, ...]) -> None:
     """A batch that was published counts as this one only if it was made of the same input."""
     for read in consumed:
-        if (found := state.consumed.get(read.edge)) != read:
+        if (published := state.consumed.get(read.edge)) != read:
             raise ChannelInconsistent(
-                f"epoch {epoch}: epochs up to {state.epoch} are published and made of {found}; this batch was made of "
-                f"{read}: expected a batch number above {state.epoch}. Fork the checkpoint at the newest batch of "
+                f"epoch {epoch}: epochs up to {state.epoch} are published and made of {published}; this batch was made "
+                f"of {read}: expected a batch number above {state.epoch}. Fork the checkpoint at the newest batch of "
                 "both logs"
             )
 

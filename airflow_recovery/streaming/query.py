@@ -97,7 +97,7 @@ class QueryBatches:
             self._publish(frame, batch, output, planned)
         elif source is not None and planned is not None:
             source.commit(batch, planned, self._written(frame, batch, source))
-            self._told(batch, planned)
+            self._log_committed(batch, planned)
 
     def _is_repeated(self, batch: int, planned: PlannedBatch | None) -> bool:
         if batch <= self._stream.checkpoint.cut_to:
@@ -112,7 +112,7 @@ class QueryBatches:
         if planned is not None:
             assert self._stream.source is not None
             self._stream.source.commit(batch, planned)
-            self._told(batch, planned)
+            self._log_committed(batch, planned)
         self._log.debug("Batch %d: %d records in %d segments.", batch, sum(part.count for part in parts), len(parts))
 
     def _segments(self, output: ChannelOutput) -> Target:
@@ -137,7 +137,7 @@ class QueryBatches:
             return (empty_file(self._stream.region.store, target),)  # the running table is empty now
         return tuple(part.key for part in parts)
 
-    def _told(self, batch: int, planned: PlannedBatch) -> None:
+    def _log_committed(self, batch: int, planned: PlannedBatch) -> None:
         self._log.debug("Batch %d: %d records are committed.", batch, sum(planned.records))
         if planned.lost:
             self._log.warning("Batch %d: %d records are lost, and in the ledger.", batch, planned.lost)
@@ -175,7 +175,7 @@ def _wait(stream: OpenStream, batches: QueryBatches, query: StreamingQuery, prog
     spec = StreamingSpec.of(stream.region.spec)
     poll_s = max(SHORTEST_POLL_S, min(spec.trigger_s, LONGEST_POLL_S))
     until = None if spec.run_for_s is None else time.monotonic() + spec.run_for_s
-    said_at, said = time.monotonic(), ""
+    logged_at, logged = time.monotonic(), ""
     while not query.awaitTermination(poll_s):  # type: ignore[arg-type]  # seconds, and parts of them
         if stream.source is not None:
             state = stream.source.refresh()
@@ -183,9 +183,9 @@ def _wait(stream: OpenStream, batches: QueryBatches, query: StreamingQuery, prog
                 break
         elif until is not None and time.monotonic() > until:
             break
-        text = told(stream)
-        if text != said and time.monotonic() - said_at >= SAY_EVERY_S:
-            said_at, said = time.monotonic(), text
+        text = how_far(stream)
+        if text != logged and time.monotonic() - logged_at >= SAY_EVERY_S:
+            logged_at, logged = time.monotonic(), text
             progress.say(text)
     batches.end()
     failed = query.exception()
@@ -205,7 +205,7 @@ def _state_rows(batches: QueryBatches, query: StreamingQuery) -> int | None:
     while time.monotonic() < deadline:
         last = query.lastProgress
         if last is not None and last["batchId"] >= batches.number:
-            return sum(int(each["numRowsTotal"]) for each in last["stateOperators"])
+            return sum(int(operator["numRowsTotal"]) for operator in last["stateOperators"])
         time.sleep(SHORTEST_POLL_S / 4)
     return None
 
@@ -222,7 +222,7 @@ def has_ended(source: ChannelInput, state: ChannelState) -> bool:
     return False
 
 
-def told(stream: OpenStream) -> str:
+def how_far(stream: OpenStream) -> str:
     """One line for the task's log: how far both ends are."""
     ends = [end.text() for end in (stream.source, stream.output) if end is not None]
     return "; ".join(ends)

@@ -16,10 +16,10 @@ def cause_of(error: BaseException, raised_here: BaseException | None = None) -> 
     ``raised_here``: by our own function in this process, where it is known as it is.
     """
     here = raised_here if isinstance(raised_here, RecoveryError) else None
-    found = here or _named(error) or (_named(raised_here) if raised_here is not None else None) or raised_here or error
-    if isinstance(found, ChannelEvicted):
-        return AttemptLost(f"This attempt was evicted from its channel: {found}. It has committed nothing since.")
-    return found
+    cause = here or _named(error) or (_named(raised_here) if raised_here is not None else None) or raised_here or error
+    if isinstance(cause, ChannelEvicted):
+        return AttemptLost(f"This attempt was evicted from its channel: {cause}. It has committed nothing since.")
+    return cause
 
 
 def _named(error: BaseException) -> RecoveryError | None:

@@ -16,15 +16,15 @@ Ranges = tuple[Range, ...]
 
 def merged(ranges: Iterable[Range]) -> Ranges:
     """The same numbers, each once, in as few ranges as there can be."""
-    found: list[Range] = []
+    joined: list[Range] = []
     for start, stop in sorted(ranges):
         if start >= stop:
             continue
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], stop))
         else:
-            found.append((start, stop))
-    return tuple(found)
+            joined.append((start, stop))
+    return tuple(joined)
 
 
 def minus(whole: Ranges, holes: Ranges) -> Ranges:

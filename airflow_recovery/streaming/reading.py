@@ -56,7 +56,7 @@ def newest_of(outputs: Iterable[str]) -> tuple[str, ...]:
     """Those of the newest batch. Raises `ValueError` for a key that is no output."""
     batches = [(batch_of(output), output) for output in outputs]
     newest = max((batch for batch, _ in batches), default=-1)
-    return tuple(each for batch, each in batches if batch == newest)
+    return tuple(output for batch, output in batches if batch == newest)
 
 
 def batch_of(key: str) -> int:

@@ -129,7 +129,7 @@ class _Declared:
         self._channels = channels
         self._vertices = vertices
         self.results = [
-            number for number, each in enumerate(topology.results) if each.type is ResultType.PIPELINED_APPROXIMATE
+            number for number, result in enumerate(topology.results) if result.type is ResultType.PIPELINED_APPROXIMATE
         ]
         # A region is one application, and a group is what channels make run at the same time.
         self._group_of = region_numbers(len(topology.regions), list(self._links(self.results)), ())
@@ -165,7 +165,7 @@ class _Declared:
 
     def of_slots(self, max_active_tasks: int | None) -> Iterator[Refusal]:
         for group in sorted({self._group(vertex) for result in self.results for vertex in self._ends(result)}):
-            regions = [number for number, each in enumerate(self._group_of) if each == group]
+            regions = [region for region, number in enumerate(self._group_of) if number == group]
             if max_active_tasks is not None and len(regions) > max_active_tasks:
                 yield Refusal(
                     RefusalRule.TOO_FEW_SLOTS,
@@ -254,14 +254,14 @@ class _Declared:
     def _waiting_cycle(self) -> str | None:
         """Groups that wait for each other: each starts as a whole, and only when what it waits for has finished."""
         waits: dict[int, list[int]] = {group: [] for group in sorted(self._group_of)}
-        for result, each in enumerate(self._topology.results):
-            if each.type.consume is Consume.AFTER_FINISH:
-                for producer, consumer in self._links([result]):
+        for number, result in enumerate(self._topology.results):
+            if result.type.consume is Consume.AFTER_FINISH:
+                for producer, consumer in self._links([number]):
                     waits[self._group_of[consumer]].append(self._group_of[producer])
         try:
             topological_order(waits)
-        except CycleFound as found:
-            groups = dict.fromkeys(number for number in found.cycle if isinstance(number, int))
+        except CycleFound as error:
+            groups = dict.fromkeys(number for number in error.cycle if isinstance(number, int))
             return " and ".join(self._named(group) for group in groups)
         return None
 

@@ -26,7 +26,7 @@ from airflow_recovery.streaming.frame import (
     schema_of,
     streams_of,
 )
-from airflow_recovery.streaming.query import OpenStream, run_query, told
+from airflow_recovery.streaming.query import OpenStream, how_far, run_query
 from airflow_recovery.streaming.query_errors import cause_of
 from airflow_recovery.streaming.result import compact
 from airflow_recovery.streaming.spec import StreamingSpec
@@ -85,7 +85,7 @@ class _StreamingRegion:
         """Run to the end of the input. Returns the last region's manifest; none where the region feeds a channel."""
         frame = self._frame()
         opened = self._open(frame)
-        self._region.log.info("Attempt %d begins: %s.", self._region.spec.attempt, told(opened))
+        self._region.log.info("Attempt %d begins: %s.", self._region.spec.attempt, how_far(opened))
         if not self._is_over():
             self._progress.vertex = self._result
             self._state_rows = run_query(opened, self._writer(opened, frame), self._progress)
@@ -99,14 +99,14 @@ class _StreamingRegion:
 
     def counts(self) -> dict[str, float]:
         """For the outcome: what of the input is committed and lost, over all attempts in this generation."""
-        found: dict[str, float] = {} if self._state_rows is None else {"state rows": self._state_rows}
+        counts: dict[str, float] = {} if self._state_rows is None else {"state rows": self._state_rows}
         if self._source is None:
-            return found
+            return counts
         report = self._source.report()
-        found[f"{report.edge}: records committed"] = report.records - report.lost
-        found.update({f"{report.edge}: records lost ({cause.value})": 0 for cause in LossCause})
-        found.update({f"{report.edge}: records lost ({cause.value})": lost for cause, lost in report.causes})
-        return found
+        counts[f"{report.edge}: records committed"] = report.records - report.lost
+        counts.update({f"{report.edge}: records lost ({cause.value})": 0 for cause in LossCause})
+        counts.update({f"{report.edge}: records lost ({cause.value})": lost for cause, lost in report.causes})
+        return counts
 
     def _is_over(self) -> bool:
         if self._output is not None and self._output.client.state.is_finished:

@@ -99,7 +99,7 @@ def _mode(
     newest = mine.attempts[live[-1]]
     ended = f"{region}@{newest.number} has ended"
     failure = newest.outcome.failure if newest.outcome is not None else None
-    finished = next((each for n in reversed(live) if (each := mine.attempts[n]).is_finished), None)
+    finished = next((mine.attempts[n] for n in reversed(live) if mine.attempts[n].is_finished), None)
     pins = (
         StreamingOutcome.of(finished.outcome).channels if finished is not None and finished.outcome is not None else ()
     )
@@ -146,7 +146,9 @@ def attempts_that_tell(state: RunState, region: str) -> tuple[int, ...]:
     """The attempts whose pins `new_generation` asks for: the oldest and the newest live one, the newest that is not."""
     mine = state.of(region)
     live = live_attempts(state, region)
-    void = [n for n, each in mine.attempts.items() if each.is_claimed and mine.closed_at < n <= mine.restarted_up_to]
+    void = [
+        n for n, attempt in mine.attempts.items() if attempt.is_claimed and mine.closed_at < n <= mine.restarted_up_to
+    ]
     return tuple(sorted({*live[:1], *live[-1:], *sorted(void)[-1:]}))
 
 
@@ -160,42 +162,42 @@ def new_generation(graph: ChannelGraph, state: RunState, region: str, own: str |
     - an attempt that does not count has read a generation that counts: it let go what nobody else has, so that the
       channel's producer starts over.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     new = {} if own is None else {region: own}
     new |= _incoherent(graph, state, region, pins)
     while new:
-        found |= new
+        reasons |= new
         state = _scenario(state, new)
-        new = {name: why for name, why in _incoherent(graph, state, region, pins).items() if name not in found}
-    return {name: found[name] for name in graph.connected(region) if name in found}
+        new = {name: why for name, why in _incoherent(graph, state, region, pins).items() if name not in reasons}
+    return {name: reasons[name] for name in graph.connected(region) if name in reasons}
 
 
 def _incoherent(graph: ChannelGraph, state: RunState, region: str, pins: Pins) -> dict[str, str]:
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name in graph.connected(region):
         live = live_attempts(state, name)
         for n in attempts_that_tell(state, name):
             for pin in pins(name, n):
                 counts = pin.generation in generations_of(graph.regions[name], state, pin.result)
                 if n in live and not counts:
-                    found.setdefault(name, f"{name}@{n} works with generation {pin.generation} of {pin.result}")
+                    reasons.setdefault(name, f"{name}@{n} works with generation {pin.generation} of {pin.result}")
                 producer = feeder(graph.regions[name], pin.result)
                 if n not in live and counts and producer != name and live_attempts(state, producer):
                     why = f"{name} starts over, and has let go what it had read of {pin.result}"
-                    found.setdefault(producer, why)
-    return found
+                    reasons.setdefault(producer, why)
+    return reasons
 
 
 def _scenario(state: RunState, regions: Mapping[str, str]) -> RunState:
     """``state`` once the newest attempts of ``regions`` are reset."""
-    found = dict(state.regions)
+    states = dict(state.regions)
     for name, why in regions.items():
         mine = state.of(name)
         if mine.latest_attempt in mine.attempts:
             reset = Reset(name, mine.latest_attempt, "", why, failover=True)
             marked = replace(mine.attempts[mine.latest_attempt], is_reset=True, reset=reset)
-            found[name] = replace(mine, attempts={**mine.attempts, mine.latest_attempt: marked})
-    return replace(state, regions=found)
+            states[name] = replace(mine, attempts={**mine.attempts, mine.latest_attempt: marked})
+    return replace(state, regions=states)
 
 
 # --- who restarts behind whom ----------------------------------------------------------------------------------------
@@ -205,7 +207,7 @@ def ended_before(graph: ChannelGraph, state: RunState, region: str) -> tuple[Inp
     """Of each region before ``region``, the newest attempt that has ended: a claim says so (`Claim.after`)."""
     refs = []
     for name in graph.before(region):
-        ended = [n for n, each in state.of(name).attempts.items() if each.is_claimed and each.has_outcome]
+        ended = [n for n, attempt in state.of(name).attempts.items() if attempt.is_claimed and attempt.has_outcome]
         if ended:
             refs.append(InputRef(name, max(ended)))
     return tuple(refs)

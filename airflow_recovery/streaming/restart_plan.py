@@ -80,11 +80,12 @@ class _Planning:
             new: dict[str, Reason] = {}
             for name in self._graph.regions:
                 own = self._own(evaluation, name)
-                for each, why in new_generation(self._graph, self._run.state, name, own, self._pins).items():
-                    if has_started(self._run.state.of(each)):
+                for region, why in new_generation(self._graph, self._run.state, name, own, self._pins).items():
+                    if has_started(self._run.state.of(region)):
                         cause = self._cause(name, own)
                         new.setdefault(
-                            each, Reason(each, Why.CHANNEL_RESTARTED, why, source=cause if cause != each else None)
+                            region,
+                            Reason(region, Why.CHANNEL_RESTARTED, why, source=cause if cause != region else None),
                         )
             if not new:
                 return
@@ -178,27 +179,27 @@ class _Planning:
     def _channels(self) -> tuple[PlannedChannel, ...]:
         worst: dict[str, ChannelPreview] = {}
         for restart in self._restarts.values():
-            for found in preview(self._graph, restart.region, restart.mode):
-                known = worst.get(found.result, found)
-                worst[found.result] = ChannelPreview(
-                    found.result,
-                    max(known.loss, found.loss, key=list(LossPreview).index),
-                    max(known.repeat, found.repeat, key=list(RepeatPreview).index),
+            for channel in preview(self._graph, restart.region, restart.mode):
+                known = worst.get(channel.result, channel)
+                worst[channel.result] = ChannelPreview(
+                    channel.result,
+                    max(known.loss, channel.loss, key=list(LossPreview).index),
+                    max(known.repeat, channel.repeat, key=list(RepeatPreview).index),
                 )
         return tuple(self._channel(preview) for preview in worst.values())
 
-    def _channel(self, found: ChannelPreview) -> PlannedChannel:
+    def _channel(self, channel: ChannelPreview) -> PlannedChannel:
         producer = next(
             name
-            for name, each in self._graph.regions.items()
-            if found.result in [one.result for one in StreamingPlan.of(each).channels_out]
+            for name, planned in self._graph.regions.items()
+            if channel.result in [one.result for one in StreamingPlan.of(planned).channels_out]
         )
         before, after = self._seen.of(producer).generations[-1], self._run.state.of(producer)
         generation = after.generations[-1]
         restart = self._restarts.get(producer)
         if restart is not None and restart.mode is StreamingRestartMode.ALTERED and generation == before:
             generation = after.latest_attempt + 1
-        return PlannedChannel(generation, generation != before, found)
+        return PlannedChannel(generation, generation != before, channel)
 
 
 MODE = StreamingRestarts()

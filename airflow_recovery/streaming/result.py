@@ -29,11 +29,11 @@ def compact(stream: OpenStream, result: str) -> PartitionManifest:
     streaming = StreamingSpec.of(spec)
     channel, newest = streaming.input, streaming.output_mode == "complete"
     assert channel is not None
-    found: list[str] = []
+    uris: list[str] = []
     for generation in sorted({*channel.drained, channel.generation}, reverse=True):
         client = channel_client(region.store, spec.identity, channel, generation)
-        found = [*_uris(client, region.store.base_uri, newest=newest), *found]
-        if newest and found:
+        uris = [*_uris(client, region.store.base_uri, newest=newest), *uris]
+        if newest and uris:
             break
     schema = StructType.fromJson(json.loads(stream.schema))
     started = time.monotonic()
@@ -41,8 +41,8 @@ def compact(stream: OpenStream, result: str) -> PartitionManifest:
         region.spark.read.option("ignoreMissingFiles", "false")
         .option("ignoreCorruptFiles", "false")
         .schema(schema)
-        .parquet(*map(spark_glob, found))
-        if found
+        .parquet(*map(spark_glob, uris))
+        if uris
         else region.spark.createDataFrame([], schema)
     )
     planned = next(vertex for vertex in spec.vertices if vertex.name == result)
@@ -57,7 +57,7 @@ def compact(stream: OpenStream, result: str) -> PartitionManifest:
     region.log.info(
         "%s: %d committed files are %d rows in %d files, in %.1f s",
         result,
-        len(found),
+        len(uris),
         written.rows,
         len(written.objects),
         time.monotonic() - started,

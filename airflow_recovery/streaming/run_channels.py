@@ -83,14 +83,14 @@ class ChannelReport:
 
     def budget_used(self) -> str:
         """What of the run's budget is used, in words."""
-        lost, records, said = self.loss.lost, self.loss.records, []
+        lost, records, used = self.loss.lost, self.loss.records, []
         if self.budget.max_lost_records is not None:
-            said.append(f"{lost:,} of {self.budget.max_lost_records:,} records")
+            used.append(f"{lost:,} of {self.budget.max_lost_records:,} records")
         if self.budget.max_lost_fraction is not None:
-            said.append(f"{lost / records if records else 0:.2%} of {self.budget.max_lost_fraction:.2%}")
+            used.append(f"{lost / records if records else 0:.2%} of {self.budget.max_lost_fraction:.2%}")
         if self.loss.verdict in (BudgetVerdict.EXCEEDED, BudgetVerdict.UNKNOWN):
-            said.append(self.loss.verdict.value)
-        return "; ".join(said) or self.loss.verdict.value
+            used.append(self.loss.verdict.value)
+        return "; ".join(used) or self.loss.verdict.value
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values. ``lost_records`` is null where it is not known: never 0 for want of knowledge."""
@@ -145,8 +145,8 @@ def channel_reports(
 
     A generation that was never opened is left out, unless it is the one of now.
     """
-    found = ((channel, read_channel(store, channel.identity(run))) for channel in run_channels(plan, state))
-    return tuple(report_of(each, log) for each, log in found if log.slots or each.is_newest)
+    logs = ((channel, read_channel(store, channel.identity(run))) for channel in run_channels(plan, state))
+    return tuple(report_of(channel, log) for channel, log in logs if log.slots or channel.is_newest)
 
 
 def report_of(channel: RunChannel, state: ChannelState) -> ChannelReport:
@@ -189,7 +189,7 @@ def ledger_counters(report: ChannelReport) -> list[tuple[str, float]]:
 
 def _generations(region: RegionState) -> list[int]:
     """A reset begins a new one, numbered after the attempt that it names; so does a purge."""
-    resets = (number + 1 for number, each in region.attempts.items() if each.is_reset)
+    resets = (number + 1 for number, attempt in region.attempts.items() if attempt.is_reset)
     return sorted({region.closed_at + 1, *(reset for reset in resets if reset > region.closed_at)})
 
 

@@ -151,7 +151,7 @@ class ChannelReader(DataSourceStreamReader):
         first, last = self._offsets(start), upto.at
         if upto.generation != self._reading.identity.generation:
             return self._again(*self._of_earlier(start, upto))
-        if all(each <= done for each, done in zip(last, state.done, strict=True)):
+        if all(stop <= done for stop, done in zip(last, state.done, strict=True)):
             return self._again(self._reading.identity, state, first, last)
         self._client.append(lambda state: make_plan(state, self._reading.attempt, first, last))
         state = self._client.state
@@ -170,8 +170,8 @@ class ChannelReader(DataSourceStreamReader):
         self, identity: ChannelIdentity, state: ChannelState, first: Offsets, last: Offsets
     ) -> list[InputPartition]:
         wanted = tuple(
-            common(each.committed, between(start, stop))
-            for each, start, stop in zip(state.subs, first, last, strict=True)
+            common(sub.committed, between(start, stop))
+            for sub, start, stop in zip(state.subs, first, last, strict=True)
         )
         return self._reads(identity, state, wanted)
 

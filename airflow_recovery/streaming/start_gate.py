@@ -64,8 +64,8 @@ def look(store: ObjectStore, channel: InputChannel, producer_state: Callable[[],
     if log.is_finished:
         return GateLook(Gate.START, f"{name}: all of it is there")
     if state in (OVER_STATES if opened else GIVEN_UP_STATES):
-        said = f": {log.failed}" if log.failed else ""
-        why = f"{name}: the task of its producer {channel.producer!r} is {state}{said}"
+        reason = f": {log.failed}" if log.failed else ""
+        why = f"{name}: the task of its producer {channel.producer!r} is {state}{reason}"
         return GateLook(Gate.END, why)
     # A producer that had given up, and is made to run once more, opens the channel again.
     if opened and log.failed is None:

@@ -93,17 +93,19 @@ def run_task(target: Target, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     context = TaskContext.get()
     task = _Task(target, context.partitionId() if context is not None else 0)
     try:
-        for each in batches:
-            task.add(each)
+        for batch in batches:
+            task.add(batch)
         task.flush()
     except BaseException:
         task.undo()
         raise
     if task.written:
-        columns = [pa.array(each) for each in zip(*task.written, strict=True)]
+        columns = [pa.array(values) for values in zip(*task.written, strict=True)]
         types = [pa.int32(), pa.int32(), pa.string(), pa.int64(), pa.int64()]
         names = ["sub", "task", "key", "count", "bytes"]
-        yield pa.RecordBatch.from_arrays([each.cast(kind) for each, kind in zip(columns, types, strict=True)], names)
+        yield pa.RecordBatch.from_arrays(
+            [column.cast(kind) for column, kind in zip(columns, types, strict=True)], names
+        )
 
 
 def empty_file(store: ObjectStore, target: Target) -> str:
@@ -133,7 +135,7 @@ class _Task:
     def flush(self) -> None:
         import pyarrow as pa
 
-        if not any(each.num_rows for each in self._held):
+        if not any(batch.num_rows for batch in self._held):
             return
         table = pa.Table.from_batches(self._held)
         self._held, self._size = [], 0
@@ -167,7 +169,7 @@ class _Task:
 
     def undo(self) -> None:
         with suppress(StoreError):
-            self._store.delete([f"{self._target.folder}/{each[2]}" for each in self.written])
+            self._store.delete([f"{self._target.folder}/{key}" for _, _, key, _, _ in self.written])
 
 
 def arrow_schema(schema: str) -> pa.Schema:
@@ -183,8 +185,8 @@ def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     import pyarrow as pa
 
     columns = [
-        found if found.type.equals(field.type) else found.cast(field.type)
-        for found, field in zip(table.columns, schema, strict=True)
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 

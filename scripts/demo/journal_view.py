@@ -124,10 +124,10 @@ def _short(outcome: Outcome) -> str:
     if outcome.failure is not None and "said nothing" not in outcome.failure.message:
         return f"{outcome.failure.type}: {outcome.failure.message}".splitlines()[0]
     cause = outcome.cause.value if outcome.cause is not None else "fenced"
-    return f"{cause}: {_told(outcome.detail or '')}"
+    return f"{cause}: {_summary(outcome.detail or '')}"
 
 
-def _told(detail: str) -> str:
+def _summary(detail: str) -> str:
     if "said nothing" in detail:
         return "its Spark driver died without a word"
     return detail.splitlines()[0][:80] if detail else ""

@@ -28,8 +28,8 @@ def published_table(run: LiveRun) -> dict[date, int]:
 def missing(flights: FlightsByDay, table: Mapping[date, int]) -> dict[date, int]:
     """How many flights of each day are in the CSV files and not in the table; negative where there are too many."""
     days = sorted({*flights.counts, *table})
-    found = {day: flights.counts.get(day, 0) - table.get(day, 0) for day in days}
-    return {each: count for each, count in found.items() if count}
+    missed = {day: flights.counts.get(day, 0) - table.get(day, 0) for day in days}
+    return {day: count for day, count in missed.items() if count}
 
 
 def all_checks(
@@ -53,7 +53,7 @@ def all_checks(
         f"table; {lost:,} are missing, and the ledger says so",
         _unequal(lost, reports[SOURCE].loss.lost + reports[SCORER].loss.lost),
     )
-    yield "no flight is counted twice on any day", _unequal({}, {each: n for each, n in gone.items() if n < 0})
+    yield "no flight is counted twice on any day", _unequal({}, {day: n for day, n in gone.items() if n < 0})
     yield (
         "the running table's own channel has lost nothing",
         _unequal((0, 0), (reports[SCORER].loss.lost, reports[SCORER].unknown)),

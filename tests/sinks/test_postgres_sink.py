@@ -304,7 +304,7 @@ def test_fault_98_what_is_said_of_a_refusal_does_not_hold_the_row(warehouse, cha
 
 
 def test_control_the_driver_says_the_row(warehouse, monkeypatch):
-    monkeypatch.setattr(module, "_said", str)
+    monkeypatch.setattr(module, "_safe_message", str)
     change, rows, _ = UNFIT[0]
     warehouse.ask(f"ALTER TABLE {warehouse.table} {change}")
     with pytest.raises(SinkRefused, match="Jo Doe"):

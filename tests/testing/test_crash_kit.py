@@ -153,7 +153,7 @@ def test_a_kill_and_a_freeze_at_every_step_of_a_commit(setup):
     loop.crash_all((point,) for point in points)
     loop.crash_all(((point,) for point in points), harm=Harm.FREEZE)
     doubtful = loop.crash(*at("task of probed try 1, before commit 1"))
-    assert "ann confirms that epoch 1 of probed@1 is dead" in doubtful.said
+    assert "ann confirms that epoch 1 of probed@1 is dead" in doubtful.events
 
 
 def test_fault_56_a_kill_around_every_commit_of_a_batch_once_and_twice(setup):

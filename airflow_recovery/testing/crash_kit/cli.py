@@ -98,7 +98,7 @@ def _one_run(args: argparse.Namespace, root: str | None) -> None:
         if args.list:
             lines = [point.point.text for point in loop.points()]
         else:
-            lines = list(loop.crash(*args.crash, harm=Harm.FREEZE if args.freeze else Harm.KILL).said)
+            lines = list(loop.crash(*args.crash, harm=Harm.FREEZE if args.freeze else Harm.KILL).events)
     print("\n".join([f"{scenario.value}:", *(f"  {line}" for line in lines)]))
 
 

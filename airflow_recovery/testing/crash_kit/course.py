@@ -35,7 +35,7 @@ class Course:
     finished: Mapping[str, int]
     started: Mapping[str, int]
     rows: Mapping[str, tuple[str, ...]]
-    said: tuple[str, ...]
+    events: tuple[str, ...]
 
 
 def conduct(setup: JobSetup, armed: Mapping[CrashPoint, Harm]) -> Course:
@@ -56,11 +56,11 @@ def conduct(setup: JobSetup, armed: Mapping[CrashPoint, Harm]) -> Course:
             record.write_text("")
             _until_green(setup, supervisor)
     except Violation as violation:
-        raise Violation("\n  ".join([str(violation), *supervisor.said])) from None
+        raise Violation("\n  ".join([str(violation), *supervisor.events])) from None
     finally:
         supervisor.kill_frozen()
     passed = tuple(Passed.from_json(line) for line in record.read_text(encoding="utf-8").splitlines())
-    return _look_at(setup, passed, tuple(supervisor.said))
+    return _look_at(setup, passed, tuple(supervisor.events))
 
 
 def _until_green(setup: JobSetup, supervisor: Supervisor) -> None:
@@ -70,8 +70,10 @@ def _until_green(setup: JobSetup, supervisor: Supervisor) -> None:
         journal, _ = _open(setup)
         for region in supervisor.in_doubt:
             supervisor.kill_frozen(region)
-            said = confirm_dead(journal, _state(setup, journal), region, "ann", "its process was looked for")
-            supervisor.said.append(f"ann confirms that epoch {said.epoch} of {region}@{said.attempt} is dead")
+            confirmed = confirm_dead(journal, _state(setup, journal), region, "ann", "its process was looked for")
+            supervisor.events.append(
+                f"ann confirms that epoch {confirmed.epoch} of {region}@{confirmed.attempt} is dead"
+            )
             supervisor.airflow.clear(region, downstream=True)
         supervisor.in_doubt.clear()
         supervisor.until_green()
@@ -83,11 +85,11 @@ def _lose(setup: JobSetup, supervisor: Supervisor) -> None:
     for region in setup.lost:
         below = f"{journal.layout.data_of(region, _state(setup, journal).of(region).latest_attempt)}/"
         results.delete([info.key for info in results.list(below)])
-        supervisor.said.append(f"the results of {region} are deleted")
+        supervisor.events.append(f"the results of {region} are deleted")
     supervisor.airflow.clear(setup.lost[0], downstream=True)
 
 
-def _look_at(setup: JobSetup, passed: tuple[Passed, ...], said: tuple[str, ...]) -> Course:
+def _look_at(setup: JobSetup, passed: tuple[Passed, ...], events: tuple[str, ...]) -> Course:
     report = verify_run(
         open_store(setup.journal),
         open_store,
@@ -98,10 +100,10 @@ def _look_at(setup: JobSetup, passed: tuple[Passed, ...], said: tuple[str, ...])
         deep=True,
     )
     if report.violated:
-        raise Violation("\n  ".join([report.text(), *said]))
+        raise Violation("\n  ".join([report.text(), *events]))
     journal, results = _open(setup)
     state = _state(setup, journal)
-    _check_target(setup, state, said)
+    _check_target(setup, state, events)
     finished = Counter(
         name
         for name, region in state.regions.items()
@@ -113,21 +115,21 @@ def _look_at(setup: JobSetup, passed: tuple[Passed, ...], said: tuple[str, ...])
         for passing in passed
         if (passing.point.step, passing.point.when) == (Step.SUBMIT, When.BEFORE) and passing.point.task != PUBLISH
     )
-    return Course(passed, finished, started, _published_rows(setup, journal, state, results), said)
+    return Course(passed, finished, started, _published_rows(setup, journal, state, results), events)
 
 
-def _check_target(setup: JobSetup, state: RunState, said: tuple[str, ...]) -> None:
+def _check_target(setup: JobSetup, state: RunState, events: tuple[str, ...]) -> None:
     """I10: nothing was applied twice, and what counts was applied last."""
     store = open_store(setup.target)
     for region in setup.plan.record.regions:
         current = state.of(region.name).current
         if region.commit is None or current is None:
             continue
-        found = applied(store, token_of(setup.identity, region.name, current.number).lineage)
-        appended_twice = region.commit.mode is CommitMode.APPEND and len(found) != 1
-        if appended_twice or len(set(found)) != len(found) or max(found, default=0) != current.number:
-            what = f"I10: expected {region.name}@{current.number} to be committed once, and last; found {found}"
-            raise Violation("\n  ".join([what, *said]))
+        attempts = applied(store, token_of(setup.identity, region.name, current.number).lineage)
+        appended_twice = region.commit.mode is CommitMode.APPEND and len(attempts) != 1
+        if appended_twice or len(set(attempts)) != len(attempts) or max(attempts, default=0) != current.number:
+            what = f"I10: expected {region.name}@{current.number} to be committed once, and last; found {attempts}"
+            raise Violation("\n  ".join([what, *events]))
 
 
 def _published_rows(

@@ -43,10 +43,10 @@ def forked(call: Callable[[], R]) -> R:
     os.waitpid(pid, 0)
     if not body:
         raise RuntimeError("the forked process ended without an answer: it was killed")
-    found, raised = pickle.loads(body)
+    result, raised = pickle.loads(body)
     if raised is not None:
         raise raised
-    return found  # type: ignore[no-any-return]
+    return result  # type: ignore[no-any-return]
 
 
 def _adopt_orphans() -> None:

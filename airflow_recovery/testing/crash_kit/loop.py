@@ -148,7 +148,7 @@ class CrashLoop:
                 wrong.append(f"waste: expected at most {most} drivers of {region}, found {times}")
         if wrong:
             what = "; ".join(wrong)
-            raise Violation("\n  ".join([what, *course.said]) + f"\n{self._again(armed)}")
+            raise Violation("\n  ".join([what, *course.events]) + f"\n{self._again(armed)}")
 
     def _again(self, armed: Mapping[CrashPoint, Harm]) -> str:
         """The command that has this run once more."""

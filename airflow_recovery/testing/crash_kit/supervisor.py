@@ -44,7 +44,7 @@ class Supervisor:
 
     setup: JobSetup
     armed: Mapping[CrashPoint, Harm]
-    said: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.airflow = FakeAirflow(self.setup.tasks, retries=RETRIES)
@@ -93,7 +93,7 @@ class Supervisor:
         self._serve(own, pid, ours)
 
     def _clear_producers(self, frozen: _Frozen) -> None:
-        self.said.append(f"{frozen.own.task_id} try {frozen.own.try_number} wakes")
+        self.events.append(f"{frozen.own.task_id} try {frozen.own.try_number} wakes")
         os.killpg(frozen.pid, signal.SIGCONT)
         self._serve(frozen.own, frozen.pid, frozen.pipe)
 
@@ -123,7 +123,9 @@ class Supervisor:
                     # No retry would decide it.
                     self.airflow.mark(own.task_id, "failed")
                     self.in_doubt.add(own.task_id)
-                self.said.append(f"{own.task_id} try {own.try_number}: {ended} {why}{'' if is_taken else ' (refused)'}")
+                self.events.append(
+                    f"{own.task_id} try {own.try_number}: {ended} {why}{'' if is_taken else ' (refused)'}"
+                )
             # Whoever is killed while it is answered does not mind.
             with suppress(BrokenPipeError):
                 pipe.send(self._answer(own, request, arguments))
@@ -141,7 +143,7 @@ class Supervisor:
             return None, error
 
     def _notice(self, own: TaskTry, what: str) -> None:
-        self.said.append(f"{own.task_id} try {own.try_number} {what}")
+        self.events.append(f"{own.task_id} try {own.try_number} {what}")
         if self.airflow.is_mine(own):
             self.airflow.lose_heartbeat(own.task_id)
 

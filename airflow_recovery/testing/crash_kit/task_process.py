@@ -183,8 +183,8 @@ class PipeClearClient:
 
     def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
         """Ask the fake Airflow in the parent process, as `FakeClearClient` does."""
-        found: Mapping[str, str | None] = self._ask("states", tuple(keys))
-        return found
+        states: Mapping[str, str | None] = self._ask("states", tuple(keys))
+        return states
 
     def live_check(self) -> None:
         """Ask the fake Airflow in the parent process, as `FakeClearClient` does."""

@@ -212,7 +212,7 @@ def unprivileged_user() -> str | None:
     """Whom PostgreSQL runs as: `None` for the user of this process, another one where that is root."""
     if os.geteuid() != 0:
         return None
-    known = {each.pw_name for each in pwd.getpwall()}
+    known = {user.pw_name for user in pwd.getpwall()}
     for name in ("postgres", "nobody"):
         if name in known:
             return name

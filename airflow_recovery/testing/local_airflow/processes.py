@@ -111,10 +111,10 @@ class Processes:
 
     def stop(self) -> None:
         """End every process, politely first; afterwards none is left. Safe to call twice."""
-        airflow = [each for name, each in self.running.items() if name != DATABASE]
+        airflow = [process for name, process in self.running.items() if name != DATABASE]
         self._end(airflow, signal.SIGTERM, STOP_TIMEOUT_S)
         # Its "fast" shutdown: it waits for no client. Killed, it would leave a shared memory segment behind.
-        database = [each for name, each in self.running.items() if name == DATABASE]
+        database = [process for name, process in self.running.items() if name == DATABASE]
         self._end(database, signal.SIGINT, DATABASE_STOP_TIMEOUT_S)
         reaper.reap(self._marker, self._sessions)
         self._sessions.clear()

@@ -30,8 +30,8 @@ def reap(marker: str, sessions: Mapping[int, float]) -> list[int]:
 
     killed: list[int] = []
     while True:
-        ours = {each for each, created in sessions.items() if not _was_reused(each, created)}
-        living = _with_descendants(each for each in psutil.process_iter() if _is_ours(each, marker, ours))
+        ours = {pid for pid, created in sessions.items() if not _was_reused(pid, created)}
+        living = _with_descendants(process for process in psutil.process_iter() if _is_ours(process, marker, ours))
         if not living:
             return killed
         for process in living:

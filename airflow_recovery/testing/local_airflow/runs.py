@@ -43,18 +43,18 @@ class RunsApi(ApiClient, ABC):
         if dag_id in self._ready_dags:
             return
 
-        def found() -> bool:
+        def is_parsed() -> bool:
             response = self.request("GET", f"/api/v2/dags/{quote(dag_id)}/details")
             # Written by the DAG processor a moment before it may be triggered.
             if response.ok and not response.json()["is_stale"]:
                 return True
             problems = self.api("GET", "/importErrors")["import_errors"]
             if problems:
-                told = "\n".join(f"{problem['filename']}: {problem['stack_trace']}" for problem in problems)
-                raise LocalAirflowError(f"DAG files that cannot be imported:\n{told}")
+                errors = "\n".join(f"{problem['filename']}: {problem['stack_trace']}" for problem in problems)
+                raise LocalAirflowError(f"DAG files that cannot be imported:\n{errors}")
             return False
 
-        self.wait_until(found, timeout_s, f"DAG {dag_id!r} to be parsed", component="dag-processor")
+        self.wait_until(is_parsed, timeout_s, f"DAG {dag_id!r} to be parsed", component="dag-processor")
         self._ready_dags.add(dag_id)
 
     def trigger(
@@ -76,8 +76,8 @@ class RunsApi(ApiClient, ABC):
     def dag_runs(self, dag_id: str, run_type: str | None = None) -> list[dict[str, Any]]:
         """The runs of a DAG, or those of one type, as the API shows them, oldest logical date first; at most 100."""
         only = f"&run_type={quote(run_type)}" if run_type else ""
-        found = self.api("GET", f"/dags/{quote(dag_id)}/dagRuns?limit=100&order_by=logical_date{only}")
-        return list(found["dag_runs"])
+        page = self.api("GET", f"/dags/{quote(dag_id)}/dagRuns?limit=100&order_by=logical_date{only}")
+        return list(page["dag_runs"])
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """The state of the DAG run: ``queued``, ``running``, ``success`` or ``failed``."""
@@ -102,13 +102,13 @@ class RunsApi(ApiClient, ABC):
 
     def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """All task instances of a run, as the API shows them."""
-        found: list[dict[str, Any]] = []
+        instances: list[dict[str, Any]] = []
         while True:
-            path = f"{_run_path(dag_id, run_id)}/taskInstances?limit=100&offset={len(found)}"
+            path = f"{_run_path(dag_id, run_id)}/taskInstances?limit=100&offset={len(instances)}"
             page = self.api("GET", path)
-            found += page["task_instances"]
-            if len(found) >= page["total_entries"] or not page["task_instances"]:
-                return found
+            instances += page["task_instances"]
+            if len(instances) >= page["total_entries"] or not page["task_instances"]:
+                return instances
 
     def task_instance(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any]:
         """One task instance, as the API shows it."""
@@ -121,7 +121,7 @@ class RunsApi(ApiClient, ABC):
         """Every try of a task instance, as the API shows it, the newest included, oldest first."""
         mapped = f"/{map_index}" if map_index >= 0 else ""
         path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}{mapped}/tries"
-        return sorted(self.api("GET", path)["task_instances"], key=lambda each: int(each["try_number"]))
+        return sorted(self.api("GET", path)["task_instances"], key=lambda instance: int(instance["try_number"]))
 
     def clear(
         self,
@@ -144,8 +144,8 @@ class RunsApi(ApiClient, ABC):
         }
         if task_ids is not None:
             body["task_ids"] = [task_id if isinstance(task_id, str) else list(task_id) for task_id in task_ids]
-        found = self.api("POST", f"/dags/{quote(dag_id)}/clearTaskInstances", body)
-        return [str(each["task_id"]) for each in found["task_instances"]]
+        cleared = self.api("POST", f"/dags/{quote(dag_id)}/clearTaskInstances", body)
+        return [str(instance["task_id"]) for instance in cleared["task_instances"]]
 
     def set_state(self, dag_id: str, run_id: str, task_id: str, state: str, *, map_index: int = -1) -> None:
         """Mark a task instance ``success``, ``failed`` or ``skipped`` by hand, as in the UI."""
@@ -156,8 +156,8 @@ class RunsApi(ApiClient, ABC):
     def log(self, dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = -1) -> str:
         """The text of a task's log: one line an entry, with an exception's type and message."""
         path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}/logs/{try_number}"
-        found = self.api("GET", f"{path}?full_content=true&map_index={map_index}")
-        return "\n".join(_log_line(each) for each in found["content"])
+        page = self.api("GET", f"{path}?full_content=true&map_index={map_index}")
+        return "\n".join(_log_line(entry) for entry in page["content"])
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value", map_index: int = -1) -> Any:
         """The value of one XCom of a task instance, by default what the task has returned."""
@@ -208,10 +208,10 @@ class RunsApi(ApiClient, ABC):
 
     def newest_backfill(self, dag_id: str) -> int:
         """The id of the backfill of a DAG that was created last, by whoever it was."""
-        found = self.api("GET", f"/backfills?dag_id={quote(dag_id)}&order_by=-id&limit=1")["backfills"]
-        if not found:
+        backfills = self.api("GET", f"/backfills?dag_id={quote(dag_id)}&order_by=-id&limit=1")["backfills"]
+        if not backfills:
             raise LocalAirflowError(f"expected a backfill of {dag_id}, found none")
-        return int(found[0]["id"])
+        return int(backfills[0]["id"])
 
     def wait_backfill(self, backfill_id: int, timeout_s: float = 300.0) -> list[dict[str, Any]]:
         """Wait until every run of a backfill's dates has ended, and close it; the runs that are backfills', by date.
@@ -256,9 +256,9 @@ def _log_line(entry: Any) -> str:
     if not isinstance(entry, dict):
         return str(entry)
     details = [
-        f"{each.get('exc_type')}: {each.get('exc_value')}"
-        for each in entry.get("error_detail") or []
-        if isinstance(each, dict)
+        f"{error.get('exc_type')}: {error.get('exc_value')}"
+        for error in entry.get("error_detail") or []
+        if isinstance(error, dict)
     ]
     head = " ".join(str(entry[key]) for key in ("timestamp", "level") if entry.get(key))
     return " ".join(filter(None, [head, str(entry.get("event", "")), *details]))
