@@ -36,8 +36,8 @@ OF_A_MODE = {
 
 # What a pure module may import: parts of the standard library that neither see nor touch the world outside.
 PURE_STDLIB = {
-    "__future__", "abc", "bisect", "collections", "dataclasses", "difflib", "enum", "functools", "graphlib", "hashlib",
-    "array", "heapq", "itertools", "json", "math", "operator", "re", "types", "typing", "zlib",
+    "__future__", "abc", "bisect", "collections", "copy", "dataclasses", "difflib", "enum", "functools", "graphlib",
+    "array", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "types", "typing", "zlib",
     "importlib",  # of our own code alone: `model.mode` imports a mode's package when a region needs it
 }  # fmt: skip
 # Besides the rooms that are pure: what they know of others, and the pure part of the modes.

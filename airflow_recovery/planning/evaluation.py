@@ -7,6 +7,12 @@
     wanted(R, q) = q is a final result of R, or some consumer that reads q must run, or one has reported that it misses
                    a result of R's present attempt
     must_run(R)  = not valid(R), or for some result q: wanted(R, q) and not available(R, q)
+    follows(C,R) = once R has been made again, C can't be valid with what it has read of it
+
+Who wants a result, who must run and who follows is said here and nowhere else: the pre-check of a try, `lost_inputs`,
+the final check and the release of results ask for one region; a plan asks for all of them, and for what follows from
+that (`airflow_recovery.planning.restart_set`). Nothing is judged before it is asked for: of one region's pre-check, its
+ancestors decide whether it is valid, and its descendants whether somebody wants what it has made.
 
 `valid` is about identity, `available` about data: a region whose results are gone is kept while nobody wants them.
 Availability belongs to the single result, as in FLIP-1: of two results of a region, the one that nobody wants may be
@@ -20,7 +26,8 @@ want nothing yet: another input of theirs that is gone is made again once it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from airflow_recovery.errors import UnknownRegion
@@ -46,7 +53,7 @@ class AskedResult(NamedTuple):
 
 
 class Evaluation:
-    """One state of one run, judged. Every answer is computed once; nothing is cached between two judgements.
+    """One state of one run, judged. An answer is found out once, when it is first asked for, and kept.
 
     ``externals`` holds today's external inputs of the regions that may be judged by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task judges them.
@@ -66,9 +73,8 @@ class Evaluation:
         self.topology = plan
         self.state = state
         self._regions = plan.by_name
-        self._consumers = plan.readers
-        self._current = {name: state.of(name).current for name in plan.by_name}
         self._probe = available
+        self._asks = True
         self._externals = externals or {}
         self._known = known or {}
         self._invalid_by_itself: dict[str, Reason | None] = {}
@@ -76,43 +82,51 @@ class Evaluation:
         self._may_be_valid: set[str] = set()
         self._asked: dict[str, dict[str, Reason | None]] = {}
         self._must: dict[str, Reason | None] = {}
-        for name in self._regions:
-            own = self._invalid_by_itself[name] = self._evaluate_alone(name)
-            self._invalid[name] = own if own is not None else self._evaluate_inputs(name)
-            if self._awaits_a_producer(name):
-                self._may_be_valid.add(name)
+
+    def without_asking(self) -> Evaluation:
+        """The same judgement, which asks for no more data: what was not asked for so far is taken to be there."""
+        found = copy.copy(self)
+        found._asks, found._must = False, {}
+        return found
 
     def current(self, region: str) -> Attempt | None:
         """The attempt that counts, or `None`."""
         self._check(region)
-        return self._current[region]
+        return self.state.of(region).current
 
     def invalid_because(self, region: str) -> Reason | None:
         """`None` where the region's trace is valid."""
+        if region in self._invalid:
+            return self._invalid[region]
         self._check(region)
+        for name in in_order(region, self._rests_on, self._invalid):
+            self._evaluate(name)
         return self._invalid[region]
 
     def why_not_available(self, region: str, results: Iterable[str]) -> Reason | None:
         """`None` where these results of the current attempt are there. Only for regions with a current attempt."""
         attempt = self.current(region)
         if attempt is None:
-            return self._invalid[region]
+            return self.invalid_because(region)
         known = self._asked.setdefault(region, {})
         for result in results:
             if result not in known:
-                known[result] = (
-                    Reason(region, Why.OUTPUT_RELEASED, f"attempt {attempt.number}")
-                    if attempt.is_released
-                    else self._probe(region, attempt, result)
-                )
-            if known[result] is not None:
+                if attempt.is_released:
+                    known[result] = Reason(region, Why.OUTPUT_RELEASED, f"attempt {attempt.number}")
+                elif self._asks:
+                    known[result] = self._probe(region, attempt, result)
+            if known.get(result) is not None:
                 return known[result]
         return None
 
     def why_not_readable(self, consumer: str, producer: str) -> Reason | None:
         """Why ``producer`` must run before ``consumer``: what ``consumer`` reads of it is not valid, or not there."""
         reason = self.invalid_because(producer)
-        return self.why_not_available(producer, self.results_read(consumer, producer)) if reason is None else reason
+        return self.why_wanted_gone(consumer, producer) if reason is None else reason
+
+    def why_wanted_gone(self, consumer: str, producer: str) -> Reason | None:
+        """Why what ``consumer`` reads of ``producer`` is not there, whether that is valid or not."""
+        return self.why_not_available(producer, self.results_read(consumer, producer))
 
     def results_read(self, consumer: str, producer: str) -> tuple[str, ...]:
         """The results of ``producer`` that ``consumer`` reads."""
@@ -140,7 +154,7 @@ class Evaluation:
 
     def wanted_in_any_case(self, region: str) -> tuple[str, ...]:
         """The results of ``region`` that are wanted whoever runs: what is read outside the job, and what is missed."""
-        current = self._current[region]
+        current = self.state.of(region).current
         # Why a consumer must run may be known to its own process alone (its external inputs): its report says so. A
         # report makes the owner look, and no more: where everything is there, the region is kept.
         if current is not None and current.is_lost:
@@ -150,11 +164,17 @@ class Evaluation:
 
     def why_must_run(self, region: str) -> Reason | None:
         """`None` where the region is kept."""
+        if region in self._must:
+            return self._must[region]
         self._check(region)
         # Consumers first, over this region's descendants only: the data of no other region is asked for.
-        for name in reversed(self._not_evaluated_from(region)):
+        for name in in_order(region, self.topology.readers.__getitem__, self._must):
             self._must[name] = self._evaluate_must_run(name)
         return self._must[region]
+
+    def is_decided(self, region: str) -> bool:
+        """It must run, whatever its producers come to."""
+        return self.why_must_run(region) is not None and not self.is_undecided(region)
 
     def lost_inputs(self, region: str) -> dict[str, Reason]:
         """The ancestors that must run so that ``region`` can, in topological order, each with its reason.
@@ -172,7 +192,7 @@ class Evaluation:
             for producer in self._regions[name].inputs:
                 if producer in found:
                     continue
-                reason = self.why_not_readable(name, producer) if wants_data else self._invalid[producer]
+                reason = self.why_not_readable(name, producer) if wants_data else self.invalid_because(producer)
                 if reason is not None:
                     found[producer] = reason
                     queue.append(producer)
@@ -238,40 +258,58 @@ class Evaluation:
         self._check(region)
         return any(mode is Determinism.ALWAYS for _, mode in self.edge(region, producer))
 
-    def why_not_kept(self, region: str) -> Reason | None:
-        """Why ``region`` runs again whatever becomes of its inputs. `None`: as far as its own trace goes it is kept."""
-        if self._invalid[region] is None:
-            return None
-        superseded = (self.why_superseded(region, pin) for pin in self.pins(region).values())
-        return (
-            self._invalid_by_itself[region]
-            or next((reason for reason in superseded if reason is not None), None)
-            or self.why_disconnected_now(region)
-        )
+    def follows(self, consumer: str, producer: str, *, same_rows: bool = True) -> bool:
+        """Must ``consumer``, which has finished, run again once its input ``producer`` has been made again?
+
+        With ``same_rows`` as it was read, so that a ``verify`` edge holds where what was read has a digest.
+        """
+        edge = self.edge(consumer, producer)
+        if any(mode is Determinism.ALWAYS for _, mode in edge):
+            return True
+        verified = [result for result, mode in edge if mode is Determinism.VERIFY]
+        if not same_rows or not verified:
+            return bool(verified)
+        digested = dict(self.pins(consumer)[producer].digests)
+        return any(result not in digested for result in verified)
 
     def why_invalid_by_itself(self, region: str) -> Reason | None:
         """As `invalid_because`, as far as it is not about other regions."""
+        if region not in self._invalid_by_itself:
+            self._invalid_by_itself[region] = self._evaluate_alone(region)
         return self._invalid_by_itself[region]
 
     def why_disconnected_now(self, region: str) -> Reason | None:
         """`why_disconnected` of the finish that counts."""
-        current = self._current[region]
+        current = self.state.of(region).current
         if current is None or current.outcome is None:
             return None
         return self.why_disconnected(region, current.outcome.mode)
 
     def pins(self, region: str) -> Mapping[str, InputRef]:
         """What the finish that counts has read, by region; nothing where there is none."""
-        current = self._current[region]
+        current = self.state.of(region).current
         return {pin.region: pin for pin in current.outcome.inputs} if current and current.outcome else {}
 
     def is_undecided(self, region: str) -> bool:
         """Nothing but a producer's next finish can tell whether it must run: it may turn out to be valid as it is."""
-        self._check(region)
-        return region in self._may_be_valid and self.why_must_run(region) is self._invalid[region]
+        reason = self.invalid_because(region)
+        return region in self._may_be_valid and self.why_must_run(region) is reason
+
+    def _rests_on(self, name: str) -> Iterable[str]:
+        """Whose validity decides on that of ``name``: nobody else's where its own trace is not valid already."""
+        if self.why_invalid_by_itself(name) is not None:
+            return ()
+        planned = self._regions[name]
+        return (*planned.inputs, *planning_of(planned).producers(planned))
+
+    def _evaluate(self, name: str) -> None:
+        own = self.why_invalid_by_itself(name)
+        self._invalid[name] = own if own is not None else self._evaluate_inputs(name)
+        if self._awaits_a_producer(name):
+            self._may_be_valid.add(name)
 
     def _evaluate_alone(self, name: str) -> Reason | None:
-        attempt = self._current[name]
+        attempt = self.state.of(name).current
         if attempt is None or attempt.outcome is None:
             return self._why_no_finish(name)
         outcome = attempt.outcome
@@ -307,13 +345,13 @@ class Evaluation:
     def _awaits_a_producer(self, name: str) -> bool:
         """Its own trace is sound, and each input that is not valid may yet turn out as it was read."""
         reason = self._invalid[name]
-        attempt = self._current[name]
+        attempt = self.state.of(name).current
         if reason is None or reason.why is not Why.INPUT_INVALID or attempt is None or attempt.outcome is None:
             return False
         if reason.source is not None:
             return False  # what was read of a region while it ran is made anew with it
         return all(
-            pin.region in self._may_be_valid or not self.always_follows(name, pin.region)
+            pin.region in self._may_be_valid or not self.follows(name, pin.region)
             if self._invalid[pin.region] is not None
             else self.why_superseded(name, pin) is None
             for pin in attempt.outcome.inputs
@@ -389,7 +427,7 @@ class Evaluation:
         return None
 
     def _evaluate_must_run(self, name: str) -> Reason | None:
-        reason = self._invalid[name]
+        reason = self.invalid_because(name)
         if reason is not None and name not in self._may_be_valid:
             return reason
         return self.why_not_available(name, self._wanted(name)) or reason
@@ -397,25 +435,32 @@ class Evaluation:
     def _wanted(self, name: str) -> tuple[str, ...]:
         """The results of ``name`` that somebody wants who runs, or who reads outside the job."""
         wanted = dict.fromkeys(self.wanted_in_any_case(name))
-        for consumer in self._consumers[name]:
-            if self._must[consumer] is not None and not self.is_undecided(consumer):
+        for consumer in self.topology.readers[name]:
+            if self.is_decided(consumer):
                 wanted |= dict.fromkeys(self.results_read(consumer, name))
         return tuple(wanted)
-
-    def _not_evaluated_from(self, region: str) -> list[str]:
-        """``region`` and everything downstream of it that was not judged yet, in topological order."""
-        found: set[str] = set()
-        queue = [region]
-        while queue:
-            name = queue.pop()
-            if name not in found and name not in self._must:
-                found.add(name)
-                queue += self._consumers[name]
-        return sorted(found, key=self.topology.position.__getitem__)
 
     def _check(self, region: str) -> None:
         if region not in self._regions:
             raise UnknownRegion(f"{region!r} is not a region of this plan, which has {', '.join(self._regions)}.")
+
+
+def in_order(start: str, needs: Callable[[str], Iterable[str]], done: Container[str]) -> Iterator[str]:
+    """``start`` and all that it needs and is not ``done``, each one after what it needs. A long chain is no recursion.
+
+    What is handed out is to be ``done`` before the next one is asked for.
+    """
+    opened: set[str] = set()
+    waiting = [start]
+    while waiting:
+        name = waiting[-1]
+        if name in done or name in opened:
+            waiting.pop()
+            if name not in done:
+                yield name
+        else:
+            opened.add(name)
+            waiting += [need for need in needs(name) if need not in done]
 
 
 def _manifests(attempt: Attempt) -> dict[str, PartitionManifest]:

@@ -20,7 +20,7 @@ from airflow_recovery.planning.mode import PlannedMode
 from airflow_recovery.planning.plan import NOT_KEPT, Action, Plan, PlannedRegion
 from airflow_recovery.planning.reason import LOST_DATA, Evidence, Reason, Why
 from airflow_recovery.planning.restart_mode import PlannedRestarts, restarts
-from airflow_recovery.planning.restart_set import restart_set
+from airflow_recovery.planning.restart_set import RestartSet
 from airflow_recovery.planning.scenario import REBUILD, Request, Scenario, restart_everything, restart_together
 
 
@@ -48,7 +48,7 @@ def plan(
     if topology.failover_strategy is FailoverStrategy.FULL and _has_failed(evaluation):
         run = restart_everything(run)
         evaluation = evaluate(run)
-    # Where a person's restart is the cause, they are reset with it. Else their tasks will: `restart_set` foresees it.
+    # Where a person's restart is the cause, they are reset with it. Else their tasks will: `RestartSet` foresees it.
     while run.resets and (siblings := _restarted_together(evaluation)):
         for names, why in siblings:
             run = restart_together(run, names, why)
@@ -102,10 +102,12 @@ def plan_of(
     ``seen`` is the run as it is, where ``evaluation`` is about a scenario. Without ``ask`` no store is asked
     anything. ``together``: what restarts together, of the modes that were asked.
     """
-    certain = restart_set(evaluation, same_rows=True, ask=ask)
+    if not ask:
+        evaluation = evaluation.without_asking()
+    certain = RestartSet(evaluation, same_rows=True)
     possible = certain
     if any(mode is Determinism.VERIFY for region in evaluation.topology.regions for _, mode in region.determinism):
-        possible = restart_set(evaluation, same_rows=False, ask=ask)
+        possible = RestartSet(evaluation, same_rows=False)
     making = _Making(evaluation, seen or evaluation.state, certain, possible, published)
     regions = tuple(making.region(region) for region in evaluation.topology.regions)
     said = next((restarted.planned for restarted in together if restarted.planned.text()), PlannedMode())
@@ -138,8 +140,8 @@ class _Making:
         self,
         evaluation: Evaluation,
         seen: RunState,
-        certain: Mapping[str, Reason],
-        possible: Mapping[str, Reason],
+        certain: RestartSet,
+        possible: RestartSet,
         published: frozenset[InputRef],
     ) -> None:
         self._evaluation = evaluation
@@ -204,7 +206,7 @@ class _Making:
             return None
         # What a pre-check would say now comes first; what follows from others' runs is known by looking ahead only.
         now = self._evaluation.invalid_because(name)
-        later = self._possible[name]
+        later = self._possible.why(name)
         if now is not None and (now.cause is None or now.cause.region in self._possible):
             return now
         if later.source is None:

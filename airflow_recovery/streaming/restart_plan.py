@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 
 from airflow_recovery.journal.run_state import Attempt, RunState
@@ -11,7 +11,7 @@ from airflow_recovery.planning.coordinators import has_started
 from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.planning.restart_mode import PlannedRestarts, RestartMode
-from airflow_recovery.planning.restart_set import restart_set
+from airflow_recovery.planning.restart_set import RestartSet
 from airflow_recovery.planning.scenario import Scenario, restart_together
 from airflow_recovery.streaming.channel_graph import ChannelGraph, live_attempts
 from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, StreamingOutcome, StreamingPlan
@@ -65,7 +65,7 @@ class _Planning:
         self._seen = seen
         self._code = {region.name: region.fingerprint for region in today.regions}
         self._evaluate = evaluate
-        self._must: set[str] = set()
+        self._must: Container[str] = ()
         self._restarts: dict[str, StreamingRestart] = {}
         self._reasons: dict[str, Reason] = {}
         for name in graph.regions:
@@ -76,7 +76,7 @@ class _Planning:
         """Apply the rules again and again, until no region is added to those that start over."""
         while True:
             evaluation = self._evaluate(self._run)
-            self._must = set(restart_set(evaluation, same_rows=True))
+            self._must = RestartSet(evaluation, same_rows=True)
             new: dict[str, Reason] = {}
             for name in self._graph.regions:
                 own = self._own(evaluation, name)

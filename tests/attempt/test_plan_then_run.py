@@ -14,9 +14,9 @@ from airflow_recovery.attempt.apply_plan import apply_plan
 from airflow_recovery.errors import ConfigurationError, PlanOutdated
 from airflow_recovery.journal import journal
 from airflow_recovery.model.records import Reset
-from airflow_recovery.planning import plan_making
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_making import plan
+from airflow_recovery.planning.restart_set import RestartSet
 from airflow_recovery.planning.scenario import (
     REBUILD,
     PartitionGone,
@@ -150,11 +150,7 @@ def test_whatever_state_troubles_have_left_the_plan_is_what_then_runs(topology):
 
 
 def test_control_a_plan_that_does_not_look_ahead_misses_regions(monkeypatch):
-    def now(evaluation, *, same_rows, ask=True):
-        reasons = {region.name: evaluation.why_must_run(region.name) for region in evaluation.topology.regions}
-        return {name: reason for name, reason in reasons.items() if reason is not None}
-
-    monkeypatch.setattr(plan_making, "restart_set", now)
+    monkeypatch.setattr(RestartSet, "_follow", lambda self: None)
     with pytest.raises(AssertionError):
         test_the_regions_that_run_are_those_of_the_plan(LADDER)
 

@@ -20,6 +20,7 @@ from airflow_recovery.planning.plan import Action, Plan
 from airflow_recovery.planning.plan_diff import diff
 from airflow_recovery.planning.plan_making import plan, plan_of
 from airflow_recovery.planning.reason import Evidence, Why
+from airflow_recovery.planning.restart_set import RestartSet
 from airflow_recovery.planning.scenario import (
     CodeChanged,
     PartitionGone,
@@ -118,12 +119,7 @@ def test_what_a_remade_consumer_wants_is_asked_for_as_well():
 
 def test_control_without_looking_ahead_the_plan_misses_what_then_runs(monkeypatch):
     """A plan of `why_must_run` alone: true of this moment, and not of the run."""
-
-    def now(evaluation, *, same_rows, ask=True):
-        reasons = {region.name: evaluation.why_must_run(region.name) for region in evaluation.topology.regions}
-        return {name: reason for name, reason in reasons.items() if reason is not None}
-
-    monkeypatch.setattr(plan_making, "restart_set", now)
+    monkeypatch.setattr(RestartSet, "_follow", lambda self: None)
     case = RunCase(FORK).finish("P").finish("D").fail("C").lose("P")
     assert set(case.runs()) < case.play()
 

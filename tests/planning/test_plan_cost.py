@@ -12,7 +12,7 @@ import pytest
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.reason import Reason
-from airflow_recovery.planning.restart_set import _RestartSet
+from airflow_recovery.planning.restart_set import RestartSet
 from benchmarks.plan_scale import Case, ladder, volatile_vertex
 
 SHAPES = {"ladder": ladder, "volatile vertex": volatile_vertex}
@@ -60,15 +60,11 @@ def test_all_that_the_shape_drags_in_runs_and_each_result_is_asked_for_once(make
 
 
 def test_control_where_each_subtask_looks_at_all_the_others_the_cost_is_quadratic(monkeypatch) -> None:
-    class Forgetful(set[str]):
-        def __contains__(self, vertex: object) -> bool:
-            return False
+    take_along = RestartSet._take_siblings_along
 
-    begin = _RestartSet.__init__
+    def forgets(self: RestartSet, name: str) -> None:
+        self._restarted_vertices.clear()
+        take_along(self, name)
 
-    def forgets(self: _RestartSet, *given: object, **named: object) -> None:
-        begin(self, *given, **named)  # type: ignore[arg-type]
-        self._restarted_vertices = Forgetful()
-
-    monkeypatch.setattr(_RestartSet, "__init__", forgets)
+    monkeypatch.setattr(RestartSet, "_take_siblings_along", forgets)
     assert growth(volatile_vertex) > 2
