@@ -13,7 +13,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.records import Reset
-from airflow_recovery.planning.plan import Plan, PlannedRegion
+from airflow_recovery.planning.plan import CLEARED, Plan, PlannedRegion
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,9 @@ def apply_plan(journal: Journal, plan: Plan, who: str) -> AppliedPlan:
             continue
         for reset in plan.resets:
             journal.reset(Reset(reset.region, reset.attempt, who, plan.request.text()))
-        at_work = tuple(name for name in plan.running if _is_at_work(plan, name, listing.state.of(name)))
-        return AppliedPlan(plan.resets, tuple(name for name in plan.running if name not in at_work), at_work)
+        cleared = plan.names(*CLEARED)
+        at_work = tuple(name for name in cleared if _is_at_work(plan, name, listing.state.of(name)))
+        return AppliedPlan(plan.resets, tuple(name for name in cleared if name not in at_work), at_work)
     raise PagesDisagree(f"The journal was not coherent in {LISTING_ROUNDS} listings; apply the plan again.")
 
 

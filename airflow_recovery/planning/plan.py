@@ -35,6 +35,9 @@ class Action(str, Enum):
     REFUSED = "refused: budget ended"
     """It must run, and its next try only says that its restart budget has ended, until somebody clears its task."""
 
+    BLOCKED = "blocked"
+    """It must run, or waits, and is behind a refused one: it can't begin before that has run."""
+
     COMMIT = "commit"
     """It has finished, and is committed to its sink; no Spark is started for that."""
 
@@ -45,8 +48,11 @@ class Action(str, Enum):
     """Kept, and nobody in the run will ask for its data again: the release policy may let it go."""
 
 
-NOT_KEPT = (Action.RUN, Action.WAIT, Action.REFUSED)
+NOT_KEPT = (Action.RUN, Action.WAIT, Action.REFUSED, Action.BLOCKED)
 """The actions that have a reason."""
+
+CLEARED = (Action.RUN, Action.BLOCKED)
+"""The actions of regions whose tasks are cleared when the plan is applied."""
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,8 @@ class _Making:
         self._has_reader = {
             name for region in evaluation.topology.regions if region.name in possible for name in region.inputs
         }
+        self._refused: dict[str, str] = {}
+        """Of the regions so far that can't begin: the refused one that they are, or are behind."""
         retention = evaluation.topology.retention
         self._policy = retention.policy if retention is not None else ReleasePolicy.KEEP
 
@@ -160,8 +162,16 @@ class _Making:
         name = region.name
         seen = self._seen.of(name)
         current = seen.current
-        refused = self._why_refused(region) if name in self._possible else None
-        action = self._action(region, self._evaluation.current(name)) if refused is None else Action.REFUSED
+        action, refused = self._action(region, self._evaluation.current(name)), None
+        blocked = ""
+        if name in self._possible:
+            refused = self._why_refused(region)
+            behind = self._behind_refused(region)
+            if refused is not None:
+                action, self._refused[name] = Action.REFUSED, name
+            elif behind is not None:
+                action, self._refused[name] = Action.BLOCKED, behind
+                blocked = f"; behind {behind}, whose restart budget has ended"
         reason = refused or self._reason(name, action)
         return PlannedRegion(
             name=name,
@@ -174,7 +184,7 @@ class _Making:
             why=None if reason is None else reason.why,
             detail=why_kept(self._evaluation, name)
             if reason is None
-            else reason.detail + _would_append(region, seen, action),
+            else reason.detail + _would_append(region, seen, action) + blocked,
             cause=None if reason is None else self._cause(reason),
             after=tuple(producer for producer in region.inputs if producer in self._possible)
             if reason is not None
@@ -212,7 +222,7 @@ class _Making:
         if later.source is None:
             return later
         read = f"read {later.source}@{self._number(later.source)}, which is to be made again"
-        if action is Action.WAIT:
+        if name not in self._certain:
             return Reason(name, Why.INPUT_DIFFERS, f"if it does: {read}", source=later.source)
         return Reason(name, Why.INPUT_REMADE, read, source=later.source)
 
@@ -226,6 +236,12 @@ class _Making:
         if newest.is_reset_by_hand or ended.is_of_other_code(region.fingerprint):
             return None
         return Reason(region.name, Why.FAILED, f"attempt {newest.number} at {ended.ended_at}: {ended.budget_ended}")
+
+    def _behind_refused(self, region: RegionPlan) -> str | None:
+        """The refused region before it. `None` also where it is at work: it has begun."""
+        if not self._refused or self._evaluation.state.of(region.name).open_attempt is not None:
+            return None
+        return next((self._refused[producer] for producer in region.inputs if producer in self._refused), None)
 
     def _number(self, region: str) -> int:
         current = self._evaluation.current(region)

@@ -20,6 +20,7 @@ _LEGEND = {
     Action.RUN: "run",
     Action.WAIT: "wait (run only where the rows made again differ)",
     Action.REFUSED: "refused (a restart budget has ended: repair the cause, then clear the task)",
+    Action.BLOCKED: "blocked (behind a refused one)",
     Action.COMMIT: "commit (to its sink, without Spark)",
     Action.KEEP: "keep",
     Action.RELEASE: "release (kept; its data may go)",

@@ -15,7 +15,7 @@ from airflow_recovery.attempt.task_instances import FINISHED_STATES, RUNNING_STA
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.planning.evaluation import Available, Evaluation
-from airflow_recovery.planning.plan import Plan
+from airflow_recovery.planning.plan import CLEARED, Plan
 from airflow_recovery.planning.plan_diff import diff
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.scenario import (
@@ -116,7 +116,7 @@ def prepare(view: RunView, available: Available, request: Request, observation: 
     """The plan of ``request`` for the run as it is now. Raises `UnknownRegion`, and what ``available`` raises."""
     prepared_plan = plan_run(view, available, request)
     regions = {region.name: region for region in view.in_use.plan.regions}
-    keys = task_keys(view.journal.identity, [regions[name] for name in prepared_plan.running])
+    keys = task_keys(view.journal.identity, [regions[name] for name in prepared_plan.names(*CLEARED)])
     known = {key: observation.tries[key].ti_id for key in keys if key in observation.tries}
     return Prepared(prepared_plan, known)
 

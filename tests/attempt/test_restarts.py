@@ -446,7 +446,7 @@ def test_a_plan_says_that_a_budget_has_ended_with_which_attempt_and_when(end):
     assert region.told == (
         f"failed (attempt 3 at {ended_at}: P has failed 3 times, and maximum-per-task-failures is 3)"
     )
-    assert planned(world).running == ("C",)
+    assert (planned(world).running, planned(world).of("C").action) == ((), Action.BLOCKED)
     assert planned(world).of("C").after == ("P",)
     text = plan_text(planned(world))
     assert "1 refused (a restart budget has ended: repair the cause, then clear the task)" in text

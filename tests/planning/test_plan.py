@@ -16,7 +16,7 @@ from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning import plan_making
 from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.planning.plan import Action, Plan
+from airflow_recovery.planning.plan import CLEARED, Action, Plan
 from airflow_recovery.planning.plan_diff import diff
 from airflow_recovery.planning.plan_making import plan, plan_of
 from airflow_recovery.planning.reason import Evidence, Why
@@ -122,6 +122,33 @@ def test_control_without_looking_ahead_the_plan_misses_what_then_runs(monkeypatc
     monkeypatch.setattr(RestartSet, "_follow", lambda self: None)
     case = RunCase(FORK).finish("P").finish("D").fail("C").lose("P")
     assert set(case.runs()) < case.play()
+
+
+def test_what_is_behind_a_region_whose_budget_has_ended_is_blocked():
+    #   P   Q
+    #   | \ |
+    #   C   D        P has ended its budget, Q has failed: C and D can't begin, and E behind D neither
+    #       |
+    #       E
+    case = RunCase({"P": (), "Q": (), "C": ("P",), "D": ("P", "Q"), "E": ("D",)}, {"P": Determinism.VERIFY})
+    case.finish_all().fail("Q").reset("P").fail("P")
+    newest = case.state().of("P").attempts[2]
+    case.mark("P", 2, outcome=replace(newest.outcome, budget_ended="P has failed once"))
+    found = case.reset("Q").plan()
+    assert [(region.name, region.action) for region in found.regions] == [
+        ("P", Action.REFUSED), ("Q", Action.RUN), ("C", Action.BLOCKED), ("D", Action.BLOCKED), ("E", Action.BLOCKED),
+    ]  # fmt: skip
+    assert found.of("E").told == "input is not valid (D; behind P, whose restart budget has ended)"
+    assert found.running == ("Q",)
+    assert found.names(*CLEARED) == ("Q", "C", "D", "E")
+
+
+def test_who_has_begun_is_not_blocked_by_what_is_refused_later():
+    case = RunCase(CHAIN).finish_all().mark("C", 2, is_claimed=True)
+    case.reset("P").fail("P")
+    newest = case.state().of("P").attempts[2]
+    case.mark("P", 2, outcome=replace(newest.outcome, budget_ended="P has failed once"))
+    assert [region.action for region in case.plan().regions] == [Action.REFUSED, Action.RUN, Action.RUN]
 
 
 def test_every_attempt_is_asked_for_once():

@@ -14,7 +14,10 @@ export const STATES = {
 // What somebody who is woken at night looks for, the worst first.
 export const ATTENTION = ["failed", "lost", "running"];
 
-export const ACTIONS = { run: "will run", wait: "waits for rows", commit: "will commit", keep: "keep", release: "keep" };
+export const ACTIONS = {
+  run: "will run", wait: "waits for rows", "refused: budget ended": "refused", blocked: "is blocked",
+  commit: "will commit", keep: "keep", release: "keep",
+};
 
 export function stateText(state) {
   return `${STATES[state]?.sign ?? ""} ${state}`;
