@@ -132,11 +132,7 @@ def _index(
         "no_channels": no_channels,
         "no_plan": plan if isinstance(plan, str) else None,
         "altered": altered,
-        "objects": [
-            [info.key, info.size, info.etag, None if info.modified is None else info.modified.timestamp()]
-            for info in listed
-            if info.key in bodies
-        ],
+        "objects": [[info.key, info.size, info.etag, info.modified_s] for info in listed if info.key in bodies],
     }
 
 
@@ -253,6 +249,4 @@ def journal_in(store: BundleStore) -> Journal:
 
 
 def _info(key: str, size: Any, etag: Any, at: Any) -> ObjectInfo:
-    from pendulum import from_timestamp
-
-    return ObjectInfo(key, int(size), str(etag), None if at is None else from_timestamp(float(at)))
+    return ObjectInfo(key, int(size), str(etag), None if at is None else float(at))

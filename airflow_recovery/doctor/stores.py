@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from airflow_recovery.doctor.clocks import check_clock
 from airflow_recovery.doctor.components import Right
@@ -17,9 +16,6 @@ from airflow_recovery.journal.owner import check_owner, check_results
 from airflow_recovery.store.lifecycle import ExpiryRule, rule_text
 from airflow_recovery.store.object_store import ObjectStore, Upload, UploadStore
 from airflow_recovery.store.probe import probe
-
-if TYPE_CHECKING:
-    from pendulum import DateTime
 
 FOLDER = "_doctor"
 """Below a store's base: what a check writes, for as long as it runs."""
@@ -135,14 +131,14 @@ class _Tried:
         self._store = store
         self._key = key
         self._written_s: tuple[float, float] | None = None
-        self._modified: DateTime | None = None
+        self._stored_s: float | None = None
 
     @property
     def written_s(self) -> tuple[float, float, float] | None:
         """When the object was written: from and to by this machine's clock, and by the store's. `None`: not known."""
-        if self._written_s is None or self._modified is None:
+        if self._written_s is None or self._stored_s is None:
             return None
-        return (*self._written_s, self._modified.timestamp())
+        return (*self._written_s, self._stored_s)
 
     def error(self, right: Right) -> StoreError | None:
         """What the store says against it; `None` where it does it."""
@@ -162,7 +158,7 @@ class _Tried:
         elif right is Right.GET:
             # What is not there is told from what is denied to who may list.
             with suppress(ObjectMissing):
-                self._modified = self._store.get(self._key).info.modified
+                self._stored_s = self._store.get(self._key).info.modified_s
         elif right is Right.DELETE:
             self._store.delete([self._key])
         elif right is Right.ABORT and isinstance(self._store, UploadStore):

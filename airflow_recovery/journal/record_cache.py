@@ -118,9 +118,7 @@ class RecordCache:
     def _is_due(self, snapshot: ObjectInfo | None) -> bool:
         if self._writer is not None and self._writer.is_alive():
             return False
-        return self._pace.begins(
-            snapshot.modified.timestamp() if snapshot is not None and snapshot.modified is not None else None
-        )
+        return self._pace.begins(snapshot.modified_s if snapshot is not None else None)
 
     def _read_snapshot(self) -> Entries:
         try:

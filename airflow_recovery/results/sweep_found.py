@@ -38,9 +38,9 @@ def store_now_s(store: ObjectStore) -> float:
 
 def modified_s(info: ObjectInfo) -> float:
     """When an object was stored, in seconds since the epoch."""
-    if info.modified is None:
+    if info.modified_s is None:
         raise AssertionError(f"{info.key} was listed without a time")
-    return float(info.modified.timestamp())
+    return info.modified_s
 
 
 @dataclass(frozen=True)

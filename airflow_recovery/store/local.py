@@ -318,9 +318,7 @@ def _replace(temporary: str, name: str, within: int) -> None:
 
 
 def _info(key: str, size: int, etag: str, modified_s: float) -> ObjectInfo:
-    from pendulum import from_timestamp
-
-    return ObjectInfo(key, size, etag, from_timestamp(modified_s))
+    return ObjectInfo(key, size, etag, modified_s)
 
 
 def _etag(path: str, file: IO[bytes], status: os.stat_result) -> str:

@@ -12,12 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from airflow_recovery.errors import ObjectTooLarge
-
-if TYPE_CHECKING:
-    from pendulum import DateTime
 
 MAX_OBJECT_BYTES = 64 * 1024 * 1024
 """The largest object that is read where the reader says nothing else. What is put in one request is smaller."""
@@ -32,12 +29,13 @@ class ObjectInfo:
 
     ``etag`` is the identity of the object's content at this key (quotes stripped). It is compared, never interpreted:
     on S3 it is what the server says (a multipart etag is no MD5), in a directory it is the content's hash.
+    ``modified_s``: when it was stored, in seconds since the epoch, by the store's clock.
     """
 
     key: str
     size: int
     etag: str
-    modified: DateTime | None = None
+    modified_s: float | None = None
 
 
 @dataclass(frozen=True)

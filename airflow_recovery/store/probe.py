@@ -104,9 +104,9 @@ def _tells_cases_apart(store: ObjectStore, key: str) -> None:
 def _raced_lately(store: ObjectStore, now: ObjectInfo) -> bool:
     """Whether a race has passed within a day before ``now``, an object that was just written: by the store's clock."""
     raced = next((info for info in store.list(RACED) if info.key == RACED), None)
-    if raced is None or raced.modified is None or now.modified is None:
+    if raced is None or raced.modified_s is None or now.modified_s is None:
         return raced is not None
-    return 0 <= (now.modified - raced.modified).total_seconds() < RACE_EVERY_S
+    return 0 <= now.modified_s - raced.modified_s < RACE_EVERY_S
 
 
 def _lets_one_writer_win(store: ObjectStore, keys: Sequence[str]) -> bool:

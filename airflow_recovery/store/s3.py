@@ -277,10 +277,8 @@ class S3Store:
         return meant
 
     def _info(self, key: str, size: int, answer: Mapping[str, Any], to: str) -> ObjectInfo:
-        from pendulum import instance
-
-        modified = instance(self._field(answer, "LastModified", to))
-        return ObjectInfo(key, size, self._field(answer, "ETag", to).strip('"'), modified)
+        stored = self._field(answer, "LastModified", to)
+        return ObjectInfo(key, size, self._field(answer, "ETag", to).strip('"'), stored.timestamp())
 
     def _field(self, answer: Mapping[str, Any], name: str, to: str) -> Any:
         """The field ``name`` of the server's answer. Raises `StoreUnsuitable` where the answer lacks it."""

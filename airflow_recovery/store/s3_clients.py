@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_recovery.store.s3_errors import is_cured_by_new_credentials
+from airflow_recovery.store.s3_listing import read_pages_fast
 
 if TYPE_CHECKING:
     import boto3.session
@@ -108,6 +109,7 @@ class S3Clients:
         client: S3Client = create(
             _SERVICE, endpoint_url=self._endpoint_url, region_name=self._region_name, config=config
         )
+        read_pages_fast(client)
         return client
 
 

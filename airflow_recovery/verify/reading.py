@@ -181,7 +181,7 @@ _READ: dict[str, Any] = {
 
 
 def _entry(info: ObjectInfo) -> Entry:
-    return Entry(info.key, info.etag, None if info.modified is None else info.modified.timestamp())
+    return Entry(info.key, info.etag, info.modified_s)
 
 
 def _history(where: str, objects: _Objects, etags: dict[str, str]) -> History:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from fakes import PAIR, Cluster, Killed, Process, World
-from pendulum import from_timestamp
 
 from airflow_recovery.attempt import heartbeat_watch as liveness
 from airflow_recovery.attempt import reconnect as reconnect
@@ -203,7 +202,7 @@ class Clocks:
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         for each in self.inner.list(prefix, start_after=start_after):
-            yield replace(each, modified=from_timestamp(self.stamps.get(each.key, 0.0)))
+            yield replace(each, modified_s=self.stamps.get(each.key, 0.0))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)

@@ -7,7 +7,6 @@ import shutil
 import uuid
 from pathlib import Path
 
-import pendulum
 import pytest
 
 from airflow_recovery.errors import RecordInvalid
@@ -203,10 +202,10 @@ def written_by(cache: RecordCache, store: CountingStore, listed: ObjectInfo | No
 def test_between_two_snapshots_of_a_run_there_is_the_min_pause(tmp_path, later_s, written):
     """Another process wrote the last one, at the store's time."""
     counted = CountingStore(LocalStore(f"file://{tmp_path}"))
-    at = pendulum.datetime(2026, 1, 1)
-    pace = SnapshotPace(600, now_s=lambda: at.timestamp() + later_s)
+    at_s = 1_767_225_600.0
+    pace = SnapshotPace(600, now_s=lambda: at_s + later_s)
     cache = RecordCache(counted, "snap", writes=True, worth=3, pace=pace)
-    assert written_by(cache, counted, ObjectInfo("snap", 1, "e", at)) == written
+    assert written_by(cache, counted, ObjectInfo("snap", 1, "e", at_s)) == written
 
 
 def test_one_process_writes_the_first_at_once_and_the_next_after_the_min_pause(tmp_path):

@@ -25,7 +25,7 @@ def test_what_was_written_is_read_and_listed_with_one_identity(store: ObjectStor
         ("t/a/00000001.claim", 4, written.etag)
     }
     assert '"' not in written.etag
-    assert listed.modified is not None
+    assert listed.modified_s is not None
 
 
 def test_the_etag_follows_the_content(store: ObjectStore) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import random
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from airflow_recovery.errors import ObjectExists, ObjectMissing
@@ -34,17 +33,6 @@ class Clock:
         current_runner().sleep(self.now_s + seconds)
 
 
-@dataclass(frozen=True)
-class Moment:
-    """What is asked of the time of a stored object."""
-
-    at_s: float
-
-    def timestamp(self) -> float:
-        """Seconds since the epoch."""
-        return self.at_s
-
-
 class MemoryStore:
     """An `ObjectStore` in a dictionary. ``on_put(key, body, replaced)`` and ``on_delete(key)`` hear of each change."""
 
@@ -68,8 +56,7 @@ class MemoryStore:
         replaced = key in self._objects
         if not replaced:
             insort(self._keys, key)
-        modified = cast("Any", Moment(self.clock.now_s))
-        info = ObjectInfo(key, len(body), hashlib.md5(body, usedforsecurity=False).hexdigest(), modified)
+        info = ObjectInfo(key, len(body), hashlib.md5(body, usedforsecurity=False).hexdigest(), self.clock.now_s)
         self._objects[key] = StoredObject(info, body)
         self.on_put(key, body, replaced)
         return info
