@@ -10,10 +10,9 @@ from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job, Subtask
 from airflow_recovery.job.batch_snapshot import takes_snapshots
-from airflow_recovery.job.chains import initializers, subtask_region
+from airflow_recovery.job.chains import initializers
 from airflow_recovery.job.fingerprint import (
     initializer_fingerprint,
-    region_fingerprint,
     vertex_code,
     vertex_fingerprint,
 )
@@ -24,6 +23,7 @@ from airflow_recovery.job.sources import FilePattern, SplitSource
 from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.groups import region_fingerprint, subtask_region
 from airflow_recovery.model.keys import TaskKey
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan, SubtaskPlan
@@ -173,7 +173,7 @@ class _Planner:
             results=region.results,
             inputs=execution.inputs,
             final=region.is_final,
-            fingerprint=region_fingerprint(region, fingerprints, subtask.key if subtask else None),
+            fingerprint=region_fingerprint(fingerprints.items(), region.results, subtask.key if subtask else None),
             vertex_fingerprints=tuple(fingerprints.items()),
             reads=tuple(dict.fromkeys(read.result for read in region.inputs)),
             determinism=tuple(

@@ -307,7 +307,7 @@ class RegionTask:
             raise BuiltElsewhere(f"{self._region}: another run has claimed it first") from error
 
 
-def _inputs_of(evaluation: Evaluation, regions: tuple[str, ...]) -> dict[str, Outcome]:
+def _inputs_of(evaluation: Evaluation, regions: Sequence[str]) -> dict[str, Outcome]:
     inputs: dict[str, Outcome] = {}
     for region in regions:
         attempt = evaluation.current(region)

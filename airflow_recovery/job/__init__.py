@@ -8,7 +8,7 @@ imported, pyspark or boto3. It knows nothing of attempts, journals or stores. Wh
 
 from airflow_recovery.job.context import RegionContext, RunLike, Subtask
 from airflow_recovery.job.declaration import Job, job
-from airflow_recovery.job.fingerprint import region_fingerprint, vertex_fingerprint
+from airflow_recovery.job.fingerprint import vertex_fingerprint
 from airflow_recovery.job.handed_splits import DateSplits, FileSplit, FileSplits, KeyRangeSplits, Splits
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.job.local import LocalResults, run_local
@@ -53,7 +53,6 @@ __all__ = [
     "key_ranges",
     "load_job",
     "per_file",
-    "region_fingerprint",
     "run_local",
     "same_as",
     "vertex_fingerprint",

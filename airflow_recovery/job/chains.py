@@ -79,14 +79,6 @@ def initializer_name(region: str) -> str:
     return f"{region}.subtasks"
 
 
-def subtask_region(region: str, key: str | None) -> str:
-    """The name of one subtask of a region in the journal: ``by_month[2013-01]``; the region's own without a key.
-
-    Injective, since no region's name has a bracket.
-    """
-    return region if key is None else f"{region}[{key}]"
-
-
 def batch_size(count: int, *, limit: int, declared: int | None = None) -> int:
     """How many of ``count`` subtasks are one batch: as declared, else as few as fit into ``limit`` batches."""
     if declared is not None:

@@ -27,7 +27,6 @@ from airflow_recovery.job.module_code import ADVICE, ModuleCode, canonical, find
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
 from airflow_recovery.job.references import ImportTarget, Reference, references
 from airflow_recovery.model.codec import digest_of
-from airflow_recovery.planning.regions import Region
 from airflow_recovery.sinks.declaration import spec_of
 
 _LENGTH = 32
@@ -73,17 +72,6 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
             **({"commit": asdict(spec_of(declared.sink, declared.name))} if declared.sink else {}),
             **({"coordinator": declared.coordinator.__qualname__} if declared.coordinator else {}),
             **added_by_modes,
-        }
-    )
-
-
-def region_fingerprint(region: Region, vertex_fingerprints: Mapping[str, str], subtask: str | None = None) -> str:
-    """Return the fingerprint of a region: of its vertices, of which of their results it registers, and its subtask."""
-    return _digest(
-        {
-            **({} if subtask is None else {"subtask": subtask}),
-            "vertices": [[name, vertex_fingerprints[name]] for name in region.vertices],
-            "results": list(region.results),
         }
     )
 

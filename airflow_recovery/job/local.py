@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.context import ONLY_SUBTASK, RegionContext, Subtask
 from airflow_recovery.job.coordinator import restored_coordinator, snapshots_of
 from airflow_recovery.job.declared_job import DeclaredJob
@@ -28,6 +27,7 @@ from airflow_recovery.job.parallelism import (
 from airflow_recovery.job.sources import EnumeratedSource, FilePattern, SplitSource
 from airflow_recovery.job.templates import checked_moment, plain_json, render, uses_subtask
 from airflow_recovery.job.vertex import Vertex
+from airflow_recovery.model.groups import subtask_region
 from airflow_recovery.model.records import CoordinatorSnapshot
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_assignment import advance

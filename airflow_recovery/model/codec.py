@@ -4,6 +4,7 @@
     Any                     any JSON value, as it is
     an enum                 the member's value
     tuple[X, ...]           a list
+    Sequence[X]             a list, read as a tuple
     tuple[X, Y]             a list of exactly two
     Mapping[str, X]         an object with whatever keys
     X | None                X, or null
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache, partial
@@ -227,6 +228,8 @@ def _write_of(hint: Any) -> _Write | None:
         return tagged.to_json if tagged is not None else _row_writer(args[0]) if ROW in args else _write_of(args[0])
     if origin in (Union, UnionType):
         return _optional_writer(_write_of(_only(hint)))
+    if origin is Sequence:
+        return _list_writer(_write_of(args[0]))
     if origin is tuple:
         if len(args) == 2 and args[1] is ...:
             return _list_writer(_write_of(args[0]))
@@ -332,6 +335,8 @@ def _read_of(hint: Any, exact: bool) -> _Read:
         return _annotated_reader(args[0], args[1:], exact)
     if origin in (Union, UnionType):
         return _optional_reader(_read_of(_only(hint), exact))
+    if origin is Sequence:
+        return _texts if args[0] is str else _list_reader(_read_of(args[0], exact))
     if origin is tuple:
         if len(args) == 2 and args[1] is ...:
             return _texts if args[0] is str else _list_reader(_read_of(args[0], exact))

@@ -16,6 +16,7 @@ from airflow_recovery.errors import Failure
 from airflow_recovery.model.codec import Id, Key, flat, later
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.groups import GroupEdge, GroupedRegions, RegionGroup
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.mode import BATCH, RegionMode, value_class
@@ -75,47 +76,74 @@ class CoordinatorSnapshot:
 
 @dataclass(frozen=True)
 class PlanRecord:
-    """``plan/<hash>``: topology and fingerprints of one version of the job for one run."""
+    """``plan/<hash>``: topology and fingerprints of one version of the job for one run.
+
+    A plan is made of groups of regions (`GroupedRegions`) or of regions. Either way it has both: regions that are not
+    grouped are groups of one.
+    """
 
     job: str
-    regions: tuple[RegionPlan, ...]
-    """In topological order."""
+    regions: Sequence[RegionPlan]
+    """In topological order. Those of a group are made when they are asked for."""
     retention: Retention | None = later(None)
     """When intermediate results may go; `None`: as configured where they are released."""
     failover_strategy: FailoverStrategy = later(FailoverStrategy.REGION)
 
+    @property
+    def groups(self) -> Sequence[RegionGroup]:
+        """The groups, in topological order. `regions` has them one after the other."""
+        return self._grouped.groups
+
+    @property
+    def groups_by_name(self) -> Mapping[str, RegionGroup]:
+        """The groups by name, in topological order."""
+        return self._grouped.by_group
+
+    @property
+    def reading_groups(self) -> Mapping[str, Sequence[GroupEdge]]:
+        """The groups that read something of each group, in topological order. `RegionGroup.inputs` is the inverse."""
+        return self._grouped.edges_to_readers
+
+    def group_of(self, region: str) -> RegionGroup:
+        """The group that has the region of that name. Raises `KeyError`."""
+        return self._grouped.group_of(region)
+
     @cached_property
     def by_name(self) -> Mapping[str, RegionPlan]:
         """The regions by name, in topological order."""
+        if isinstance(self.regions, GroupedRegions):
+            return self.regions.by_name
         return {region.name: region for region in self.regions}
 
-    @cached_property
+    @property
     def position(self) -> Mapping[str, int]:
         """Where each region stands in topological order."""
-        return {region.name: at for at, region in enumerate(self.regions)}
+        return self._grouped.position
 
-    @cached_property
+    @property
     def readers(self) -> Mapping[str, Sequence[str]]:
         """The regions that read something of each region, in topological order."""
-        found: dict[str, list[str]] = {region.name: [] for region in self.regions}
-        for region in self.regions:
-            for producer in region.inputs:
-                found[producer].append(region.name)
-        return found
+        return self._grouped.readers
 
     @cached_property
     def read(self) -> frozenset[str]:
         """The results that some region reads."""
-        return frozenset(result for region in self.regions for result in region.reads)
+        return frozenset(result for group in self.groups for result in group.template.reads)
 
     @cached_property
     def subtasks(self) -> Mapping[str, Sequence[RegionPlan]]:
         """The regions that are subtasks, by what they are subtasks of."""
+        if isinstance(self.regions, GroupedRegions):
+            return self.regions.subtasks
         found: dict[str, list[RegionPlan]] = {}
         for region in self.regions:
             if region.subtask is not None:
                 found.setdefault(region.subtask.of, []).append(region)
         return found
+
+    @cached_property
+    def _grouped(self) -> GroupedRegions:
+        return GroupedRegions.of(self.regions)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,7 +43,7 @@ class RegionPlan:
     name: Id
     vertices: tuple[str, ...]
     results: tuple[Id, ...]
-    inputs: tuple[Id, ...]
+    inputs: Sequence[Id]
     final: bool
     fingerprint: str | None
     vertex_fingerprints: tuple[tuple[str, str], ...] = ()

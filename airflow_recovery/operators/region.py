@@ -15,10 +15,10 @@ from airflow_recovery.checks import check_arguments
 from airflow_recovery.driver.heartbeat import interval_s
 from airflow_recovery.errors import JobDefinitionError, RegionFailed, StoreError, SubtasksUnknown
 from airflow_recovery.job import Job
-from airflow_recovery.job.chains import subtask_region
 from airflow_recovery.job.loading import job_reference
 from airflow_recovery.model.build_in_progress import BuildInProgress, BuiltElsewhere
 from airflow_recovery.model.codec import from_json, to_json
+from airflow_recovery.model.groups import subtask_region
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.task.mode import RegionTry, task_of
 from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped

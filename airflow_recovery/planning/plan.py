@@ -6,7 +6,7 @@ thousand regions is ten thousand short entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -68,7 +68,7 @@ class PlannedRegion:
 
     name: str
     vertices: tuple[str, ...]
-    inputs: tuple[str, ...]
+    inputs: Sequence[str]
     action: Action
     attempt: int
     latest_attempt: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_recovery.attempt.recovery_report import Recovered, recovered
@@ -40,7 +40,7 @@ class RegionView:
     status: RegionStatus
     is_final: bool
     is_pinned: bool
-    inputs: tuple[str, ...]
+    inputs: Sequence[str]
     task: TaskView | None
     story: RegionStory
 

@@ -9,7 +9,7 @@ Not thread-safe: a test or a simulation makes one call at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from airflow_recovery.attempt.run import RetryGrant
@@ -33,7 +33,7 @@ class FakeAirflow:
     ``compares`` switched off makes every clear hit whatever is named in whatever state: the negative control.
     """
 
-    def __init__(self, upstream: Mapping[str, tuple[str, ...]], *, retries: int = 3) -> None:
+    def __init__(self, upstream: Mapping[str, Sequence[str]], *, retries: int = 3) -> None:
         self.upstream = dict(upstream)
         self.compares = True
         self.cleared: list[str] = []

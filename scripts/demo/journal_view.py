@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -43,7 +43,7 @@ class JournalView:
         if len(plans) != 1:
             raise ValueError(f"expected one plan, found {len(plans)}: was the job edited while the demo ran?")
         (plan,) = plans
-        self.regions: tuple[RegionPlan, ...] = self._journal.read_plan(plan).regions
+        self.regions: Sequence[RegionPlan] = self._journal.read_plan(plan).regions
         names = [region.name for region in self.regions]
         self._state: RunState = self._journal.load(self._journal.list(names))
 

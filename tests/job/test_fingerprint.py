@@ -18,8 +18,8 @@ import pytest
 
 import airflow_recovery
 from airflow_recovery import BLOCKING, FingerprintError, Job, JobDefinitionError, files, job
-from airflow_recovery.job import region_fingerprint, vertex_fingerprint
-from airflow_recovery.planning.regions import Region
+from airflow_recovery.job import vertex_fingerprint
+from airflow_recovery.model.groups import region_fingerprint
 
 JOB = '''
 """The jobs of the shop."""
@@ -464,14 +464,17 @@ def test_the_normal_form_does_not_depend_on_the_python_version(project: Project)
     assert vertex_fingerprint(module.flights, "raw", {}) == "fcc1b01916145001cbdb2d054e405868"
 
 
-def test_a_region_counts_its_vertices_and_what_it_registers() -> None:
-    region = Region("b", ("a", "b"), ("b",), (), is_final=True)
-    base = region_fingerprint(region, {"a": "1", "b": "2"})
-    assert base != region_fingerprint(region, {"a": "1", "b": "3"})
-    assert base != region_fingerprint(Region("a.b", ("a", "b"), ("a", "b"), (), is_final=True), {"a": "1", "b": "2"})
-    assert base == region_fingerprint(
-        Region("b", ("a", "b"), ("b",), (), is_final=True), {"b": "2", "a": "1", "z": "9"}
-    )
+def test_a_region_counts_its_vertices_what_it_registers_and_its_subtask() -> None:
+    vertices = [("a", "1"), ("b", "2")]
+    base = region_fingerprint(vertices, ("b",))
+    assert base == region_fingerprint(tuple(vertices), ["b"])
+    others = [
+        region_fingerprint([("a", "1"), ("b", "3")], ("b",)),
+        region_fingerprint(vertices, ("a", "b")),
+        region_fingerprint(vertices, ("b",), "1"),
+        region_fingerprint(vertices, ("b",), "2"),
+    ]
+    assert len({base, *others}) == 5
 
 
 def test_100_vertices_take_well_under_a_second(project: Project) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_recovery import BLOCKING, JobDefinitionError, files, job, per_file, same_as
 from airflow_recovery.job import Job
-from airflow_recovery.job.chains import chains, initializers, subtask_region
+from airflow_recovery.job.chains import chains, initializers
 from airflow_recovery.job.fingerprint import vertex_fingerprint
 from airflow_recovery.job.parallelism import (
     FixedParallelism,
@@ -18,6 +18,7 @@ from airflow_recovery.job.parallelism import (
     in_recorded_order,
     templated_keys,
 )
+from airflow_recovery.model.groups import subtask_region
 
 DAYS = ["mon", "tue"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import reduce
@@ -44,7 +44,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     if origin is Annotated:
         checks = [arg for arg in args[1:] if isinstance(arg, Check)]
         return reduce(lambda values, check: values.filter(check.holds), checks, values_of(args[0]))
-    if origin is tuple and args[-1] is ...:
+    if origin is Sequence or (origin is tuple and args[-1] is ...):
         return st.lists(values_of(args[0]), max_size=3).map(tuple)
     if origin is tuple:
         return st.tuples(*map(values_of, args))

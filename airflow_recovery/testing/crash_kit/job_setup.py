@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -103,7 +103,7 @@ class JobSetup:
         return f"file://{self.folder}/results" if self.engine is Engine.SPARK else f"{self.root}/results"
 
     @cached_property
-    def tasks(self) -> dict[str, tuple[str, ...]]:
+    def tasks(self) -> dict[str, Sequence[str]]:
         """Every task with its upstream tasks: the regions, and the one that publishes."""
         regions = {region.name: region.inputs for region in self.plan.record.regions}
         return {**regions, PUBLISH: self.finals}
