@@ -41,7 +41,7 @@ class Batch:
         return sum(split.weight for split in self.splits)
 
 
-class SplitAssignment(Protocol):
+class BatchSupplier(Protocol):
     """Where the driver's threads get their batches from. They ask one at a time."""
 
     def next_batch(self) -> Batch | None:
@@ -52,7 +52,7 @@ class SplitAssignment(Protocol):
         ...
 
 
-class StaticAssignment:
+class PlannedBatches:
     """All that is left of what the region was assigned, known from the start. Arguments as of `planned_batches`."""
 
     def __init__(self, todo: Iterable[Split], *, batch_bytes: int, suspicion: Mapping[str, int]) -> None:

@@ -37,7 +37,7 @@ from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import CommittedBatch
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import names
-from airflow_recovery.splits.batches import Batch, SplitAssignment
+from airflow_recovery.splits.batches import Batch, BatchSupplier
 from airflow_recovery.splits.plan_guard import RowLocalGuard
 from airflow_recovery.splits.poison import MAX_FAILURES, SPLITS_LABEL, Record
 from airflow_recovery.splits.progress import SplitProgress
@@ -77,7 +77,7 @@ class SplitLoop:
         splits: SplitSpec,
         *,
         journal: Journal,
-        assignment: SplitAssignment,
+        supplier: BatchSupplier,
         adopted: Sequence[CommittedBatch],
         record: Record,
         progress: Progress,
@@ -87,7 +87,7 @@ class SplitLoop:
         self._spec = region.spec
         self._splits = splits
         self._journal = journal
-        self._assignment = assignment
+        self._supplier = supplier
         self._adopted = tuple(adopted)
         self._record = record
         self._progress = progress
@@ -105,7 +105,7 @@ class SplitLoop:
         self._committed_at = time.monotonic()
 
     def run(self) -> tuple[CommittedBatch, ...]:
-        """Read all that the assignment gives, and return the batches that this attempt has committed.
+        """Read all that its supplier gives, and return the batches that this attempt has committed.
 
         Raises `AttemptLost` where the attempt was fenced, `RegionFailed` or `UserCodeError` naming the splits that
         could not be read, and whatever no split is to blame for.
@@ -133,7 +133,7 @@ class SplitLoop:
         try:
             while not self._stopped.is_set():
                 with self._asking:
-                    batch = self._assignment.next_batch()
+                    batch = self._supplier.next_batch()
                 if batch is None:
                     return
                 if batch.may_be_poison:

@@ -20,7 +20,7 @@ from airflow_recovery.splits.log_store import SplitLogStore
 
 
 class PulledSplits:
-    """The `airflow_recovery.splits.batches.SplitAssignment` of attempt ``attempt`` of ``subtask``.
+    """The `airflow_recovery.splits.batches.BatchSupplier` of attempt ``attempt`` of ``subtask``.
 
     A pull takes up to ``batch_bytes``; ``suspicion`` parts what it took into batches, as of `planned_batches`.
     ``among``: the listing that the attempt was claimed with, by content key. What others discover later is theirs: the

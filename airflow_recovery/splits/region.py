@@ -13,7 +13,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import CommittedBatch, ExternalObject, FenceCause, Outcome
 from airflow_recovery.model.split import Split
-from airflow_recovery.splits.batches import StaticAssignment
+from airflow_recovery.splits.batches import PlannedBatches
 from airflow_recovery.splits.committed_batches import (
     accumulated,
     check_cover,
@@ -56,7 +56,7 @@ def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress
         region,
         splits,
         journal=journal,
-        assignment=pulled or StaticAssignment(todo, batch_bytes=splits.batch_bytes, suspicion=record.suspicion),
+        supplier=pulled or PlannedBatches(todo, batch_bytes=splits.batch_bytes, suspicion=record.suspicion),
         adopted=adopted,
         record=record,
         progress=progress,

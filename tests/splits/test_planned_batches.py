@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.model import split_assignment as assignment
+from airflow_recovery.model import split_assignment
 from airflow_recovery.model.split import UNKNOWN_BYTES, Split
-from airflow_recovery.splits.batches import ALONE, Batch, StaticAssignment, planned_batches
+from airflow_recovery.splits.batches import ALONE, Batch, PlannedBatches, planned_batches
 
 
 def split(name: str, size: int = 10) -> Split:
@@ -27,7 +27,7 @@ def test_batches_are_filled_by_bytes_in_the_order_of_the_names() -> None:
 
 
 def test_empty_files_are_batched_by_number(monkeypatch) -> None:
-    monkeypatch.setattr(assignment, "MAX_BATCH_SPLITS", 3)
+    monkeypatch.setattr(split_assignment, "MAX_BATCH_SPLITS", 3)
     todo = [split(each, 0) for each in "abcdefg"]
     assert told(planned_batches(todo, batch_bytes=20, suspicion={})) == ["abc", "def", "g"]
 
@@ -46,10 +46,10 @@ def test_suspects_come_last_and_after_two_deaths_alone() -> None:
 
 def test_a_static_assignment_gives_each_batch_once() -> None:
     todo = [split(each) for each in "abc"]
-    assignment = StaticAssignment(todo, batch_bytes=20, suspicion={split("a").key: 1})
-    given_out = tuple(iter(assignment.next_batch, None))
+    supplier = PlannedBatches(todo, batch_bytes=20, suspicion={split("a").key: 1})
+    given_out = tuple(iter(supplier.next_batch, None))
     assert told(given_out) == ["bc", "a?"]
-    assert assignment.next_batch() is None
+    assert supplier.next_batch() is None
 
 
 @given(
