@@ -18,7 +18,7 @@ from airflow_recovery.streaming.consuming import commit_batch, create_view, publ
 from airflow_recovery.streaming.draining import Draining, begin_draining
 from airflow_recovery.streaming.ledger import LossReport, loss_report
 from airflow_recovery.streaming.producer import ChannelProducer
-from airflow_recovery.streaming.producing import Part, open_producer
+from airflow_recovery.streaming.producing import WrittenSegment, open_producer
 from airflow_recovery.streaming.ranges import size
 from airflow_recovery.streaming.spec import ChannelSpec
 from airflow_recovery.streaming.sweep import sweep
@@ -190,9 +190,9 @@ class ChannelOutput:
         """Whether an earlier attempt, or this one, has published the batch."""
         return self._producer.is_published(batch)
 
-    def publish(self, batch: int, parts: list[Part], consumed: tuple[Consumed, ...]) -> bool:
-        """Name the written ``parts`` in the log as epoch ``batch``. See `ChannelProducer.publish_written`."""
-        return self._producer.publish_written(batch, parts, consumed)
+    def publish(self, batch: int, written: list[WrittenSegment], consumed: tuple[Consumed, ...]) -> bool:
+        """Name the ``written`` segments in the log as epoch ``batch``. See `ChannelProducer.publish_written`."""
+        return self._producer.publish_written(batch, written, consumed)
 
     def finish(self) -> None:
         """Say in the log that everything is published. Raises as `ChannelProducer.finish`."""

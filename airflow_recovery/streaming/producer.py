@@ -12,7 +12,7 @@ from airflow_recovery.store.probe import probe
 from airflow_recovery.streaming.channel_records import Consumed
 from airflow_recovery.streaming.channel_retention import Room, make_room
 from airflow_recovery.streaming.client import ChannelClient
-from airflow_recovery.streaming.producing import Part, finish, give_up, is_published, open_producer, publish
+from airflow_recovery.streaming.producing import WrittenSegment, finish, give_up, is_published, open_producer, publish
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,15 @@ class ChannelProducer:
         """Whether the epoch is there already, so that nothing need be written. Raises as `publish`."""
         return is_published(self.client.refresh(), self.attempt, epoch, consumed)
 
-    def publish_written(self, epoch: int, parts: Sequence[Part], consumed: tuple[Consumed, ...] = ()) -> bool:
+    def publish_written(
+        self, epoch: int, written: Sequence[WrittenSegment], consumed: tuple[Consumed, ...] = ()
+    ) -> bool:
         """As `publish`, with segments that other processes have written already."""
-        self._wait_for_room(sum(part.bytes for part in parts))
-        record = self.client.append(lambda state: publish(state, self.attempt, epoch, parts, consumed))
+        self._wait_for_room(sum(segment.bytes for segment in written))
+        record = self.client.append(lambda state: publish(state, self.attempt, epoch, written, consumed))
         if record is None:
             # Published in the meantime by an earlier write of this attempt's own; after an error the sweep decides.
-            self.client.delete(part.key for part in parts)
+            self.client.delete(segment.key for segment in written)
         return record is not None
 
     def finish(self) -> None:
@@ -119,11 +121,11 @@ class ChannelProducer:
         """Tell the consumer that no more will come."""
         self.client.append(lambda state: give_up(state, self.attempt, reason))
 
-    def _write(self, task: int, segment: SegmentBody) -> Part:
+    def _write(self, task: int, segment: SegmentBody) -> WrittenSegment:
         self._written += 1
         key = f"seg/{self.attempt}/{self._token}-{self._written:06d}/{segment.sub}"
         self.client.put(key, segment.body)
-        return Part(segment.sub, task, key, segment.count, len(segment.body))
+        return WrittenSegment(segment.sub, task, key, segment.count, len(segment.body))
 
     def _wait_for_room(self, size: int) -> None:
         began = self.client.clock()

@@ -19,7 +19,7 @@ from airflow_recovery.streaming.channel_state import ChannelState
 
 
 @dataclass(frozen=True)
-class Part:
+class WrittenSegment:
     """What one task of a batch has written for one subpartition; the epoch gives it its numbers.
 
     ``count``: records that end in it. ``bytes``, ``leading`` and ``trailing`` as in `Segment`.
@@ -61,33 +61,39 @@ def open_producer(
 
 
 def publish(
-    state: ChannelState, attempt: int, epoch: int, parts: Iterable[Part], consumed: tuple[Consumed, ...] = ()
+    state: ChannelState,
+    attempt: int,
+    epoch: int,
+    written: Iterable[WrittenSegment],
+    consumed: tuple[Consumed, ...] = (),
 ) -> EpochPublished | None:
     """Make one batch readable, in all subpartitions at once.
 
     ``consumed``: what of its own input channels the batch was made of. `None`: nothing is to be written. Either the
-    batch holds nothing, or this very epoch was published by an earlier attempt and is adopted; the parts are orphans
+    batch holds nothing, or this very epoch was published by an earlier attempt and is adopted; ``written`` are orphans
     then. Raises `ChannelEvicted`, and `ChannelInconsistent` where the epoch that is there was made of something else,
-    or the parts don't continue what is published.
+    or they don't continue what is published.
     """
     if is_published(state, attempt, epoch, consumed):
         return None
-    ordered = sorted(parts, key=lambda part: (part.sub, part.task))
+    ordered = sorted(written, key=lambda segment: (segment.sub, segment.task))
     if not ordered and not consumed:
         return None
     if state.is_finished:
         raise ChannelInconsistent(f"epoch {epoch} of attempt {attempt}: expected no more data, the channel is finished")
-    if len({part.key for part in ordered}) < len(ordered):
+    if len({segment.key for segment in ordered}) < len(ordered):
         raise ChannelInconsistent(f"epoch {epoch} of attempt {attempt}: expected segments with keys of their own")
     segments: list[Segment] = []
     ends = list(state.ends)
     open_record = [sub.trailing_of == attempt for sub in state.subs]
-    for part in ordered:
-        _check_continues(state, attempt, part, open_record)
-        first = ends[part.sub]
-        segments.append(Segment(part.sub, part.key, first, part.count, part.bytes, part.leading, part.trailing))
-        ends[part.sub] += part.count
-        open_record[part.sub] = part.trailing > 0
+    for segment in ordered:
+        _check_continues(state, attempt, segment, open_record)
+        first = ends[segment.sub]
+        segments.append(
+            Segment(segment.sub, segment.key, first, segment.count, segment.bytes, segment.leading, segment.trailing)
+        )
+        ends[segment.sub] += segment.count
+        open_record[segment.sub] = segment.trailing > 0
     return EpochPublished(attempt, epoch, tuple(segments), consumed)
 
 
@@ -125,19 +131,19 @@ def _check_adopted(state: ChannelState, epoch: int, consumed: tuple[Consumed, ..
             )
 
 
-def _check_continues(state: ChannelState, attempt: int, part: Part, open_record: list[bool]) -> None:
-    if not 0 <= part.sub < len(state.subs) or part.count < 0 or part.bytes < 0:
+def _check_continues(state: ChannelState, attempt: int, segment: WrittenSegment, open_record: list[bool]) -> None:
+    if not 0 <= segment.sub < len(state.subs) or segment.count < 0 or segment.bytes < 0:
         raise ChannelInconsistent(
-            f"segment {part.key}: expected a subpartition below {len(state.subs)} and sizes of at least 0, found "
-            f"subpartition {part.sub} with {part.count} records in {part.bytes} bytes"
+            f"segment {segment.key}: expected a subpartition below {len(state.subs)} and sizes of at least 0, found "
+            f"subpartition {segment.sub} with {segment.count} records in {segment.bytes} bytes"
         )
-    goes_on = part.leading > 0 and part.count == 0 and part.trailing == 0
-    if open_record[part.sub] != (part.leading > 0) or goes_on:
+    goes_on = segment.leading > 0 and segment.count == 0 and segment.trailing == 0
+    if open_record[segment.sub] != (segment.leading > 0) or goes_on:
         raise ChannelInconsistent(
-            f"segment {part.key} of attempt {attempt}: expected "
-            f"{'the rest of a record' if open_record[part.sub] else 'a whole record'} first, and a record that does "
-            f"not end in it as trailing bytes; found {part.leading} leading and {part.trailing} trailing bytes with "
-            f"{part.count} records"
+            f"segment {segment.key} of attempt {attempt}: expected "
+            f"{'the rest of a record' if open_record[segment.sub] else 'a whole record'} first, and a record that does "
+            f"not end in it as trailing bytes; found {segment.leading} leading and {segment.trailing} trailing bytes "
+            f"with {segment.count} records"
         )
 
 

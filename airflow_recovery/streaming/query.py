@@ -19,7 +19,7 @@ from airflow_recovery.streaming.ends import ChannelInput, ChannelOutput, Planned
 from airflow_recovery.streaming.folder import ChannelFolder
 from airflow_recovery.streaming.query_errors import cause_of
 from airflow_recovery.streaming.spec import StreamingSpec
-from airflow_recovery.streaming.writing import Body, Target, empty_file, write_parts
+from airflow_recovery.streaming.writing import Body, Target, empty_file, write_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -107,13 +107,15 @@ class QueryBatches:
         return self._stream.output is not None and self._stream.output.is_published(batch)
 
     def _publish(self, frame: DataFrame, batch: int, output: ChannelOutput, planned: PlannedBatch | None) -> None:
-        parts = write_parts(frame, self._segments(output), output.channel.partition_by)
-        output.publish(batch, parts, () if planned is None else (planned.consumed,))
+        written = write_batch(frame, self._segments(output), output.channel.partition_by)
+        output.publish(batch, written, () if planned is None else (planned.consumed,))
         if planned is not None:
             assert self._stream.source is not None
             self._stream.source.commit(batch, planned)
             self._log_committed(batch, planned)
-        self._log.debug("Batch %d: %d records in %d segments.", batch, sum(part.count for part in parts), len(parts))
+        self._log.debug(
+            "Batch %d: %d records in %d segments.", batch, sum(segment.count for segment in written), len(written)
+        )
 
     def _segments(self, output: ChannelOutput) -> Target:
         channel = output.channel
@@ -132,10 +134,10 @@ class QueryBatches:
         name = f"out/{self._spec.attempt}/{batch}-{uuid.uuid4().hex[:12]}"
         folder = ChannelFolder(source.identity).prefix
         target = Target(self._spec.results, folder, name, self._stream.schema, Body.PARQUET)
-        parts = sorted(write_parts(frame, target), key=lambda part: part.task)
-        if not parts and StreamingSpec.of(self._spec).output_mode == "complete":
+        files = sorted(write_batch(frame, target), key=lambda file: file.task)
+        if not files and StreamingSpec.of(self._spec).output_mode == "complete":
             return (empty_file(self._stream.region.store, target),)  # the running table is empty now
-        return tuple(part.key for part in parts)
+        return tuple(file.key for file in files)
 
     def _log_committed(self, batch: int, planned: PlannedBatch) -> None:
         self._log.debug("Batch %d: %d records are committed.", batch, sum(planned.records))

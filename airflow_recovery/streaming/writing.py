@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import StoreError
-from airflow_recovery.streaming.producing import Part
+from airflow_recovery.streaming.producing import WrittenSegment
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -59,7 +59,7 @@ class Target:
     is_keyed: bool = False
 
 
-def write_parts(frame: DataFrame, target: Target, partition_by: tuple[str, ...] = ()) -> list[Part]:
+def write_batch(frame: DataFrame, target: Target, partition_by: tuple[str, ...] = ()) -> list[WrittenSegment]:
     """Write a batch; what was written, in no order. One Spark job.
 
     With ``partition_by``, equal values come to one subpartition. Rows of a task keep their order in each.
@@ -70,7 +70,7 @@ def write_parts(frame: DataFrame, target: Target, partition_by: tuple[str, ...] 
         place = F.pmod(F.xxhash64(*partition_by), F.lit(target.subpartitions)).cast("int")
         frame = frame.withColumn(SUB, place)
     rows = frame.mapInArrow(task_of(target), WRITTEN).collect()
-    return [Part(row["sub"], row["task"], row["key"], row["count"], row["bytes"]) for row in rows]
+    return [WrittenSegment(row["sub"], row["task"], row["key"], row["count"], row["bytes"]) for row in rows]
 
 
 def task_of(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -12,7 +12,7 @@ from airflow_recovery.streaming.channel_retention import make_room
 from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.consuming import commit_batch, create_view, make_plan, next_end, release
 from airflow_recovery.streaming.ledger import check_ledger
-from airflow_recovery.streaming.producing import Part, finish, open_producer, publish
+from airflow_recovery.streaming.producing import WrittenSegment, finish, open_producer, publish
 from airflow_recovery.streaming.ranges import size
 
 
@@ -38,15 +38,17 @@ class Channel:
         """An epoch with so many records of a byte each by subpartition."""
         attempt = attempt or self.state.producer
         number = self.state.epoch + 1 if epoch is None else epoch
-        parts = [Part(i, 0, f"seg/{attempt}/{number}/{i}", n, n) for i, n in enumerate(counts) if n]
-        return self.wrote(publish(self.state, attempt, number, parts))
+        written = [WrittenSegment(i, 0, f"seg/{attempt}/{number}/{i}", n, n) for i, n in enumerate(counts) if n]
+        return self.wrote(publish(self.state, attempt, number, written))
 
     def emit_torn(self, *segments: tuple[int, int, int]) -> None:
         """Epochs of subpartition 0 with one segment each: (leading bytes, whole records, trailing bytes)."""
         for leading, count, trailing in segments:
             number, attempt = self.state.epoch + 1, self.state.producer
-            part = Part(0, 0, f"seg/{attempt}/{number}/0", count, leading + count + trailing, leading, trailing)
-            self.wrote(publish(self.state, attempt, number, [part]))
+            segment = WrittenSegment(
+                0, 0, f"seg/{attempt}/{number}/0", count, leading + count + trailing, leading, trailing
+            )
+            self.wrote(publish(self.state, attempt, number, [segment]))
 
     def view(self, attempt: int, reconnect: Reconnect = Reconnect.REWIND, published: Any = None) -> ViewCreated:
         record = self.wrote(create_view(self.state, attempt, reconnect, published=published))

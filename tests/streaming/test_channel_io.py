@@ -239,13 +239,13 @@ def test_control_of_fault_25_without_the_probe_two_producers_both_win(local_stor
     store = FaultyStore(local_store, ignores_if_none_match=True)
     Source(store)
     clients = [client(store), client(store)]
-    parts = [[producer.Part(0, 0, f"seg/1/{number}/0", 1, 1)] for number in range(2)]
+    written = [[producer.WrittenSegment(0, 0, f"seg/1/{number}/0", 1, 1)] for number in range(2)]
 
     def both(number):
         def prepare(state):
             if number == 0 and len(clients) == 2:  # the other one writes while we prepare
                 clients.pop().append(both(1))
-            return publish(state, 1, number, parts[number])
+            return publish(state, 1, number, written[number])
 
         return prepare
 
@@ -379,7 +379,7 @@ def test_threads_that_write_at_once_fill_every_slot_once(store):
             key = f"seg/1/{number}-{turn}/0"
 
             def next_one(state, key=key):
-                return publish(state, 1, state.epoch + 1, [producer.Part(0, 0, key, 1, 1)])
+                return publish(state, 1, state.epoch + 1, [producer.WrittenSegment(0, 0, key, 1, 1)])
 
             try:
                 writer.append(next_one)

@@ -29,7 +29,7 @@ from airflow_recovery.streaming.channel_records import (
 from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.consuming import commit_batch, create_view, make_plan, next_end, published_of, release
 from airflow_recovery.streaming.ledger import check_ledger
-from airflow_recovery.streaming.producing import Part, finish, give_up, open_producer, publish
+from airflow_recovery.streaming.producing import WrittenSegment, finish, give_up, open_producer, publish
 from airflow_recovery.streaming.ranges import size
 
 LATEST, REWIND = Reconnect.LATEST, Reconnect.REWIND
@@ -56,7 +56,7 @@ def test_fault_13_of_two_producers_the_newer_one_owns_the_channel():
     channel = Channel()
     channel.open(2)
     for refused in (
-        lambda: publish(channel.state, 1, 0, [Part(0, 0, "seg/1/0/0", 1, 1)]),
+        lambda: publish(channel.state, 1, 0, [WrittenSegment(0, 0, "seg/1/0/0", 1, 1)]),
         lambda: finish(channel.state, 1),
         lambda: give_up(channel.state, 1, "out of luck"),
         lambda: channel.open(2),
@@ -82,7 +82,7 @@ def test_a_batch_without_data_writes_nothing():
 def test_an_epoch_with_the_number_of_one_that_was_made_of_other_input_is_refused():
     channel = Channel()
     publish_of = lambda epoch, end: publish(  # noqa: E731
-        channel.state, 1, epoch, [Part(0, 0, f"seg/1/{epoch}/0", 1, 1)], (consumed("in", end),)
+        channel.state, 1, epoch, [WrittenSegment(0, 0, f"seg/1/{epoch}/0", 1, 1)], (consumed("in", end),)
     )
     channel.wrote(publish_of(4, 10))
     assert publish_of(4, 10) is None
@@ -115,15 +115,17 @@ def test_who_gave_up_may_be_followed_by_another_attempt():
     assert channel.state.failed is None
 
 
-@pytest.mark.parametrize("part", [Part(1, 0, "a", 1, 1), Part(0, 0, "a", -1, 1), Part(0, 0, "a", 1, -1)])
-def test_parts_that_can_be_none_are_refused(part):
+@pytest.mark.parametrize(
+    "segment", [WrittenSegment(1, 0, "a", 1, 1), WrittenSegment(0, 0, "a", -1, 1), WrittenSegment(0, 0, "a", 1, -1)]
+)
+def test_segments_that_cannot_exist_are_refused(segment):
     with pytest.raises(ChannelInconsistent, match="expected a subpartition below 1"):
-        publish(Channel().state, 1, 0, [part])
+        publish(Channel().state, 1, 0, [segment])
 
 
 def test_two_segments_with_one_key_are_refused():
     with pytest.raises(ChannelInconsistent, match="keys of their own"):
-        publish(Channel().state, 1, 0, [Part(0, 0, "a", 1, 1), Part(0, 1, "a", 1, 1)])
+        publish(Channel().state, 1, 0, [WrittenSegment(0, 0, "a", 1, 1), WrittenSegment(0, 1, "a", 1, 1)])
 
 
 # --- the consumer's side ---------------------------------------------------------------------------------------------
@@ -311,8 +313,8 @@ def test_an_output_that_is_older_than_the_pending_plan_completes_nothing():
 
 def test_an_output_of_another_generation_completes_nothing_though_its_offsets_are_the_same():
     output = Channel()
-    part = Part(0, 0, "seg/1/0/0", 10, 10)
-    output.wrote(publish(output.state, 1, 7, [part], (consumed("in", 10, generation=1),)))
+    segment = WrittenSegment(0, 0, "seg/1/0/0", 10, 10)
+    output.wrote(publish(output.state, 1, 7, [segment], (consumed("in", 10, generation=1),)))
     run = RunIdentity("dag", "2024-01-01", "group")
     assert published_of(output.state, ChannelIdentity(run, "in", 1)) == (7, consumed("in", 10))
     assert published_of(output.state, ChannelIdentity(run, "in", 2)) is None
@@ -479,8 +481,10 @@ def test_any_order_of_steps_keeps_the_ledger_exact(seed):
             if step == "emit":
                 attempt = max(1, state.producer - old)
                 epoch = state.epoch + rng.randint(0, 1)
-                parts = [Part(i, 0, f"seg/{rng.random()}/{i}", n, n) for i in range(2) if (n := rng.randint(0, 5))]
-                channel.wrote(publish(state, attempt, max(epoch, 0), parts))
+                written = [
+                    WrittenSegment(i, 0, f"seg/{rng.random()}/{i}", n, n) for i in range(2) if (n := rng.randint(0, 5))
+                ]
+                channel.wrote(publish(state, attempt, max(epoch, 0), written))
             elif step == "open":
                 channel.open(state.producer + 1)
             elif step == "view":

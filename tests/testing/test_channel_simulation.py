@@ -223,8 +223,8 @@ def test_control_of_fault_25_a_store_that_ignores_the_condition(found):
 
 
 def test_control_a_replayed_batch_that_is_published_under_a_new_number(found):
-    def again(state, attempt, epoch, parts, consumed=()):
-        return publish(state, attempt, max(epoch, state.epoch + 1), parts, consumed)
+    def again(state, attempt, epoch, written, consumed=()):
+        return publish(state, attempt, max(epoch, state.epoch + 1), written, consumed)
 
     assert "once" in found(programs, "publish", again, faults=[Fault.KILL])
 

@@ -16,7 +16,7 @@ from airflow_recovery.streaming.channel_records import ChannelIdentity, Checkpoi
 from airflow_recovery.streaming.channel_retention import Room, make_room
 from airflow_recovery.streaming.channel_state import ChannelState
 from airflow_recovery.streaming.consuming import commit_batch, create_view, make_plan, next_end, published_of, release
-from airflow_recovery.streaming.producing import Part, finish, open_producer, publish
+from airflow_recovery.streaming.producing import WrittenSegment, finish, open_producer, publish
 from airflow_recovery.testing.channel_simulation.settings import Settings
 
 Rows = list[tuple[Any, ...]]
@@ -215,14 +215,14 @@ class _Channel:
 
     def publish(self, batch: int, rows: list[Rows], consumed: tuple[Consumed, ...] = ()) -> Program[None]:
         owner = self.owner
-        parts = []
+        written = []
         for number, each in enumerate(rows):
             if each:
                 self._objects += 1
                 key = f"seg/{owner.attempt}/{self._objects}/{number}"
                 yield PutRows(self.identity, key, each)
-                parts.append(Part(number, 0, key, len(each), len(each)))
-        size = sum(part.bytes for part in parts)
+                written.append(WrittenSegment(number, 0, key, len(each), len(each)))
+        size = sum(segment.bytes for segment in written)
         while True:
             yield from self.refresh()
             settings = owner.settings
@@ -235,7 +235,7 @@ class _Channel:
                 yield Idle()
             else:
                 break
-        yield from self.append(lambda state: publish(state, owner.attempt, batch, parts, consumed))
+        yield from self.append(lambda state: publish(state, owner.attempt, batch, written, consumed))
 
     def _dropping(self, size: int) -> Callable[[ChannelState], Any]:
         """Decided anew against the state right before the record: a plan may have pinned something meanwhile."""
