@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.model.job_recovery import ALL_DEFAULTS, SETTINGS, DeclaredJobRecovery, JobRecovery
+from airflow_recovery.model.job_recovery import ALL_DEFAULTS, SETTINGS, DeclaredJobRecovery
 from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
 
 SECTION = "recovery"
@@ -95,9 +95,9 @@ def configured_job_recovery() -> DeclaredJobRecovery:
     return DeclaredJobRecovery.parse({key: value for key, value in given.items() if (value or "").strip()})
 
 
-def job_recovery_in_effect(declared: DeclaredJobRecovery) -> JobRecovery:
-    """What ``declared`` comes to with the configuration and the defaults behind it. Raises `ConfigurationError`."""
-    return declared.over(configured_job_recovery()).in_effect()
+def is_recovery_on(declared: DeclaredJobRecovery) -> bool:
+    """Whether what declares ``declared`` recovers: else as ``[recovery]`` says. Raises `ConfigurationError`."""
+    return declared.over(configured_job_recovery()).in_effect().enabled
 
 
 def _is_below_a_dag(journal: str, results: str) -> bool:

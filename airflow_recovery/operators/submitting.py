@@ -15,7 +15,7 @@ from airflow_recovery.checks import check_arguments
 from airflow_recovery.driver.failure_enrichers import enrich, load_enrichers
 from airflow_recovery.driver.memory_policy import RaiseMemory
 from airflow_recovery.errors import NotSetUp, RegionFailed, UserCodeError
-from airflow_recovery.hooks.settings import SECTION, job_recovery_in_effect
+from airflow_recovery.hooks.settings import SECTION, is_recovery_on
 from airflow_recovery.model.job_recovery import DeclaredJobRecovery, declared_job_recovery
 from airflow_recovery.planning.restart_strategy import RestartStrategy
 from airflow_recovery.task.failures import airflow_errors
@@ -87,7 +87,7 @@ class SubmittingOperator(SparkSubmitOperator):
         of_submit: dict[str, object] = {name: kwargs[name] for name in ("conf", "conn_id") if name in kwargs}
         check_arguments(SparkSubmitOperator.__init__, of_submit, where, templated=self.template_fields)
         self.job_recovery = declared_job_recovery(job_recovery, where)
-        self.recovers = job_recovery_in_effect(self.job_recovery).enabled
+        self.recovers = is_recovery_on(self.job_recovery)
         self.restart_options = restart_options(
             where,
             strategy=restart_strategy,

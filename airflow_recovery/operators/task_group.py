@@ -10,7 +10,7 @@ from airflow.sdk import TaskGroup, conf, task_group
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.hooks.settings import job_recovery_in_effect
+from airflow_recovery.hooks.settings import is_recovery_on
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import Chain, batch_label, batch_size, batches, chains, check_length, initializers
 from airflow_recovery.job.loading import job_reference, load_job
@@ -114,7 +114,9 @@ class SparkJobTaskGroup(TaskGroup):
         self.failover_strategy = declared_strategy(failover_strategy, recovery_mode, where)
         declared = load_job(job)
         self.job_recovery = options.over(declared.job_recovery)
-        self._refuse_cached_without_recovery(declared)
+        recovers = is_recovery_on(self.job_recovery)
+        if not recovers:
+            self._refuse_cached_without_recovery(declared)
         declared.check_strategy(self.failover_strategy or declared.failover_strategy)
         regions = declared.regions()
         limit = getattr(getattr(self, "dag", None), "max_active_tasks", None)
@@ -124,7 +126,7 @@ class SparkJobTaskGroup(TaskGroup):
                 declared.vertices,
                 declared.graph(),
                 f"SparkJobTaskGroup {self.group_id!r}",
-                recovers=job_recovery_in_effect(self.job_recovery).enabled,
+                recovers=recovers,
                 max_active_tasks=limit,
             )
         full_id = str(self.group_id)
@@ -183,8 +185,6 @@ class SparkJobTaskGroup(TaskGroup):
                     operators[region.name] >> publish
 
     def _refuse_cached_without_recovery(self, declared: Job) -> None:
-        if job_recovery_in_effect(self.job_recovery).enabled:
-            return
         for name, vertex in declared.vertices.items():
             if vertex.result.is_cached:
                 raise JobDefinitionError(

@@ -117,11 +117,11 @@ def job_recovery_of(dag: Any, group_id: str) -> DeclaredJobRecovery:
 
 def recovers(dag: Any, group_id: str | None) -> bool:
     """Whether the job of a group recovers, or, without one, any of the operators of ``dag``."""
-    from airflow_recovery.hooks.settings import job_recovery_in_effect
+    from airflow_recovery.hooks.settings import is_recovery_on
 
     if group_id is None:
         return any(drop_in.recovers for drop_in in drop_ins_of(dag).values())
-    return job_recovery_in_effect(job_recovery_of(dag, group_id)).enabled
+    return is_recovery_on(job_recovery_of(dag, group_id))
 
 
 def strategy_of(dag: Any, group_id: str) -> FailoverStrategy | None:
