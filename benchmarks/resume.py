@@ -6,9 +6,9 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -34,8 +34,9 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.store.delegating import DelegatingStore
 from airflow_recovery.store.local import LocalStore
-from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.s3_server import VersityServer, find_versitygw
@@ -58,29 +59,13 @@ log = logging.getLogger(__name__)
 log.setLevel(logging.WARNING)
 
 
-class DelayedStore:
+class DelayedStore(DelegatingStore):
     """``inner``, where every request (of a listing, every page) takes ``delay_s`` longer. Counts them."""
 
     def __init__(self, inner: ObjectStore, delay_s: float) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.delay_s = delay_s
         self.requests = 0
-
-    @property
-    def base_uri(self) -> str:
-        return self.inner.base_uri
-
-    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
-        self._wait()
-        return self.inner.put_if_absent(key, body)
-
-    def put(self, key: str, body: bytes) -> ObjectInfo:
-        self._wait()
-        return self.inner.put(key, body)
-
-    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
-        self._wait()
-        return self.inner.get(key, max_bytes)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         found = self.inner.list(prefix, start_after=start_after)
@@ -91,9 +76,10 @@ class DelayedStore:
             if len(page) < PAGE_KEYS:
                 return
 
-    def delete(self, keys: Iterable[str]) -> None:
+    @contextmanager
+    def _around(self, request: str, key: str) -> Iterator[None]:
         self._wait()
-        self.inner.delete(keys)
+        yield
 
     def _wait(self) -> None:
         self.requests += 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
 
 from airflow_recovery.errors import ObjectTooLarge
-from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.store.delegating import DelegatingStore
+from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectStore, StoredObject
 
 
-class BudgetedStore:
+class BudgetedStore(DelegatingStore):
     """``inner``, of which no more than ``total_bytes`` are read over the life of this object. For many threads.
 
     A read that goes beyond raises `ObjectTooLarge`: what its reader then holds is within the total. While reads are at
@@ -17,30 +17,17 @@ class BudgetedStore:
     """
 
     def __init__(self, inner: ObjectStore, total_bytes: int) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._total_bytes = total_bytes
         self._left = total_bytes
         self._lock = threading.Lock()
-
-    @property
-    def base_uri(self) -> str:
-        """The base URI of ``inner``."""
-        return self._inner.base_uri
-
-    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
-        """Write through ``inner``; not counted."""
-        return self._inner.put_if_absent(key, body)
-
-    def put(self, key: str, body: bytes) -> ObjectInfo:
-        """Write through ``inner``; not counted."""
-        return self._inner.put(key, body)
 
     def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         """Read ``key``. Raises `ObjectTooLarge` where the object is larger than what is left of the total."""
         left = self._left
         limit = left if max_bytes is None else min(left, max_bytes)
         try:
-            stored = self._inner.get(key, limit)
+            stored = self.inner.get(key, limit)
         except ObjectTooLarge:
             if limit == max_bytes:
                 raise
@@ -51,17 +38,9 @@ class BudgetedStore:
             self._left -= len(stored.body)
         return stored
 
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """List ``inner``; not counted."""
-        return self._inner.list(prefix, start_after=start_after)
-
     def _spent(self, key: str) -> ObjectTooLarge:
         return ObjectTooLarge(
             f"{self.base_uri}/{key}: expected no more than {self._total_bytes} bytes to be read for one request, found "
             f"more: {self._total_bytes - self._left} were read, and this object does not fit into the rest. "
             "`airflow recovery show` has no such limit."
         )
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """Delete from ``inner``; not counted."""
-        self._inner.delete(keys)

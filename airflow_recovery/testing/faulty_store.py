@@ -9,12 +9,13 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from itertools import chain
 
 from airflow_recovery.errors import ObjectExists, StoreAccessDenied, StoreError, StoreTimeout, StoreUnavailable
-from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.store.delegating import DelegatingStore
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 PAGE_KEYS = 1000
 
@@ -70,7 +71,7 @@ class Fault:
     skip: int = 0
 
 
-class FaultyStore:
+class FaultyStore(DelegatingStore):
     """``inner`` with scripted faults. The first fault of the script that fits a request and is not used up happens.
 
     ``ignores_if_none_match``: conditional writes overwrite (fault 25). ``hides_from_lists``: keys that contain this
@@ -85,61 +86,33 @@ class FaultyStore:
         ignores_if_none_match: bool = False,
         hides_from_lists: str | None = None,
     ) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.ignores_if_none_match = ignores_if_none_match
         self.hides_from_lists = hides_from_lists
         self._faults = list(faults)
         self._seen = [0] * len(self._faults)
         self._lock = threading.Lock()
 
-    @property
-    def base_uri(self) -> str:
-        """The base URI of the inner store."""
-        return self.inner.base_uri
-
     def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
-        """A conditional write, which may fail before or after it has had its effect."""
-        fault = self._before(Verb.PUT_IF_ABSENT, key)
-        info = self.inner.put(key, body) if self.ignores_if_none_match else self.inner.put_if_absent(key, body)
-        self._after(Verb.PUT_IF_ABSENT, key, fault)
-        return info
-
-    def put(self, key: str, body: bytes) -> ObjectInfo:
-        """A plain write, which may fail before or after it has had its effect."""
-        fault = self._before(Verb.PUT, key)
-        info = self.inner.put(key, body)
-        self._after(Verb.PUT, key, fault)
-        return info
-
-    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
-        """A read, which may fail."""
-        fault = self._before(Verb.GET, key)
-        stored = self.inner.get(key, max_bytes)
-        self._after(Verb.GET, key, fault)
-        return stored
+        """A conditional write, or, with ``ignores_if_none_match``, one that overwrites."""
+        if not self.ignores_if_none_match:
+            return super().put_if_absent(key, body)
+        with self._around("put_if_absent", key):
+            return self.inner.put(key, body)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """A listing, with faults (of its first request)."""
-        fault = self._before(Verb.LIST, prefix)
-        self._after(Verb.LIST, prefix, fault)
-        for info in self.inner.list(prefix, start_after=start_after):
+        """A listing, with faults of its first request, and without what it hides."""
+        for info in super().list(prefix, start_after=start_after):
             if self.hides_from_lists is None or self.hides_from_lists not in info.key:
                 yield info
 
-    def delete(self, keys: Iterable[str]) -> None:
-        """A deletion, which may fail before or after it has had its effect."""
-        batch = [*keys]
-        fault = self._before(Verb.DELETE, " ".join(batch))
-        self.inner.delete(batch)
-        self._after(Verb.DELETE, " ".join(batch), fault)
-
-    def _before(self, verb: Verb, key: str) -> FaultKind | None:
+    @contextmanager
+    def _around(self, request: str, key: str) -> Iterator[None]:
+        verb = Verb(request.upper())
         kind = self._next(verb, key)
         if kind is not None and not kind.has_effect:
             raise kind.error(verb, key)
-        return kind
-
-    def _after(self, verb: Verb, key: str, kind: FaultKind | None) -> None:
+        yield
         if kind is not None:
             raise kind.error(verb, key)
 
@@ -179,21 +152,16 @@ class SeededFaults(FaultyStore):
             return self._rng.choice([kind for kind in FaultKind if kind is not FaultKind.DENIED])
 
 
-class CountingStore:
+class CountingStore(DelegatingStore):
     """``inner``, and the requests that S3 would have seen: ``requests`` as (verb, key or prefix), in order.
 
     A listing counts once a page of 1000 that was asked for, a deletion once a batch of 1000.
     """
 
     def __init__(self, inner: ObjectStore) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.requests: list[tuple[Verb, str]] = []
         self._lock = threading.Lock()
-
-    @property
-    def base_uri(self) -> str:
-        """The base URI of the inner store."""
-        return self.inner.base_uri
 
     def count(self, verb: Verb, key: str = "") -> int:
         """Requests of ``verb`` whose key contains ``key``."""
@@ -210,21 +178,6 @@ class CountingStore:
         with self._lock:
             self.requests.clear()
 
-    def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
-        """A conditional write, counted."""
-        self._count(Verb.PUT_IF_ABSENT, key)
-        return self.inner.put_if_absent(key, body)
-
-    def put(self, key: str, body: bytes) -> ObjectInfo:
-        """A plain write, counted."""
-        self._count(Verb.PUT, key)
-        return self.inner.put(key, body)
-
-    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
-        """A read, counted."""
-        self._count(Verb.GET, key)
-        return self.inner.get(key, max_bytes)
-
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """A listing, counted by the page."""
         self._count(Verb.LIST, prefix)
@@ -237,8 +190,13 @@ class CountingStore:
         """A deletion, counted by the batch."""
         batch = [*keys]
         for start in range(0, len(batch), PAGE_KEYS):
-            self._count(Verb.DELETE, " ".join(chain(batch[start : start + PAGE_KEYS])))
+            self._count(Verb.DELETE, " ".join(batch[start : start + PAGE_KEYS]))
         self.inner.delete(batch)
+
+    @contextmanager
+    def _around(self, request: str, key: str) -> Iterator[None]:
+        self._count(Verb(request.upper()), key)
+        yield
 
     def _count(self, verb: Verb, key: str) -> None:
         with self._lock:

@@ -14,7 +14,7 @@ What is lost with channels open, and what the regions do (approximate-single, un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
@@ -40,7 +40,8 @@ from airflow_recovery.errors import (
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.records import Reset
 from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.store.delegating import DelegatingStore
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.store.write_once import Backoff
 from airflow_recovery.streaming import failover as streaming_failover
 from airflow_recovery.streaming.channel_records import ChannelIdentity
@@ -358,35 +359,20 @@ def test_fault_13_control_resets_that_name_no_attempt_would_take_the_new_one_awa
     assert [world.attempts(each) for each in "abc"] == [3, 3, 3]
 
 
-class LosesReplies:
+class LosesReplies(DelegatingStore):
     """The reply of the ``at``-th write of one process is lost, after its effect."""
 
     def __init__(self, inner: ObjectStore, at: int) -> None:
-        self._inner, self._at = inner, at
+        super().__init__(inner)
+        self._at = at
         self.writes = 0
 
-    @property
-    def base_uri(self) -> str:
-        return self._inner.base_uri
-
     def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
-        info = self._inner.put_if_absent(key, body)
+        info = self.inner.put_if_absent(key, body)
         self.writes += 1
         if self.writes == self._at + 1:
             raise StoreTimeout("no reply")
         return info
-
-    def put(self, key: str, body: bytes) -> ObjectInfo:
-        return self._inner.put(key, body)
-
-    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
-        return self._inner.get(key, max_bytes)
-
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        return self._inner.list(prefix, start_after=start_after)
-
-    def delete(self, keys: Iterable[str]) -> None:
-        self._inner.delete(keys)
 
 
 @pytest.mark.parametrize("type_", ["RuntimeError", "ChannelAltered"])
@@ -426,7 +412,7 @@ def test_fault_24_control_an_unknown_reply_that_is_taken_for_a_refusal_ends_the_
 
     class Refuses(LosesReplies):
         def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
-            info = self._inner.put_if_absent(key, body)
+            info = self.inner.put_if_absent(key, body)
             if key.endswith("2.claim"):
                 raise AttemptLost("taken for a refusal")
             return info

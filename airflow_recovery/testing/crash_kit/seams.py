@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
 from airflow_recovery.store import s3_clients
-from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.store.delegating import DelegatingStore
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.store.s3_clients import new_session
 from airflow_recovery.testing.crash_kit.crasher import Crasher
 from airflow_recovery.testing.crash_kit.points import Step
@@ -79,42 +80,29 @@ def step_of(key: str, body: bytes) -> Step | None:
     return next((step for mark, step in _ELSEWHERE if mark in f"/{key}"), Step.OTHER)
 
 
-class PointedStore:
+class PointedStore(DelegatingStore):
     """``inner``, with a point before and after each change. Reads are none: they leave nothing."""
 
     def __init__(self, inner: ObjectStore, crasher: Crasher, name: Callable[[str, bytes], Step | None]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._crasher = crasher
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    @property
-    def base_uri(self) -> str:
-        """The base URI of the inner store."""
-        return self._inner.base_uri
+        return getattr(self.inner, name)
 
     def put_if_absent(self, key: str, body: bytes) -> ObjectInfo:
         """A conditional write, with a crash point before it and one after it."""
-        return self._put(self._inner.put_if_absent, key, body)
+        return self._put(self.inner.put_if_absent, key, body)
 
     def put(self, key: str, body: bytes) -> ObjectInfo:
         """A plain write, with a crash point before it and one after it."""
-        return self._put(self._inner.put, key, body)
-
-    def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
-        """A read of one object."""
-        return self._inner.get(key, max_bytes)
-
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """A listing of the keys below ``prefix``."""
-        return self._inner.list(prefix, start_after=start_after)
+        return self._put(self.inner.put, key, body)
 
     def delete(self, keys: Iterable[str]) -> None:
         """A deletion, which is one step for all its keys."""
         with self._crasher.around(Step.DELETE):
-            self._inner.delete(keys)
+            self.inner.delete(keys)
 
     def _put(self, write: Callable[[str, bytes], ObjectInfo], key: str, body: bytes) -> ObjectInfo:
         step = self._name(key, body)
