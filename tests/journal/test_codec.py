@@ -355,7 +355,7 @@ EXAMPLES: dict[str, Record] = {
     "part-lost": CommittedBatch(
         "raw", 2, 2, "w2", ("k3",), (), "2026-01-01T00:01:30+00:00", 0.5, lost=Failure("ValueError", "no such day")
     ),
-    "outcome-parts": Outcome(
+    "outcome-splits": Outcome(
         region="raw",
         attempt=3,
         state=AttemptState.FINISHED,
@@ -500,7 +500,7 @@ def test_any_record_survives_the_round_trip(record):
     [
         ("claim-base", {"base", "reading"}),
         ("claim-streaming", {"channels", "after"}),
-        ("outcome-parts", {"parts", "lost_splits"}),
+        ("outcome-splits", {"parts", "lost_splits"}),
         ("outcome-streaming", {"channels"}),
     ],
 )
