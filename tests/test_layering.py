@@ -217,7 +217,7 @@ def test_decisions_touch_nothing_outside(path: Path) -> None:
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import airflow.models as m",
         "from airflow_recovery.operators import SparkJobTaskGroup",
         "from airflow_recovery import hooks",
-        "from ..hooks.doors import Door",
+        "from ..hooks.clear_clients import RestClient",
         "from .. import triggers",
         "import importlib\nimportlib.import_module('airflow.sdk')",
     ],

@@ -38,7 +38,7 @@ _OPTIONS = {
 refuses what it does not know. Not the encoding: what is copied is UTF-8."""
 _REFUSING = ("22", "23", "28", "3D", "3F", "42", "44")
 """Classes of SQLSTATE that are final: data, constraints, authorisation, names, syntax and rights."""
-_REFUSED_AT_THE_DOOR = ("password authentication failed", "no pg_hba.conf entry", "does not exist")
+_REFUSED_TO_CONNECT = ("password authentication failed", "no pg_hba.conf entry", "does not exist")
 """Of a connection that was not made libpq tells no SQLSTATE, only the server's words."""
 
 
@@ -316,7 +316,7 @@ class _PostgresCommitter:
     def _answer(self, token: CommitToken, error: Any) -> SinkRefused | SinkUnavailable:
         code, message = error.pgcode or "", _safe_message(error)
         where = f"{token.text}: PostgreSQL said of {self._sink.table}: {message}"
-        if code.startswith(_REFUSING) or (not code and any(name in str(error) for name in _REFUSED_AT_THE_DOOR)):
+        if code.startswith(_REFUSING) or (not code and any(name in str(error) for name in _REFUSED_TO_CONNECT)):
             return SinkRefused(
                 f"{where}. Nothing was committed, and no retry helps: change the table, the role's rights, or what the "
                 "sink's function returns, and clear the task."

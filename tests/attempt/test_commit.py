@@ -248,7 +248,7 @@ def test_there_is_nothing_to_confirm_where_nothing_is_prepared():
 def test_a_commit_that_certainly_did_nothing_is_tried_again_by_itself(monkeypatch):
     world = sink_world(PROBE_ONLY)
     apply = FakeTarget.apply
-    failures = [SinkNotApplied("refused at the door")]
+    failures = [SinkNotApplied("refused at once")]
 
     def refuses(self, token, spec):
         if failures:

@@ -294,7 +294,7 @@ def test_volatile_a_crash_before_the_own_reset_restarts_all_the_same():
     assert min(world.current(each) for each in READ) == 2
 
 
-def test_volatile_without_a_door_what_was_reset_is_read_by_nobody_and_a_person_is_told():
+def test_volatile_without_a_clear_client_what_was_reset_is_read_by_nobody_and_a_person_is_told():
     world = Coordinated(Volatile, can_clear=False)
     world.go_all([A, B])
     fails(world, C)

@@ -157,7 +157,7 @@ def test_a_kept_leaf_makes_the_final_check():
         world.go("C", process=process)
 
 
-def test_without_a_door_a_superseded_input_fails_and_names_both_settings():
+def test_without_a_clear_client_a_superseded_input_fails_and_names_both_settings():
     world = World(PAIR, can_clear=False)
     world.go_all()
     world.restart("P")
@@ -181,7 +181,7 @@ def p_is_made_again_without_a_clear_client() -> World:
     return world
 
 
-def test_without_a_door_clearing_by_hand_ends_green():
+def test_without_a_clear_client_clearing_by_hand_ends_green():
     world = p_is_made_again_without_a_clear_client()
     world.airflow.clear("P", downstream=True)
     assert world.until_green() == ["P", "C", "D", PUBLISH]
@@ -189,7 +189,7 @@ def test_without_a_door_clearing_by_hand_ends_green():
     assert world.ran[-2:] == [("C", 2), ("D", 2)]  # P@2 was kept
 
 
-def test_without_a_door_clearing_by_hand_one_after_the_other_ends_green():
+def test_without_a_clear_client_clearing_by_hand_one_after_the_other_ends_green():
     """The other order that the message names."""
     world = p_is_made_again_without_a_clear_client()
     for each in "CD":
@@ -203,7 +203,7 @@ def test_without_a_door_clearing_by_hand_one_after_the_other_ends_green():
     assert world.until_green() == ["C", "D", PUBLISH]
 
 
-def test_without_a_door_who_was_not_cleared_is_named_again():
+def test_without_a_clear_client_who_was_not_cleared_is_named_again():
     world = p_is_made_again_without_a_clear_client()
     world.airflow.clear("C")
     world.airflow.clear("P")
@@ -220,7 +220,7 @@ def test_control_where_nobody_is_asked_for_its_state_clearing_by_hand_never_ends
             world.go("P")
 
 
-def test_without_a_door_nobody_is_asked_while_nothing_is_superseded():
+def test_without_a_clear_client_nobody_is_asked_while_nothing_is_superseded():
     world = World(PAIR, can_clear=False)
     requests: list[str] = []
     world.go("P", process=Process(gate=requests.append))
@@ -228,7 +228,7 @@ def test_without_a_door_nobody_is_asked_while_nothing_is_superseded():
     assert "states" not in requests
 
 
-def test_without_a_door_ones_own_overtaken_input_retries():
+def test_without_a_clear_client_ones_own_overtaken_input_retries():
     world = World(FORK, can_clear=False)
     world.go("P")
     with pytest.raises(Overtaken):
@@ -271,7 +271,7 @@ def test_the_final_check_leaves_a_publish_alone_that_names_what_is_current():
     assert world.airflow.cleared == []
 
 
-def test_without_a_door_a_stale_publish_is_told(caplog):
+def test_without_a_clear_client_a_stale_publish_is_told(caplog):
     world = World(PAIR, publish_keys=(PUBLISH,), can_clear=False)
     world.go_all()
     world.publish()

@@ -97,7 +97,7 @@ def test_two_publish_tasks_at_once_name_one_cut():
     assert first == second
 
 
-def test_without_a_door_a_gone_result_fails_and_names_both_settings():
+def test_without_a_clear_client_a_gone_result_fails_and_names_both_settings():
     world = World(PAIR, can_clear=False)
     world.go_all()
     world.delete_results("C", 1)

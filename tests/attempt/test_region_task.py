@@ -474,7 +474,7 @@ def test_a_side_branch_that_has_nothing_to_do_with_a_loss_is_kept():
     assert ("T", 2) not in world.ran
 
 
-def test_without_a_door_a_lost_input_fails_and_names_both_settings():
+def test_without_a_clear_client_a_lost_input_fails_and_names_both_settings():
     world = World(PAIR, can_clear=False)
     world.go("P")
     world.delete_results("P", 1)
@@ -494,14 +494,14 @@ def a_loss_without_a_clear_client() -> World:
     return world
 
 
-def test_without_a_door_clearing_the_producer_by_hand_ends_green():
+def test_without_a_clear_client_clearing_the_producer_by_hand_ends_green():
     world = a_loss_without_a_clear_client()
     world.airflow.clear("P", downstream=True)
     assert world.until_green() == ["P", "D", "E", PUBLISH]
     assert world.ran == [("P", 1), ("D", 1), ("P", 2), ("D", 2), ("E", 1)]
 
 
-def test_without_a_door_a_loss_is_reported_so_that_a_producer_that_is_cleared_looks_at_its_data():
+def test_without_a_clear_client_a_loss_is_reported_so_that_a_producer_that_is_cleared_looks_at_its_data():
     """Why E must run is known to E alone (its external input): nobody else would want P's data."""
     world = World(PAIR, can_clear=False, retries=0)
     before, after = (ExternalObject("C", "s3://lake/a.csv", 1, etag) for etag in ("before", "after"))
@@ -531,7 +531,7 @@ def test_control_without_that_report_the_producer_is_kept_without_its_data(monke
             world.go("C", externals=(after,))
 
 
-def test_without_a_door_a_regions_own_retry_works():
+def test_without_a_clear_client_a_regions_own_retry_works():
     world = World(FORK, can_clear=False)
 
     def fail() -> None:

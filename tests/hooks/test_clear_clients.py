@@ -71,7 +71,7 @@ def context(store: Store) -> dict[str, Any]:
     return {"ti": ti, "task_state_store": store}
 
 
-def test_the_state_store_door_observes_and_clears() -> None:
+def test_the_state_store_client_observes_and_clears() -> None:
     store = Store()
     clear_client = open_clear_client(context(store))
 
@@ -96,7 +96,7 @@ def test_a_clear_of_very_many_tasks_is_several_calls() -> None:
     assert store.calls == 3
 
 
-def test_opening_a_door_and_the_live_check_ask_nothing_of_the_backend() -> None:
+def test_opening_a_clear_client_and_the_live_check_ask_nothing_of_the_backend() -> None:
     store = Store(installed=False)
 
     open_clear_client(context(store)).live_check()
@@ -104,7 +104,7 @@ def test_opening_a_door_and_the_live_check_ask_nothing_of_the_backend() -> None:
     assert set(store.values) == {ALIVE_KEY}
 
 
-def test_neither_door_observes_nothing_and_names_both_settings() -> None:
+def test_neither_clear_client_observes_nothing_and_names_both_settings() -> None:
     store = Store(installed=False)
     clear_client = open_clear_client(context(store))
 
@@ -118,7 +118,7 @@ def test_neither_door_observes_nothing_and_names_both_settings() -> None:
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_the_states_of_the_run_need_no_door(installed: bool) -> None:
+def test_the_states_of_the_run_need_no_clear_client(installed: bool) -> None:
     store = Store(installed=installed)
 
     found = open_clear_client(context(store)).states(["a", "a_3", "a|3", "a|4", "gone"])
@@ -190,7 +190,7 @@ def test_a_note_is_one_line_that_airflow_takes_and_says_whose_it_is(text: str, n
     assert len(note) <= 1000
 
 
-def test_without_a_door_nothing_is_left() -> None:
+def test_without_a_clear_client_nothing_is_left() -> None:
     store = Store(installed=False)
     open_clear_client(context(store)).note("kept")
     assert store.note is None

@@ -40,14 +40,14 @@ def context(store: Store) -> dict[str, Any]:
     return {"ti": ti, "task_state_store": store}
 
 
-def test_the_state_store_door_asks() -> None:
+def test_the_state_store_client_asks() -> None:
     store = Store(installed=True)
     clear_client = open_clear_client(context(store))
     assert clear_client.pool_slots("own") == 3
     assert [(call.operation, call.text) for call in store.calls] == [(Operation.POOL, "own")]
 
 
-def test_without_a_door_nothing_is_known_and_nothing_fails() -> None:
+def test_without_a_clear_client_nothing_is_known_and_nothing_fails() -> None:
     clear_client = open_clear_client(context(Store(installed=False)))
     assert clear_client.pool_slots("own") is None
 
@@ -79,7 +79,7 @@ def hook(monkeypatch: pytest.MonkeyPatch, http: Http) -> RecoveryApiHook:
     return RecoveryApiHook()
 
 
-def test_the_rest_door_uses_airflows_own_api(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rest_client_uses_airflows_own_api(monkeypatch: pytest.MonkeyPatch) -> None:
     http = Http((200, {"slots": 4}), (404, {"detail": "no such pool"}))
     asked = hook(monkeypatch, http)
     assert asked.pool_slots("a pool") == 4
@@ -96,7 +96,7 @@ def test_the_state_of_a_dag_run_is_asked_of_airflows_own_api(monkeypatch: pytest
     assert http.seen == [("GET", f"{path}/manual__1%2B1", None), ("GET", f"{path}/gone", None)]
 
 
-def test_a_user_who_may_not_see_pools_is_told_by_the_hook_and_hidden_by_the_door(
+def test_a_user_who_may_not_see_pools_is_told_by_the_hook_and_hidden_by_the_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     http = Http(*[(403, {"detail": "no"})] * 2)

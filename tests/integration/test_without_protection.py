@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 TOTAL = [(sum(range(50)),)]
 
 
-def test_without_a_door_a_region_retries_by_itself_and_a_lost_input_names_both_settings(
+def test_without_a_clear_client_a_region_retries_by_itself_and_a_lost_input_names_both_settings(
     weakened_pipeline: Pipeline,
 ) -> None:
     run = weakened_pipeline.run("chain")
@@ -39,7 +39,9 @@ def test_without_a_door_a_region_retries_by_itself_and_a_lost_input_names_both_s
     journal.check()
 
 
-def test_fault_66_control_without_a_door_a_success_by_hand_leaves_the_run_stuck(weakened_pipeline: Pipeline) -> None:
+def test_fault_66_control_without_a_clear_client_a_success_by_hand_leaves_the_run_stuck(
+    weakened_pipeline: Pipeline,
+) -> None:
     run = weakened_pipeline.run("chain")
     run.make_broken("made")
     run.start().ends("failed")

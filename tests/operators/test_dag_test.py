@@ -71,7 +71,7 @@ def test_a_lost_input_is_made_again_with_our_state_backend(tmp_path: Path, migra
     assert "aside@2" not in found["events"]
 
 
-def test_without_a_door_a_lost_input_names_both_settings(tmp_path: Path, migrated: Path) -> None:
+def test_without_a_clear_client_a_lost_input_names_both_settings(tmp_path: Path, migrated: Path) -> None:
     found = dag_test(tmp_path, migrated, "lose")
     assert found["run"] == "failed"
     assert found["states"]["g.left"] == "failed"

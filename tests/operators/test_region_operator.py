@@ -114,7 +114,7 @@ def test_an_inner_region_costs_the_journal_two_puts_a_listing_and_a_get_an_input
     assert len(truth) == 5
 
 
-def test_own_retry_works_without_any_door(recovery: Path, drivers: Drivers) -> None:
+def test_own_retry_works_without_any_clear_client(recovery: Path, drivers: Drivers) -> None:
     aside = tasks()["aside"]
 
     def die() -> None:

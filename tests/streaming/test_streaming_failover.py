@@ -510,7 +510,7 @@ def swallow(call: Callable[[], object]) -> None:
         call()
 
 
-def test_without_a_door_a_restart_of_others_says_whom_to_clear_and_stands():
+def test_without_a_clear_client_a_restart_of_others_says_whom_to_clear_and_stands():
     world = StreamingWorld(strategy=SINK, can_clear=False)
 
     def fails() -> None:
@@ -526,7 +526,7 @@ def test_without_a_door_a_restart_of_others_says_whom_to_clear_and_stands():
     check_coherent(world)
 
 
-def test_without_a_door_m2_goes_on_alone_and_says_so(caplog):
+def test_without_a_clear_client_m2_goes_on_alone_and_says_so(caplog):
     world = StreamingWorld(strategy=DOWNSTREAM, can_clear=False)
     world.together("a", "c", meanwhile=lambda: (world.fail("b"), world.go("b")))
     assert restarted(world) == "b"

@@ -214,7 +214,10 @@ class DagRun:
         if through_api:
             login = {"login": self.airflow.admin.user, "password": self.airflow.admin.password}
             clear_client = {"conn_type": "airflow_recovery", "host": self.airflow.url, **login}
-            env |= {"AIRFLOW_CONN_DOOR": json.dumps(clear_client), "AIRFLOW__RECOVERY__API_CONN_ID": "door"}
+            env |= {
+                "AIRFLOW_CONN_RECOVERY_API": json.dumps(clear_client),
+                "AIRFLOW__RECOVERY__API_CONN_ID": "recovery_api",
+            }
         done = subprocess.run(
             [sys.executable, "-m", "airflow", "recovery", command, self.dag_id, self.day, *arguments],
             env=env,

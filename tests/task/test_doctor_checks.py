@@ -140,7 +140,7 @@ def test_a_clear_in_a_run_that_does_not_exist_is_answered(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("error", [RecoveryError("found: Connection refused"), FORBIDDEN])
-def test_a_door_that_can_not_be_used(monkeypatch: pytest.MonkeyPatch, error: RecoveryError) -> None:
+def test_a_clear_client_that_can_not_be_used(monkeypatch: pytest.MonkeyPatch, error: RecoveryError) -> None:
     assert list(wrongs(over_rest(monkeypatch, told(), error))) == ["clears over REST"]
     assert list(wrongs(over_rest(monkeypatch, error, None))) == ["API server's plugin"]
 
@@ -197,7 +197,7 @@ def test_an_older_api_server_is_told_to_a_task() -> None:
     assert list(found) == ["API server's airflow-recovery"]
 
 
-def test_airflows_own_back_end_is_no_door() -> None:
+def test_airflows_own_back_end_is_no_clear_client() -> None:
     found = wrongs(run_checks(ApiServer(None, in_a_task(None)).checks(SETTINGS)))
     assert "[recovery] api_conn_id" in found["clears by the state store"].next_step
 

@@ -138,7 +138,7 @@ def test_another_external_input_means_run_again(recovery: Path, submitted: Path)
 # --- lost and altered -------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_managed_input_names_both_doors(recovery: Path, submitted: Path) -> None:
+def test_a_lost_managed_input_names_both_clear_clients(recovery: Path, submitted: Path) -> None:
     tasks = dag_of({"task_id": "p"}, {"task_id": "c", "reads": "p"})
     shutil.rmtree(location_of(run_try(tasks["p"])))
 

@@ -290,7 +290,7 @@ def made_again(recovery: Path, drivers: Drivers, dag: DAG) -> None:
     run(dag, "drawn", FIRST, try_number=2)
 
 
-def test_without_a_door_nobody_asks_for_a_clear_of_the_task_that_is_at_it(
+def test_without_a_clear_client_nobody_asks_for_a_clear_of_the_task_that_is_at_it(
     recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_run, "open_clear_client", no_clear_client)
@@ -299,7 +299,7 @@ def test_without_a_door_nobody_asks_for_a_clear_of_the_task_that_is_at_it(
     assert run(dag, "kept_days", FIRST, try_number=2)["ran"] == 2
 
 
-def test_control_without_a_door_a_batch_would_stand_in_its_own_way(
+def test_control_without_a_clear_client_a_batch_would_stand_in_its_own_way(
     recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_run, "open_clear_client", no_clear_client)

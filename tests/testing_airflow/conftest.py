@@ -17,7 +17,7 @@ def api_connection(url: str, login: str, password: str) -> str:
 
 def launch(home: Path, *, recovery_backend: bool, env: Mapping[str, str] | None = None) -> LocalAirflow:
     env = {
-        "DOORS_OUT": str(home / "out"),
+        "CLEAR_CLIENTS_OUT": str(home / "out"),
         "AIRFLOW__RECOVERY__JOURNAL": (home / "journal").as_uri(),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         **(env or {}),

@@ -42,7 +42,7 @@ TABS = 200
 SHARED_THREADS = 40
 """Of the pool in which the API server runs what is not asynchronous."""
 
-BOTH_DOORS = pytest.mark.parametrize("clear_client", ["store", "rest"])
+BOTH_CLIENTS = pytest.mark.parametrize("clear_client", ["store", "rest"])
 
 
 @pytest.fixture(scope="module")
@@ -66,15 +66,15 @@ def airflow(
 @pytest.fixture(scope="module")
 def reporting(airflow: LocalAirflow) -> ReportingTask:
     """A task that runs until Airflow ends."""
-    (Path(airflow.env["DOORS_OUT"])).mkdir(exist_ok=True)
+    (Path(airflow.env["CLEAR_CLIENTS_OUT"])).mkdir(exist_ok=True)
     airflow.trigger("lasting", run_id="lasting")
-    noted = Path(airflow.env["DOORS_OUT"]) / "lasting"
+    noted = Path(airflow.env["CLEAR_CLIENTS_OUT"]) / "lasting"
     airflow.wait_until(lambda: noted.exists() and len(noted.read_text().split()) == 2, 120, "the task to run")
     return ReportingTask(airflow, "lasting", "lasting", "last")
 
 
 def folder(airflow: LocalAirflow, run_id: str) -> Path:
-    return Path(airflow.env["DOORS_OUT"]) / run_id
+    return Path(airflow.env["CLEAR_CLIENTS_OUT"]) / run_id
 
 
 def read(airflow: LocalAirflow, run_id: str, name: str) -> Any:
@@ -85,14 +85,14 @@ def executions(airflow: LocalAirflow, run_id: str, task_id: str) -> int:
     return len(list(folder(airflow, run_id).glob(f"{task_id}-ran-*.json")))
 
 
-@BOTH_DOORS
+@BOTH_CLIENTS
 def test_four_consumers_that_lose_one_input_run_its_producer_once_more(
     airflow: LocalAirflow, clear_client: str
 ) -> None:
     #   A --> B0, B1, B2 wake A at once; B3 decides late, on an observation from before
-    run_id = airflow.trigger("door_wake", conf={"clear_client": clear_client})
+    run_id = airflow.trigger("clear_producer", conf={"clear_client": clear_client})
 
-    assert airflow.wait_run("door_wake", run_id, 240) == "success", airflow.describe("door_wake", run_id)
+    assert airflow.wait_run("clear_producer", run_id, 240) == "success", airflow.describe("clear_producer", run_id)
 
     assert executions(airflow, run_id, "A") == 2
     cleared = [read(airflow, run_id, f"cleared-{index}") for index in range(4)]
@@ -100,68 +100,68 @@ def test_four_consumers_that_lose_one_input_run_its_producer_once_more(
 
 
 def test_without_the_comparison_the_producer_runs_more_often(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("door_wake", conf={"clear_client": "store", "compare": False})
+    run_id = airflow.trigger("clear_producer", conf={"clear_client": "store", "compare": False})
 
-    assert airflow.wait_run("door_wake", run_id, 240) == "success", airflow.describe("door_wake", run_id)
+    assert airflow.wait_run("clear_producer", run_id, 240) == "success", airflow.describe("clear_producer", run_id)
 
     # Each of the four has lost the same result, and each clears the producer that has made it again; but one whose
     # own call fails finds a new result at its retry. Twice is what the test above holds to.
     assert executions(airflow, run_id, "A") > 2
 
 
-@BOTH_DOORS
+@BOTH_CLIENTS
 def test_the_final_check_clears_running_and_finished_consumers_at_the_observed_try_only(
     airflow: LocalAirflow, clear_client: str
 ) -> None:
-    run_id = airflow.trigger("door_settle", conf={"clear_client": clear_client})
+    run_id = airflow.trigger("clear_consumers", conf={"clear_client": clear_client})
 
-    assert airflow.wait_run("door_settle", run_id, 240) == "success", airflow.describe("door_settle", run_id)
+    assert airflow.wait_run("clear_consumers", run_id, 240) == "success", airflow.describe("clear_consumers", run_id)
 
-    settled = read(airflow, run_id, "settled")
-    assert settled["cleared"] == ["C", "D"]
-    assert settled["unmoved"] == {"E": [1, "success"], "gone": [0, None]}
+    answer = read(airflow, run_id, "cleared")
+    assert answer["cleared"] == ["C", "D"]
+    assert answer["unmoved"] == {"E": [1, "success"], "gone": [0, None]}
     # C ended its work after the clear, and its success did not count; the caller asked for itself and was left alone
     assert {each: executions(airflow, run_id, each) for each in "CDES"} == {"C": 2, "D": 2, "E": 1, "S": 1}
 
 
-@BOTH_DOORS
+@BOTH_CLIENTS
 @pytest.mark.parametrize(("unblock", "state"), [(True, "success"), (False, "failed")])
 def test_fault_65_upstream_failed_is_cleared_with_the_fix(
     airflow: LocalAirflow, clear_client: str, unblock: bool, state: str
 ) -> None:
     #   X --> Y --> Z; with unblock off (the negative control) Y and Z stay stuck though X is fixed
-    run_id = airflow.trigger("door_unblock", conf={"clear_client": clear_client, "unblock": unblock})
-    assert airflow.wait_run("door_unblock", run_id, 180) == "failed"
+    run_id = airflow.trigger("clear_unblocks", conf={"clear_client": clear_client, "unblock": unblock})
+    assert airflow.wait_run("clear_unblocks", run_id, 180) == "failed"
 
-    airflow.clear("door_unblock", run_id, ["X"])
+    airflow.clear("clear_unblocks", run_id, ["X"])
 
     airflow.wait_until(lambda: (folder(airflow, run_id) / "unblocked.json").exists(), 180, "X to run again")
-    assert airflow.wait_run("door_unblock", run_id, 180) == state
+    assert airflow.wait_run("clear_unblocks", run_id, 180) == state
     assert read(airflow, run_id, "unblocked")["cleared"] == (["Y", "Z"] if unblock else [])
-    states = {instance["task_id"]: instance["state"] for instance in airflow.task_instances("door_unblock", run_id)}
+    states = {instance["task_id"]: instance["state"] for instance in airflow.task_instances("clear_unblocks", run_id)}
     expected = "success" if unblock else "upstream_failed"
     assert states == {"X": "success", "Y": expected, "Z": expected}
 
 
-@BOTH_DOORS
+@BOTH_CLIENTS
 def test_a_zombie_is_refused(airflow: LocalAirflow, clear_client: str) -> None:
-    run_id = airflow.trigger("door_zombie", conf={"clear_client": clear_client})
+    run_id = airflow.trigger("clear_by_zombie", conf={"clear_client": clear_client})
     airflow.wait_until(lambda: (folder(airflow, run_id) / "started.json").exists(), 180, "Z to start")
 
-    airflow.clear("door_zombie", run_id, ["Z"])
+    airflow.clear("clear_by_zombie", run_id, ["Z"])
     (folder(airflow, run_id) / "was-cleared.json").write_text("true")
 
     said = folder(airflow, run_id) / "zombie-said.json"
     airflow.wait_until(said.exists, 180, "the zombie to speak")
     assert read(airflow, run_id, "zombie-said") == {"live_check": "NotMine", "clear": "NotMine"}
-    assert airflow.wait_run("door_zombie", run_id, 180) == "success"
-    assert airflow.task_instance("door_zombie", run_id, "other")["try_number"] == 1
+    assert airflow.wait_run("clear_by_zombie", run_id, 180) == "success"
+    assert airflow.task_instance("clear_by_zombie", run_id, "other")["try_number"] == 1
 
 
 def test_the_endpoint_asks_airflow_who_may_do_what(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("door_choice", conf={"clear_client": "store"})
-    assert airflow.wait_run("door_choice", run_id, 180) == "success"
-    base = f"/airflow-recovery/v1/dags/door_choice/runs/{run_id}"
+    run_id = airflow.trigger("clear_choice", conf={"clear_client": "store"})
+    assert airflow.wait_run("clear_choice", run_id, 180) == "success"
+    base = f"/airflow-recovery/v1/dags/clear_choice/runs/{run_id}"
     observed = airflow.request("POST", f"{base}/observe", {}, user=airflow.viewer).json()["tries"]
     body = {"request": {"producers": {"ask": observed[0]["ti_id"]}, "consumers": {}, "unblock": False}}
 
@@ -176,33 +176,33 @@ def test_the_endpoint_asks_airflow_who_may_do_what(airflow: LocalAirflow) -> Non
     }
 
     assert statuses == {"anonymous": 401, "viewer": 403, "nonsense": 422, "no run": 404, "zombie": 410}
-    assert airflow.run_state("door_choice", run_id) == "success"  # none of these did anything
+    assert airflow.run_state("clear_choice", run_id) == "success"  # none of these did anything
 
 
 def test_a_finished_run_is_queued_again(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("door_choice", run_id=f"again+{uuid.uuid4().hex}", conf={"clear_client": "store"})
-    assert airflow.wait_run("door_choice", run_id, 180) == "success"
-    base = f"/airflow-recovery/v1/dags/door_choice/runs/{quote(run_id)}"
+    run_id = airflow.trigger("clear_choice", run_id=f"again+{uuid.uuid4().hex}", conf={"clear_client": "store"})
+    assert airflow.wait_run("clear_choice", run_id, 180) == "success"
+    base = f"/airflow-recovery/v1/dags/clear_choice/runs/{quote(run_id)}"
     ti_id = airflow.request("POST", f"{base}/observe", {}).json()["tries"][0]["ti_id"]
 
     body = {"request": {"producers": {"ask": ti_id}, "consumers": {}, "unblock": False}}
     assert airflow.request("POST", f"{base}/clear", body).json() == {"cleared": ["ask"], "unmoved": {}}
 
     airflow.wait_until(
-        lambda: airflow.task_instance("door_choice", run_id, "ask")["try_number"] == 2, 180, "the task to run again"
+        lambda: airflow.task_instance("clear_choice", run_id, "ask")["try_number"] == 2, 180, "the task to run again"
     )
-    assert airflow.wait_run("door_choice", run_id, 180) == "success"
+    assert airflow.wait_run("clear_choice", run_id, 180) == "success"
 
 
-def test_open_door_takes_the_state_store(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("door_choice", conf={"clear_client": "open", "api_conn_id": "not_there"})
+def test_open_clear_client_takes_the_state_store(airflow: LocalAirflow) -> None:
+    run_id = airflow.trigger("clear_choice", conf={"clear_client": "open", "api_conn_id": "not_there"})
 
-    assert airflow.wait_run("door_choice", run_id, 180) == "success"
+    assert airflow.wait_run("clear_choice", run_id, 180) == "success"
 
     assert read(airflow, run_id, "said") == {"states": {"ask": "running"}, "tries": ["ask"]}
 
 
-@pytest.mark.parametrize(("dag_id", "cleared"), [("door_setup", ["P", "start", "stop"]), ("door_no_setup", ["P"])])
+@pytest.mark.parametrize(("dag_id", "cleared"), [("clear_setup", ["P", "start", "stop"]), ("clear_no_setup", ["P"])])
 def test_fault_68_fault_69_what_a_teardown_has_removed_is_set_up_again(
     airflow: LocalAirflow, dag_id: str, cleared: list[str]
 ) -> None:
@@ -216,10 +216,10 @@ def test_fault_68_fault_69_what_a_teardown_has_removed_is_set_up_again(
 
 def test_fault_69_a_setup_is_left_alone_while_a_running_task_uses_it(airflow: LocalAirflow) -> None:
     #   start --> P --> stop, start --> L --> stop, P --> C; the control is in tests/api_server/test_setups_in_use.py
-    run_id = airflow.trigger("door_setup_in_use", conf={"clear_client": "store"})
+    run_id = airflow.trigger("clear_setup_in_use", conf={"clear_client": "store"})
 
-    assert airflow.wait_run("door_setup_in_use", run_id, 240) == "success", airflow.describe(
-        "door_setup_in_use", run_id
+    assert airflow.wait_run("clear_setup_in_use", run_id, 240) == "success", airflow.describe(
+        "clear_setup_in_use", run_id
     )
 
     assert read(airflow, run_id, "cleared") == ["P"]
@@ -319,9 +319,9 @@ def test_a_key_that_no_task_can_have_is_answered_and_not_asked_again(reporting: 
 
 
 def test_clear_and_rebuild_are_refused_to_other_sites_and_are_in_the_audit_log(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("door_choice", conf={"clear_client": "store"})
-    assert airflow.wait_run("door_choice", run_id, 180) == "success"
-    base = f"{airflow.url}{API_PREFIX}/dags/door_choice"
+    run_id = airflow.trigger("clear_choice", conf={"clear_client": "store"})
+    assert airflow.wait_run("clear_choice", run_id, 180) == "success"
+    base = f"{airflow.url}{API_PREFIX}/dags/clear_choice"
     nothing = json.dumps({"request": {"producers": {}, "consumers": {}, "unblock": True}})
     rebuild = json.dumps({"run_key": f"run-{run_id}", "notes": {}, "dry_run": False})
 
@@ -332,7 +332,7 @@ def test_clear_and_rebuild_are_refused_to_other_sites_and_are_in_the_audit_log(a
             return http.post(f"{base}/{path}", data=body, headers=headers, timeout=60).status_code
 
     def audited() -> list[tuple[str, str]]:
-        found = airflow.api("GET", f"/eventLogs?dag_id=door_choice&run_id={quote(run_id)}&limit=1000")["event_logs"]
+        found = airflow.api("GET", f"/eventLogs?dag_id=clear_choice&run_id={quote(run_id)}&limit=1000")["event_logs"]
         return sorted((each["owner"], each["event"]) for each in found if "airflow_recovery" in each["event"])
 
     asked = ((f"runs/{quote(run_id)}/clear", nothing), ("rebuild", rebuild))

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.airflow
 
 
 def said(airflow: LocalAirflow, conf: dict[str, str]) -> Any:
-    run_id = airflow.trigger("door_choice", conf=conf)
-    assert airflow.wait_run("door_choice", run_id, 180) == "success", airflow.log("door_choice", run_id, "ask", 1)
-    return json.loads((Path(airflow.env["DOORS_OUT"]) / run_id / "said.json").read_text())
+    run_id = airflow.trigger("clear_choice", conf=conf)
+    assert airflow.wait_run("clear_choice", run_id, 180) == "success", airflow.log("clear_choice", run_id, "ask", 1)
+    return json.loads((Path(airflow.env["CLEAR_CLIENTS_OUT"]) / run_id / "said.json").read_text())
 
 
 def test_the_endpoint_is_the_second_choice(airflow_without_backend: LocalAirflow) -> None:
@@ -26,7 +26,7 @@ def test_the_endpoint_is_the_second_choice(airflow_without_backend: LocalAirflow
     assert found == {"states": {"ask": "running"}, "tries": ["ask"]}
 
 
-def test_with_neither_door_both_settings_are_named(airflow_without_backend: LocalAirflow) -> None:
+def test_with_neither_clear_client_both_settings_are_named(airflow_without_backend: LocalAirflow) -> None:
     found = said(airflow_without_backend, {"clear_client": "open"})
 
     assert found["tries"] is None
@@ -36,7 +36,7 @@ def test_with_neither_door_both_settings_are_named(airflow_without_backend: Loca
     assert "[recovery] api_conn_id" in found["error"]
 
 
-def test_the_state_store_door_alone_says_that_it_is_not_installed(airflow_without_backend: LocalAirflow) -> None:
+def test_the_state_store_client_alone_says_that_it_is_not_installed(airflow_without_backend: LocalAirflow) -> None:
     found = said(airflow_without_backend, {"clear_client": "store"})
 
     assert found["error"].startswith("BackendNotInstalled: ")

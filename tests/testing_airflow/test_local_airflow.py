@@ -32,27 +32,27 @@ def test_the_sensor_waits_in_the_triggerer(airflow: LocalAirflow) -> None:
 
 def test_a_killed_scheduler_is_started_again(airflow: LocalAirflow) -> None:
     airflow.kill("scheduler", signal.SIGKILL)
-    run_id = airflow.trigger("door_choice", conf={"clear_client": "store"})
+    run_id = airflow.trigger("clear_choice", conf={"clear_client": "store"})
 
     airflow.start("scheduler")
 
-    assert airflow.wait_run("door_choice", run_id, 60) == "success"
+    assert airflow.wait_run("clear_choice", run_id, 60) == "success"
 
 
 def test_states_by_hand_and_tries(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("door_choice", conf={"clear_client": "store"})
-    assert airflow.wait_run("door_choice", run_id, 60) == "success"
+    run_id = airflow.trigger("clear_choice", conf={"clear_client": "store"})
+    assert airflow.wait_run("clear_choice", run_id, 60) == "success"
 
-    airflow.set_state("door_choice", run_id, "ask", "failed")
-    assert airflow.task_instance("door_choice", run_id, "ask")["state"] == "failed"
-    assert airflow.clear("door_choice", run_id, only_failed=True) == ["ask"]
-    assert airflow.wait_run("door_choice", run_id, 60) == "success"
-    assert [task_try["try_number"] for task_try in airflow.tries("door_choice", run_id, "ask")] == [1, 2]
+    airflow.set_state("clear_choice", run_id, "ask", "failed")
+    assert airflow.task_instance("clear_choice", run_id, "ask")["state"] == "failed"
+    assert airflow.clear("clear_choice", run_id, only_failed=True) == ["ask"]
+    assert airflow.wait_run("clear_choice", run_id, 60) == "success"
+    assert [task_try["try_number"] for task_try in airflow.tries("clear_choice", run_id, "ask")] == [1, 2]
 
 
 def test_what_goes_wrong_is_told(airflow: LocalAirflow) -> None:
     with pytest.raises(LocalAirflowError, match="answered 404"):
-        airflow.run_state("door_choice", "no-such-run")
+        airflow.run_state("clear_choice", "no-such-run")
     with pytest.raises(LocalAirflowError, match="to be parsed"):
         airflow.wait_dag("no_such_dag", timeout_s=0.1)
 

@@ -36,7 +36,7 @@ time.sleep(600)
 def run_a_lasting_task(home: Path) -> tuple[LocalAirflow, list[int]]:
     """A started Airflow with a task that lasts, and every process that it consists of."""
     (home / "out").mkdir(parents=True)
-    airflow = LocalAirflow(home, DAGS, env={"DOORS_OUT": str(home / "out")})
+    airflow = LocalAirflow(home, DAGS, env={"CLEAR_CLIENTS_OUT": str(home / "out")})
     airflow.start()
     airflow.trigger("lasting", run_id="lasting")
     noted = home / "out" / "lasting"

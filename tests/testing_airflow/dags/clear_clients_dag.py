@@ -1,4 +1,4 @@
-"""DAGs whose tasks use the clear clients as a region task does, and write down what they saw (folder DOORS_OUT)."""
+"""DAGs whose tasks use the clear clients as a region task does, and note what they saw (folder CLEAR_CLIENTS_OUT)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RETRY: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(0)}
 
 
 def folder(run_id: str) -> Path:
-    path = Path(os.environ["DOORS_OUT"]) / run_id
+    path = Path(os.environ["CLEAR_CLIENTS_OUT"]) / run_id
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -79,11 +79,13 @@ def clear_without_compare(context: Any) -> None:
     hook = RecoveryApiHook()
     run_id = context["dag_run"].run_id
     body = {"dry_run": False, "only_failed": False, "dag_run_id": run_id, "task_ids": ["A"]}
-    hook._send("POST", "/api/v2/dags/door_wake/clearTaskInstances", body, token=hook._get_token()).raise_for_status()
+    hook._send(
+        "POST", "/api/v2/dags/clear_producer/clearTaskInstances", body, token=hook._get_token()
+    ).raise_for_status()
 
 
 #   A --> B0, B1, B2, B3      A's first result is lost for all of them
-with DAG("door_wake", schedule=None, catchup=False):
+with DAG("clear_producer", schedule=None, catchup=False):
 
     @task(task_id="A", **RETRY)
     def make() -> None:
@@ -122,7 +124,7 @@ with DAG("door_wake", schedule=None, catchup=False):
 
 
 #   S clears C (running), D (finished), E (observed under another id), and asks for itself
-with DAG("door_settle", schedule=None, catchup=False):
+with DAG("clear_consumers", schedule=None, catchup=False):
 
     @task(task_id="C", **RETRY)
     def running() -> None:
@@ -130,7 +132,7 @@ with DAG("door_settle", schedule=None, catchup=False):
         run_id = context["dag_run"].run_id
         note(run_id, f"C-ran-{context['ti'].try_number}")
         if context["ti"].try_number == 1:
-            wait_for(lambda: noted(run_id, "settled"))
+            wait_for(lambda: noted(run_id, "cleared"))
 
     @task(task_id="D", **RETRY)
     def finished() -> None:
@@ -155,13 +157,13 @@ with DAG("door_settle", schedule=None, catchup=False):
         tries = clear_client.observe().tries
         consumers = {each: tries[each].ti_id for each in "CDES"} | {"E": tries["D"].ti_id, "gone": "x"}
         clear_client.live_check()
-        note(run_id, "settled", to_json(clear_client.clear(ClearRequest(consumers=consumers))))
+        note(run_id, "cleared", to_json(clear_client.clear(ClearRequest(consumers=consumers))))
 
     running(), finished(), other(), final_check()
 
 
 #   X --> Y --> Z      X fails for good, so Y and Z are upstream_failed; then X alone is cleared
-with DAG("door_unblock", schedule=None, catchup=False):
+with DAG("clear_unblocks", schedule=None, catchup=False):
 
     @task(task_id="X")
     def fail_once() -> None:
@@ -185,7 +187,7 @@ with DAG("door_unblock", schedule=None, catchup=False):
 
 
 #   Z is cleared while it runs; its first process goes on as a zombie
-with DAG("door_zombie", schedule=None, catchup=False):
+with DAG("clear_by_zombie", schedule=None, catchup=False):
 
     @task(task_id="Z", **RETRY)
     def zombie() -> None:
@@ -217,7 +219,7 @@ with DAG("door_zombie", schedule=None, catchup=False):
 
 
 #   one task that asks the clear client it is given, and says what came of it
-with DAG("door_choice", schedule=None, catchup=False):
+with DAG("clear_choice", schedule=None, catchup=False):
 
     @task(task_id="ask")
     def ask() -> None:
@@ -273,10 +275,10 @@ def cluster_dag(dag_id: str, *, is_setup: bool) -> DAG:
     return made
 
 
-#   start --+--> P ---+--> stop      C wakes P while L works on the cluster that start has made
-#           |    '---> C             (C alone does not: it is the one who wakes)
+#   start --+--> P ---+--> stop      C clears P while L works on the cluster that start has made
+#           |    '---> C             (C alone does not: it is the one who clears)
 #           +--> L ---+
-with DAG("door_setup_in_use", schedule=None, catchup=False) as in_use:
+with DAG("clear_setup_in_use", schedule=None, catchup=False) as in_use:
 
     @task(**RETRY)
     def count() -> None:
@@ -289,7 +291,7 @@ with DAG("door_setup_in_use", schedule=None, catchup=False) as in_use:
         wait_for(lambda: noted(run_id, "P-ran-2"))
 
     @task(task_id="C", **RETRY)
-    def wakes() -> None:
+    def clears() -> None:
         from airflow_recovery.attempt.task_instances import ClearRequest
 
         context = get_current_context()
@@ -306,8 +308,8 @@ with DAG("door_setup_in_use", schedule=None, catchup=False) as in_use:
     start.as_setup()
     stop.as_teardown(setups=start)
     start >> [made_by, works_long()] >> stop
-    made_by >> wakes()
+    made_by >> clears()
 
 
-with_setup = cluster_dag("door_setup", is_setup=True)
-without_setup = cluster_dag("door_no_setup", is_setup=False)
+with_setup = cluster_dag("clear_setup", is_setup=True)
+without_setup = cluster_dag("clear_no_setup", is_setup=False)

@@ -14,7 +14,7 @@ with DAG("lasting", schedule=None, catchup=False):
     @task
     def last() -> None:
         child = subprocess.Popen(["sleep", "600"], start_new_session=True)
-        Path(os.environ["DOORS_OUT"], "lasting").write_text(f"{os.getpid()} {child.pid}")
+        Path(os.environ["CLEAR_CLIENTS_OUT"], "lasting").write_text(f"{os.getpid()} {child.pid}")
         time.sleep(600)
 
     last()
