@@ -1,8 +1,12 @@
-"""Sinks that take over what an attempt has prepared: declarations for a job's module, and committers that do it.
+"""Sinks that commit a result elsewhere once an attempt has finished: to PostgreSQL, to Delta, or by your own functions.
 
-A job's module imports this, so it is light: drivers, pyarrow and delta-rs are imported when a committer is opened, in
-the task's process (never in Spark). Knows nothing of the journal, nor of who may commit when: that is
-`airflow_recovery.attempt.commit`. Names are Flink's two-phase commit's: `Committer`, `Committable`, prepare, commit.
+Spark writes an attempt's rows to the store of results (prepare); then the task's process has the target take them over
+(commit), and asks it whether it has, if the answer was lost. Names are those of Flink's two-phase commit (FLIP-143):
+`Committer`, `Committable`.
+
+A job's module imports this room, so it is light: drivers, pyarrow and delta-rs are imported when a committer is opened,
+never in Spark. Who may commit, and when, is decided in `airflow_recovery.attempt.commit`; nothing here knows the
+journal.
 """
 
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec

@@ -1,4 +1,4 @@
-"""What the protocol asks of a sink's target: commit what was prepared, and say whether it was done."""
+"""The interface of a sink's target: commit what was prepared, and say whether that was done (FLIP-143)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from airflow_recovery.store.object_store import ObjectStore
 
 @dataclass(frozen=True)
 class CommitToken:
-    """The name of one commit: attempt ``attempt`` of one region of one run. It is the same in whatever process.
+    """The name of one commit: attempt ``attempt`` of one region of one run. Every process makes the same one.
 
     ``writer`` is the random id of the process that finished the attempt. Another journal (the first one was lost, moved
     or emptied, or another deployment commits to the same target) counts its attempts from 1 as well: by the writer a
-    target tells the two apart. `None`: of a finish of the version before, whose target keeps no writer beside it.
+    target tells the two apart. `None`: the finish was written by an earlier version, or its run was purged.
     """
 
     dag_id: str
@@ -31,7 +31,7 @@ class CommitToken:
 
     @property
     def lineage(self) -> str:
-        """The token without its attempt: of one lineage, a target holds one attempt."""
+        """The token without its attempt, as text: a target holds at most one attempt of a lineage."""
         return RegionKey(self.dag_id, self.run_key, self.group_id, self.region).path
 
     @property
@@ -48,7 +48,7 @@ class Held:
     writer: str | None = None
 
     def is_of(self, token: CommitToken) -> bool:
-        """It is this very token that was applied."""
+        """Whether ``token`` is what was applied: the attempt and the writer are equal."""
         return (self.attempt, self.writer) == (token.attempt, token.writer)
 
     @property
@@ -66,16 +66,16 @@ class Committable:
 
 
 class Probe(str, Enum):
-    """What a target says of a token."""
+    """A target's answer to "was this token applied?". Where it gives none, `Committer.probe` raises instead."""
 
     APPLIED = "APPLIED"
     NOT_APPLIED = "NOT_APPLIED"
 
 
 class Committer(Protocol):
-    """The way to one target.
+    """Commits to one target, and asks it. Made by `CommittingSink.open`.
 
-    Both raise `SinkUnavailable` where the target gave no answer: of a commit, the outcome is then unknown.
+    Both methods raise `SinkUnavailable` where the target gave no answer: of a commit, the outcome is then unknown.
     """
 
     def commit(self, committable: Committable) -> str:
@@ -88,13 +88,13 @@ class Committer(Protocol):
         ...
 
     def probe(self, token: CommitToken) -> Probe:
-        """Was this token applied?"""
+        """Ask the target whether ``token`` was applied. Changes nothing."""
         ...
 
 
 @runtime_checkable
 class RemembersAttempts(Protocol):
-    """What the committer of a token sink may have besides: then the next attempt is counted above what is there."""
+    """What a token sink's committer may have as well: the journal then numbers the next attempt above the one held."""
 
     def held(self, token: CommitToken) -> Held | None:
         """What the target holds of the token's lineage. Raises as `Committer.probe` does."""
@@ -103,7 +103,7 @@ class RemembersAttempts(Protocol):
 
 @dataclass(frozen=True)
 class DatabaseAddress:
-    """Where a database is, and who asks."""
+    """Where a database is, and as whom to log in: the fields of an Airflow connection."""
 
     host: str | None
     port: int | None
@@ -111,29 +111,29 @@ class DatabaseAddress:
     user: str | None
     password: str | None = field(default=None, repr=False)
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """What else is known of the connection, such as ``sslmode``; not all of it is for the driver."""
+    """The connection's extra, such as ``sslmode``, as (name, value); a committer takes only what its driver knows."""
 
 
 class SinkResources(Protocol):
-    """What a deployment lends to committers. In Airflow: its connections, and its stores' credentials."""
+    """What committers need of the deployment. In Airflow: its connections, and the credentials of its stores."""
 
     def database(self, conn_id: str) -> DatabaseAddress:
         """The database that a connection names. Raises `ConfigurationError` where there is none."""
         ...
 
     def open_location(self, location: str) -> ObjectStore:
-        """A store that holds ``location``."""
+        """A store whose base holds ``location``, the URI of a folder."""
         ...
 
     def storage_options(self, location: str) -> dict[str, str]:
-        """How a table format reaches ``location``, as delta-rs names the options; empty: by the environment."""
+        """Options for delta-rs to reach ``location``, by its own names; empty: it takes them from the environment."""
         ...
 
 
 def refused(token: CommitToken, target: str, held: Held | None, mode: CommitMode, remove: str = "") -> HoldsOther:
-    """The target holds another attempt of the lineage, which ``token`` must not follow.
+    """The error for a target that holds another attempt of the lineage, which ``token`` must not follow.
 
-    ``remove``: how a person takes the token out of the target.
+    ``remove``: how a person takes the held token out of the target, as the end of a sentence.
     """
     if mode is CommitMode.REPLACE:
         advice = "There a newer attempt counts, or that of another journal: nothing was changed."

@@ -1,4 +1,4 @@
-"""Declaring where a sink commits: a frozen dataclass, which plans and outcomes hold as its class and its fields."""
+"""Declaring where a sink commits: a frozen dataclass, which is written into plans and outcomes as class and fields."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, kw_only=True)
 class CommittingSink:
-    """Base of the declarations. A subclass is a frozen dataclass of texts, at the top of an importable module.
+    """Base of what a vertex declares with ``commit=``. A subclass is a frozen dataclass at the top of a module.
 
-    ``mode``: what a second commit of the same run does, ``"append"`` or ``"replace"``. ``kind`` says what the target
-    can do; secrets do not belong into fields, since they are written into the journal. Raises `JobDefinitionError`.
+    Its fields are JSON values; they are written into the journal, so they must not hold secrets. ``mode``: what a
+    second commit of the same run does: ``"append"`` refuses it, ``"replace"`` puts its rows in place of the first's.
+    ``kind``: whether the target keeps tokens or can only be asked. Raises `JobDefinitionError` for another mode.
     """
 
     mode: CommitMode | str = CommitMode.APPEND
     kind: ClassVar[CommitKind]
     reads_rows: ClassVar[bool] = True
-    """Its commit reads what was prepared, which must be Parquet then."""
+    """Whether its commit reads the prepared rows, which must be Parquet files then."""
 
     def __post_init__(self) -> None:
         try:
@@ -39,12 +40,12 @@ class CommittingSink:
             ) from None
 
     def open(self, resources: SinkResources) -> Committer:
-        """The way to the target. Talks to nobody yet."""
+        """A committer for the target. Connects to nothing yet; called in the task's process for each commit."""
         raise NotImplementedError
 
 
 def spec_of(sink: CommittingSink, result: str) -> CommitSpec:
-    """``sink`` as plans and outcomes hold it, for the result ``result``."""
+    """``sink`` as plans and outcomes have it: the class by name and the fields as JSON. ``result``: what it commits."""
     kind = type(sink)
     config: dict[str, Any] = {field_.name: getattr(sink, field_.name) for field_ in fields(sink)}
     text = canonical_json(config)
@@ -52,7 +53,7 @@ def spec_of(sink: CommittingSink, result: str) -> CommitSpec:
 
 
 def sink_of(spec: CommitSpec) -> CommittingSink:
-    """Inverse of `spec_of`. Raises `ConfigurationError` where the class is not there, or has other fields, by now."""
+    """Inverse of `spec_of`. Raises `ConfigurationError` where the class is gone or has other fields."""
     kind = imported(spec.sink)
     if not (isinstance(kind, type) and issubclass(kind, CommittingSink)):
         raise ConfigurationError(f"Expected a committing sink named {spec.sink}, found {kind!r}.")
@@ -66,7 +67,7 @@ def sink_of(spec: CommitSpec) -> CommittingSink:
 
 
 def imported(reference: str) -> Any:
-    """What ``module:name`` names. Raises `ConfigurationError` where it is not there."""
+    """The object that ``module:name`` names. Raises `ConfigurationError` where this worker can't import it."""
     module, _, name = reference.partition(":")
     try:
         target: Any = import_module(module)
@@ -80,7 +81,7 @@ def imported(reference: str) -> Any:
 
 
 def checked_sink(given: object, where: str, *, is_parallel: bool) -> CommittingSink | None:
-    """``commit=`` of a vertex. ``where`` names it in messages. Raises `JobDefinitionError`."""
+    """``given``, the value of ``commit=``, once checked. ``where`` names the vertex. Raises `JobDefinitionError`."""
     if given is None:
         return None
     if not isinstance(given, CommittingSink) or not is_dataclass(given):
@@ -96,7 +97,7 @@ def checked_sink(given: object, where: str, *, is_parallel: bool) -> CommittingS
 
 
 def check_one_sink(vertices: Iterable[tuple[str, CommittingSink | None]]) -> None:
-    """Of the vertices of a region, as (where, sink). Raises `JobDefinitionError` where two of them commit."""
+    """Raise `JobDefinitionError` where two of a region's vertices, given as (where, sink), commit."""
     committing = [where for where, sink in vertices if sink is not None]
     if len(committing) > 1:
         raise JobDefinitionError(

@@ -1,4 +1,7 @@
-"""A Delta Lake table as a token sink: the token is an application transaction of the commit that adds the files."""
+"""A Delta Lake table as a token sink: the commit that adds the files has the token as its application transaction.
+
+Delta keeps one version number for an application id. The lineage is the id, and the attempt the version.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     import deltalake
 
 ROUNDS = 5
-"""How often a commit that met another one is started over."""
+"""How often a commit is tried, when others commit to the table at the same time."""
 _WRITER_BITS = 36
 
 
@@ -26,8 +29,8 @@ _WRITER_BITS = 36
 class DeltaTable(CommittingSink):
     """Commits into the Delta table at ``uri`` (``s3://``, ``file://`` or an absolute path), which is made if need be.
 
-    By delta-rs, in the task's process: Spark needs no jar for it, and reads the table with its own connector.
-    ``replace`` puts an attempt's rows in place of all rows.
+    Delta-rs writes it in the task's process, so Spark needs no jar for that. Mode ``replace`` puts an attempt's rows in
+    place of all rows of the table. Raises `JobDefinitionError` for another ``uri``.
     """
 
     uri: str
@@ -38,7 +41,7 @@ class DeltaTable(CommittingSink):
         check_location(self.uri, "DeltaTable: uri=", templated=False)
 
     def open(self, resources: SinkResources) -> _DeltaCommitter:
-        """Nothing is asked yet. Raises `ConfigurationError` where delta-rs is not installed."""
+        """A committer, which has not connected yet. Raises `ConfigurationError` where delta-rs is not installed."""
         try:
             import deltalake  # noqa: F401
         except ImportError as error:
@@ -141,7 +144,7 @@ class _DeltaCommitter:
         return self._resources.storage_options(self._uri) or None
 
     def _table(self, token: CommitToken) -> deltalake.DeltaTable | None:
-        """As it is now; `None`: there is none."""
+        """The table in its newest version; `None`: there is none. Raises `SinkUnavailable`."""
         import deltalake
         import deltalake.exceptions
 
@@ -160,7 +163,7 @@ class _DeltaCommitter:
 
 
 def _held(table: deltalake.DeltaTable, token: CommitToken) -> Held | None:
-    """Version 0 of an application: a person has taken the token out. No attempt has that number."""
+    """What the table holds of the lineage. Version 0 of its application: a person has taken the token out."""
     attempt = table.transaction_version(token.lineage)
     if not attempt:
         return None
@@ -194,7 +197,7 @@ def _remove(token: CommitToken) -> str:
 
 
 def _noting_errors(batches: Iterator[Any], failed: list[Exception]) -> Iterator[Any]:
-    """``batches``, and the error with which they end."""
+    """Yield ``batches``; an error that they raise is appended to ``failed``, since delta-rs passes on only its text."""
     try:
         yield from batches
     except Exception as error:
@@ -203,7 +206,7 @@ def _noting_errors(batches: Iterator[Any], failed: list[Exception]) -> Iterator[
 
 
 def _has_met_another(error: Exception) -> bool:
-    """Somebody else has committed since the table was read."""
+    """Whether another process has committed since the table was read, so that the commit may be tried again."""
     import deltalake.exceptions
 
     text = str(error)

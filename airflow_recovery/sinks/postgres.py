@@ -17,14 +17,14 @@ from airflow_recovery.sinks.declaration import CommittingSink
 from airflow_recovery.sinks.staged import StagedRows
 
 TOKENS = "airflow_recovery_commits"
-"""The table that holds, for each lineage and target, the attempt that is in it. Lies in the target's schema.
+"""The table of tokens, in the target's schema: for each lineage and target table, the attempt whose rows are there.
 
-``writer`` is ``<attempt>/<process that finished it>``. A version of ours that knows no writers leaves the column as it
-is: what it says of another attempt than ``attempt`` counts as nothing.
+Column ``writer`` is ``<attempt>/<process that finished it>``. Earlier versions don't update it, so that it counts only
+where its attempt is that of column ``attempt``.
 """
 CONNECT_TIMEOUT_S = 30
 IDLE_TIMEOUT_S = 30
-"""A process that is frozen between two statements holds its locks no longer: the server ends its transaction."""
+"""The server ends a transaction that is idle for longer, so that a frozen process does not keep its locks."""
 LOCK_TIMEOUT_S = 120
 _STAGE = "airflow_recovery_stage"
 _OPTIONS = {
@@ -39,16 +39,16 @@ refuses what it does not know. Not the encoding: what is copied is UTF-8."""
 _REFUSING = ("22", "23", "28", "3D", "3F", "42", "44")
 """Classes of SQLSTATE that are final: data, constraints, authorisation, names, syntax and rights."""
 _REFUSED_TO_CONNECT = ("password authentication failed", "no pg_hba.conf entry", "does not exist")
-"""Of a connection that was not made libpq tells no SQLSTATE, only the server's words."""
+"""Parts of messages that are final: libpq gives no SQLSTATE where no connection was made."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresTable(CommittingSink):
-    """Commits into ``table`` (``name`` or ``schema.name``) of the database that the connection ``conn_id`` names.
+    """Commits into ``table`` (``name`` or ``schema.name``) of the database of Airflow's connection ``conn_id``.
 
-    The table exists, and has the result's columns by name; further ones get their defaults. ``append`` adds the rows
-    of one attempt of a run, once. ``replace`` puts them in place of all rows, or, with ``run_column``, of the rows that
-    have this run's key in that column, which the result does not have and which is filled in.
+    The table must exist, and have the result's columns by name; further columns get their defaults. ``append`` adds the
+    rows of one attempt of a run, once. ``replace`` puts them in place of all rows, or, with ``run_column``, of the rows
+    that have this run's key in that column, which the result does not have and which is filled in.
     """
 
     conn_id: str
@@ -72,7 +72,7 @@ class PostgresTable(CommittingSink):
                 )
 
     def open(self, resources: SinkResources) -> _PostgresCommitter:
-        """Nothing is connected yet. Raises `ConfigurationError` where psycopg2 is not installed."""
+        """A committer, which has not connected yet. Raises `ConfigurationError` where psycopg2 is not installed."""
         try:
             import psycopg2  # type: ignore[import-untyped]  # noqa: F401
         except ImportError as error:
@@ -83,7 +83,7 @@ class PostgresTable(CommittingSink):
 
 
 class _PostgresCommitter:
-    """The order inside the transaction:
+    """Commits in one transaction, in this order:
 
     copy into a temporary table   may take long, and locks nothing that others want
     take the token                an upsert of the lineage's row: of two processes the second waits here for the first
@@ -185,7 +185,7 @@ class _PostgresCommitter:
                 _execute(cursor, "ALTER TABLE {tokens} ADD COLUMN writer text", tokens=(schema, TOKENS))
 
     def _check_no_other_tokens(self, cursor: Any, schema: str) -> None:
-        """Of a table without a schema the version before looked for the tokens by the search path."""
+        """Raise `SinkRefused` for a table of tokens elsewhere: earlier versions put it where the search path said."""
         if self._schema:
             return
         cursor.execute("SELECT pg_catalog.to_regclass(%s)::text", (TOKENS,))
@@ -212,7 +212,7 @@ class _PostgresCommitter:
             )
 
     def _take(self, cursor: Any, token: CommitToken) -> bool:
-        """The lineage's row says this attempt from now on. False: it did before. Raises `HoldsOther`.
+        """Write the token; False where this very token was there. Raises `HoldsOther` for another that must stay.
 
         An upsert waits for another transaction on the same row, and then sees what that has committed.
         """
@@ -348,7 +348,7 @@ class _PostgresCommitter:
 
 
 def _kept_alive(cursor: Any, batches: Iterator[Any]) -> Iterator[Any]:
-    """``batches``, fetched beside the transaction: the server would end one that does nothing for too long."""
+    """Yield ``batches``, fetched in the background, while the transaction is kept from being idle for too long."""
     with ThreadPoolExecutor(1, "fetch prepared rows") as fetcher:
         while True:
             fetched = fetcher.submit(next, batches, None)
@@ -361,7 +361,7 @@ def _kept_alive(cursor: Any, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _safe_message(error: Any) -> str:
-    """What the server says, without the row: no detail and no context, and of class 22 not the value either."""
+    """The server's message without rows: no detail and no context; class 22 quotes a value, so only the code."""
     from psycopg2 import errorcodes
 
     code = error.pgcode
@@ -376,7 +376,7 @@ def _safe_message(error: Any) -> str:
 
 
 def _columns(cursor: Any, schema: str, table: str) -> set[str]:
-    """Of a table, by its exact name; none where there is no such table."""
+    """The names of a table's columns, by its exact name; empty where there is no such table."""
     cursor.execute(
         "SELECT a.attname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
         "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
@@ -409,7 +409,7 @@ def _statement(text: str, *, has_values: bool = False, **names: Any) -> Any:
 
 
 def _csv(batch: Any) -> io.BytesIO:
-    """As COPY reads it: a null is nothing at all, an empty string is quoted."""
+    """A batch as CSV for COPY: a null is an empty field, an empty string is quoted."""
     import pyarrow.csv  # type: ignore[import-untyped]
 
     body = io.BytesIO()

@@ -1,4 +1,4 @@
-"""A sink of which no more is known than two functions of the user's: one applies, the other says if it was done."""
+"""A sink made of two functions of yours: one applies what was prepared, the other says whether that was done."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class ProbedSink(CommittingSink):
 
     Both are functions at the top of an importable module, or their names as ``module:name``. They run in the task's
     process. `apply` is called by one process at a time; it may be called for an attempt of which `is_applied` has said
-    no, and never after yes. Both go by ``token.writer`` as well as by the attempt: another journal (this one was lost,
-    or there are two) counts its attempts from 1, too. Of a run that was purged the writer is not known: `is_applied` is
-    asked with `None`, which means any. Where it is certain that it did nothing, `apply` raises `SinkNotApplied`; after
-    any other error nobody tries again before a person has confirmed that the process is dead.
+    no, and never after yes. Both must tell attempts apart by ``token.writer`` as well as by the number: another journal
+    (this one was lost, or there are two) counts its attempts from 1, too. The writer is `None` where it is not known,
+    for a run that was purged: then any writer counts. Where it is certain that it did nothing, `apply` raises
+    `SinkNotApplied`; after any other error nobody tries again before a person has confirmed that the process is dead.
     """
 
     apply: Callable[..., Any] | str

@@ -1,4 +1,4 @@
-"""Reading what an attempt has prepared: the Parquet files of its manifest, one at a time."""
+"""Read the rows that an attempt has prepared for its sink: the Parquet files of its manifest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH_ROWS = 65_536
 
 
 class StagedRows:
-    """The rows of one manifest. A file is held in memory as a whole; no two of them at a time.
+    """The rows of one manifest. One file at a time is held in memory, as a whole.
 
     Raises `ConfigurationError` where pyarrow is not installed, and where the manifest has no Parquet file.
     """
@@ -38,11 +38,14 @@ class StagedRows:
 
     @property
     def schema(self) -> Any:
-        """A `pyarrow.Schema`: that of the first file; Spark writes all of them alike."""
+        """The `pyarrow.Schema` of the first file; all files of one write have the same."""
         return _schema(self._open(0))
 
     def batches(self) -> Iterator[Any]:
-        """All rows as `pyarrow.RecordBatch`, in the manifest's order."""
+        """Yield all rows, in the manifest's order, as `pyarrow.RecordBatch` of up to `BATCH_ROWS`.
+
+        Raises `InputAltered`.
+        """
         for at in range(len(self._files)):
             parquet = self._open(at)
             schema = _schema(parquet)
@@ -55,7 +58,7 @@ class StagedRows:
         return pyarrow.parquet.ParquetFile(io.BytesIO(self._body(at)), coerce_int96_timestamp_unit="us")
 
     def _body(self, at: int) -> bytes:
-        """Raises `InputAltered` where the object is not the one that was registered."""
+        """The bytes of file ``at``. Raises `InputAltered` where size or etag are not those in the manifest."""
         file = self._files[at]
         base = self._store.base_uri
         uri = f"{self._manifest.location}/{file.path}"
@@ -69,9 +72,9 @@ class StagedRows:
 
 
 def _schema(file: Any) -> Any:
-    """That of a `pyarrow.parquet.ParquetFile`, with Spark's timestamps as what they are: moments, in UTC.
+    """The schema of a `pyarrow.parquet.ParquetFile`, in which Spark's timestamps have the time zone UTC.
 
-    Spark writes them as INT96, of which Arrow does not know that; a time without a zone it writes in another form.
+    Spark writes moments as INT96, which Arrow reads without a zone; it writes times without a zone (NTZ) as INT64.
     """
     columns = (file.schema.column(at) for at in range(len(file.schema)))
     moments = {column.path.partition(".")[0] for column in columns if column.physical_type == "INT96"}
@@ -83,7 +86,7 @@ def _schema(file: Any) -> Any:
 
 
 def _in_utc(kind: Any) -> Any:
-    """A type in which every time without a zone has become a moment in UTC, at any depth."""
+    """``kind`` with every timestamp, at any depth, as one in UTC."""
     import pyarrow
 
     if pyarrow.types.is_timestamp(kind):

@@ -1,8 +1,7 @@
-"""What an attempt takes over of earlier ones, of a region that commits split by split.
+"""Which committed batches of earlier attempts an attempt adopts: reads what the rules need, and applies them.
 
-`airflow_recovery.splits.committed_batches` has the rules; this module reads what they need.
-
-Read before the claim, which pins it. So it is looked at once, and whatever a zombie commits later is nobody's.
+The rules are pure, in `airflow_recovery.splits.committed_batches`. All is read once, before the claim, which names the
+adopted batches for good: a batch that a zombie commits after that is in no result.
 """
 
 from __future__ import annotations
@@ -83,10 +82,10 @@ def split_work(
 
 
 def check_base(run: Run, claim: Claim) -> None:
-    """Was something that the claim adopts released, or reset? Then the attempt is fenced.
+    """Fence the attempt, and raise `AttemptLost`, where a batch that its claim adopts was released or reset since.
 
-    Before anything else: batches are taken over and not read, so nothing would fail where they are gone. Raises
-    `AttemptLost`, and the store's errors.
+    Asked before Spark starts: adopted batches are not read again, so a missing one would not be noticed by anybody
+    else. Raises the store's errors as well.
     """
     if not SplitClaim.of(claim).base:
         return
@@ -100,7 +99,10 @@ def check_base(run: Run, claim: Claim) -> None:
 
 
 def finish_without_spark(run: Run, attempt: ClaimedAttempt) -> Outcome:
-    """Finish an attempt that takes everything over. Raises `SplitsNotCovered`; `AttemptLost` where it was fenced."""
+    """Finish an attempt all of whose splits are in adopted batches.
+
+    Raises `SplitsNotCovered` where they are not, and `AttemptLost` where the attempt was fenced.
+    """
     work = SplitWork.of(attempt.work)
     check_cover(work.assigned, work.adopted)
     region = run.regions[attempt.claim.region]
@@ -120,7 +122,10 @@ def finish_without_spark(run: Run, attempt: ClaimedAttempt) -> Outcome:
 def _check_kept(
     run: Run, region: RegionPlan, book: SplitBook, index: int, assigned: Sequence[Split], adopted: Collection[str]
 ) -> None:
-    """Before the claim, after which it would be given back: what has vanished can't be read again."""
+    """With ``vanished="keep"``: raise `UserCodeError` where rows of a vanished split could not be adopted.
+
+    Asked before the claim, after which the split would be returned, and nobody could read it again.
+    """
     gone = book.vanished() & {*book.held_by(index)}
     left = [split for split in assigned if split.key in gone and split.key not in adopted]
     if left:

@@ -29,7 +29,7 @@ from airflow_recovery.splits.spec import SplitSpec
 
 
 class SplitAttempt(AttemptMode):
-    """See the module."""
+    """Asked by `airflow_recovery.attempt.attempt` between the plan and Spark; docs/splits.md has the rules."""
 
     def offered(
         self,
@@ -41,7 +41,10 @@ class SplitAttempt(AttemptMode):
         vanished: Vanished,
         log: logging.Logger,
     ) -> Sequence[Split] | None:
-        """Of ``assignment="dynamic"``: which a subtask reads is known when it has; its finish names them."""
+        """All that is listed, for ``assignment="dynamic"``: which of them a subtask has read, only its finish says.
+
+        `None` for a static assignment, whose splits are dealt out before. Raises as `dynamic_assignment.discover`.
+        """
         if reading_of(source).assignment is not SplitAssignment.DYNAMIC:
             return None
         return dynamic_assignment.discover(
@@ -54,11 +57,11 @@ class SplitAttempt(AttemptMode):
         )
 
     def committed(self, journal: Journal, region: str, source: str) -> Collection[str]:
-        """In the finish that counts, and in what the next attempt may take over."""
+        """Content keys of what is read and committed: `committed_splits`."""
         return committed_splits(journal, region, source)
 
     def check_readable(self, region: str, work: AttemptWork, gone: Collection[str]) -> None:
-        """Of a split that is gone only what was read of it earlier is left."""
+        """Raise `UserCodeError` where a split in ``gone``, which can't be read any more, is not in an adopted batch."""
         check_kept(region, [split for split in SplitWork.of(work).todo if split.key in gone])
 
     def work(
@@ -69,7 +72,7 @@ class SplitAttempt(AttemptMode):
         inputs: Sequence[InputRef],
         externals: Sequence[ExternalObject],
     ) -> AttemptWork:
-        """What is to be read, and what is taken over of earlier attempts."""
+        """The assigned splits, and the batches of earlier attempts that are adopted. Raises as `split_work`."""
         return adoption.split_work(run, region, state, inputs, externals)
 
     def driver_spec(self, attempt: ClaimedAttempt, region: Region, vertices: Mapping[str, Vertex]) -> SplitSpec:
@@ -83,11 +86,11 @@ class SplitAttempt(AttemptMode):
         )
 
     def check_claim(self, run: Run, claim: Claim) -> None:
-        """Was something that the claim adopts released, or reset?"""
+        """Fence the attempt, and raise `AttemptLost`, where a batch of its base was released or reset since."""
         adoption.check_base(run, claim)
 
     def finish_early(self, run: Run, attempt: ClaimedAttempt) -> Outcome | None:
-        """Where everything is taken over, or nothing is left to be pulled."""
+        """Finish without Spark where every split is in an adopted batch, or none is left to pull; else `None`."""
         if SplitWork.of(attempt.work).is_done:
             return adoption.finish_without_spark(run, attempt)
         return dynamic_assignment.finish_pulled(run, attempt)

@@ -1,11 +1,12 @@
 """What a region that commits split by split has committed so far, and what a later attempt may take over. Pure.
 
 A batch is kept only as a whole, and from one attempt. What a later attempt takes over is said in one place, the *base*
-in its claim: whoever looks for what is still to be read, and whoever puts the result together, looks there. Two looks
-at a log of batches that a zombie may still write to would count a split twice.
+in its claim: whoever looks for what is still to be read, and whoever puts the result together, looks there. If both
+listed the batches themselves, a batch that a zombie commits between the two listings would count twice.
 
-    base of a claim   that of the newest attempt above the reset mark that was made of the same (its ``reading``), and
-                      that attempt's own log, as long as it was when it was listed; less what can't be used any more
+    base of a claim   that of the newest attempt above the reset watermark that was made of the same (its
+                      ``reading``), and that attempt's own batches, as many as were listed; less what can't be used
+                      any more
     finish            the batches of the base and the own ones: each split of the assignment in exactly one of them
 """
 
@@ -28,9 +29,10 @@ MAX_NAMED = 5
 
 
 def adoptable(state: RegionState, claims: Mapping[int, Claim], reading: str) -> tuple[AdoptedBatches, ...]:
-    """What the next claim may take over of what ``claims`` (by attempt) have left, by the names alone.
+    """What the next claim may take over of what ``claims`` (by attempt) have left, by number, unread.
 
-    Nothing of attempts up to the reset mark, and nothing that was released or purged.
+    Nothing of attempts up to the reset watermark, and nothing that was released or purged. ``reading``: digest of the
+    code and the side inputs; only batches that were made with the same are adopted.
     """
     same = [
         n
@@ -78,13 +80,13 @@ def usable(
             dropped.setdefault(committed.attempt, set()).add(committed.number)
         else:
             covered |= splits
-    usable = (
+    without_dropped = (
         replace(batches, dropped=tuple(sorted({*batches.dropped, *dropped[batches.attempt]})))
         if batches.attempt in dropped
         else batches
         for batches in base
     )
-    return tuple(batches for batches in usable if batches.numbers)
+    return tuple(batches for batches in without_dropped if batches.numbers)
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def taken(base: Iterable[AdoptedBatches], batches: Iterable[CommittedBatch]) -> 
 
 @dataclass(frozen=True)
 class Cover:
-    """How batches cover an assignment; all three empty: exactly."""
+    """How batches cover an assignment, by content key: in no batch, in several, and in one although not assigned."""
 
     missing: tuple[str, ...]
     twice: tuple[str, ...]
@@ -169,7 +171,7 @@ def cover(assigned: Iterable[str], batches: Iterable[CommittedBatch]) -> Cover:
 
 
 def check_cover(assigned: Iterable[Split], batches: Iterable[CommittedBatch]) -> None:
-    """Before a finish. Raises `SplitsNotCovered` where ``batches`` are not exactly what was to be read."""
+    """The last check before a finish. Raises `SplitsNotCovered` unless ``batches`` are exactly what was to be read."""
     by_key = {split.key: split for split in assigned}
     coverage = cover(by_key, batches)
     if coverage.is_exact:
@@ -199,7 +201,7 @@ def refs_of(batches: Iterable[CommittedBatch]) -> tuple[CommittedBatchRef, ...]:
 
 
 def accumulated(batches: Iterable[CommittedBatch]) -> tuple[tuple[str, float], ...]:
-    """The sums of all batches: what a batch counted stands in it, so that no attempt that dies takes it along."""
+    """The sums of the accumulators over all batches, by name. They are in the batches, so that a failure loses none."""
     sums: dict[str, float] = {}
     for batch in batches:
         for name, amount in batch.accumulators:
@@ -208,7 +210,7 @@ def accumulated(batches: Iterable[CommittedBatch]) -> tuple[tuple[str, float], .
 
 
 def lost_splits_of(batches: Iterable[CommittedBatch], assigned: Iterable[Split]) -> tuple[LostSplit, ...]:
-    """The splits that a finish of ``batches`` does without."""
+    """The splits that ``batches`` name as lost, within the loss budget, each with its failure."""
     by_key = {split.key: split for split in assigned}
     return tuple(
         LostSplit(key, by_key[key].uri if key in by_key else "", f"{batch.lost.type}: {batch.lost.message}")

@@ -42,10 +42,7 @@ def committed_splits(journal: Journal, region: str, vertex: str) -> frozenset[st
 
 
 def check_kept(region: str, lost: Collection[Split]) -> None:
-    """``lost``: splits that are not listed any more, and of which what was read can't be taken over.
-
-    Raises `UserCodeError` where there is one.
-    """
+    """Raise `UserCodeError` where ``lost`` has a split: one that has vanished, and whose rows can't be adopted."""
     if lost:
         raise UserCodeError(
             f"{region}: expected what was read of {len(lost)} splits that are not listed any more, and are kept "

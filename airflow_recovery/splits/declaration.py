@@ -33,7 +33,7 @@ class SplitAssignment(ModeOption, str, Enum):
     """How the splits of a parallel source come to its subtasks."""
 
     STATIC = "static"
-    """Each split has a home, before anything runs."""
+    """Each split has an owner among the subtasks, before anything runs."""
 
     DYNAMIC = "dynamic"
     """A subtask pulls the next splits when it has read the ones before: for splits of unknown cost."""

@@ -25,7 +25,7 @@ MAX_REMEMBERED = 100_000
 
 @dataclass(frozen=True)
 class SplitsDone(AttemptProgress):
-    """Counted in splits."""
+    """How many splits of an attempt are committed, adopted, and lost."""
 
     unit: ClassVar[str] = "splits"
 
@@ -41,9 +41,9 @@ _counts: WeakKeyDictionary[ObjectStore, dict[str, _Count]] = WeakKeyDictionary()
 
 
 def splits_of(journal: Journal, region: str, attempt: Attempt, claim: Claim | None) -> SplitsDone | None:
-    """`None` of an attempt that does not commit split by split, or has done nothing, or whose batches were purged.
+    """How far ``attempt`` came. ``claim``: its own, where that is known, for the batches that it adopts.
 
-    ``claim``: its own, where that is known.
+    `None` where it does not commit split by split, has done nothing yet, or its batches were purged.
     """
     outcome = attempt.outcome
     if outcome is not None and (ended := SplitOutcome.of(outcome)).batches:
@@ -86,7 +86,7 @@ def _size(batches: Iterable[CommittedBatchRef]) -> int:
 
 
 class SplitStory(StoryMode):
-    """Tells how many splits are done."""
+    """What commands, the REST API and the tab show of such a region."""
 
     def progress(self, journal: Journal, region: str, attempt: Attempt, claim: Claim | None) -> AttemptProgress | None:
         """As `splits_of`."""

@@ -1,4 +1,4 @@
-"""What the driver does in a region that commits split by split."""
+"""How the driver runs a region that commits split by split; the work is in `airflow_recovery.splits.region`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_recovery.splits.spec import SplitSpec
 
 
 class SplitDriver(DriverMode):
-    """Commits the results split by split."""
+    """The driver's answer, which `airflow_recovery.driver.main` asks for."""
 
     def run(self, region: OpenRegion, progress: Progress, journal: Callable[[], Journal]) -> AttemptResult:
         """Read what no earlier attempt has, a batch at a time, and put all batches together."""

@@ -1,8 +1,8 @@
 """What a region's task does about a dynamic assignment, before Spark starts: fence, claim, return, in this order.
 
     discover        today's listing is another than the log's: what has come, and what has gone
-    return_rest     the attempt is claimed: what its claim does not adopt goes home
-    finish_pulled   that; and where nothing is left for the subtask, it finishes without Spark
+    return_rest     the attempt is claimed: what its claim does not adopt is its subtask's again, to be read
+    finish_pulled   the same; and where nothing is left for the subtask, it finishes without Spark
 
 The fence is that of every previous attempt (`airflow_recovery.attempt.previous_attempt`).
 """
@@ -43,10 +43,10 @@ def discover(
     in the order of the names.
 
     The log is read before ``today`` lists, and where another listing was entered meanwhile, it is listed again: what a
-    slow process saw overtakes nothing. With ``vanished`` as `Vanished.KEEP` the answer holds also what a subtask has of
-    what is gone: what it has committed of it stays, the rest comes to nobody again. Raises `SplitsVanished` where one
-    has gone and that fails, with nothing entered, and what ``today`` raises. Where nothing has changed, these are two
-    LIST and the records.
+    slow process saw never replaces a newer listing. With `Vanished.KEEP` the answer has vanished splits as well, as far
+    as a subtask has them: what it has committed of them stays, the rest is read by nobody again. Raises
+    `SplitsVanished` where one has gone and that fails, with nothing entered, and what ``today`` raises. Where nothing
+    has changed, these are two LIST and the records.
     """
     splits.append(lambda book: rescaled(book, parallelism, vertex, vanished))
     while True:
@@ -59,7 +59,7 @@ def discover(
 
 
 def _enumeration(book: SplitBook, today: Callable[[], Iterable[Split]] | ResumedEnumerator) -> Enumeration:
-    """Today's listing; of an enumerator that goes on where it was, with all that it has told before."""
+    """Today's listing; an enumerator that opted in goes on from its state in ``book``, and keeps what it has listed."""
     if not isinstance(today, ResumedEnumerator):
         return Enumeration(listed(today()).splits, None)
     gone = book.vanished()
@@ -67,14 +67,16 @@ def _enumeration(book: SplitBook, today: Callable[[], Iterable[Split]] | Resumed
 
 
 def to_read(book: SplitBook, vanished: Vanished) -> tuple[Split, ...]:
-    """What there is to read by the book, by name; with `Vanished.KEEP` also what a subtask has of what is gone."""
+    """All splits in ``book`` by name; those that have vanished only with `Vanished.KEEP`."""
     gone = frozenset() if vanished is Vanished.KEEP else book.vanished()
     return tuple(in_order(split for key, split in book.known.items() if key not in gone))
 
 
 def rescaled(book: SplitBook, parallelism: int, vertex: str, vanished: Vanished) -> Rescaled | None:
-    """What says that there are ``parallelism`` subtasks; `None`: the book has it. Raises `SplitsVanished` where that
-    would let go of what is to be kept."""
+    """The record of a changed number of subtasks; `None` where it is the book's.
+
+    Raises `SplitsVanished` with `Vanished.KEEP`, where a subtask that would not exist any more has vanished splits.
+    """
     record = book.rescaled(parallelism)
     kept = book.gone_from(parallelism) if record is not None and vanished is Vanished.KEEP else ()
     if kept:
@@ -89,7 +91,7 @@ def rescaled(book: SplitBook, parallelism: int, vertex: str, vanished: Vanished)
 def news(
     book: SplitBook, enumeration: Enumeration, vertex: str, vanished: Vanished, log: logging.Logger
 ) -> Discovered | None:
-    """What ``told`` has that ``book`` has not, and the other way; `None`: nothing. Raises as `discover`."""
+    """The record of what has come and gone since the book's last listing; `None`: nothing. Raises as `discover`."""
     discovered = book.news(enumeration.splits, enumeration.state)
     if discovered is None:
         return None
@@ -106,11 +108,12 @@ def news(
 
 
 def return_rest(splits: SplitLogStore, subtask: int, attempt: int, base: Iterable[CommittedBatch]) -> SplitBook:
-    """Attempt ``attempt`` is claimed, and adopts ``base``: all else that the attempts before it were given goes back.
+    """Attempt ``attempt`` is claimed, and adopts ``base``: return all else that earlier attempts were given.
 
-    Also closes the log to every one of them. Never before the claim: what a zombie commits meanwhile is in no claim's
-    base, and would be counted twice. Raises `AttemptLost` where ``base`` is not the subtask's any more: a zombie has
-    given it back between the look before the claim and this one. And where there is no such subtask any more.
+    From then on no earlier attempt can pull. Never before the claim: a batch that a zombie commits between the two
+    would be in no base, and its splits would be read again and counted twice. Raises `AttemptLost` where ``base`` is
+    not the subtask's any more (another attempt has returned it since it was read), and where there is no such subtask
+    any more.
     """
     batches = tuple(base)
     kept = {key for batch in batches for key in batch.splits}
@@ -135,10 +138,10 @@ def check_own(book: SplitBook, subtask: int, attempt: int, base: Iterable[Commit
 
 
 def finish_pulled(run: Run, attempt: ClaimedAttempt) -> Outcome | None:
-    """What comes between the claim and Spark, of a region whose driver pulls its splits; `None`: Spark has to run.
+    """Return what is not adopted, and finish without Spark where no split is left to pull; `None`: Spark has to run.
 
-    It finishes here where nothing is left for it: with what its claim adopts, or without rows where it has nothing, and
-    another subtask has shown by a batch which columns there are. Raises `AttemptLost` where it was fenced.
+    The finish is made of what the claim adopts. Without any, it has no rows, and the columns of another subtask's
+    batch; where there is none yet, Spark runs to find them out. Raises `AttemptLost` where the attempt was fenced.
     """
     work, claim = SplitWork.of(attempt.work), attempt.claim
     if not work.is_pulled:

@@ -1,13 +1,13 @@
-"""What is recorded of dynamic assignment, and the book that it folds to: who has which split. Pure.
+"""The records of a dynamic assignment, and the book that they fold to: which subtask has which split. Pure.
 
     DISCOVERED   splits that today's listing has, others that have vanished from it; what its enumerator must remember
-    RESCALED     so many subtasks there are now; what the others had goes to whoever asks next
+    RESCALED     there are so many subtasks now; the splits of those that are gone become unassigned
     ASSIGN       number `seq` of one attempt of a subtask: these splits are its
     END          number `seq` of it, its last one: there is nothing more for it
-    RETURN       the attempt is over; what its successor's claim does not adopt goes home
+    RETURN       the attempt is over; what its successor's claim does not adopt is to be read again
 
-A split that nobody has had is homeless, whoever asks next gets it. One that comes back is given to the subtask that had
-it, which runs again anyway, and to no other (FLINK-31065: strangers would read again what they need not).
+A split that no subtask has had is *unassigned*: whoever asks next gets it. One that was returned keeps its *owner*, the
+subtask that had it, and is assigned to no other: that one runs again anyway (FLINK-31065).
 
 The book is the only truth about whose a split is. A subtask has a split *by the attempt that it was assigned to*, and
 without interruption: once it was given back, it never is by that attempt again. So a batch, and the finish that names
@@ -35,7 +35,7 @@ from airflow_recovery.splits.mode import CommittedBatchRef
 
 @dataclass(frozen=True)
 class Discovered:
-    """Splits that are known already are not added again. ``vanished`` are content keys.
+    """A new listing. ``added``: splits that are new to the book. ``vanished``: content keys of those listed no more.
 
     ``enumerator``: of one that opted in (`airflow_recovery.job.batch_snapshot.SupportsBatchSnapshot`), its state
     behind them, in the very record that has the splits, so that neither is ever older than the other.
@@ -49,7 +49,7 @@ class Discovered:
 
 @dataclass(frozen=True)
 class Rescaled:
-    """From now on there are ``parallelism`` subtasks. The attempts of all others are over."""
+    """From now on there are ``parallelism`` subtasks. The attempts of those with a higher index are over."""
 
     kind: ClassVar[str] = "rescaled"
     parallelism: int
@@ -57,7 +57,7 @@ class Rescaled:
 
 @dataclass(frozen=True)
 class Assign:
-    """``seq`` counts from 0 within the attempt."""
+    """These splits, by content key, are the attempt's to read. ``seq`` counts its messages from 0."""
 
     kind: ClassVar[str] = "assign"
     subtask: int
@@ -78,7 +78,7 @@ class End:
 
 @dataclass(frozen=True)
 class Return:
-    """``attempt``, and every one below, gets nothing more."""
+    """``attempt``, and every earlier one, is over. ``splits``: those of theirs that the successor has not adopted."""
 
     kind: ClassVar[str] = "return"
     subtask: int
@@ -103,7 +103,7 @@ class SplitBook:
         self._known: dict[str, Split] = {}
         # Ordered, so that taking the first one does not walk over all that were taken before.
         self._unassigned: OrderedDict[str, None] = OrderedDict()
-        self._home: dict[int, OrderedDict[str, None]] = {}
+        self._owned: dict[int, OrderedDict[str, None]] = {}
         self._owner_of: dict[str, int] = {}
         # By subtask: content key -> the attempt that it was assigned to.
         self._held: dict[int, OrderedDict[str, int]] = {}
@@ -138,7 +138,7 @@ class SplitBook:
         return self._enumerator
 
     def held_by(self, subtask: int) -> tuple[str, ...]:
-        """What it was given and has not returned, in that order."""
+        """Content keys of what ``subtask`` was assigned and has not returned, in that order."""
         return tuple(self._held.get(subtask, ()))
 
     def has(self, subtask: int, attempt: int, splits: Iterable[str]) -> bool:
@@ -165,10 +165,10 @@ class SplitBook:
         trouble = {
             "were given back": [key for key, attempt in read.items() if held.get(key) != attempt],
             "were given to it since": [key for key in held if key not in read],
-            "are still to be read": [*self._home.get(subtask, ()), *self._unassigned],
+            "are still to be read": [*self._owned.get(subtask, ()), *self._unassigned],
             "are with a subtask that there is no more": [
                 key
-                for of in (self._held, self._home)
+                for of in (self._held, self._owned)
                 for other, keys in of.items()
                 if other >= subtasks
                 for key in keys
@@ -186,23 +186,23 @@ class SplitBook:
         return attempt <= self._over.get(subtask, 0) or not self._exists(subtask)
 
     def next_seq(self, subtask: int, attempt: int) -> int:
-        """The number of its next message."""
+        """The number of the attempt's next message, from 0."""
         sent, seq, _ = self._sent.get(subtask, (0, 0, False))
         return seq if sent == attempt else 0
 
     def has_end(self, subtask: int, attempt: int) -> bool:
-        """Was it told that there is nothing more?"""
+        """Whether the attempt was sent END."""
         sent, _, ended = self._sent.get(subtask, (0, 0, False))
         return sent == attempt and ended
 
     def next_batch(self, subtask: int, max_bytes: int, among: Container[str] | None = None) -> tuple[str, ...]:
-        """What it would be given now: at least one split if there is any, up to ``max_bytes``; nothing changes.
+        """What ``subtask`` would be assigned now: its returned splits first, then unassigned ones. Changes nothing.
 
-        ``among``: no others than these.
+        At least one split if there is any, else up to ``max_bytes``. ``among``: no others than these content keys.
         """
         taken: list[str] = []
         size = 0
-        for name in chain(self._home.get(subtask, ()), self._unassigned):
+        for name in chain(self._owned.get(subtask, ()), self._unassigned):
             if among is not None and name not in among:
                 continue
             size += self._known[name].weight
@@ -214,15 +214,14 @@ class SplitBook:
         return tuple(taken)
 
     def message_for(self, subtask: int, attempt: int, max_bytes: int, among: Container[str] | None = None) -> Message:
-        """What its next message is: an ASSIGN while there is something for it, else END; nothing changes."""
+        """The attempt's next message: ASSIGN while there is a split for it, else END. Changes nothing."""
         seq, batch = self.next_seq(subtask, attempt), self.next_batch(subtask, max_bytes, among)
         return Assign(subtask, attempt, seq, batch) if batch else End(subtask, attempt, seq)
 
-    # deciding: what whoever has read this book may put next; nothing changes
+    # deciding: the record that may follow this book; changes nothing
 
     def news(self, listed: Mapping[str, Split], enumerator: Any = None) -> Discovered | None:
-        """What ``listed``, today's listing by content key, has that the book has not, and the other way; `None`:
-        nothing."""
+        """The record of ``listed``, today's listing by content key; `None` where it is the book's."""
         added = tuple(split for key, split in listed.items() if key not in self._known or key in self._gone)
         vanished = tuple(key for key in self._known if key not in listed and key not in self._gone)
         if not added and not vanished and enumerator == self._enumerator:
@@ -230,13 +229,13 @@ class SplitBook:
         return Discovered(added, vanished, enumerator)
 
     def rescaled(self, parallelism: int) -> Rescaled | None:
-        """``parallelism`` subtasks, where it is another number than before."""
+        """The record of ``parallelism`` subtasks; `None` where the book has that number."""
         return None if parallelism == self._parallelism else Rescaled(parallelism)
 
     def rest_of(self, subtask: int, attempt: int, base: Container[str]) -> Return | None:
-        """Attempt ``attempt`` is claimed, and adopts ``base``: all else that those before it were given goes home.
+        """The record by which ``attempt``, once claimed, returns what earlier attempts were assigned, but for ``base``.
 
-        `None`: the attempts before it are over already; then this was done, or overtaken.
+        `None` where the earlier attempts are over already: somebody has done it.
         """
         if attempt <= 1 or self.is_over(subtask, attempt - 1):
             return None
@@ -245,7 +244,7 @@ class SplitBook:
     def pull(
         self, subtask: int, attempt: int, seq: int, max_bytes: int, among: Container[str] | None = None
     ) -> Message | None:
-        """Number ``seq`` of the attempt, which wants to be given more; `None`: it was sent already.
+        """The record that assigns the attempt more, as its number ``seq``; `None`: that number was sent already.
 
         Raises `AttemptLost` where the attempt is over.
         """
@@ -288,11 +287,11 @@ class SplitBook:
 
     def _rescale(self, record: Rescaled) -> None:
         self._parallelism = record.parallelism
-        for subtask in sorted(number for number in {*self._held, *self._home} if not self._exists(number)):
+        for subtask in sorted(number for number in {*self._held, *self._owned} if not self._exists(number)):
             for key in self._held.pop(subtask, ()):
                 del self._holder[key]
                 self._set_free(key, None)
-            for key in self._home.pop(subtask, ()):
+            for key in self._owned.pop(subtask, ()):
                 del self._owner_of[key]
                 self._set_free(key, None)
         for subtask, (attempt, _, _) in self._sent.items():
@@ -302,16 +301,16 @@ class SplitBook:
     def _exists(self, subtask: int) -> bool:
         return self._parallelism is None or subtask < self._parallelism
 
-    def _set_free(self, key: str, home: int | None) -> None:
-        """Nobody has it any more. What has vanished is forgotten, the rest is pending: at ``home``, if there is one."""
+    def _set_free(self, key: str, owner: int | None) -> None:
+        """No attempt has it any more: forget it if it has vanished, else it is ``owner``'s to read, or unassigned."""
         if key in self._gone:
             self._gone.discard(key)
             del self._known[key]
-        elif home is None:
+        elif owner is None:
             self._unassigned[key] = None
         else:
-            self._home.setdefault(home, OrderedDict())[key] = None
-            self._owner_of[key] = home
+            self._owned.setdefault(owner, OrderedDict())[key] = None
+            self._owner_of[key] = owner
 
     def _send(self, record: Message) -> None:
         subtask, attempt = record.subtask, record.attempt
@@ -340,8 +339,8 @@ class SplitBook:
         self._over[record.subtask] = max(record.attempt, self._over.get(record.subtask, 0))
 
     def _take(self, key: str) -> None:
-        home = self._owner_of.pop(key, None)
-        del (self._unassigned if home is None else self._home[home])[key]
+        owner = self._owner_of.pop(key, None)
+        del (self._unassigned if owner is None else self._owned[owner])[key]
 
     # as JSON
 
@@ -350,7 +349,7 @@ class SplitBook:
         return {
             "splits": [[split.uri, split.size, split.etag] for split in self._known.values()],
             "homeless": list(self._unassigned),
-            "home": {str(subtask): list(keys) for subtask, keys in sorted(self._home.items()) if keys},
+            "home": {str(subtask): list(keys) for subtask, keys in sorted(self._owned.items()) if keys},
             "held": {str(subtask): list(keys) for subtask, keys in sorted(self._held.items()) if keys},
             # Beside `held`, as earlier versions have it: the attempts that those splits were assigned to.
             "attempts": {
@@ -370,8 +369,8 @@ class SplitBook:
         book = cls()
         book._known = {known.key: known for known in (Split(*split) for split in value["splits"])}
         book._unassigned = OrderedDict.fromkeys(value["homeless"])
-        book._home = {int(subtask): OrderedDict.fromkeys(keys) for subtask, keys in value["home"].items()}
-        book._owner_of = {key: subtask for subtask, keys in book._home.items() for key in keys}
+        book._owned = {int(subtask): OrderedDict.fromkeys(keys) for subtask, keys in value["home"].items()}
+        book._owner_of = {key: subtask for subtask, keys in book._owned.items() for key in keys}
         book._held = {
             int(subtask): OrderedDict(zip(keys, value["attempts"][subtask], strict=True))
             for subtask, keys in value["held"].items()

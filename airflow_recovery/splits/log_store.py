@@ -3,9 +3,9 @@
     <base>/_splits/<dag id>/<run key>/<group id>/<vertex>/log-<k>       record k, put at the tail + 1
                                                          /snapshot-<k>  the book of log-0 to log-k: readers start there
 
-There is no coordinator that could die: a record is put only by who has folded all before it, so two writers can't both
-be right about the tail. The loser reads, decides again, and tries the next number. A reply that is lost is settled by
-reading back: every record says by which write it was put.
+No process coordinates. Whoever wants to append folds all records, and puts the next number if it is absent: of two
+writers one is refused, reads the other's record, decides again, and tries the number after it. Where the reply to a
+write was lost, the record is read back: it names the write that put it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from airflow_recovery.store.write_once import ListedSlots
 log = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY = 100
-"""Records: a reader that starts anew reads so many at most, and one snapshot."""
+"""In records: a process that opens the log reads one snapshot, and at most so many records after it."""
 
 
 class SplitLogStore:
@@ -123,7 +123,7 @@ class _SplitLog(WriteOnceLog[SplitBook]):
         self._writes = 0
 
     def encode(self, slot: int, record: LogRecord) -> bytes:
-        """Of this write alone: the same record of another process is not ours."""
+        """The document of one write: it has a write id, so that an equal record of another process is told apart."""
         self._writes += 1
         write_id = f"{self._writer}-{self._writes}"
         return self._document("split-log", {"number": slot, "write_id": write_id, "record": LOG_RECORD.to_json(record)})
@@ -147,7 +147,7 @@ class _SplitLog(WriteOnceLog[SplitBook]):
         return self._document("split-snapshot", {"book": self.state.to_json()})
 
     def decode_snapshot(self, raw: bytes, where: str) -> SplitBook | None:
-        """A snapshot's book; `None` where it lacks by which attempt a split is held: the records say it."""
+        """A snapshot's book; `None` for one of an earlier version, without attempts: then all records are read."""
         content = self._content(raw, "split-snapshot", where)
         try:
             return SplitBook.from_json(content["book"]) if "attempts" in content["book"] else None
@@ -180,8 +180,10 @@ class _SplitLog(WriteOnceLog[SplitBook]):
 
 
 def split_log(journal: Journal, vertex: str) -> SplitLogStore:
-    """The log of the splits that the subtasks of ``vertex`` pull. One for each ``journal``, so that it is read once:
-    not to be used by two threads at a time."""
+    """The log of the splits that the subtasks of ``vertex`` pull. Made once for ``journal``, so that it is read once.
+
+    Not to be used by two threads at a time.
+    """
     key = SplitLogStore, vertex
     if key not in journal.of_modes:
         journal.of_modes[key] = SplitLogStore(

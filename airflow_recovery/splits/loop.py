@@ -44,7 +44,7 @@ from airflow_recovery.splits.progress import SplitProgress
 from airflow_recovery.splits.spec import SplitSpec
 
 MAX_FAILED = 2
-"""Beside the loss budget: when more batches, or more splits, have failed, it is not for a few splits' sake."""
+"""When so many batches or splits more than the loss budget have failed, splits are hardly the cause: fail at once."""
 
 _OF_THE_SPLITS = frozenset(
     {
@@ -55,7 +55,7 @@ _OF_THE_SPLITS = frozenset(
         FailureClass.UNKNOWN,
     }
 )
-"""What may be one split's fault, while the driver lives. A store in trouble, a lost session or a fence is not."""
+"""Failures that one split may have caused. A store in trouble, a lost session or a fence are not among them."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ class _Failed:
 class SplitLoop:
     """Reads and commits the batches of one attempt.
 
-    ``adopted``: what it takes over. ``record``: which splits earlier attempts have failed on.
+    ``adopted``: batches of earlier attempts, which are not read again. ``record``: which splits earlier attempts have
+    failed on. ``supplier``: what gives the batches to read.
     """
 
     def __init__(
@@ -252,7 +253,7 @@ class SplitLoop:
             self._region.log.warning("What was not committed is left behind: %s", error)
 
     def _check_columns(self, outputs: Iterable[PartitionManifest]) -> None:
-        """Now, and not after hours when the batches are put together."""
+        """Raise `JobDefinitionError` for other columns than those of the batches before, as early as possible."""
         for output in outputs:
             expected = self._schemas.setdefault(output.result, output.schema)
             if output.schema != expected:
@@ -287,7 +288,7 @@ class SplitLoop:
             raise RegionFailed(message, replace(failure, message=message)) from error
 
     def _end_failed(self) -> None:
-        """Give up, fail for now, or fail for good."""
+        """After all other splits are committed: commit the failed ones as lost, or fail, for a retry or for good."""
         if not self._failed:
             return
         lost = sum(len(committed.splits) for committed in (*self._adopted, *self._own) if committed.lost is not None)

@@ -1,4 +1,4 @@
-"""What a region that commits split by split writes into its plan, its claims and its outcomes."""
+"""What a region that commits split by split writes into plans, claims and outcomes (docs/journal-format.md)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from airflow_recovery.model.region_plan import RegionPlan
 
 @dataclass(frozen=True)
 class AdoptedBatches:
-    """A claim adopts of attempt ``attempt`` the batches numbered below ``length``, but for those that are ``dropped``.
+    """A claim adopts the batches of attempt ``attempt`` with numbers below ``length``, without the ``dropped`` ones.
 
-    Dropped is what can't be used: its objects are gone or altered, or one of its splits is not to be read any more.
+    Dropped are those that can't be used: an object is gone or altered, or one of the splits is not to be read any more.
     """
 
     attempt: int
@@ -78,17 +78,17 @@ class SplitClaim(SplitMode):
 
     @property
     def attempts(self) -> tuple[int, ...]:
-        """Those that ``base`` is of."""
+        """The earlier attempts whose batches ``base`` names."""
         return tuple(adopted.attempt for adopted in self.base)
 
     @property
     def batches_named(self) -> tuple[tuple[int, int], ...]:
-        """The lengths of the logs in ``base``."""
+        """How many batches of each attempt had been listed, as (attempt, length)."""
         return tuple((adopted.attempt, adopted.length) for adopted in self.base)
 
     @property
     def batches_used(self) -> tuple[tuple[int, int], ...]:
-        """Those that are adopted."""
+        """The adopted batches, as (attempt, number)."""
         return tuple((adopted.attempt, number) for adopted in self.base for number in adopted.numbers)
 
 
@@ -106,7 +106,7 @@ class SplitOutcome(SplitMode):
 
     @property
     def batches_used(self) -> tuple[tuple[int, int], ...]:
-        """Those that the outputs are put together of."""
+        """The batches whose files the outputs have, as (attempt, number)."""
         return tuple((batch.attempt, batch.number) for batch in self.batches)
 
 

@@ -2,11 +2,11 @@
 
 See docs/splits.md#when-it-is-right.
 
-Split-wise is sound where V(A and B together) is V(A) and V(B), put together: where every row of the splits is treated
-by itself. Looked at is the *analysed* plan of every vertex, in each batch. The optimised one hides some of it: a cached
-frame is a leaf there, and what stands on constants may be folded away.
+Batches may be read one by one where a vertex treats every row of the splits by itself: then the rows of all batches
+together are those of one pass. The guard walks the *analysed* plan of every vertex, in each batch. The optimised plan
+hides some of it: a cached frame is a leaf there, and constants may be folded away.
 
-It is no proof. What a Python function does is the user's word, and so is a frame of rows that the driver has collected.
+It proves nothing of what it can't see: what a Python function does, and rows that the driver has collected.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _WHOLE = {
     "Tail": "tail",
     "Window": "a window function",
 }
-"""What people call them."""
+"""Node -> what the user has written, for messages."""
 
 _PICKS_ROWS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Sample", "Tail"})
-"""Which rows is up to the moment: also of an input from outside, of which every batch would see others."""
+"""They take rows in no certain order, so that every batch would take others, of a side input as well."""
 
 _KEPT_SIDES = {
     "INNER": (True, True),
@@ -84,7 +84,7 @@ _COMES_AGAIN = "those would come once in every batch"
 _OF_THE_ROW = "make such a value of the row itself, for example with xxhash64 of its columns"
 
 _STABLE = frozenset({"input_file_name"})
-"""Spark calls them not deterministic, and of one split they always say the same."""
+"""Expressions that Spark calls not deterministic, and that are always the same for one split."""
 
 
 class RowLocalGuard:
@@ -95,11 +95,11 @@ class RowLocalGuard:
         self._named: dict[int, bool] = {}
 
     def mark(self, frame: DataFrame) -> None:
-        """Everything that ``frame`` reads hangs on the splits: it is the source's, or was written in this batch."""
+        """Note that all that ``frame`` reads depends on the splits: the source or this batch has made it."""
         self._leaves += _leaves(_plan(frame))
 
     def check(self, frame: DataFrame, where: str, *, is_result: bool) -> None:
-        """Raises `JobDefinitionError` where ``frame`` can't be made batch by batch. ``where`` names its vertex."""
+        """Raise `JobDefinitionError` where ``frame`` can't be made batch by batch. ``where`` names its vertex."""
         plan = _plan(frame)
         if not self._check(plan, where) and is_result:
             raise JobDefinitionError(
@@ -108,7 +108,7 @@ class RowLocalGuard:
             )
 
     def _check(self, node: Any, where: str) -> bool:
-        """Does what ``node`` gives hang on the splits? Raises where it does in another way than row by row."""
+        """Whether the rows of ``node`` depend on the splits. Raises where they do so in another way than row by row."""
         name = node.getClass().getSimpleName()
         if name == "WithCTE":
             for definition in _seq(node.cteDefs()):

@@ -17,7 +17,7 @@ from airflow_recovery.splits.mode import SplitOutcome, SplitPlan
 class SplitBooks:
     """The books of the sources whose subtasks pull their splits, by name, read after the run's state was listed.
 
-    A subtask whose source has no book here is not judged by whose its splits are.
+    Of a subtask whose source has no book here it is not asked whose its splits are.
     """
 
     books: Mapping[str, SplitBook]
@@ -26,7 +26,7 @@ class SplitBooks:
 
     @classmethod
     def of(cls, plan: PlanRecord, read: Callable[[str], SplitBook]) -> SplitBooks:
-        """All that ``plan`` needs."""
+        """The books of all sources in ``plan`` whose subtasks pull; ``read`` is asked once for each."""
         planned = (SplitPlan.of(region) for region in plan.regions)
         subtasks = Counter(plan.split_source for plan in planned if plan.pulls_splits)
         return cls({source: read(source) for source in sorted(subtasks)}, subtasks)

@@ -1,4 +1,4 @@
-"""Which splits earlier attempts have failed on: by what they said, and by where they died. Pure.
+"""Which splits earlier attempts have failed on: by their failures, and by how far they came. Pure.
 
 See docs/splits.md#poison-splits.
 
@@ -34,7 +34,7 @@ _DEATHS = frozenset(
 
 @dataclass(frozen=True)
 class EarlierAttempt:
-    """One attempt that was made of the same: the content keys that it adopted and committed, and how it failed.
+    """One earlier attempt of the same code and side inputs: the content keys that it adopted and committed.
 
     ``failure`` is `None` where it did not fail by itself.
     """
@@ -46,7 +46,7 @@ class EarlierAttempt:
 
 @dataclass(frozen=True)
 class Record:
-    """Content key -> how often the split has failed, or a driver has died with it in its hands; and what follows."""
+    """What earlier attempts say of the splits, by content key. ``counts``: how often it has failed."""
 
     counts: Mapping[str, int]
     suspicion: Mapping[str, int]
@@ -55,7 +55,7 @@ class Record:
     """Those that a driver has died of, reading nothing else."""
 
     def is_poison(self, key: str) -> bool:
-        """It is not to be read any more: it would take this driver along as well."""
+        """Whether the split must not be read any more: it would kill this driver, too."""
         return key in self.deadly and self.counts[key] >= MAX_FAILURES
 
 
@@ -63,14 +63,14 @@ NOTHING = Record({}, {}, frozenset())
 
 
 def is_death(failure: Failure) -> bool:
-    """It was not the code that failed, but what runs it."""
+    """Whether a driver or an executor was lost, or out of memory: the code itself has not raised."""
     return (label_of(failure, CLASS_LABEL) or classify(failure).value) in _DEATHS
 
 
 def record_of(
     assigned: Sequence[Split], earlier: Sequence[EarlierAttempt], *, batch_bytes: int, threads: int
 ) -> Record:
-    """Fold the attempts, the oldest first. ``threads``: how many batches a driver reads at a time."""
+    """The record of ``earlier``, the oldest attempt first. ``threads``: how many batches a driver reads at a time."""
     counts: Counter[str] = Counter()
     suspicion: Counter[str] = Counter()
     deadly: set[str] = set()

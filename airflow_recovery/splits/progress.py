@@ -46,7 +46,7 @@ class SplitProgress:
         self._lock = threading.Lock()
 
     def committed(self, splits: Iterable[Split]) -> SplitCounts:
-        """These are committed now. From several threads."""
+        """Count ``splits`` as committed, and return all counts. Thread-safe."""
         with self._lock:
             for split in splits:
                 self._done += 1
@@ -55,7 +55,7 @@ class SplitProgress:
         return self.counts()
 
     def counts(self) -> SplitCounts:
-        """As of now. The end is estimated by the bytes that this attempt has read so far."""
+        """The counts now. The time left is estimated from the bytes that this attempt itself has read."""
         with self._lock:
             read = self._done_weight - self._adopted_weight
             spent = self._clock() - self._started

@@ -2,9 +2,9 @@
 
 See docs/splits.md#dynamic-assignment.
 
-The log in the store is the coordinator. To be given splits is to put an ASSIGN; nobody sends anything, so only that
-write can be in limbo, and it is read back. What the attempt is given counts for it until it is fenced, its successor is
-claimed, and what that claim does not adopt is returned; a pull after that finds itself fenced.
+The log in the store is the coordinator. To be given splits is to put an ASSIGN; nobody sends anything, so only the
+outcome of that write can be unknown, and then the record is read back. The splits are the attempt's until its successor
+is claimed and has returned what it does not adopt; a pull after that raises `AttemptLost`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from airflow_recovery.splits.log_store import SplitLogStore
 class PulledSplits:
     """The `airflow_recovery.splits.batches.BatchSupplier` of attempt ``attempt`` of ``subtask``.
 
-    A pull takes up to ``batch_bytes``; ``suspicion`` parts what it took into batches, as of `planned_batches`.
-    ``among``: the listing that the attempt was claimed with, by content key. What others discover later is theirs: the
-    trace of this attempt does not name it.
+    A pull takes up to ``batch_bytes``; ``suspicion`` is that of `planned_batches`, which cuts them into batches.
+    ``among``: the listing that the attempt was claimed with, by content key. A split that is listed later is read by
+    another attempt: the trace of this one does not name it.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class PulledSplits:
         self._batches: deque[Batch] = deque()
         self._is_ended = False
         self.taken: dict[str, Split] = {}
-        """All that it was given, by content key: what its finish covers beside the base."""
+        """All that it was assigned, by content key: its finish is made of these and the base."""
 
     def next_batch(self) -> Batch | None:
         """The next one; `None` when nothing is left for it. Raises `AttemptLost` once it is fenced."""

@@ -1,4 +1,4 @@
-"""One attempt of a region that commits split by split: what is left of it, the loop over that, and the whole again."""
+"""One attempt of a region that commits split by split, in the driver: find what is left, read it, unite all batches."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 
 
 def run_splits(region: OpenRegion, splits: SplitSpec, journal: Journal, progress: Progress) -> AttemptResult:
-    """Read what no earlier attempt has, and put the region's results together. Raises as `SplitLoop.run`.
+    """Read the splits that are in no adopted batch, and unite all batches to the region's results.
 
-    Raises `SplitsNotCovered` where the batches are not exactly what was assigned: nothing is finished then.
+    Raises as `SplitLoop.run`, and `SplitsNotCovered` where the batches are not exactly what was assigned: nothing is
+    finished then.
     """
     spec = region.spec
     assigned = region.splits_of(splits.vertex)
@@ -103,13 +104,13 @@ def union_result(region: OpenRegion, assigned: Iterable[Split], batches: tuple[C
 
 
 def _read_by(spec: RegionSpec, batches: Iterable[CommittedBatch]) -> tuple[ExternalObject, ...]:
-    """Of its trace, what the attempt has read itself: no earlier attempt had."""
+    """The externals that this attempt has read itself, without those of adopted batches."""
     own = {key for batch in batches if batch.attempt == spec.attempt for key in batch.splits}
     return tuple(external for external in spec.trace.externals if Split.of_external(external).key in own)
 
 
 def _record(journal: Journal, region: OpenRegion, splits: SplitSpec, assigned: tuple[Split, ...]) -> Record:
-    """What the attempts before this one failed on that were made of the same. One LIST, and what they have left."""
+    """Which splits earlier attempts of the same code and side inputs have failed on. One LIST, and their records."""
     spec = region.spec
     state = journal.load(journal.list([spec.region])).of(spec.region)
     ended = [
@@ -135,7 +136,7 @@ def _record(journal: Journal, region: OpenRegion, splits: SplitSpec, assigned: t
 
 
 def _failure_of(region: OpenRegion, attempt: int, outcome: Outcome | None) -> Failure | None:
-    """Its own failure. Whoever ended it may not have seen the word that its driver has left."""
+    """How the attempt failed by itself. The pending failure of its driver is asked as well: the outcome may lack it."""
     if outcome is None or outcome.cause is not FenceCause.OWN_FAILURE or outcome.failure is None:
         return None
     failure = outcome.failure

@@ -1,4 +1,4 @@
-"""What is read of a run, besides its records, to judge regions that commit split by split: the logs of their splits."""
+"""What is read of a run, besides its records, to evaluate regions that commit split by split: their logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_recovery.splits.planning import SplitBooks
 
 
 class SplitRun(RunMode):
-    """See the module."""
+    """Reads the assignment log of every source with ``assignment="dynamic"``."""
 
     def known(self, plan: PlanRecord, journal: Journal) -> SplitBooks:
         """One LIST for each source whose subtasks pull their splits."""

@@ -1,4 +1,4 @@
-"""What the driver of a region is told that commits split by split."""
+"""The part of the driver's specification that a region has which commits split by split."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class SplitSpec(ModeSpec):
 
     ``base``: the committed batches of earlier attempts that it adopts. ``batch_bytes``: what one Spark job reads at
     most, one split at least. ``threads``: so many of them run at a time. ``loss_budget``: how many splits the result
-    may do without. ``is_pulled``: assigned is only what the driver pulls from the source's log; the trace has what may
-    be pulled.
+    may do without. ``is_pulled``: the driver pulls its splits from the source's log while it runs; the trace has those
+    that it may pull.
     """
 
     name: ClassVar[str] = "split"
