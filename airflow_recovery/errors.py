@@ -254,7 +254,7 @@ class ClearNotConfigured(RecoveryError):
 
 
 class Overtaken(RecoveryError):
-    """What this attempt read was superseded while it ran. The task retries and is judged again."""
+    """What this attempt read was superseded while it ran. The task retries, and evaluates again."""
 
     kind = Kind.FENCED
 

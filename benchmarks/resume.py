@@ -148,7 +148,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
         method=(
             f"A random DAG whose regions have all finished but one, with the journal on {served} and every request "
             "delayed. A new process, with a client of its own, runs the real pre-check of the region that is left: it "
-            "lists the journal, reads what it must, judges, and asks for the data of its inputs. Measured up to the "
+            "lists the journal, reads what it must, evaluates, and asks for the data of its inputs. Measured up to the "
             "moment before its claim. Where nothing has ever failed, only its inputs are read; after a failure, every "
             "outcome is: of the snapshot that tasks leave while their Spark starts, or, where there is none, one by "
             "one over 64 connections, which costs the SDK about 2 ms of CPU each. The time that Airflow and Spark "

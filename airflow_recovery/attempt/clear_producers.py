@@ -2,7 +2,7 @@
 
 See docs/protocol.md#clear.
 
-A clear has no authority. Each cleared region's own pre-check judges with the same pure function; so a clear that is
+A clear has no authority. Each cleared region's own pre-check evaluates with the same pure function; so a clear that is
 doubled, late, or lost in a crash does no harm.
 """
 

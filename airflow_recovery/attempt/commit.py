@@ -221,7 +221,7 @@ class _Commit:
         if not self._is_dead and not self._is_harmless(is_gone=gone is not None):
             raise self._in_doubt(gone)
         if self._spec.kind is CommitKind.PROBE_ONLY:
-            # Whoever else has seen the confirmation loses here, and judges again.
+            # Whoever else has seen the confirmation loses here, and evaluates again.
             self._epoch += 1
             epoch = CommitterEpoch(self._outcome.region, self._outcome.attempt, self._epoch, self._run.journal.writer)
             self._run.journal.take_commit(epoch)

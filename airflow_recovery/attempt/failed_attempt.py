@@ -35,7 +35,7 @@ from airflow_recovery.planning.restart_budget import RestartDecision
 
 @dataclass(frozen=True)
 class _After:
-    """What was found after a failure. The observation was made before the listing that the judgement rests on."""
+    """What was found after a failure. The observation was made before the listing that was evaluated."""
 
     state: RunState
     evaluation: Evaluation

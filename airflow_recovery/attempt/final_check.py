@@ -61,7 +61,7 @@ def final_check(run: Run, region: str, attempt: int) -> None:
         if mine is None or why is not None:
             raise Overtaken(
                 f"{region}@{attempt} was overtaken while it ran: {why.text() if why else 'it was reset'}. "
-                "This task retries and is judged again."
+                "This task retries, and evaluates again."
             )
         republish = _why_publish_again(run, state, evaluation)
         if observation is None:

@@ -8,7 +8,7 @@ from airflow_recovery.model.records import Outcome
 
 
 def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, Outcome] | None:
-    """What the first attempt of ``region`` reads; `None` where the whole state has to be judged.
+    """What the first attempt of ``region`` reads; `None` where the whole state has to be evaluated.
 
     One plan, attempts 1 only and no marker: all finished regions are valid. Raises `PagesDisagree`.
     """

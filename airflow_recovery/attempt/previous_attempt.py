@@ -26,7 +26,7 @@ def fence_previous_attempt(
 ) -> None:
     """Stop what is left of the open attempt, and end it. Where it has finished meanwhile, that stays.
 
-    Never adopted: whoever calls judges the state again (fault 4). One that lives is followed before
+    Never adopted: the caller evaluates the state again (fault 4). One that lives is followed before
     (`airflow_recovery.attempt.reconnect`).
     """
     # It may be the present try's, and this process the earlier one.
@@ -50,4 +50,4 @@ def fence_previous_attempt(
             application.forget_failure(opened.claim)
         run.log.info("Attempt %d was left open by an earlier try: fenced (%s).", opened.number, cause.value)
     except AttemptLost:
-        run.log.info("Attempt %d has ended by itself; judging again.", opened.number)
+        run.log.info("Attempt %d has ended by itself; evaluating again.", opened.number)

@@ -1,6 +1,6 @@
 """Which tasks of a re-created run need not run, as the journal tells it: they are set to success without a try.
 
-The judgement is the pre-check's own. What only a region's own task can look at is left to that task, whose pre-check
+The evaluation is that of the pre-check. What only a region's own task can look at is left to that task, whose pre-check
 keeps what is valid in the time that a task takes to start: external files, the code of an operator outside a group, and
 the map indexes that Airflow takes from a task's answer.
 """
@@ -48,7 +48,7 @@ class Finished:
 
 
 def asked_for(evaluation: Evaluation) -> list[AskedResult]:
-    """The results that the judgement of a run will ask for, as far as that is clear beforehand: to ask ahead."""
+    """The results that the evaluation of a run will ask for, as far as that is clear beforehand: to ask ahead."""
     wanted: dict[tuple[str, str], None] = {}
     for region in evaluation.topology.regions:
         wanted |= dict.fromkeys((region.name, result) for result in evaluation.final_results(region.name))
@@ -64,9 +64,9 @@ def asked_for(evaluation: Evaluation) -> list[AskedResult]:
 
 
 def finished_tasks(evaluation: Evaluation, key_of: Callable[[RegionPlan], str], where: str) -> Finished:
-    """Every task of the judged plan. A task that runs several regions need not run if none of them must.
+    """Every task of the evaluated plan. A task that runs several regions need not run if none of them must.
 
-    ``key_of`` gives the key of a region's task, ``where`` the journal's URI for the notes. Raises what the judgement
+    ``key_of`` gives the key of a region's task, ``where`` the journal's URI for the notes. Raises what the evaluation
     raises: a store that gives no answer is no reason to leave a task, nor to set it.
     """
     notes: dict[str, list[str]] = {}

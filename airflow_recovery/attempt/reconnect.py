@@ -4,7 +4,7 @@ It is over     its outcome is there; its driver has said that it failed; its pro
 it lives       its heartbeat changes, or the cluster manager says that it is queued or running
 nobody knows   no change for the time-out: it is taken for dead
 
-A driver that lives is followed to its end, however long that takes, and what it finishes is judged as any finish is.
+A driver that lives is followed to its end, however long that takes, and what it finishes is evaluated as any finish is.
 So work is not done twice because a worker was lost; and one that is wrongly taken for dead can only lose its own work,
 since its attempt is fenced before another one is claimed.
 """
@@ -46,7 +46,7 @@ def is_worth_reconnecting(
 
 
 def reconnect(run: Run, claim: Claim, application: SparkApplication, externals: tuple[ExternalObject, ...]) -> bool:
-    """Wait until the attempt has ended, or is taken for dead. True: it has an outcome; judge again.
+    """Wait until the attempt has ended, or is taken for dead. True: it has an outcome; evaluate again.
 
     False: fence it. Raises `JournalInUse` where it is another run's and lives, `NotMine` where this try was cleared or
     told to end meanwhile.

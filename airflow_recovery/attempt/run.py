@@ -25,7 +25,7 @@ from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.store.object_store import ObjectStore
 
 LISTING_ROUNDS = 10
-"""How often a listing whose pages disagree, or a judgement that another process made void, is done again."""
+"""How often a listing whose pages disagree, or an evaluation that another process made invalid, is done again."""
 
 
 def no_committers(spec: CommitSpec) -> Committer:
@@ -58,7 +58,7 @@ class TaskIdentity:
 
 
 class RunMode:
-    """What the modes of a run are asked before it is judged. Another mode has its answer in ``run`` of its package."""
+    """What a run's modes are asked before it is evaluated. Another mode has its answer in ``run`` of its package."""
 
     def known(self, plan: PlanRecord, journal: Journal) -> object:
         """What it knows of the run besides its records, for `Evaluation`. Batch: nothing."""
@@ -104,7 +104,7 @@ class Run:
 
     @cached_property
     def today(self) -> PlanRecord:
-        """`plan` with every fingerprint that is known here: what is judged by."""
+        """`plan` with every fingerprint that is known here: what is evaluated."""
         if not self.fingerprints:
             return self.plan
         regions = (
@@ -151,7 +151,7 @@ class Run:
     def evaluate(
         self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None
     ) -> Evaluation:
-        """The state, judged by the one pure function, with what the modes of the run read for that."""
+        """The state, evaluated by the one pure function, with what the modes of the run read for that."""
         # After the listing of ``state``: what a finish has read was entered before it.
         modes: dict[str, RunMode] = {mode: answers_of(mode, "run", RunMode) for mode in modes_of(self.today.regions)}
         known = {mode: answers.known(self.today, self.journal) for mode, answers in modes.items()}

@@ -32,7 +32,7 @@ def drive(spec: RegionSpec) -> int:
 
     0 only if the outcome object exists; 1 for a failure, whatever raised it (a ``sys.exit(0)`` of a vertex too), which
     is left as a failure file and object; 3 where the attempt was fenced. Never fences its own attempt: the region task
-    does, after it has judged the failure.
+    does, after it has classified the failure.
     """
     log = driver_log()
     silence_query_loggers()

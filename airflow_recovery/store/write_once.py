@@ -254,15 +254,15 @@ def write_once(  # noqa: PLR0913 - a test's clock, pause and dice
 ) -> Written:
     """Create ``key`` with ``body``, or find out for certain that it is there. As a slot of a log is filled.
 
-    ``is_mine`` judges the bytes of an object that was there before. Raises `WriteLost` where they are not ours, and as
-    `Slots`.
+    ``is_mine`` says of the bytes of an object that was there before whether they are this writer's. Raises `WriteLost`
+    where they are not ours, and as `Slots`.
     """
     slot = _OneObject(store, key, deadline_s=deadline_s, backoff=backoff, clock=clock, sleep=sleep, rng=rng)
     held = slot.put(0, body)
     if held is not None and not is_mine(held):
         raise WriteLost(
             f"{store.base_uri}/{key} was written by another process first. Nothing was overwritten; this process must "
-            "stop and let the next try judge again.",
+            "stop and let the next try look again.",
             held,
         )
     assert slot.written is not None

@@ -83,7 +83,7 @@ class StreamingFailover:
 
 
 def streaming_failover(run: Run, evaluation: Evaluation, region: str) -> StreamingFailover:
-    """What the judged state asks of ``region``, a streaming region that must run and whose newest attempt is over."""
+    """What the evaluation asks of ``region``, a streaming region that must run and whose newest attempt is over."""
     graph, state = ChannelGraph(run.today), evaluation.state
     claims = _claims(run, graph, state, region)
     restart = _restart(run, graph, evaluation, region, claims)

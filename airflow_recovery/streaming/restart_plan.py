@@ -32,7 +32,7 @@ class StreamingRestarts(RestartMode):
         those of the journal, drag in what they make incoherent. Repeated until nothing is added, since what starts over
         makes its blocking result again, which others read.
         """
-        run = replace(run, available=_asked_once(run.available))  # judged again and again
+        run = replace(run, available=_asked_once(run.available))  # evaluated again and again
         planning = _Planning(ChannelGraph(run.topology), run, seen, today, evaluate)
         planning.close()
         return planning.planned()

@@ -48,7 +48,7 @@ def drop_ins_of(dag: Any) -> dict[str, DropIn]:
 def plan_of_dag(dag: Any) -> PlanRecord:
     """The DAG's operators as a plan, the same for each of them.
 
-    Without fingerprints: an operator's arguments are rendered by its own task only, which judges it by its own
+    Without fingerprints: an operator's arguments are rendered by its own task only, which evaluates by its own
     (`Run.fingerprints`). To everybody else the recorded one is as good as today's.
     """
     drop_ins = drop_ins_of(dag)

@@ -78,7 +78,7 @@ class _Recorder(SparkApplication):
         self._files = files
 
     def externals(self) -> tuple[ExternalObject, ...]:
-        """The names of the files that decide; what is in them, each subtask judges for itself."""
+        """The names of the files that decide; what is in them, each subtask evaluates for itself."""
         return self._files
 
     def run(self, attempt: ClaimedAttempt) -> Outcome:

@@ -71,7 +71,7 @@ def statements(document: Mapping[str, Any]) -> tuple[Statement, ...]:
 class Enforced:
     """A rule for `airflow_recovery.testing.s3_proxy.S3Proxy`: who signs with which access key may do what.
 
-    Requests of other access keys are not judged. ``denied`` has what was refused, as text.
+    Requests of other access keys are not checked. ``denied`` has what was refused, as text.
     """
 
     def __init__(self, allowed: Mapping[str, Iterable[Statement]]) -> None:

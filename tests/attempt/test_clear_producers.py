@@ -32,7 +32,7 @@ def test_one_lost_input_wakes_its_producer_once():
 
 
 def three_notice_at_once(world: World) -> None:
-    """C1, C2 and C3 all judge before any of them wakes P."""
+    """C1, C2 and C3 all evaluate before any of them clears P."""
     world.go("P")
     world.delete_results("P", 1)
     own = {name: world.airflow.start(name) for name in ("C1", "C2", "C3")}

@@ -283,7 +283,7 @@ def test_case_12_an_adopter_that_comes_while_the_shared_result_is_purged_sees_it
     backfill.clock.passes(40 * DAY_S)
 
     def closed_meanwhile(request: str) -> None:
-        # The second date has judged the shared result and is about to pin it.
+        # The second date has evaluated the shared result and is about to pin it.
         if request.startswith("PUT _shared/") and request.endswith(".claim") and not seen:
             seen.append(request)
             assert "closed" in {entry.action.value for entry in sweep(first, **options).entries}

@@ -178,7 +178,7 @@ def test_what_is_declared_is_in_the_fingerprint() -> None:
         enumerated_by(orders, params={"day": "2013-01-01"}),
     ]
     assert len({fingerprint(kind) for kind in kinds}) == len(kinds)
-    # It decides what is read, and that is judged split by split.
+    # It decides what is read, and that is evaluated split by split.
     assert fingerprint(files("/lake")) == fingerprint(files("/lake", vanished="fail"))
 
 

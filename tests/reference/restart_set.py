@@ -9,7 +9,7 @@
 A partition is available unless it is the lost one, or its source of truth says no, or it can be read only once.
 
 What is decided here is which subtasks; whether and when they restart is for the restart limits to say. The product
-has no such function: each task judges its own region, and what then runs together is held equal to this rule
+has no such function: each task evaluates its own region, and what then runs together is held equal to this rule
 (`tests/attempt/test_flinks_restart_set.py`).
 """
 

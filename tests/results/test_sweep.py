@@ -429,7 +429,7 @@ def test_fault_81_control_without_the_second_look_the_reader_loses_its_input(clo
 
 
 def claim_while_the_sweeper_deletes(world: World, clock: Clock) -> None:
-    """C has judged, and is about to claim P@1, when the sweeper marks it, sees no claim, and deletes."""
+    """C has evaluated, and is about to claim P@1, when the sweeper marks it, sees no claim, and deletes."""
     world.go_all()
     clock.passes(8 * DAY_S)
     own = world.airflow

@@ -1,4 +1,4 @@
-"""The truth tables of `airflow_recovery.streaming.restart`, row by row; and channels in the judgement. a~b~c."""
+"""The truth tables of `airflow_recovery.streaming.restart`, row by row; and channels in the evaluation. a~b~c."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def test_an_attempt_that_a_lost_clear_was_to_end_is_known_all_the_same(strategy,
     assert not should_restart(told.graph, told.state(), told.claim("c"))
 
 
-# --- the shape, and the judgement ------------------------------------------------------------------------------------
+# --- the shape, and the evaluation ----------------------------------------------------------------------------------
 
 
 def test_who_is_connected_with_whom():

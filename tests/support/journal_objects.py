@@ -1,4 +1,4 @@
-"""A run's journal, read from the bucket as plain JSON. Shares no judging code with the product.
+"""A run's journal, read from the bucket as plain JSON. Shares no rules with the product.
 
 See docs/promises.md#invariants.
 

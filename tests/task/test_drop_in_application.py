@@ -359,7 +359,7 @@ def test_control_where_an_operators_own_fingerprint_is_in_its_plan_there_are_mor
 
 
 def test_a_changed_application_still_makes_its_own_operator_run_again(recovery: Path, submitted: Path) -> None:
-    """Its fingerprint stands in no plan, and yet its own task judges by it."""
+    """Its fingerprint stands in no plan, and yet its own task evaluates by it."""
     before = dag_of({"task_id": "p", "say": ["--say", "before"]}, {"task_id": "c", "reads": "p"})
     for each in before.values():
         run_try(each)

@@ -1,4 +1,4 @@
-"""What checks the product must not believe it: no judging code is shared, nothing is written."""
+"""What checks the product must not believe it: no rules are shared, nothing is written."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What has really happened, read from the bytes of every slot and the rows of every object. No code of the product.
 
-Only the ledger itself is taken from the product, since it is what is judged: `check` is handed the folded state.
+Only the ledger itself is taken from the product, since it is what is checked: `check` is handed the folded state.
 """
 
 from __future__ import annotations

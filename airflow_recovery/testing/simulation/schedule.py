@@ -22,7 +22,7 @@ TRACE_TAIL = 200
 PREFIX = JournalLayout(IDENTITY).prefix
 """Left out where people read keys: there is one run."""
 LAST_ROUND_SHARE = 0.5
-"""Of the schedules: so many are cleared as a whole in the end, so that the next pre-checks judge what there is."""
+"""Of the schedules: so many are cleared as a whole in the end, so that the next pre-checks evaluate what there is."""
 MOST_UNDISTURBED_STEPS = 12
 THAWED = 1.0
 """Whoever was frozen goes on at full speed."""

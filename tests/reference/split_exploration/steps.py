@@ -3,7 +3,7 @@
 Of a try, what stands between two requests to a store is one step; nothing else is made up here:
 
     LIST, ENTER   `dynamic_splits.rescaled`, ``news``, ``to_read``;  static: `assignment.advance`
-    JUDGE         `Evaluation` with the book;  `batches.adoptable` and ``usable``, `SplitBook.has`
+    EVALUATE      `Evaluation` with the book;  `batches.adoptable` and ``usable``, `SplitBook.has`
     CLAIM         put if absent
     RETURN        `SplitBook.rest_of`, `dynamic_splits.check_own`
     PULL, COMMIT  `SplitBook.pull`; a batch is put whether the attempt is fenced or not: nothing rests on that look
@@ -208,7 +208,7 @@ class Steps:
             process = process._replace(is_late=False)
             # A fence: it loses against a finish, and is put where there is no outcome.
             return _put(world, process.subtask, len(region.attempts), is_fenced=True), process
-        seen = process._replace(phase=Phase.JUDGE, region=region)
+        seen = process._replace(phase=Phase.EVALUATE, region=region)
         return (world, seen) if self.case.is_fine else self._evaluate(world, seen)
 
     def _evaluate(self, world: World, process: Process) -> tuple[World, Process | None]:
@@ -451,7 +451,7 @@ _PHASES = {
     Phase.LIST: Steps._list,
     Phase.ENTER: Steps._enter,
     Phase.LOOK: Steps._look,
-    Phase.JUDGE: Steps._evaluate,
+    Phase.EVALUATE: Steps._evaluate,
     Phase.CLAIM: Steps._claim,
     Phase.RETURN: Steps._return,
     Phase.PULL: Steps._pull,
@@ -464,7 +464,7 @@ _WRITTEN = frozenset({Phase.LOOK, Phase.RETURN, Phase.PULL, Phase.COMMIT, Phase.
 """Before these something may have been written; a process that dies at any other has never been."""
 
 _STALE = frozenset(
-    {Phase.ENTER, Phase.LOOK, Phase.JUDGE, Phase.CLAIM, Phase.RETURN, Phase.PULL, Phase.COMMIT, Phase.FINISH}
+    {Phase.ENTER, Phase.LOOK, Phase.EVALUATE, Phase.CLAIM, Phase.RETURN, Phase.PULL, Phase.COMMIT, Phase.FINISH}
 )
 """In front of these a process knows something that may be old when it goes on."""
 

@@ -59,7 +59,7 @@ class Phase:
     LIST = "list the splits"
     ENTER = "enter the listing"
     LOOK = "list the journal"
-    JUDGE = "judge"
+    EVALUATE = "evaluate"
     CLAIM = "claim"
     RETURN = "give back the rest"
     PULL = "pull"
