@@ -11,12 +11,12 @@ from airflow_recovery.results.batches_in_use import made_of
 
 def finished_attempt(state: RunState, region: str, number: int | None) -> Attempt:
     """The finished attempt that is meant: ``number``, else the one that counts. Raises `NothingRecorded`."""
-    found = state.of(region)
-    attempt = found.current if number is None else found.attempts.get(number)
-    if attempt is None or not attempt.is_finished or attempt.number <= found.closed_at:
+    region_state = state.of(region)
+    attempt = region_state.current if number is None else region_state.attempts.get(number)
+    if attempt is None or not attempt.is_finished or attempt.number <= region_state.closed_at:
         which = "an attempt that counts" if number is None else f"attempt {number}, finished"
         raise NothingRecorded(
-            f"Expected {which}, found {_what_is_there(found)} of {region}. `show` lists the attempts."
+            f"Expected {which}, found {_what_is_there(region_state)} of {region}. `show` lists the attempts."
         )
     return attempt
 
@@ -50,8 +50,8 @@ def unpin(journal: Journal, state: RunState, region: str, number: int | None, wh
 
     Also of an attempt of a purged life of the run: a pin that raced with the purge keeps its data until then.
     """
-    found = state.of(region)
-    attempt = found.current if number is None else found.attempts.get(number)
+    region_state = state.of(region)
+    attempt = region_state.current if number is None else region_state.attempts.get(number)
     if attempt is None or not attempt.is_pinned:
         which = f"{region}@{attempt.number if attempt is not None else number or 'its attempt'}"
         raise NothingRecorded(f"Expected {which} to be pinned, found that it is not. `pin DAG RUN` lists what is.")
@@ -80,5 +80,5 @@ def _write(journal: Journal, attempt: Attempt, region: str, who: str, why: str) 
 
 
 def _what_is_there(state: RegionState) -> str:
-    numbers = [str(n) for n, each in state.attempts.items() if each.is_finished and n > state.closed_at]
+    numbers = [str(n) for n, attempt in state.attempts.items() if attempt.is_finished and n > state.closed_at]
     return f"finished attempts {', '.join(numbers)}" if numbers else "no finished attempt"

@@ -67,8 +67,10 @@ def describe(error: BaseException, *, vertex: str | None = None) -> Failure:
         if answer is None and not isinstance(cause, RecoveryError):  # ours speak for themselves
             continue
         if answer and not is_user_error(failure):
-            told = "" if cause is error else f" (caused by {type(cause).__name__}: {_message(cause)})"
-            failure = replace(failure, message=(failure.message + told)[:MAX_MESSAGE_CHARACTERS], labels=NOT_RETRIED)
+            caused_by = "" if cause is error else f" (caused by {type(cause).__name__}: {_message(cause)})"
+            failure = replace(
+                failure, message=(failure.message + caused_by)[:MAX_MESSAGE_CHARACTERS], labels=NOT_RETRIED
+            )
         break
     return failure
 
@@ -130,8 +132,8 @@ def is_missing_input(failure: Failure) -> bool:
     """True where a file that was read may be gone. A hint: only a successful listing without the key proves it."""
     if failure.condition in _MISSING_CONDITIONS or failure.type in _MISSING_TYPES:
         return True
-    told = (failure.message, *failure.chain)
-    return any(f"[{condition}]" in text for condition in _MISSING_CONDITIONS for text in told) or any(
+    messages = (failure.message, *failure.chain)
+    return any(f"[{condition}]" in text for condition in _MISSING_CONDITIONS for text in messages) or any(
         f"{name}:" in text for name in _MISSING_TYPES for text in failure.chain
     )
 
@@ -147,8 +149,8 @@ def silence_query_loggers() -> None:
 
 def _message(error: BaseException) -> str:
     # str() of a classic exception ends with the whole JVM stack, which the log holds anyway.
-    told = str(getattr(error, "_desc", None) or error)
-    return told.split("\n\nJVM stacktrace:")[0].strip()[:MAX_MESSAGE_CHARACTERS]
+    message = str(getattr(error, "_desc", None) or error)
+    return message.split("\n\nJVM stacktrace:")[0].strip()[:MAX_MESSAGE_CHARACTERS]
 
 
 def _ask(error: Any, question: str) -> str | None:

@@ -51,7 +51,7 @@ class Job(DeclaredJob):
           open ones alone. To be declared on every vertex from the source to its blocking result as well.
         - ``batch_bytes``: what one batch holds at most (one split at least); ``loss_budget``: how many splits that
           can't be read the result may do without.
-        - ``assignment``: how the splits come to the subtasks of a number. ``"static"``: each has a home before
+        - ``assignment``: how the splits come to the subtasks of a number. ``"static"``: each has an owner before
           anything runs. ``"dynamic"`` (with ``commit="split"``): a subtask pulls the next when it has read the last.
         """
         return self._decorator(VertexKind.SOURCE, function, options)

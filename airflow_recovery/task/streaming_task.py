@@ -91,17 +91,17 @@ class StreamingApplication(WrappedApplication):
         if channel is None:
             self._check_slots()
             return
-        found = look(self._results, channel, lambda: self._producer_state(channel.producer))
-        if found.gate is Gate.WAIT:
-            raise ChannelNotOpen(channel, found.why)
-        if found.gate is Gate.SKIP:
-            raise InputSkipped(f"{self._region}: {found.why}.")
-        if found.gate is Gate.END:
+        seen = look(self._results, channel, lambda: self._producer_state(channel.producer))
+        if seen.gate is Gate.WAIT:
+            raise ChannelNotOpen(channel, seen.why)
+        if seen.gate is Gate.SKIP:
+            raise InputSkipped(f"{self._region}: {seen.why}.")
+        if seen.gate is Gate.END:
             raise ChannelFailed(
-                f"{self._region} can't start: {found.why}. Clear {self._run.task_keys[channel.producer]}, and this "
+                f"{self._region} can't start: {seen.why}. Clear {self._run.task_keys[channel.producer]}, and this "
                 "task, when its cause is gone."
             )
-        self._run.log.info("%s.", found.why)
+        self._run.log.info("%s.", seen.why)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Run the application. Meanwhile a thread asks for the state of the producer's task, and says if it is over."""
@@ -196,14 +196,14 @@ def log_ledger(reports: tuple[ChannelReport, ...], log: logging.Logger) -> str:
 def _line(report: ChannelReport) -> str:
     loss = report.loss
     lost = ", ".join(f"{cause.value} {count}" for cause, count in loss.causes)
-    told = f"{report.channel.edge}: {report.committed} records committed, {loss.lost} lost" + (
+    text = f"{report.channel.edge}: {report.committed} records committed, {loss.lost} lost" + (
         f" ({lost})" if lost else ""
     )
     if report.unknown:
-        told += ", and an unknown number at the origin"
+        text += ", and an unknown number at the origin"
     if loss.behind:
-        told += f", {loss.behind} not read yet"
-    return told
+        text += f", {loss.behind} not read yet"
+    return text
 
 
 def _first_line(error: BaseException) -> str:
