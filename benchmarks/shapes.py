@@ -101,9 +101,8 @@ def finished_run(plan: PlanRecord, bodies: dict[str, bytes], bucket: str = "s3:/
 
     With the snapshot that a task leaves while its Spark starts.
     """
-    journal = Journal(
-        MemoryStore(f"{bucket}/journal", bodies), IDENTITY, writer="w", writes_snapshot=True, snapshot_min_pause_s=0
-    )
+    store = MemoryStore(f"{bucket}/journal", bodies)
+    journal = Journal(store, IDENTITY, writer="w", writes_snapshot=True, snapshot_min_pause_s=0)
     results = MemoryStore(f"{bucket}/journal/_results", bodies)
     journal.put_plan(plan)
     hashed = plan_hash(plan)
@@ -113,6 +112,7 @@ def finished_run(plan: PlanRecord, bodies: dict[str, bytes], bucket: str = "s3:/
         journal.claim(
             Claim(region.name, 1, "w", hashed, pins, "run", 1, ti, "tag", "2026-01-01T00:00:00+00:00", max_tries=3)
         )
+        store.put(journal.layout.heartbeat(region.name, 1), b"{}")
         location = f"{journal.layout.data_of(region.name, 1)}/{region.results[0]}" if region.results else ""
         outputs: Sequence[PartitionManifest] = ()
         if region.results:

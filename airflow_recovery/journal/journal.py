@@ -58,9 +58,14 @@ class Listing:
     """What the names of one listing say: complete, but no snapshot."""
 
     state: RunState
-    etags: Mapping[str, str]
+    objects: Mapping[str, ObjectInfo]
+    """By key."""
     snapshot: ObjectInfo | None = None
     """The snapshot (`RecordCache`) that was listed beside them."""
+
+    def of(self, regions: Iterable[str]) -> Listing:
+        """What it says of these regions alone. Of one that was not listed: that it has never started."""
+        return replace(self, state=replace(self.state, regions={name: self.state.of(name) for name in regions}))
 
 
 class Journal:
@@ -130,10 +135,10 @@ class Journal:
         batches: dict[tuple[str, int], set[int]] = {}
         plans: set[str] = set()
         newest_publish = newest_closed = 0
-        etags: dict[str, str] = {}
+        objects: dict[str, ObjectInfo] = {}
         snapshot: ObjectInfo | None = None
         for info in list_sharded(self.store, self.layout, names.values()):
-            etags[info.key] = info.etag
+            objects[info.key] = info
             key = self.layout.parse_attempt(info.key)
             if key is not None:
                 if key.region in names and key.kind == "part":
@@ -173,7 +178,7 @@ class Journal:
             newest_publish=newest_publish,
             is_closed=newest_closed > 0,
         )
-        return Listing(state, etags, snapshot)
+        return Listing(state, objects, snapshot)
 
     def load(self, listing: Listing, regions: Iterable[str] | None = None) -> RunState:
         """The listing's state with the contents of outcomes, and of open claims, of ``regions`` (default: all).
@@ -189,13 +194,13 @@ class Journal:
                     # A claim is read of an open attempt alone: of one that has ended, the outcome says more.
                     if getattr(attempt, kind.mark or "") and (kind.record is not Claim or attempt.is_open):
                         keys[self.layout.attempt(region, n, kind.name)] = (region, n, kind)
-        etags = {key: listing.etags[key] for key in keys}
+        etags = {key: listing.objects[key].etag for key in keys}
         bodies = self._cache.bodies(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
         filled = {name: dict(region.attempts) for name, region in listing.state.regions.items()}
         for key, (region, n, kind) in keys.items():
             changes: dict[str, Any] = {kind.content or "": self._decode(kind.record, bodies[key], key)}
             if kind.record is Outcome:
-                changes["outcome_etag"] = listing.etags[key]
+                changes["outcome_etag"] = etags[key]
             filled[region][n] = replace(filled[region][n], **changes)
         state = replace(
             listing.state,
@@ -214,7 +219,7 @@ class Journal:
             for n, attempt in region.attempts.items()
             if attempt.has_outcome
         )
-        etags = {key: listing.etags[key] for key in keys}
+        etags = {key: listing.objects[key].etag for key in keys}
         self._cache.renew(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
 
     def wait_for_snapshot(self) -> None:
@@ -279,6 +284,13 @@ class Journal:
     def read_reset(self, region: str, attempt: int) -> Reset:
         """The reset that names this attempt. Raises `ObjectMissing` where there is none."""
         return self._read(Reset, self.layout.attempt(region, attempt, "reset"))
+
+    def read_plans(self) -> dict[str, PlanRecord]:
+        """All plans of the run by their hashes, in that order."""
+        listed = (info.key for info in self.store.list(f"{self.layout.prefix}plan/"))
+        keys = {hash_: key for key in listed if (hash_ := self.layout.parse_plan(key)) is not None}
+        many = get_many(self.store, keys.values())
+        return {hash_: self._decode(PlanRecord, many[key].body, key) for hash_, key in keys.items()}
 
     def read_plan(self, hash_: str) -> PlanRecord:
         """The plan with this hash (`plan_hash`). Raises `ObjectMissing` where the run has never recorded it."""

@@ -185,7 +185,12 @@ class JournalLayout:
 
     def heartbeat(self, region: str, attempt: int) -> str:
         """Overwritten while an attempt runs: a heartbeat, and nothing else."""
-        return f"{self.prefix}h/{encode(region)}/{attempt:08d}"
+        return f"{self.heartbeats}{encode(region)}/{attempt:08d}"
+
+    @property
+    def heartbeats(self) -> str:
+        """The prefix of all heartbeats."""
+        return f"{self.prefix}h/"
 
     @property
     def snapshot(self) -> str:

@@ -17,25 +17,32 @@ from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 REGIONS_A_SHARD = 490
 """A claim and an outcome each, and a few more, are just below the 1,000 keys of a page: little is listed twice."""
 
-CONNECTIONS = 32
+CONNECTIONS = 64
+
+_AFTER_SLASH = "0"
+"""The character behind the slash: where the keys end that are below a folder."""
 
 
 def list_sharded(store: ObjectStore, layout: JournalLayout, regions: Iterable[str]) -> Iterator[ObjectInfo]:
-    """All objects of the journal in key order, whether of ``regions`` or not. Raises the store's errors.
+    """All objects of the journal in key order, but for heartbeats, whether of ``regions`` or not.
 
-    As of any listing, its parts are of different moments.
+    As of any listing, its parts are of different moments. Raises the store's errors.
     """
     names = sorted({f"{layout.prefix}t/{encode(region)}/" for region in regions})
     starts = names[REGIONS_A_SHARD::REGIONS_A_SHARD]
     if not starts:
-        yield from store.list(layout.prefix)
+        yield from (info for info in store.list(layout.prefix) if not info.key.startswith(layout.heartbeats))
         return
+    # There is a heartbeat of every attempt: no shard goes through them.
+    behind = layout.heartbeats[:-1] + _AFTER_SLASH
+    shards = [("", layout.heartbeats), *zip((behind, *starts), (*starts, None), strict=True)]
 
-    def part(at: int) -> list[ObjectInfo]:
+    def part(shard: tuple[str, str | None]) -> list[ObjectInfo]:
         # A shard begins behind its name: no key is a folder's name alone.
-        listed = store.list(layout.prefix, start_after=starts[at - 1] if at else "")
-        return list(listed if at == len(starts) else takewhile(lambda info: info.key < starts[at], listed))
+        begin, end = shard
+        listed = store.list(layout.prefix, start_after=begin)
+        return list(listed if end is None else takewhile(lambda info: info.key < end, listed))
 
-    with ThreadPoolExecutor(min(CONNECTIONS, len(starts) + 1), thread_name_prefix="recovery-list") as pool:
-        for shard in pool.map(part, range(len(starts) + 1)):
-            yield from shard
+    with ThreadPoolExecutor(min(CONNECTIONS, len(shards)), thread_name_prefix="recovery-list") as pool:
+        for listed in pool.map(part, shards):
+            yield from listed

@@ -45,7 +45,7 @@ class RunView:
 
     def airflow_run_id(self, asked: str) -> str:
         """The Airflow run that works on this journal: the newest claim's; ``asked`` where nobody has claimed."""
-        claim = self.in_use.claim or newest_claim(self.journal, [region.name for region in self.in_use.plan.regions])
+        claim = self.in_use.claim or newest_claim(self.journal, self.in_use.listing)
         return claim.airflow_run_id if claim is not None else asked
 
 

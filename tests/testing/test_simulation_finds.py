@@ -249,7 +249,7 @@ def test_17_without_the_tombstone_attempts_begin_at_one_again(broken):
     def as_if_new(self, regions):
         found = listed(self, regions)
         regions_ = {name: replace(each, closed_at=0) for name, each in found.state.regions.items()}
-        return Listing(replace(found.state, regions=regions_), found.etags)
+        return Listing(replace(found.state, regions=regions_), found.objects)
 
     listed = Journal.list
     settings = alone(CHAIN, {Trouble.PURGE: 1, Trouble.HEARTBEAT: 1})
