@@ -53,9 +53,11 @@ SUBCOMMANDS = (
 
 def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
     """Run it. An error of ours is one line on standard error and an exit code, never a traceback."""
+    from airflow_recovery.journal.journal import without_garbage_collection
+
     try:
         _check_values(args)
-        with printable_output():
+        with printable_output(), without_garbage_collection():
             code = int(subcommand.load().run(args))
         sys.stdout.flush()
         return code

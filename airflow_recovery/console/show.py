@@ -12,15 +12,24 @@ from airflow_recovery.console.bundle import BundleStore
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.planning.plan_text import cut, ranges, table
 from airflow_recovery.story.mode import story_modes
+from airflow_recovery.story.run_events import RunEvents, events_of
 from airflow_recovery.story.run_history import history_of
-from airflow_recovery.story.run_story import RegionStory, tell
-from airflow_recovery.story.run_view import view_run
+from airflow_recovery.story.run_story import AlikeRegions, RegionStory, RunStory
+from airflow_recovery.story.run_view import RunView, view_run
+
+MAX_REGIONS = 1_000
+"""Of a run with more regions, only those are written out of which there is something to tell, and so many of them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which run or bundle, and in which form."""
     add_run_arguments(parser, bundle=True)
     parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help=f"of a run of more than {MAX_REGIONS} regions too: every attempt, and the history of all processes",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,16 +38,21 @@ def run(args: argparse.Namespace) -> int:
     journal = read.journal
     view = view_run(journal)
     bundle = journal.store if isinstance(journal.store, BundleStore) else None
-    stories, history = tell(view), history_of(view)
     reports = [mode.report(view, read.results, read.no_channels) for mode in story_modes()]
-    if args.json:
-        document = _document(view.journal.identity, view.in_use.plan_hash, stories)
+    is_whole = args.all or args.json or len(view.in_use.plan.regions) <= MAX_REGIONS
+    story = RunStory(view, events_of(view.journal) if is_whole else RunEvents())
+    history = history_of(view) if is_whole else None
+    if args.json and history is not None:
+        document = _document(view.journal.identity, view.in_use.plan_hash, story.all())
         of_bundle = {} if bundle is None else {"bundle": {"made_at": bundle.made_at, "versions": bundle.versions}}
         of_modes = {key: value for report in reports for key, value in report.to_json().items()}
         print(json.dumps({**document, **of_modes, "history": asdict(history), **of_bundle}, indent=1))
     else:
         header = view.header() if bundle is None else f"{bundle.text()}\n{view.header()}"
-        parts = [header, _regions(stories), *(report.text() for report in reports), _attempts(stories), history.text()]
+        eventful = view.in_use.plan.regions if is_whole else story.eventful()
+        attempts = _attempts([story.of(region) for region in eventful[: None if is_whole else MAX_REGIONS]])
+        told = history.text() if history is not None else _not_told(view, len(eventful))
+        parts = [header, _regions(story.alike()), *(report.text() for report in reports), attempts, told]
         print("\n\n".join(part for part in parts if part is not None))
     return ExitCode.DONE
 
@@ -47,32 +61,31 @@ def _document(identity: Any, plan_hash: str, stories: list[RegionStory]) -> dict
     return {**asdict(identity), "plan_hash": plan_hash, "regions": [asdict(story) for story in stories]}
 
 
-def _regions(stories: list[RegionStory]) -> str:
+def _not_told(view: RunView, eventful: int) -> str:
+    """What is left out of a large run, and how one comes to it."""
+    quiet = len(view.in_use.plan.regions) - eventful
+    lines = [f"{quiet:,} regions ran once and are valid: with --all, their attempts and the history are told too."]
+    if eventful > MAX_REGIONS:
+        lines.insert(0, f"  and {eventful - MAX_REGIONS:,} regions more")
+    return "\n".join(lines)
+
+
+def _regions(groups: list[AlikeRegions]) -> str:
     """One row a region: what counts now. Subtasks that are all alike in state are one row."""
-    groups: dict[tuple[str, str], list[RegionStory]] = {}
-    for story in stories:
-        groups.setdefault((story.name, "") if story.subtask is None else (story.subtask[0], story.state), []).append(
-            story
+    rows = [
+        (
+            f"{group.name}[{ranges(group.indexes)}]" if group.indexes else group.name,
+            group.state,
+            f"@{group.attempt}" if group.attempt else "-",
+            f"{group.rows:,}" if group.rows is not None else "-",
+            f"{group.files:,}" if group.results else "-",
+            _bytes(group.bytes) if group.results else "-",
+            f"{group.spark_seconds:.1f}",
+            ", ".join(group.vertices),
+            group.why if group.regions == 1 else f"{group.regions} subtasks; [{group.indexes[0]}] {group.why}",
         )
-    rows = []
-    for (name, _), same in groups.items():
-        indexes = [story.subtask[1] for story in same if story.subtask is not None]
-        results = [result for story in same for result in story.results]
-        known = [result.rows for result in results if result.rows is not None]
-        counted = [story.attempt for story in same]
-        rows.append(
-            (
-                f"{name}[{ranges(indexes)}]" if indexes else name,
-                same[0].state,
-                f"@{max(counted)}" if any(counted) else "-",
-                f"{sum(known):,}" if known else "-",
-                f"{sum(result.files for result in results):,}" if results else "-",
-                _bytes(sum(result.bytes for result in results)) if results else "-",
-                f"{sum(story.spark_seconds for story in same):.1f}",
-                ", ".join(dict.fromkeys(vertex for story in same for vertex in story.vertices)),
-                same[0].why if len(same) == 1 else f"{len(same)} subtasks; [{indexes[0]}] {same[0].why}",
-            )
-        )
+        for group in groups
+    ]
     return table(("region", "state", "attempt", "rows", "files", "size", "spark s", "vertices", "why"), rows)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -51,6 +53,21 @@ from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, get_man
 from airflow_recovery.store.write_once import write_once
 
 R = TypeVar("R", bound=Record)
+
+
+@contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Inside, no garbage is collected: very many values are read, none of them in a cycle, and all of them stay.
+
+    Looking through them again and again takes as long as reading them.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -125,6 +142,7 @@ class Journal:
 
     # reading
 
+    @without_garbage_collection()
     def list(self, regions: Iterable[str]) -> Listing:  # noqa: C901 - a branch a kind of object
         """The run's state by the names in one listing. Objects of regions that are not named are left out.
 
@@ -180,6 +198,7 @@ class Journal:
         )
         return Listing(state, objects, snapshot)
 
+    @without_garbage_collection()
     def load(self, listing: Listing, regions: Iterable[str] | None = None) -> RunState:
         """The listing's state with the contents of outcomes, and of open claims, of ``regions`` (default: all).
 
@@ -196,18 +215,17 @@ class Journal:
                         keys[self.layout.attempt(region, n, kind.name)] = (region, n, kind)
         etags = {key: listing.objects[key].etag for key in keys}
         bodies = self._cache.bodies(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
-        filled = {name: dict(region.attempts) for name, region in listing.state.regions.items()}
+        contents: dict[str, dict[int, dict[str, Any]]] = {}
         for key, (region, n, kind) in keys.items():
-            changes: dict[str, Any] = {kind.content or "": self._decode(kind.record, bodies[key], key)}
+            of_attempt = contents.setdefault(region, {}).setdefault(n, {})
+            of_attempt[kind.content or ""] = self._decode(kind.record, bodies[key], key)
             if kind.record is Outcome:
-                changes["outcome_etag"] = etags[key]
-            filled[region][n] = replace(filled[region][n], **changes)
-        state = replace(
-            listing.state,
-            regions={
-                region: replace(listing.state.of(region), attempts=attempts) for region, attempts in filled.items()
-            },
-        )
+                of_attempt["outcome_etag"] = etags[key]
+        regions = dict(listing.state.regions)
+        for region, by_number in contents.items():
+            read = {n: regions[region].attempts[n].with_contents(told) for n, told in by_number.items()}
+            regions[region] = RegionState({**regions[region].attempts, **read}, regions[region].closed_at)
+        state = replace(listing.state, regions=regions)
         _check_pages(state, wanted)
         return state
 
@@ -285,6 +303,7 @@ class Journal:
         """The reset that names this attempt. Raises `ObjectMissing` where there is none."""
         return self._read(Reset, self.layout.attempt(region, attempt, "reset"))
 
+    @without_garbage_collection()
     def read_plans(self) -> dict[str, PlanRecord]:
         """All plans of the run by their hashes, in that order."""
         listed = (info.key for info in self.store.list(f"{self.layout.prefix}plan/"))

@@ -13,13 +13,13 @@ from functools import lru_cache
 MAX_NAME_CHARS = 100
 """Four names and the rest of a journal key stay well below S3's limit of 1024 bytes."""
 
-_KEPT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
+_NOT_KEPT = re.compile(rb"^[._]|[^A-Za-z0-9\-_.]")
 _HEAD_CHARS = 60
 _NAME = re.compile(r"(?:[A-Za-z0-9\-_.]|~[0-9A-F]{2})+")
 _UNIT = re.compile(r"~[0-9A-F]{2}|.")
 
 
-@lru_cache(maxsize=16_384)  # a listing asks for every region again
+@lru_cache(maxsize=65_536)  # a listing asks for every region again
 def encode(name: str) -> str:
     """The path segment that stands for the id ``name``.
 
@@ -29,10 +29,7 @@ def encode(name: str) -> str:
     """
     if not name:
         raise ValueError("expected an id, found an empty string")
-    encoded = "".join(
-        chr(byte) if byte in _KEPT and not (at == 0 and byte in b"._") else f"~{byte:02X}"
-        for at, byte in enumerate(name.encode())
-    )
+    encoded = _NOT_KEPT.sub(lambda byte: b"~%02X" % byte[0][0], name.encode()).decode()
     if len(encoded) <= MAX_NAME_CHARS:
         return encoded
     head = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_recovery.errors import Failure
 from airflow_recovery.journal.events import RegionKept
@@ -79,15 +79,94 @@ class RegionStory:
     kept: str | None
 
 
-def tell(view: RunView, events: RunEvents | None = None) -> list[RegionStory]:
-    """Every region of the run's plan, in topological order. The data itself is not looked at: that is `plan`'s.
+@dataclass
+class AlikeRegions:
+    """Regions that are told of as one: the subtasks of one region that are in one state, or a single region.
 
-    ``events``: those of the run, where they have been read already.
+    ``attempt`` is the highest that counts in one of them. ``rows``: of those that were counted, `None` without any.
+    ``why``: of the first of them.
     """
-    events = events_of(view.journal) if events is None else events
-    evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=lambda region, attempt, result: None)
-    kept, claims = events.newest_kept(), events.claims()
-    return [_region(view, evaluation, region, kept.get(region.name), claims) for region in view.in_use.plan.regions]
+
+    name: str
+    state: str
+    vertices: tuple[str, ...]
+    why: str
+    regions: int = 0
+    indexes: list[int] = field(default_factory=list)
+    attempt: int = 0
+    results: int = 0
+    rows: int | None = None
+    files: int = 0
+    bytes: int = 0
+    spark_seconds: float = 0.0
+
+    def add(self, region: RegionPlan, state: RegionState) -> None:
+        """One more of them."""
+        self.regions += 1
+        if region.subtask is not None:
+            self.indexes.append(region.subtask.index)
+        current = state.current
+        self.attempt = max(self.attempt, current.number if current is not None else 0)
+        for output in current.outcome.outputs if current is not None and current.outcome is not None else ():
+            self.results += 1
+            self.rows = self.rows if output.rows is None else (self.rows or 0) + output.rows
+            self.files += len(output.objects)
+            self.bytes += output.size
+        self.spark_seconds += sum(
+            attempt.outcome.spark_seconds or 0.0 for attempt in state.attempts.values() if attempt.outcome is not None
+        )
+
+
+class RunStory:
+    """What a run's journal tells. The data itself is not looked at: that is `plan`'s.
+
+    ``events``: those of the run. Nothing is told of a region before it is asked for: a run may have very many.
+    """
+
+    def __init__(self, view: RunView, events: RunEvents) -> None:
+        self._view = view
+        self._evaluation = Evaluation(
+            view.in_use.plan, view.in_use.state, available=lambda region, attempt, result: None
+        )
+        self._kept, self._claims = events.newest_kept(), events.claims()
+
+    def all(self) -> list[RegionStory]:
+        """Every region of the run's plan, in topological order."""
+        return [self.of(region) for region in self._view.in_use.plan.regions]
+
+    def of(self, region: RegionPlan) -> RegionStory:
+        """One region of the run's plan."""
+        return _region(self._view, self._evaluation, region, self._kept.get(region.name), self._claims)
+
+    def alike(self) -> list[AlikeRegions]:
+        """All regions in topological order of the first of each: what counts now."""
+        groups: dict[tuple[str, str], AlikeRegions] = {}
+        for region in self._view.in_use.plan.regions:
+            state = self._view.in_use.state.of(region.name)
+            name, told = (region.name, "") if region.subtask is None else (region.subtask.of, _state(state))
+            if (name, told) not in groups:
+                groups[name, told] = AlikeRegions(name, _state(state), region.vertices, self.of(region).why)
+            groups[name, told].add(region, state)
+        return list(groups.values())
+
+    def eventful(self) -> list[RegionPlan]:
+        """The regions of which there is more to tell than that they ran once, and are valid."""
+        return [region for region in self._view.in_use.plan.regions if not self._ran_once(region)]
+
+    def _ran_once(self, region: RegionPlan) -> bool:
+        state = self._view.in_use.state.of(region.name)
+        attempt = state.current
+        return (
+            attempt is not None
+            and len(state.attempts) == 1
+            and not (attempt.is_lost or attempt.is_pinned or attempt.is_released or attempt.is_prepared)
+            and self._evaluation.invalid_because(region.name) is None
+        )
+
+
+def tell(view: RunView, events: RunEvents | None = None) -> list[RegionStory]:
+    """Every region of the run's plan, in topological order. ``events``: where they have been read already."""
+    return RunStory(view, events_of(view.journal) if events is None else events).all()
 
 
 def _region(

@@ -242,3 +242,34 @@ def test_the_help_documents_the_exit_codes():
     said = " ".join(done.stdout.split())
     for each in ExitCode:
         assert f"{each.value} {each.meaning}" in said
+
+
+# a large run
+
+
+def test_of_a_large_run_what_ran_once_is_told_in_one_line(recorded, monkeypatch):
+    monkeypatch.setattr("airflow_recovery.console.show.MAX_REGIONS", 2)
+    world = recorded.world()
+    world.until_green()
+    world.restart("by_route")
+    world.until_green()
+    world.keep_events()
+    _, said = recorded.call("show", *RUN)
+    table, _, attempts = said.partition("Attempts:")
+    assert {"raw", "by_route", "by_carrier", "busiest"} <= {line.split()[0] for line in table.splitlines() if line}
+    assert [line for line in attempts.splitlines() if line and line[0] != " "] == [
+        "by_route",
+        "busiest",
+        "2 regions ran once and are valid: with --all, their attempts and the history are told too.",
+    ]
+    _, whole = recorded.call("show", *RUN, "--all")
+    assert "History: " in whole
+    assert [line for line in whole.partition("Attempts:")[2].splitlines() if line.startswith("raw")] == ["raw"]
+
+
+def test_of_a_large_run_not_more_than_so_many_regions_are_written_out(recorded, monkeypatch):
+    monkeypatch.setattr("airflow_recovery.console.show.MAX_REGIONS", 1)
+    recorded.world().go("raw")
+    _, said = recorded.call("show", *RUN)
+    assert "  and 2 regions more" in said
+    assert "1 regions ran once" in said
