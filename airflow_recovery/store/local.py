@@ -93,6 +93,16 @@ class LocalStore:
             self._refuse("read", self._path(key), error)
         return StoredObject(_info(key, len(body), blake2b(body, digest_size=16).hexdigest(), status.st_mtime), body)
 
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """``length`` bytes of ``key`` from ``start`` on; fewer at its end. Raises `ObjectMissing`."""
+        folder, name = self._split(key)
+        try:
+            with closing(self._folders(keeps=False)) as folders, folders.open(folder, name) as file:
+                file.seek(start)
+                return file.read(length)
+        except OSError as error:
+            self._refuse("read", self._path(key), error)
+
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """All objects whose key begins with ``prefix``, in key order. Each listed file is read once a process."""
         folder = checked_prefix(prefix).rpartition("/")[0]

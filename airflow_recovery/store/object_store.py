@@ -1,6 +1,7 @@
 """What is asked of a store. Two implementations: S3 (`s3.py`) and a directory (`local.py`).
 
     ObjectStore    put, put if absent, get, list, delete
+    RangeStore     a part of an object, which may be too large to be read at once
     UploadStore    the unfinished multipart uploads that a bucket may have besides: they are listed apart, and paid for
     get_many       many reads at once
 
@@ -81,6 +82,18 @@ class ObjectStore(Protocol):
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; a key that is not there is not an error."""
+        ...
+
+
+@runtime_checkable
+class RangeStore(Protocol):
+    """A store that can read a part of an object."""
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """``length`` bytes of ``key`` from ``start`` on; fewer at its end. Raises `ObjectMissing`.
+
+        ``length`` is at least 1, and ``start`` before the end. Nothing says that two ranges are of the same content.
+        """
         ...
 
 

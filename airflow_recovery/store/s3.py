@@ -127,6 +127,10 @@ class S3Store:
                 "Nothing is concluded from that; try again."
             ) from error
 
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """``length`` bytes of ``key`` from ``start`` on; fewer at its end. Raises `ObjectMissing`, unconfirmed."""
+        return self._get(key, length, Range=f"bytes={start}-{start + length - 1}").body
+
     def peek(self, key: str) -> StoredObject:
         """As `get`, but `ObjectMissing` is not confirmed by a listing.
 
@@ -213,10 +217,10 @@ class S3Store:
                 rules.append(ExpiryRule(rule.get("ID", "unnamed"), prefix, days))
         return tuple(rules)
 
-    def _get(self, key: str, max_bytes: int | None) -> StoredObject:
+    def _get(self, key: str, max_bytes: int | None, **range: str) -> StoredObject:
         failures = 0
         while True:
-            answer = self._begin_to_read(key, max_bytes)
+            answer = self._begin_to_read(key, max_bytes, **range)
             try:
                 body = answer["Body"].read()
             except Exception as error:
@@ -228,14 +232,14 @@ class S3Store:
                 return StoredObject(self._info(key, len(body), answer, "reading an object"), body)
             self._sleep(DEFAULT_BACKOFF.pause_s(failures, random.Random()))
 
-    def _begin_to_read(self, key: str, max_bytes: int | None) -> dict[str, Any]:
+    def _begin_to_read(self, key: str, max_bytes: int | None, **range: str) -> dict[str, Any]:
         """The answer whose body is still to come, and is not longer than ``max_bytes``.
 
         The SDK compares the body with the length, and with the checksum where the server keeps one.
         """
         name = self._prefix + checked_key(key)
         try:
-            answer = self._ask("get_object", {"Bucket": self._bucket, "Key": name})
+            answer = self._ask("get_object", {"Bucket": self._bucket, "Key": name, **range})
         except Exception as error:
             raise self._translated(error, "read", self._uri(key)) from error
         try:

@@ -10,6 +10,7 @@ import pytest
 from airflow_recovery.errors import ObjectExists, ObjectMissing
 from airflow_recovery.model.names import encode
 from airflow_recovery.store import ObjectStore, get_many, probe
+from airflow_recovery.store.object_store import RangeStore
 
 
 def keys_of(store: ObjectStore, prefix: str = "", **options: str) -> list[str]:
@@ -26,6 +27,14 @@ def test_what_was_written_is_read_and_listed_with_one_identity(store: ObjectStor
     }
     assert '"' not in written.etag
     assert listed.modified_s is not None
+
+
+def test_a_part_of_an_object_is_read_and_the_end_cuts_it_short(store: ObjectStore) -> None:
+    store.put("r/a", b"0123456789")
+    assert isinstance(store, RangeStore)
+    assert [store.get_range("r/a", *part) for part in ((0, 4), (4, 100), (9, 1))] == [b"0123", b"456789", b"9"]
+    with pytest.raises(ObjectMissing):
+        store.get_range("r/b", 0, 1)
 
 
 def test_the_etag_follows_the_content(store: ObjectStore) -> None:
