@@ -18,8 +18,9 @@ class Determinism(str, Enum):
     read is written once to scratch."""
 
     VERIFY = "verify"
-    """The rows should be the same, and that is checked: the result is written with a digest, and consumers whose
-    digests are equal keep their results. Inside a region nothing checks it, so scratch is used as with `ALWAYS`."""
+    """The rows should be the same, and that is checked: the result is written with a digest (of a user's own
+    application it is taken afterwards), and consumers whose digests are equal keep their results. Inside a region
+    nothing checks it, so scratch is used as with `ALWAYS`."""
 
     ASSUME = "assume"
     """Any finish will do, also one with other rows: consumers keep their results, unchecked. Inside a region each

@@ -32,8 +32,9 @@ class PartitionManifest:
     """One result partition as one attempt wrote it.
 
     ``location`` is an absolute URI without a slash at the end. ``rows`` and ``schema`` (Spark's JSON form) are unknown
-    (`None`) for applications that are not run by our region runner. ``digest`` stands for the rows, whatever their
-    order and files (`airflow_recovery.driver.digest`); it is there where the result is declared ``verify``.
+    (`None`) for applications that are not run by our region runner. ``digest`` stands for the rows; it is there where
+    the result is declared ``verify`` (`airflow_recovery.driver.digest`; `airflow_recovery.results.output_digest` for
+    a user's own application).
     """
 
     result: str
