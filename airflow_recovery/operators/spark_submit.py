@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from airflow_recovery.job.appends import how_application_appends
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.results.prober import OnAltered
+from airflow_recovery.results.stored_rows import ReadLimits
 from airflow_recovery.task.committed_output import checked_commit
 from airflow_recovery.task.references import (
     DropIn,
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from airflow_recovery.sinks.declaration import CommittingSink
 
 log = logging.getLogger(__name__)
+
+VERIFY_MAX_BYTES = 10 * 1024**3
+VERIFY_TIMEOUT_S = 300.0
 
 
 class RecoverableSparkSubmitOperator(SubmittingOperator):
@@ -73,15 +78,21 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
     that died in between is rolled forward by its next try, without Spark. Nobody else reads such an output. A sink that
     reads rows wants Parquet files beside each other, without ``partitionBy``.
 
-    Does not look into the application: it can't be cut into smaller regions, and its rows are not counted.
+    Does not look into the application: it can't be cut into smaller regions, and its rows are not counted, but for
+    ``deterministic="verify"``.
 
     :param outputs: names of managed outputs, or a mapping from name to URI (`None`: managed). URIs are templated.
     :param inputs: by name: another operator's ``result(name)``, or a URI whose objects belong to the trace (templated).
     :param commit: where the output is committed, such as ``PostgresTable(conn_id=..., table=...)``.
     :param on_altered: ``"stop"`` or ``"recompute"``, for fixed outputs.
-    :param deterministic: ``"always"`` (operators that read what is made again run again) or ``"assume"`` (any finish of
-        this application will do for them). Not ``"verify"``: its rows are not seen, so nothing could be compared.
-
+    :param deterministic: what becomes of operators that have read an output, if it is made again. ``"verify"``: they
+        keep their results where its rows are the same, in whatever order and files; the task reads them after the
+        application has ended. ``"always"``: they run again. ``"assume"``: any finish of this application will do. Not
+        said: they keep their results where its files are the same, byte for byte, which the store's checksums tell.
+    :param verify_max_bytes: for ``"verify"``: an output with larger files than this is not read; its files alone are
+        compared. 10 GiB where nothing is said.
+    :param verify_timeout: for ``"verify"``: after so long (a `timedelta`, or seconds) the task stops to read an output.
+        Five minutes where nothing is said.
     :param idempotent: whether a second run after one that died half-way leaves what a single one would have left. Not
         said: ``False`` where there are fixed outputs and the application, a Python file here, is seen to append.
     :param allow_duplicates: accept an application that is not idempotent; its rows may be there twice.
@@ -98,7 +109,9 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         inputs: Mapping[str, OutputReference | str] | None = None,
         commit: CommittingSink | None = None,
         on_altered: str = "stop",
-        deterministic: DeterminismLike = Determinism.ALWAYS,
+        deterministic: DeterminismLike | None = None,
+        verify_max_bytes: int | None = None,
+        verify_timeout: timedelta | float | None = None,
         idempotent: bool | None = None,
         allow_duplicates: bool = False,
         application: str,
@@ -106,7 +119,12 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         **kwargs: Any,
     ) -> None:
         where = str(kwargs.get("task_id"))
-        of_types: dict[str, object] = {"idempotent": idempotent, "allow_duplicates": allow_duplicates}
+        of_types: dict[str, object] = {
+            "idempotent": idempotent,
+            "allow_duplicates": allow_duplicates,
+            "verify_max_bytes": verify_max_bytes,
+            "verify_timeout": verify_timeout,
+        }
         check_arguments(RecoverableSparkSubmitOperator.__init__, of_types, where)
         self._check_application(where, application, application_args, templated=self.template_fields)
         refuse_mapped_group(kwargs.get("task_group"), where)
@@ -123,6 +141,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
                 f"{self.task_id}: expected on_altered to be 'stop' or 'recompute', found {on_altered!r}."
             ) from error
         self.determinism = _checked_determinism(self.task_id, deterministic)
+        self.read_limits = _checked_limits(self.task_id, deterministic, verify_max_bytes, verify_timeout)
         self.allow_duplicates = allow_duplicates
         if not allow_duplicates:
             self._check_idempotent(idempotent)
@@ -160,6 +179,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
             commit=self.commit,
             on_altered=self.on_altered,
             determinism=self.determinism,
+            read_limits=self.read_limits,
             allow_duplicates=self.allow_duplicates,
             recovers=self.recovers,
         )
@@ -278,15 +298,33 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
 
 
 def _checked_determinism(task_id: str, given: object) -> Determinism:
-    if given == Determinism.VERIFY:
-        raise JobDefinitionError(
-            f"{task_id}: deterministic='verify' compares digests of the rows, which are taken while our own runner "
-            "writes them; this application writes them itself, in whatever format. Use 'always' or 'assume', or "
-            "declare the application as a vertex of a job."
-        )
     try:
-        return Determinism(given)
+        return Determinism.VERIFY if given is None else Determinism(given)
     except ValueError as error:
         raise JobDefinitionError(
-            f"{task_id}: expected deterministic to be 'always' or 'assume', found {given!r}."
+            f"{task_id}: expected deterministic to be 'always', 'verify' or 'assume', found {given!r}."
         ) from error
+
+
+def _checked_limits(
+    task_id: str, deterministic: object, max_bytes: int | None, timeout: timedelta | float | None
+) -> ReadLimits | None:
+    given = {"verify_max_bytes": max_bytes, "verify_timeout": timeout}
+    if deterministic != Determinism.VERIFY:
+        useless = [name for name, value in given.items() if value is not None]
+        if useless:
+            raise JobDefinitionError(
+                f"{task_id}: expected {useless[0]}= with deterministic='verify' alone, found it with "
+                f"deterministic={deterministic!r}: no rows are read then. Say 'verify', or leave it out."
+            )
+        return None
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    for name, value in (("verify_max_bytes", max_bytes), ("verify_timeout", seconds)):
+        if value is not None and value <= 0:
+            raise JobDefinitionError(
+                f"{task_id}: expected {name} above 0, found {given[name]!r}: leave out deterministic='verify' if no "
+                "rows are to be read."
+            )
+    return ReadLimits(
+        VERIFY_MAX_BYTES if max_bytes is None else max_bytes, VERIFY_TIMEOUT_S if seconds is None else float(seconds)
+    )

@@ -28,6 +28,7 @@ from airflow_recovery.errors import (
     RegionFailed,
     StoreError,
 )
+from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.model.codec import digest_of
@@ -35,6 +36,7 @@ from airflow_recovery.model.location import comparable
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics
 from airflow_recovery.results.availability import probe_manifest
+from airflow_recovery.results.output_digest import digest_output
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external
@@ -91,6 +93,7 @@ class DropInSubmission(SparkSubmission):
         self._drop_in = drop_in
         self._run = opened.run
         self._stores = opened.stores
+        self._earlier: list[PartitionManifest] = []
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """The objects at the URIs among the inputs, as they are now."""
@@ -106,6 +109,7 @@ class DropInSubmission(SparkSubmission):
         Not where an attempt has been claimed since the last finish: what lies there may be its unfinished work.
         """
         drop_in = self._drop_in
+        self._earlier = _outputs_by_age(state.of(drop_in.task_id))
         if drop_in.on_altered is OnAltered.RECOMPUTE:
             return
         last = _last_finish(state.of(drop_in.task_id))
@@ -183,7 +187,8 @@ class DropInSubmission(SparkSubmission):
 
     def _finish(self, attempt: ClaimedAttempt, seconds: float | None) -> Outcome:
         claim = attempt.claim
-        outputs = tuple(self._register(claim, name, uri) for name, uri in self._drop_in.outputs.items())
+        with self._heartbeat(claim) if self._drop_in.read_limits and not self.outlives_task else nullcontext():
+            outputs = tuple(self._register(claim, name, uri) for name, uri in self._drop_in.outputs.items())
         if self._drop_in.commit is not None:
             check_prepared(self._drop_in.commit, outputs[0], f"{claim.region}@{claim.attempt}")
         read = ReadMetrics.of(self._manifests_read(attempt), attempt.externals)
@@ -239,7 +244,17 @@ class DropInSubmission(SparkSubmission):
             )
         objects = tuple(ResultObject(info.key, info.size, info.etag) for info in listed if not _is_hidden(info.key))
         self._run.log.info("Output %s: %d objects at %s.", name, len(objects), location)
-        return PartitionManifest(qualified(claim.region, name), location, objects, managed=uri is None)
+        manifest = PartitionManifest(qualified(claim.region, name), location, objects, managed=uri is None)
+        if not self._drop_in.determinism.is_verified or manifest.result not in self._run.plan.read:
+            return manifest
+        return digest_output(
+            manifest,
+            store,
+            limits=self._drop_in.read_limits,
+            earlier=[earlier for earlier in self._earlier if earlier.result == manifest.result],
+            delta_options=lambda: AirflowSinkResources(self._stores).storage_options(location),
+            log=self._run.log,
+        )
 
 
 class UnregisteredDropIn(DropInSubmission):
@@ -273,6 +288,12 @@ def _last_finish(state: RegionState) -> Outcome | None:
     if not finished or max(finished) != state.latest_attempt:
         return None
     return state.attempts[max(finished)].outcome
+
+
+def _outputs_by_age(state: RegionState) -> list[PartitionManifest]:
+    """What finished attempts have written, the newest first, reset or not."""
+    ended = sorted((attempt for attempt in state.attempts.values() if attempt.is_finished), key=lambda a: -a.number)
+    return [output for attempt in ended if attempt.outcome is not None for output in attempt.outcome.outputs]
 
 
 def _is_hidden(key: str) -> bool:

@@ -16,6 +16,7 @@ from airflow_recovery.sinks.declaration import spec_of
 
 if TYPE_CHECKING:
     from airflow_recovery.model.committing import CommitSpec
+    from airflow_recovery.results.stored_rows import ReadLimits
     from airflow_recovery.sinks.declaration import CommittingSink
 
 _PLACEHOLDER = re.compile(r"\{(input|output):([^{}]*)\}")
@@ -39,6 +40,7 @@ class DropIn:
 
     ``outputs`` by name: the user's own URI, or `None` for one that is managed. ``inputs`` by name: another operator's
     output, or a URI. ``declared_outputs``: before Airflow has rendered them, in the operator's own task alone.
+    ``read_limits``: how much of what it has written is read to compare rows; `None`: its files are compared alone.
     """
 
     task_id: str
@@ -47,7 +49,8 @@ class DropIn:
     declared_outputs: Mapping[str, str | None]
     commit: CommittingSink | None = None
     on_altered: OnAltered = OnAltered.STOP
-    determinism: Determinism = Determinism.ALWAYS
+    determinism: Determinism = Determinism.VERIFY
+    read_limits: ReadLimits | None = None
     allow_duplicates: bool = False
     recovers: bool = True
 

@@ -16,6 +16,7 @@ from tries import run_try, submissions, task_context
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators import OutputReference, RecoverableSparkSubmitOperator
 from airflow_recovery.results.prober import OnAltered
+from airflow_recovery.results.stored_rows import ReadLimits
 from airflow_recovery.task.dag_operators import plan_of_dag
 from airflow_recovery.task.drop_in import application_fingerprint
 
@@ -50,8 +51,18 @@ def operator(task_id: str = "t", dag: DAG | None = None, **given: Any) -> Recove
         ({"application_args": ["--out", "s3://x"]}, r"t: output 'out' is managed.*put \{output:out\} into"),
         ({"application_args": None}, "t: output 'out' is managed, and the application is never told"),
         ({"on_altered": "ignore"}, "t: expected on_altered to be 'stop' or 'recompute', found 'ignore'"),
-        ({"deterministic": "verify"}, "t: deterministic='verify' compares digests of the rows, which are taken"),
-        ({"deterministic": True}, "t: expected deterministic to be 'always' or 'assume', found True"),
+        ({"deterministic": True}, "t: expected deterministic to be 'always', 'verify' or 'assume', found True"),
+        ({"verify_max_bytes": 1}, "t: expected verify_max_bytes= with deterministic='verify' alone, found .*None"),
+        (
+            {"deterministic": "always", "verify_timeout": 3},
+            "t: expected verify_timeout= with .*found it with .*'always'",
+        ),
+        ({"deterministic": "verify", "verify_max_bytes": "1g"}, "t: expected verify_max_bytes= as .*found '1g'"),
+        ({"deterministic": "verify", "verify_max_bytes": 0}, "t: expected verify_max_bytes above 0, found 0"),
+        (
+            {"deterministic": "verify", "verify_timeout": timedelta(0)},
+            "t: expected verify_timeout above 0, found datet",
+        ),
         ({"inputs": {"i": OutputReference("gone", "x")}}, "t: input 'i' is output 'x' of 'gone', which is no recover"),
     ],
 )
@@ -60,15 +71,28 @@ def test_a_wrong_declaration_is_refused_by_name(given: dict[str, Any], said: str
         operator(**given)
 
 
-@pytest.mark.parametrize(("given", "planned"), [({}, ()), ({"deterministic": "assume"}, (("clean.out", "assume"),))])
+@pytest.mark.parametrize(
+    ("given", "planned", "limits"),
+    [
+        ({}, (("clean.out", "verify"),), None),
+        ({"deterministic": "always"}, (), None),
+        ({"deterministic": "assume"}, (("clean.out", "assume"),), None),
+        ({"deterministic": "verify"}, (("clean.out", "verify"),), ReadLimits(10 * 1024**3, 300.0)),
+        (
+            {"deterministic": "verify", "verify_max_bytes": 9, "verify_timeout": timedelta(minutes=1)},
+            (("clean.out", "verify"),),
+            ReadLimits(9, 60.0),
+        ),
+    ],
+)
 def test_determinism_stands_on_the_producer_and_goes_into_the_plan(
-    given: dict[str, Any], planned: tuple[tuple[str, str], ...]
+    given: dict[str, Any], planned: tuple[tuple[str, str], ...], limits: ReadLimits | None
 ) -> None:
     dag = new_dag()
     clean = operator("clean", dag, **given)
-    operator("report", dag, inputs={"i": clean.result("out")})
+    operator("report", dag, inputs={"i": clean.result("out")}, deterministic="always")
     regions = {region.name: region for region in plan_of_dag(dag).regions}
-    assert regions["clean"].determinism == planned
+    assert (regions["clean"].determinism, clean.drop_in.read_limits) == (planned, limits)
     assert (regions["report"].determinism, regions["report"].reads) == ((), ("clean.out",))
 
 
