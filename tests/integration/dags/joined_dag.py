@@ -1,0 +1,42 @@
+"""An application with three readers, each way to say what becomes of them when it has run again.
+
+joined --+--> by_day
+         +--> by_route
+         +--> late
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from airflow.sdk import DAG
+
+from airflow_recovery.operators import RecoverableSparkSubmitOperator
+
+APPLICATIONS = Path(__file__).parent / "applications"
+LAKE = os.environ.get("INTEGRATION_LAKE", "file:///lake")
+
+for name, options in {
+    "files": {},
+    "verify": {"deterministic": "verify"},
+    "always": {"deterministic": "always"},
+}.items():
+    with DAG(f"joined_{name}", schedule=None):
+        joined = RecoverableSparkSubmitOperator(
+            task_id="joined",
+            conn_id="submit",
+            application=str(APPLICATIONS / "joined.py"),
+            outputs=["rows"],
+            application_args=[f"{LAKE}/joined_{name}/raw.csv", "{output:rows}"],
+            **options,
+        )
+        for reader in ("by_day", "by_route", "late"):
+            RecoverableSparkSubmitOperator(
+                task_id=reader,
+                conn_id="submit",
+                application=str(APPLICATIONS / "report.py"),
+                inputs={"rows": joined.result("rows")},
+                outputs=["report"],
+                application_args=["{input:rows}", "{output:report}"],
+            )
