@@ -37,9 +37,9 @@ _MOST_CHARACTERS = 300
 
 def files_digest(manifest: PartitionManifest) -> str | None:
     """Equal where the files are byte for byte the same, by their order and folders. `None`: no checksums tell that."""
-    if not all(_CONTENT_HASH.fullmatch(object.etag) for object in manifest.objects):
+    if not all(_CONTENT_HASH.fullmatch(file.etag) for file in manifest.objects):
         return None
-    lines = sorted(f"{_RANDOM_NAME.sub('*', object.path)}\0{object.size}\0{object.etag}" for object in manifest.objects)
+    lines = sorted(f"{_RANDOM_NAME.sub('*', file.path)}\0{file.size}\0{file.etag}" for file in manifest.objects)
     return f"{FILES}-{len(lines):x}-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:32]}"
 
 

@@ -71,13 +71,13 @@ class StoredRows:
         self._store = store
         self._limits = limits
         self._delta_options = delta_options
-        self._objects = [object for object in manifest.objects if is_data(object.path)]
+        self._objects = [written for written in manifest.objects if is_data(written.path)]
         self._deadline_s = time.monotonic() + limits.timeout_s
 
     @property
     def size(self) -> int:
         """How many bytes its files have."""
-        return sum(object.size for object in self._objects)
+        return sum(written.size for written in self._objects)
 
     def digest(self) -> RowDigest:
         """Read all rows."""
@@ -91,24 +91,24 @@ class StoredRows:
         from airflow_recovery.results.row_digest import RowDigest
 
         digest = RowDigest()
-        names = {segment for object in self._manifest.objects for segment in object.path.split("/")[:-1]}
+        names = {segment for written in self._manifest.objects for segment in written.path.split("/")[:-1]}
         if "_delta_log" in names:
             self._add_delta(digest)
-        elif any(object.path.endswith(".metadata.json") for object in self._objects):
+        elif any(written.path.endswith(".metadata.json") for written in self._objects):
             raise NotComparable("which files belong to a table of Iceberg is not known here")
         else:
-            for object in self._objects:
-                self._add(digest, object)
+            for written in self._objects:
+                self._add(digest, written)
         return digest
 
-    def _add(self, digest: RowDigest, object: ResultObject) -> None:
-        match = _NAME.search(object.path)
+    def _add(self, digest: RowDigest, written: ResultObject) -> None:
+        match = _NAME.search(written.path)
         if match is None:
-            raise NotComparable(f"{object.path} is of no format that is known by its name")
+            raise NotComparable(f"{written.path} is of no format that is known by its name")
         kind, packing = match[1].lower(), (match[2] or "").lower()
-        folders = dict(_folders(object.path))
+        folders = dict(_folders(written.path))
         if kind in ("parquet", "orc"):
-            with self._open(object) as file:
+            with self._open(written) as file:
                 rows = _parquet(file) if kind == "parquet" else _orc(file)
                 schema = next(rows)
                 if any(name.startswith("_hoodie_") for name in schema.names):
@@ -118,7 +118,7 @@ class StoredRows:
                     self._check_time()
                     digest.add(batch, folders)
             return
-        with self._open(object) as file, _unpacked(file, packing) as text:
+        with self._open(written) as file, _unpacked(file, packing) as text:
             is_json = kind in ("json", "jsonl", "ndjson")
             for batch in _lines(text, _document if is_json else _quoted_row if kind in ("csv", "tsv") else None):
                 self._check_time()
@@ -137,16 +137,16 @@ class StoredRows:
             self._check_time()
             digest.add(batch, {})
 
-    def _open(self, object: ResultObject) -> BinaryIO:
-        key = key_below(self._store.base_uri, f"{self._manifest.location}/{object.path}")
-        if object.size <= SMALL_BYTES:
+    def _open(self, written: ResultObject) -> BinaryIO:
+        key = key_below(self._store.base_uri, f"{self._manifest.location}/{written.path}")
+        if written.size <= SMALL_BYTES:
             stored = self._store.get(key, SMALL_BYTES)
-            if (stored.info.size, stored.info.etag) != (object.size, object.etag):
-                raise NotComparable(f"{object.path} was altered meanwhile")
+            if (stored.info.size, stored.info.etag) != (written.size, written.etag):
+                raise NotComparable(f"{written.path} was altered meanwhile")
             return io.BytesIO(stored.body)
         if not isinstance(self._store, RangeStore):
-            raise NotComparable(f"{object.path} has {object.size} bytes, and its store reads whole objects alone")
-        return io.BufferedReader(_RangeFile(self._store, key, object.size), _BLOCK_BYTES)
+            raise NotComparable(f"{written.path} has {written.size} bytes, and its store reads whole objects alone")
+        return io.BufferedReader(_RangeFile(self._store, key, written.size), _BLOCK_BYTES)
 
     def _check_time(self) -> None:
         if time.monotonic() > self._deadline_s:

@@ -217,10 +217,10 @@ class S3Store:
                 rules.append(ExpiryRule(rule.get("ID", "unnamed"), prefix, days))
         return tuple(rules)
 
-    def _get(self, key: str, max_bytes: int | None, **range: str) -> StoredObject:
+    def _get(self, key: str, max_bytes: int | None, **part: str) -> StoredObject:
         failures = 0
         while True:
-            answer = self._begin_to_read(key, max_bytes, **range)
+            answer = self._begin_to_read(key, max_bytes, **part)
             try:
                 body = answer["Body"].read()
             except Exception as error:
@@ -232,14 +232,14 @@ class S3Store:
                 return StoredObject(self._info(key, len(body), answer, "reading an object"), body)
             self._sleep(DEFAULT_BACKOFF.pause_s(failures, random.Random()))
 
-    def _begin_to_read(self, key: str, max_bytes: int | None, **range: str) -> dict[str, Any]:
+    def _begin_to_read(self, key: str, max_bytes: int | None, **part: str) -> dict[str, Any]:
         """The answer whose body is still to come, and is not longer than ``max_bytes``.
 
         The SDK compares the body with the length, and with the checksum where the server keeps one.
         """
         name = self._prefix + checked_key(key)
         try:
-            answer = self._ask("get_object", {"Bucket": self._bucket, "Key": name, **range})
+            answer = self._ask("get_object", {"Bucket": self._bucket, "Key": name, **part})
         except Exception as error:
             raise self._translated(error, "read", self._uri(key)) from error
         try:
