@@ -27,6 +27,8 @@ with DAG(
         inputs={"flights": f"{LAKE}/flights.csv"},
         application_args=["--flights", f"{SPARK_LAKE}/flights.csv", "--out", "{output:cleaned}"],
         outputs=["cleaned"],
+        # If it must run again and writes the same rows, `report` keeps its result, in whatever order the rows are.
+        deterministic="verify",
     )
     report = RecoverableSparkSubmitOperator(
         task_id="report",

@@ -34,7 +34,7 @@ from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.inputs import InputRef
-from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.manifest import PartitionManifest, is_of_rows
 from airflow_recovery.model.mode import BATCH, RegionMode
 from airflow_recovery.model.records import ExternalObject, FenceCause, PlanRecord
 from airflow_recovery.planning.mode import planning_of
@@ -387,6 +387,9 @@ class Evaluation:
             after = present[result].digest if result in present else None
             if before is None or after is None:
                 detail = f"{read}; {result} has no digest of both"
+                return Reason(consumer, Why.INPUT_REMADE, detail, source=pin.region)
+            if before != after and not (is_of_rows(before) and is_of_rows(after)):
+                detail = f"{read}; {result} has other files, and its rows were not compared"
                 return Reason(consumer, Why.INPUT_REMADE, detail, source=pin.region)
             if before != after:
                 detail = f"{read}; {result} has other rows: digest {before}, now {after}"

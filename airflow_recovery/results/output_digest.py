@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_recovery.model.manifest import FILES_DIGEST
 from airflow_recovery.results.availability import probe_manifest
 from airflow_recovery.results.stored_rows import NotComparable, ReadLimits, StoredRows
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.store.object_store import ObjectStore
-
-FILES = "files1"
-"""What a digest of files begins with."""
 
 _CONTENT_HASH = re.compile(r"[0-9a-f]{32}(-[0-9]+)?", re.IGNORECASE)
 """An MD5, or one of the MD5s of an upload's parts; below a folder, our own hash. Other etags may say something else."""
@@ -40,7 +38,7 @@ def files_digest(manifest: PartitionManifest) -> str | None:
     if not all(_CONTENT_HASH.fullmatch(file.etag) for file in manifest.objects):
         return None
     lines = sorted(f"{_RANDOM_NAME.sub('*', file.path)}\0{file.size}\0{file.etag}" for file in manifest.objects)
-    return f"{FILES}-{len(lines):x}-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:32]}"
+    return f"{FILES_DIGEST}-{len(lines):x}-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:32]}"
 
 
 def digest_output(

@@ -159,6 +159,12 @@ def test_a_trace_without_digests_is_held_to_the_attempt() -> None:
     )  # fmt: skip
 
 
+def test_of_files_that_differ_nobody_says_that_the_rows_do() -> None:
+    reason = Case(PAIR, P=VERIFY).finish_all().finish("P", 2, digest="files1-b").evaluate().why_must_run("C")
+    said = "read P@1, now @2; P has other files, and its rows were not compared"
+    assert reason == Reason("C", Why.INPUT_REMADE, said, source="P")
+
+
 def test_the_reason_names_both_digests_and_the_result() -> None:
     reason = Case(PAIR, P=VERIFY).finish_all().finish("P", 2, digest="b").evaluate().why_must_run("C")
     assert reason == Reason("C", Why.INPUT_DIFFERS, "read P@1, now @2; P has other rows: digest a, now b", source="P")
