@@ -32,6 +32,7 @@ NAMES = (
     "overhead_connect",
     "overhead_submit",
     "recovery_time",
+    "lost_input",
     "split_commit",
     "approximate_channel",
     "approximate_failure",
