@@ -16,8 +16,8 @@ import time
 import uuid
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 parser = argparse.ArgumentParser()
 parser.add_argument("out")

@@ -14,25 +14,26 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 
+from airflow_recovery.model.determinism import DeterminismLike
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 
 APPLICATION = str(Path(__file__).parents[1] / "applications" / "slow_step.py")
 WORK_S = os.environ.get("BENCHMARK_WORK_S", "0")
 FAIL = os.environ.get("BENCHMARK_FAILURES", "")
-WAYS = {
-    "files": ({}, []),
-    "verify": ({"deterministic": "verify"}, ["--shuffle"]),
-    "always": ({"deterministic": "always"}, []),
+WAYS: dict[str, tuple[DeterminismLike | None, list[str]]] = {
+    "files": (None, []),
+    "verify": ("verify", ["--shuffle"]),
+    "always": ("always", []),
 }
 
-for way, (options, arguments) in WAYS.items():
+for way, (deterministic, arguments) in WAYS.items():
     with DAG(f"lost_{way}", schedule=None, start_date=datetime(2012, 1, 1, tzinfo=timezone.utc)):
         joined = RecoverableSparkSubmitOperator(
             task_id="joined",
             application=APPLICATION,
             outputs=["rows"],
             application_args=["{output:rows}", WORK_S, *arguments],
-            **options,
+            deterministic=deterministic,
         )
         readers = [
             RecoverableSparkSubmitOperator(
