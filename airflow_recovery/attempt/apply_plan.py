@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_recovery.attempt.run import LISTING_ROUNDS
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, PagesDisagree, PlanOutdated
-from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.journal import LISTING_ROUNDS, Journal
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.records import Reset

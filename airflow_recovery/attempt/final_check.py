@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from airflow_recovery.attempt.run import LISTING_ROUNDS, Run, is_untouched
+from airflow_recovery.attempt.run import Run, is_untouched
 from airflow_recovery.attempt.task_instances import (
     FINISHED_STATES,
     HOW_TO_CONFIGURE_CLEARS,
@@ -16,7 +16,7 @@ from airflow_recovery.attempt.task_instances import (
     ClearRequest,
     Observation,
 )
-from airflow_recovery.errors import ClearNotConfigured, Overtaken, PagesDisagree
+from airflow_recovery.errors import ClearNotConfigured, Overtaken
 from airflow_recovery.journal.events import ConsumerKept
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.planning.evaluation import Evaluation
@@ -38,39 +38,31 @@ def final_check(run: Run, region: str, attempt: int) -> None:
         return
     # Observe, then list, in this order: a try that starts between the two is no longer the observed one.
     observation = None if first_try else run.task_instances.observe()
-    is_observed = not first_try
-    for _ in range(LISTING_ROUNDS):
-        listing = run.list()
-        if is_untouched(listing.state, run.plan_hash) and not _is_blocked(observation):
-            return
-        if not is_observed:
-            is_observed = True
-            observation = run.task_instances.observe()
-            if observation is not None:
-                continue
-        try:
-            state = run.journal.load(listing)
-        except PagesDisagree:
-            continue
-        evaluation = run.evaluate(state)
-        mine = evaluation.current(region)
-        outcome = mine.outcome if mine is not None else None
-        why = evaluation.why_overtaken(region, outcome.inputs if outcome is not None else None)
-        if why is None and outcome is not None:
-            why = evaluation.why_disconnected(region, outcome.mode)
-        if mine is None or why is not None:
-            raise Overtaken(
-                f"{region}@{attempt} was overtaken while it ran: {why.text() if why else 'it was reset'}. "
-                "This task retries, and evaluates again."
-            )
-        republish = _why_publish_again(run, state, evaluation)
-        if observation is None:
-            _refuse_overtaken(run, region, evaluation, republish)
-        else:
-            _clear_overtaken(run, region, evaluation, observation, republish)
-        _report_who_is_kept(run, region, evaluation)
+    listing = run.list()
+    if is_untouched(listing.state, run.plan_hash) and not _is_blocked(observation):
         return
-    raise PagesDisagree(f"The journal of {region} did not settle in {LISTING_ROUNDS} listings; this task retries.")
+    if first_try:
+        observation = run.task_instances.observe()
+        if observation is not None:
+            listing = run.list()
+    state = run.load(listing=listing)
+    evaluation = run.evaluate(state)
+    mine = evaluation.current(region)
+    outcome = mine.outcome if mine is not None else None
+    why = evaluation.why_overtaken(region, outcome.inputs if outcome is not None else None)
+    if why is None and outcome is not None:
+        why = evaluation.why_disconnected(region, outcome.mode)
+    if mine is None or why is not None:
+        raise Overtaken(
+            f"{region}@{attempt} was overtaken while it ran: {why.text() if why else 'it was reset'}. "
+            "This task retries, and evaluates again."
+        )
+    republish = _why_publish_again(run, state, evaluation)
+    if observation is None:
+        _refuse_overtaken(run, region, evaluation, republish)
+    else:
+        _clear_overtaken(run, region, evaluation, observation, republish)
+    _report_who_is_kept(run, region, evaluation)
 
 
 def _why_publish_again(run: Run, state: RunState, evaluation: Evaluation) -> str | None:

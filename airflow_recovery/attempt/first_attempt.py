@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_recovery.attempt.run import Run, is_untouched
+from airflow_recovery.errors import PagesDisagree
 from airflow_recovery.journal.journal import Listing
 from airflow_recovery.model.records import Outcome
 
@@ -10,7 +11,7 @@ from airflow_recovery.model.records import Outcome
 def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, Outcome] | None:
     """What the first attempt of ``region`` reads; `None` where the whole state has to be evaluated.
 
-    One plan, attempts 1 only and no marker: all finished regions are valid. Raises `PagesDisagree`.
+    One plan, attempts 1 only and no marker: all finished regions are valid.
     """
     state = listing.state
     if state.of(region).attempts:
@@ -21,7 +22,10 @@ def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, O
         return {} if is_first else None
     if not is_untouched(state, run.plan_hash):
         return None
-    loaded = run.journal.load(listing, wanted)
+    try:
+        loaded = run.journal.load(listing, wanted)
+    except PagesDisagree:
+        return None
     asked = run.results_read(region, loaded)
     run.available.look_ahead(asked)
     inputs: dict[str, Outcome] = {}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from airflow_recovery.attempt.clear_producers import clear_producers, refuse_without_clear_client
-from airflow_recovery.attempt.run import LISTING_ROUNDS, Run
+from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.errors import AttemptLost, PagesDisagree
+from airflow_recovery.journal.journal import LISTING_ROUNDS
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Publish, PublishedRegion
 from airflow_recovery.planning.evaluation import Evaluation
@@ -29,11 +30,7 @@ class PublishTask:
         """The publish that names the present cut: a new one, or the newest where nothing has changed."""
         for _ in range(LISTING_ROUNDS):
             observation = self._run.task_instances.observe()
-            listing = self._run.list()
-            try:
-                state = self._run.journal.load(listing)
-            except PagesDisagree:
-                continue
+            state = self._run.load()
             evaluation = self._run.evaluate(state)
             skipped = self._skipped(state, observation)
             lost = self._lost(evaluation, skipped)
@@ -56,7 +53,7 @@ class PublishTask:
                 "Publish %d: %s.", publish.number, ", ".join(f"{region.region}@{region.attempt}" for region in cut)
             )
             return publish
-        raise PagesDisagree(f"The journal was not coherent in {LISTING_ROUNDS} listings; this task retries.")
+        raise PagesDisagree(f"Others have published {LISTING_ROUNDS} times meanwhile; this task retries.")
 
     def _skipped(self, state: RunState, observation: Observation | None) -> tuple[str, ...]:
         if observation is None:

@@ -35,12 +35,13 @@ from airflow_recovery.attempt.previous_attempt import fence_previous_attempt
 from airflow_recovery.attempt.recompute import reset_for_epoch
 from airflow_recovery.attempt.reconnect import is_worth_reconnecting, reconnect
 from airflow_recovery.attempt.restarts import Restarts
-from airflow_recovery.attempt.run import LISTING_ROUNDS, Run
+from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.driver.process_identity import own_process
 from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Failure, InputLost, PagesDisagree
 from airflow_recovery.journal.events import RegionKept
+from airflow_recovery.journal.journal import LISTING_ROUNDS
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.build_in_progress import BuiltElsewhere
 from airflow_recovery.model.inputs import InputRef
@@ -111,16 +112,13 @@ class RegionTask:
         is_checked = False
         for _ in range(LISTING_ROUNDS):
             listing = self._run.list()
-            try:
-                # What its coordinators are restored from is in other outcomes than those of its inputs.
-                planned = self._run.regions[self._region]
-                is_simple = self._epoch is None and not (planned.coordinators or attempt_of(planned).looks_at_others)
-                inputs = first_attempt_inputs(self._run, self._region, listing) if is_simple else None
-                state = listing.state if inputs is not None else self._run.journal.load(listing)
-            except PagesDisagree:
-                continue
+            # What its coordinators are restored from is in other outcomes than those of its inputs.
+            planned = self._run.regions[self._region]
+            is_simple = self._epoch is None and not (planned.coordinators or attempt_of(planned).looks_at_others)
+            inputs = first_attempt_inputs(self._run, self._region, listing) if is_simple else None
             if inputs is not None:
-                return self._run_attempt(state, inputs, externals)
+                return self._run_attempt(listing.state, inputs, externals)
+            state = self._run.load(listing=listing)
             if state.plans and not is_checked:
                 self._run.check_owner()
                 is_checked = True

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from airflow_recovery.attempt.heartbeat_watch import NO_HEARTBEAT_TIMEOUTS, HeartbeatTimeouts
 from airflow_recovery.attempt.task_instances import Observation, TaskInstances, TaskTry
-from airflow_recovery.errors import ConfigurationError, PagesDisagree
-from airflow_recovery.journal.journal import Journal, Listing
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.journal.journal import Journal, Listing, until_pages_agree
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventSink, NoEvents
@@ -23,9 +22,6 @@ from airflow_recovery.planning.evaluation import AskedResult, Evaluation
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.store.object_store import ObjectStore
-
-LISTING_ROUNDS = 10
-"""How often a listing whose pages disagree, or an evaluation that another process made invalid, is done again."""
 
 
 def no_committers(spec: CommitSpec) -> Committer:
@@ -138,15 +134,18 @@ class Run:
         """List the journal once; reads no record. Raises the store's errors."""
         return self.journal.list(self.regions)
 
-    def load(self, regions: Iterable[str] | None = None) -> RunState:
-        """The state of now, with the outcomes of ``regions``, or of all: for who does not decide by one listing alone.
+    def load(self, regions: Iterable[str] | None = None, *, listing: Listing | None = None) -> RunState:
+        """The state of ``listing``, or of now, with the outcomes of ``regions``, or of all.
 
         Lists again where the pages of a listing disagree. Raises `PagesDisagree` where they always do.
         """
-        for _ in range(LISTING_ROUNDS):
-            with suppress(PagesDisagree):
-                return self.journal.load(self.list(), regions)
-        raise PagesDisagree(f"The journal was not coherent in {LISTING_ROUNDS} listings; this task retries.")
+
+        def look() -> RunState:
+            nonlocal listing
+            listed, listing = listing or self.list(), None
+            return self.journal.load(listed, regions)
+
+        return until_pages_agree(look)
 
     def evaluate(
         self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None

@@ -6,7 +6,7 @@ import gc
 import random
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -53,6 +53,10 @@ from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, get_man
 from airflow_recovery.store.write_once import write_once
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+
+LISTING_ROUNDS = 10
+"""How often a listing whose pages disagree, or an evaluation that another process made invalid, is done again."""
 
 
 @contextmanager
@@ -511,6 +515,24 @@ class Journal:
     def closed_at(self, number: int) -> dict[str, int]:
         """By region, the attempt up to which tombstone ``number`` has made all void. Raises `ObjectMissing`."""
         return {ref.region: ref.attempt for ref in self.read_closed(number).highest}
+
+
+def until_pages_agree(look: Callable[[], T]) -> T:
+    """What ``look`` returns, which lists the journal and reads what it has listed.
+
+    The pages of a listing are not a snapshot: while tasks write, they may disagree, and then all is looked at again.
+    Raises `PagesDisagree` where they disagreed `LISTING_ROUNDS` times.
+    """
+    for _ in range(LISTING_ROUNDS - 1):
+        with suppress(PagesDisagree):
+            return look()
+    try:
+        return look()
+    except PagesDisagree as error:
+        raise PagesDisagree(
+            f"The journal was not coherent in {LISTING_ROUNDS} listings, since others write all the time: {error} "
+            "Try again; a task retries by itself."
+        ) from error
 
 
 def _length_of(numbers: set[int]) -> int:

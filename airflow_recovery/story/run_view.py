@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_recovery.errors import PagesDisagree, UnknownRegion
+from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.in_use import RunInUse, newest_claim, read_run
-from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.journal import Journal, until_pages_agree
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.graph import did_you_mean
-
-_ROUNDS = 10
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,7 @@ class RunView:
 
 def view_run(journal: Journal) -> RunView:
     """Read a run. A listing whose pages disagree, since tasks are writing, is made again."""
-    for _ in range(_ROUNDS):
-        try:
-            in_use = read_run(journal)
-        except PagesDisagree:
-            continue
-        number = in_use.state.newest_publish
-        named = journal.read_publish(number).regions if number else ()
-        return RunView(journal, in_use, frozenset(InputRef(region.region, region.attempt) for region in named))
-    raise PagesDisagree(f"The journal of {journal.identity} was not coherent in {_ROUNDS} listings: try again.")
+    in_use = until_pages_agree(lambda: read_run(journal))
+    number = in_use.state.newest_publish
+    named = journal.read_publish(number).regions if number else ()
+    return RunView(journal, in_use, frozenset(InputRef(region.region, region.attempt) for region in named))

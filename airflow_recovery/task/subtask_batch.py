@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from airflow_recovery import errors
 from airflow_recovery.attempt.application import SparkApplication, WrappedApplication
 from airflow_recovery.attempt.region_task import Decision, RegionResult
-from airflow_recovery.attempt.run import LISTING_ROUNDS, Run, is_untouched
+from airflow_recovery.attempt.run import Run, is_untouched
 from airflow_recovery.job.chains import batch_label
+from airflow_recovery.journal.journal import LISTING_ROUNDS
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.build_in_progress import BuiltElsewhere
 from airflow_recovery.model.records import PlanRecord

@@ -10,7 +10,7 @@ import pytest
 from airflow_recovery.errors import AttemptLost, ObjectMissing, PagesDisagree, RecordInvalid
 from airflow_recovery.journal import journal as journal_module
 from airflow_recovery.journal.codec import encode_record
-from airflow_recovery.journal.journal import Journal, Listing
+from airflow_recovery.journal.journal import LISTING_ROUNDS, Journal, Listing, until_pages_agree
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import NEVER_STARTED, RunState
 from airflow_recovery.model.inputs import InputRef
@@ -372,3 +372,22 @@ def test_fault_106_whatever_there_is_of_an_attempt_says_that_its_number_is_taken
         "released": lambda: journal.release(Released("P", 3, "gc")),
     }[marked]()
     assert state(journal).of("P").latest_attempt == 3
+
+
+def test_where_pages_disagree_all_is_looked_at_again() -> None:
+    looks = iter([PagesDisagree("C@1 names P@2"), PagesDisagree("C@1 names P@2"), "agreed"])
+    assert until_pages_agree(lambda: raised_or_returned(next(looks))) == "agreed"
+    assert next(looks, None) is None
+
+
+def test_where_pages_always_disagree_it_says_in_what() -> None:
+    looks = [PagesDisagree("C@1 names P@2.")] * LISTING_ROUNDS
+    with pytest.raises(PagesDisagree, match=r"not coherent in 10 listings.*: C@1 names P@2\. Try again"):
+        until_pages_agree(lambda: raised_or_returned(looks.pop()))
+    assert not looks
+
+
+def raised_or_returned(what: PagesDisagree | str) -> str:
+    if isinstance(what, PagesDisagree):
+        raise what
+    return what
