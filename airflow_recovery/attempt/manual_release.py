@@ -6,7 +6,7 @@ is said beforehand (`airflow_recovery.story.release_preview`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from airflow_recovery.attempt.pin import finished_attempt
 from airflow_recovery.errors import Refused
@@ -14,11 +14,9 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.results.batches_in_use import finishes_made_of, newest_claims
+from airflow_recovery.results.batches_in_use import finishes_made_of
 from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, readers_of
 from airflow_recovery.store.object_store import ObjectStore
-
-_AT_ONCE = Retention.as_consumed()
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def look_at_release(
         raise Refused(f"{name} was pinned by {pin.who} ({pin.why}). Unpin it first: `airflow recovery pin --off`.")
     if attempt.is_prepared:
         raise Refused(f"{name} is not committed to its sink yet. Release it afterwards.")
-    rule = _rule(journal, topology, state)
+    rule = ReleaseRule.at_once(journal, topology, state, Retention.as_consumed(), orphan_grace_s=0.0)
     also = rule.released_with(region, attempt.number)
     readers = readers_of(journal, region, attempt.number, *also)
     if readers:
@@ -82,18 +80,3 @@ def check_may_go(hand: ReleaseByHand, *, force: bool) -> None:
             f"{hand.name} is still needed: {hand.still_needed}. With --force it is released all the same (over REST: "
             '"force": true).'
         )
-
-
-def _rule(journal: Journal, topology: PlanRecord, state: RunState) -> ReleaseRule:
-    publish = journal.read_publish(state.newest_publish) if state.newest_publish else None
-    return ReleaseRule(
-        replace(topology, retention=_AT_ONCE),
-        state,
-        publish,
-        journal=journal,
-        retention=_AT_ONCE,
-        orphan_grace_s=0.0,
-        age_s=lambda keys: 0.0,
-        silent_s=0.0,
-        claims=newest_claims(journal, state),
-    )

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import JournalError, StoreError
 from airflow_recovery.model.retention import ReleasePolicy, Retention
-from airflow_recovery.results.batches_in_use import newest_claims
 from airflow_recovery.results.cached import CachedViews, views_of_run
 from airflow_recovery.results.release import Releaser, ReleaseRule
 from airflow_recovery.store.object_store import ObjectStore
@@ -48,19 +47,8 @@ def _release(run: Run, regions: Iterable[str], results: ObjectStore, default: Re
         return
     try:
         state = run.journal.load(run.list())
-        publish = run.journal.read_publish(state.newest_publish) if state.newest_publish else None
-        # No time is asked for: this policy has no grace time, and what no longer counts is left to the sweeper.
-        rule = ReleaseRule(
-            run.today,
-            state,
-            publish,
-            journal=run.journal,
-            retention=retention,
-            orphan_grace_s=float("inf"),
-            age_s=lambda keys: 0.0,
-            silent_s=0.0,
-            claims=newest_claims(run.journal, state),
-        )
+        # What no longer counts is left to the sweeper.
+        rule = ReleaseRule.at_once(run.journal, run.today, state, retention, orphan_grace_s=float("inf"))
         releaser = Releaser(run.journal, results, who=f"{run.task.airflow_run_id} ({policy.value})")
         for name in candidates:
             current = state.of(name).current

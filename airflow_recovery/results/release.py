@@ -16,7 +16,7 @@ attempts (`airflow_recovery.results.batches_in_use`): they go together, less tho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_recovery.errors import AttemptLost
 from airflow_recovery.journal.journal import Journal
@@ -40,7 +40,13 @@ from airflow_recovery.model.records import (
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
 from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.results.batches_in_use import BatchNumbers, batches_in_use, finishes_made_of, made_of
+from airflow_recovery.results.batches_in_use import (
+    BatchNumbers,
+    batches_in_use,
+    finishes_made_of,
+    made_of,
+    newest_claims,
+)
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 
@@ -53,7 +59,7 @@ class Verdict:
 
 
 class ReleaseRule:
-    """Which attempts of one run may go. Reads nothing and writes nothing: the state and the ages are handed in.
+    """Which attempts of one run may go. A rule reads and writes nothing: the state and the ages are handed in.
 
     ``age_s(keys)`` is how long ago the newest of these journal objects was stored, by the store's own clock.
     ``orphan_grace_s`` is how long an attempt that no longer counts is kept all the same. ``claims`` are the newest ones
@@ -83,6 +89,27 @@ class ReleaseRule:
         self._silent_s = silent_s
         self._regions = {region.name: region for region in plan.regions}
         self._evaluation = Evaluation(plan, state, available=_never_asked)
+
+    @classmethod
+    def at_once(
+        cls, journal: Journal, plan: PlanRecord, state: RunState, retention: Retention, *, orphan_grace_s: float
+    ) -> ReleaseRule:
+        """The rule for who lets results go in the moment in which they may: no object's age is asked for.
+
+        ``retention``: in place of the plan's, without a grace time. Reads the newest publish and the newest claims of
+        ``journal``. Raises the store's errors.
+        """
+        return cls(
+            replace(plan, retention=retention),
+            state,
+            journal.read_publish(state.newest_publish) if state.newest_publish else None,
+            journal=journal,
+            retention=retention,
+            orphan_grace_s=orphan_grace_s,
+            age_s=lambda keys: 0.0,
+            silent_s=0.0,
+            claims=newest_claims(journal, state),
+        )
 
     def verdict(self, region: str, number: int) -> Verdict:
         """Whether the data of this attempt may go, by the state that was handed in. It may have changed since."""
