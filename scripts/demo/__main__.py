@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import NoReturn
 
 from scripts.wheel import use_wheel
 
@@ -22,7 +21,7 @@ from airflow_recovery.testing.local_airflow import LocalAirflowError  # noqa: E4
 from scripts.demo.acts import DemoFailed, act_one, act_two  # noqa: E402
 from scripts.demo.checks import all_checks  # noqa: E402
 from scripts.demo.lake import fill_lake  # noqa: E402
-from scripts.demo.local_pipeline import LocalPipeline, open_local_pipeline, own_folder  # noqa: E402
+from scripts.demo.local_pipeline import LocalPipeline, open_local_pipeline, own_folder, stop_by_signals  # noqa: E402
 from scripts.demo.report import saved, table  # noqa: E402
 from scripts.demo.results import copy_sinks  # noqa: E402
 
@@ -33,8 +32,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave Airflow up at the end, until Ctrl-C")
     parser.add_argument("--s3a", action="store_true", help="sources and results on S3, too: Spark uses s3a://")
     arguments = parser.parse_args()
-    for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(signals, _stop)
+    stop_by_signals()
     try:
         with own_folder() as folder:
             return _run(folder, keep=arguments.keep, on_s3=arguments.s3a)
@@ -90,14 +88,6 @@ def _keep(pipeline: LocalPipeline) -> None:
         signal.signal(signals, lambda *_: stopped.set())
     stopped.wait()
     print("Stopping ...", flush=True)
-
-
-def _stop(number: int, frame: object) -> NoReturn:
-    # Once: a second signal may not interrupt the cleaning up.
-    for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(signals, signal.SIG_IGN)
-    print("\nStopping ...", file=sys.stderr, flush=True)
-    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

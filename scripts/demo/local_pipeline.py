@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from jobs.flights import MONTHS
 
@@ -106,7 +107,7 @@ def open_local_pipeline(folder: Path, lake: Path, *, on_s3: bool = False) -> Ite
         s3.create_bucket(BUCKET)
         # On a local disk an object's etag is its content's hash.
         data = f"s3://{BUCKET}" if on_s3 else f"file://{folder}"
-        environment = _environment(folder, f"file://{lake}", f"{data}/results", s3)
+        environment = environment_of(folder, f"file://{lake}", f"{data}/results", s3)
         if on_s3:
             _upload(lake, S3Store(f"{data}/lake", endpoint_url=s3.endpoint_url, session=s3.session()))
             environment |= {
@@ -147,6 +148,20 @@ def own_folder() -> Iterator[Path]:
         yield folder
 
 
+def stop_by_signals() -> None:
+    """From now on a signal that asks this process to end has it clean up first."""
+
+    def stop(number: int, frame: object) -> NoReturn:
+        # Once: a second signal may not interrupt the cleaning up.
+        for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(signals, signal.SIG_IGN)
+        print("\nStopping ...", file=sys.stderr, flush=True)
+        raise SystemExit(128 + number)
+
+    for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(signals, stop)
+
+
 class RunWatch:
     """Waits for what happens in one run, and prints each change of a task once."""
 
@@ -177,7 +192,8 @@ class RunWatch:
         airflow.wait_until(poll, timeout_s, f"run {self._run_id}", lambda: airflow.describe(DAG_ID, self._run_id))
 
 
-def _environment(folder: Path, lake_uri: str, results_uri: str, s3: S3Server) -> dict[str, str]:
+def environment_of(folder: Path, lake_uri: str, results_uri: str, s3: S3Server) -> dict[str, str]:
+    """What Airflow and Spark of a demo are told by environment variables. ``folder``: for Spark's own files."""
     aws = {"region_name": REGION, "endpoint_url": s3.endpoint_url}
     return {
         "AIRFLOW__RECOVERY__JOURNAL": journal_uri(),
@@ -188,7 +204,7 @@ def _environment(folder: Path, lake_uri: str, results_uri: str, s3: S3Server) ->
         ),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "FLIGHTS_LAKE": lake_uri,
-        # The daily schedule is for real life: here only the two acts run.
+        # The daily schedule is for real life: here only the acts run.
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",

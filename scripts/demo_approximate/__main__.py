@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
 
 from scripts.wheel import use_wheel
 
@@ -20,7 +18,7 @@ from airflow_recovery.story.run_view import view_run  # noqa: E402
 from airflow_recovery.streaming.describe import ledger_of  # noqa: E402
 from airflow_recovery.testing.local_airflow import LocalAirflowError  # noqa: E402
 from scripts.demo.lake import fill_lake  # noqa: E402
-from scripts.demo.local_pipeline import own_folder  # noqa: E402
+from scripts.demo.local_pipeline import own_folder, stop_by_signals  # noqa: E402
 from scripts.demo_approximate.acts import act_regional, act_single  # noqa: E402
 from scripts.demo_approximate.checks import all_checks, recovery_table  # noqa: E402
 from scripts.demo_approximate.flights import FlightsByDay  # noqa: E402
@@ -31,8 +29,7 @@ from scripts.demo_approximate.live_run import REGIONS, DemoFailed  # noqa: E402
 def main() -> int:
     """Run the demo. Returns 0 where every check holds, else 1."""
     argparse.ArgumentParser(prog="make demo-approximate", description=__doc__).parse_args()
-    for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(signals, _stop)
+    stop_by_signals()
     try:
         with own_folder() as folder:
             return _run(folder)
@@ -73,14 +70,6 @@ def _play(pipeline: LivePipeline, flights: FlightsByDay) -> bool:
         passed = passed and wrong is None
     sys.stdout.flush()
     return passed
-
-
-def _stop(number: int, frame: object) -> NoReturn:
-    # Once: a second signal may not interrupt the cleaning up.
-    for signals in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(signals, signal.SIG_IGN)
-    print("\nStopping ...", file=sys.stderr, flush=True)
-    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

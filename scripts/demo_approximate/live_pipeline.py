@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.s3_server import (
-    ACCESS_KEY,
-    REGION,
-    SECRET_KEY,
-    MotoServer,
-    S3Server,
-    VersityServer,
-    find_versitygw,
-)
+from airflow_recovery.testing.s3_server import MotoServer, S3Server, VersityServer, find_versitygw
 from airflow_recovery.testing.s3a_jars import write_spark_conf
+from scripts.demo.local_pipeline import BUCKET, REPOSITORY, environment_of, journal_uri
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-BUCKET = "recovery"
-JOURNAL, RESULTS = f"s3://{BUCKET}/journal", f"s3://{BUCKET}/results"
+RESULTS = f"s3://{BUCKET}/results"
 TASKS_AT_ONCE = 4
 """Three streaming regions, and room for one more."""
 
@@ -35,7 +24,7 @@ class LivePipeline:
     def __init__(self, folder: Path, airflow: LocalAirflow, s3: S3Server) -> None:
         self.folder = folder
         self.airflow = airflow
-        self.journal = S3Store(JOURNAL, endpoint_url=s3.endpoint_url, session=s3.session())
+        self.journal = S3Store(journal_uri(), endpoint_url=s3.endpoint_url, session=s3.session())
         self.results = self.journal.sibling(RESULTS)
 
 
@@ -65,25 +54,9 @@ def date_files(lake: Path) -> None:
 
 
 def _environment(folder: Path, lake: Path, s3: S3Server) -> dict[str, str]:
-    aws = {"region_name": REGION, "endpoint_url": s3.endpoint_url}
-    return {
-        "AIRFLOW__RECOVERY__JOURNAL": JOURNAL,
-        "AIRFLOW__RECOVERY__RESULTS": RESULTS,
-        "AIRFLOW__RECOVERY__AWS_CONN_ID": "recovery_s3",
-        "AIRFLOW_CONN_RECOVERY_S3": json.dumps(
-            {"conn_type": "aws", "login": ACCESS_KEY, "password": SECRET_KEY, "extra": aws}
-        ),
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        "FLIGHTS_LAKE": f"file://{lake}",
-        "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
-        "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+    return environment_of(folder, f"file://{lake}", RESULTS, s3) | {
         # Else a parse of the DAG files takes a core while a restart is measured.
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
         "PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(REPOSITORY / "dags")]),
-        "PYSPARK_PYTHON": sys.executable,
         "SPARK_CONF_DIR": str(write_spark_conf(folder / "spark-conf")),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(folder / "spark"),
-        "AWS_EC2_METADATA_DISABLED": "true",
     }
