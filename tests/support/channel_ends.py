@@ -36,15 +36,22 @@ class Source:
 
     def emit(self, *rows: int) -> None:
         ends = self.producer.client.state.ends
-        spread = [rows[number::SUBS] for number in range(SUBS)]
-        for number, each in enumerate(spread):
+        by_subpartition = spread(rows)
+        for number, each in enumerate(by_subpartition):
             self.sent.update({(number, place): row for place, row in enumerate(each, ends[number])})
         epoch = self.producer.client.state.epoch + 1
-        self.producer.publish(epoch, bodies(spread))
+        self.producer.publish(epoch, bodies(by_subpartition))
 
 
-def bodies(spread: Sequence[Sequence[int]]) -> list[SegmentBody]:
-    return [SegmentBody(number, len(each), json.dumps(each).encode()) for number, each in enumerate(spread) if each]
+def spread(rows: Sequence[int]) -> list[Sequence[int]]:
+    """Over the subpartitions, in turn."""
+    return [rows[number::SUBS] for number in range(SUBS)]
+
+
+def bodies(by_subpartition: Sequence[Sequence[int]]) -> list[SegmentBody]:
+    return [
+        SegmentBody(number, len(rows), json.dumps(rows).encode()) for number, rows in enumerate(by_subpartition) if rows
+    ]
 
 
 def rows_of(consumer: ChannelConsumer, batch: Batch) -> list[list[int]]:

@@ -8,13 +8,13 @@ Rows are integers, a segment is a JSON list of them; an output of the sink is a 
 from __future__ import annotations
 
 import io
-import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from channel_consumer import Batch, ChannelConsumer
+from channel_consumer import ChannelConsumer
+from channel_ends import SUBS, bodies, rows_of, spread
 
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
@@ -40,13 +40,12 @@ from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.mode import ChannelPlan, StreamingClaim, StreamingOutcome, StreamingPlan
-from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
+from airflow_recovery.streaming.producer import ChannelProducer
 from airflow_recovery.streaming.work import streaming_work
 
 RUN = RunIdentity("flights", "date-2026-01-01T000000Z", "flights")
 RAW, SCORED = ChannelPlan("raw", "source"), ChannelPlan("scored", "scorer")
 REGIONS = {"source": ((), (RAW,)), "scorer": ((RAW,), (SCORED,)), "sink": ((SCORED,), ())}
-SUBS = 2
 NO_PAUSE = Backoff(initial_s=0.0)
 
 
@@ -185,7 +184,7 @@ class StreamingRun:
     def sink_all(self, consumer: ChannelConsumer) -> None:
         """Batch after batch, while there is something."""
         while (batch := consumer.next_batch()) is not None:
-            rows = read(consumer, batch)
+            rows = rows_of(consumer, batch)
             key = f"out/{consumer.attempt}/{batch.number}-{uuid.uuid4().hex[:6]}/part-0.parquet"
             flat = [row for candidate in rows for row in candidate]
             consumer.client.put(key, parquet(flat))
@@ -237,7 +236,7 @@ class Scorer:
 
     def work(self) -> None:
         while (batch := self.input.next_batch()) is not None:
-            rows = read(self.input, batch)
+            rows = rows_of(self.input, batch)
             publish(
                 self.output, batch.number, [1000 + row for candidate in rows for row in candidate], (batch.consumed,)
             )
@@ -245,19 +244,7 @@ class Scorer:
 
 
 def publish(producer: ChannelProducer, epoch: int, rows: Sequence[int], consumed: tuple[Any, ...] = ()) -> None:
-    spread = [rows[number::SUBS] for number in range(SUBS)]
-    bodies = [SegmentBody(number, len(each), json.dumps(each).encode()) for number, each in enumerate(spread) if each]
-    producer.publish(epoch, bodies, consumed)
-
-
-def read(consumer: ChannelConsumer, batch: Batch) -> list[list[int]]:
-    """By subpartition."""
-    found: list[list[int]] = [[] for _ in range(SUBS)]
-    for segment in batch.slices:
-        content = json.loads(consumer.read(segment))
-        for start, stop in segment.ranges:
-            found[segment.sub] += content[start - segment.first : stop - segment.first]
-    return found
+    producer.publish(epoch, bodies(spread(rows)), consumed)
 
 
 def parquet(rows: Sequence[int]) -> bytes:
