@@ -103,6 +103,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # What takes minutes, and of which a part is in what is left.
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("drill")])
         items[:] = [item for item in items if not item.get_closest_marker("drill")]
+    if hasattr(config, "workerinput"):  # pytest-xdist hands units out in this order
+        real = {work_unit(item.nodeid) for item in items if any(map(item.get_closest_marker, OF_REAL_PROCESSES))}
+        items.sort(key=lambda item: rank(work_unit(item.nodeid), real))
 
 
 OF_REAL_PROCESSES = ("airflow", "browser", "spark")
@@ -127,10 +130,22 @@ FIRST_WORKERS = "tests/integration"
 helps when it has nothing else left to do."""
 
 
+ONE_SPARK = "one Spark"
+FORK_OFTEN = ("tests/testing/test_crash_kit.py",)
+"""These fork the worker some thousand times. A fork copies the page table, so it takes longer the more the worker has
+in memory: they run while it is small."""
+
+
 def work_unit(nodeid: str) -> str:
     """What one worker of pytest-xdist runs as a whole."""
     file = nodeid.partition("::")[0]
-    return "one Spark" if file.startswith(SHARE_A_SPARK) else file
+    return ONE_SPARK if file.startswith(SHARE_A_SPARK) else file
+
+
+def rank(unit: str, real: set[str]) -> int:
+    """When a unit's turn comes: a long one at the end would leave a core idle. ``real`` are those of real processes."""
+    order = (unit in FORK_OFTEN, unit == ONE_SPARK, unit in real, True)
+    return order.index(True)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -149,7 +164,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                     break
             super()._assign_work_unit(node)
 
-    # Units are handed out in the order in which they were collected: the fast tests come first.
+    # Units are handed out in the order of `rank`.
     config.option.loadscopereorder = False
     return ByWorkUnit(config, log)
 

@@ -157,3 +157,11 @@ def test_a_vertex_that_takes_a_spark_asks_for_no_session() -> None:
     assert asks_for_a_session("@pytest.fixture\ndef rows(connect): pass")
     assert not asks_for_a_session("def raw(spark): pass")
     assert not asks_for_a_session("@pytest.fixture\ndef cluster(): pass\ndef test_it(cluster): pass")
+
+
+def test_the_longest_units_are_begun_first_and_what_forks_often_before_all(pytestconfig: pytest.Config) -> None:
+    conftest = pytestconfig.pluginmanager.get_plugin(str(TESTS / "conftest.py"))
+    pure, real, forking = "tests/job/test_batches.py", "tests/tab/test_tab.py", "tests/testing/test_crash_kit.py"
+    units = [pure, real, forking, conftest.ONE_SPARK]
+    assert all((TESTS.parent / name).exists() for name in conftest.FORK_OFTEN)
+    assert sorted(units, key=lambda unit: conftest.rank(unit, {real})) == [forking, conftest.ONE_SPARK, real, pure]
