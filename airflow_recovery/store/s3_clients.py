@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_recovery.store.s3_errors import is_cured_by_new_credentials
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SERVICE = "s3"
+_SERVICES = (_SERVICE, "sts", "sso", "sso-oidc", "signin")
+"""And those that botocore asks for the credentials of a role, a web identity, or somebody who has logged in."""
 
 
 class S3Clients:
@@ -122,7 +125,16 @@ def new_session(
     session = botocore.session.Session()
     if access_key and secret_key:
         session.set_credentials(access_key, secret_key, token)
-    # To be sure that S3 is a service, the loader would read the folders of all 400, once for each kind of file.
-    loader: Any = session.get_component("data_loader")
-    loader.list_available_services = lambda type_name: [_SERVICE]
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     return session
+
+
+@cache
+def _loader(data_path: str | None) -> Any:
+    """What has read the SDK's description of S3: one for all sessions of the process, a client of each costs 15 ms."""
+    from botocore.loaders import create_loader
+
+    loader: Any = create_loader(data_path)
+    # To be sure that S3 is a service, it would read the folders of all 400, once for each kind of file.
+    loader.list_available_services = lambda type_name: list(_SERVICES)
+    return loader

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 from airflow_recovery.errors import ConfigurationError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from boto3.session import Session
+    from botocore.session import Session
+    from mypy_boto3_s3 import S3Client
     from typing_extensions import Self
 
 ACCESS_KEY = "airflow-recovery"
@@ -80,17 +81,19 @@ class S3Server(ABC):
         }
 
     def session(self) -> Session:
-        """A boto3 session with the server's credentials."""
-        from boto3.session import Session
+        """A session of botocore with the server's credentials and region."""
+        from airflow_recovery.store.s3_clients import new_session
 
-        return Session(ACCESS_KEY, SECRET_KEY, region_name=REGION)
+        session = new_session(ACCESS_KEY, SECRET_KEY)
+        session.set_config_variable("region", REGION)
+        return session
 
     def create_bucket(self, name: str) -> None:
         """Create a bucket; one that is there already is fine. Names have at least three characters."""
         from botocore.config import Config
 
         config = Config(s3={"addressing_style": "path"})
-        client = self.session().client("s3", endpoint_url=self.endpoint_url, config=config)
+        client: S3Client = self.session().create_client("s3", endpoint_url=self.endpoint_url, config=config)
         if name not in {bucket.get("Name") for bucket in client.list_buckets().get("Buckets", ())}:
             client.create_bucket(Bucket=name)
 

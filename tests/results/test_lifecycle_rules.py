@@ -73,7 +73,7 @@ def test_rules_are_read_from_a_bucket(s3_server):
         {"ID": "off", "Status": "Disabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 2}},
         {"ID": "elsewhere", "Status": "Enabled", "Filter": {"Prefix": "logs/"}, "Expiration": {"Days": 1}},
     ]
-    client = s3_server.session().client("s3", endpoint_url=s3_server.endpoint_url)
+    client = s3_server.session().create_client("s3", endpoint_url=s3_server.endpoint_url)
     client.put_bucket_lifecycle_configuration(Bucket="expiring", LifecycleConfiguration={"Rules": rules})
     assert store.expiry_rules() == (ExpiryRule("tidy", "recovery/", 3),)
 

@@ -247,8 +247,9 @@ def test_stores_beside_each_other_share_their_clients(s3_store: S3Store) -> None
 
 
 def test_our_own_session_knows_s3_without_looking_through_all_services(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_recovery.store.s3_clients import new_session
+    from airflow_recovery.store.s3_clients import _loader, new_session
 
+    _loader.cache_clear()
     seen: list[str] = []
     listdir = os.listdir
 
@@ -260,3 +261,11 @@ def test_our_own_session_knows_s3_without_looking_through_all_services(monkeypat
     client = new_session("key", "secret").create_client("s3", region_name="us-east-1")
     assert client.meta.service_model.service_name == "s3"
     assert all(Path(each).name == "s3" for each in seen), seen
+
+
+@pytest.mark.parametrize("service", ["sts", "sso", "sso-oidc", "signin"])
+def test_a_session_knows_the_services_that_botocore_asks_for_credentials(service: str) -> None:
+    """A role of a pod (web identity) is one of `sts`: without it there are no credentials at all."""
+    from airflow_recovery.store.s3_clients import new_session
+
+    assert new_session().create_client(service, region_name="us-east-1").meta.service_model.service_name == service

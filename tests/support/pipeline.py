@@ -82,7 +82,7 @@ class Pipeline:
         from botocore.config import Config
 
         config = Config(s3={"addressing_style": "path"})
-        client = self.s3.session().client("s3", endpoint_url=self.s3.endpoint_url, config=config)
+        client = self.s3.session().create_client("s3", endpoint_url=self.s3.endpoint_url, config=config)
         run_key = run_key or f"date-{day}T000000Z"
         verify = partial(self._verify, dag_id, decoded(run_key), decoded(group_id))
         return JournalObjects(client, self.bucket, f"journal/{dag_id}/{run_key}/{group_id}/", verify)
