@@ -6,15 +6,22 @@ Spark error. A listing that was denied or that timed out raises.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from os.path import commonpath
 from typing import TYPE_CHECKING
 
 from airflow_recovery.model.location import is_hidden, listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest
 
 if TYPE_CHECKING:
-    from airflow_recovery.store.object_store import ObjectStore
+    from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+
+PAGE_KEYS = 1_000
+MOST_PAGES = 4
+"""Of one listing for several results: what else lies between them costs no more than three pages."""
 
 
 class AvailabilityState(str, Enum):
@@ -51,14 +58,56 @@ class Availability:
         return self.state is AvailabilityState.AVAILABLE
 
 
-def probe_manifest(store: ObjectStore, manifest: PartitionManifest) -> Availability:
-    """Compare ``manifest`` with one listing of its location in ``store``.
+def in_pages(objects: Mapping[str, int]) -> list[list[str]]:
+    """These prefixes in key order, in lists whose objects are below a page. ``objects``: how many each prefix has.
+
+    Of prefixes that lie in one another, the outer one alone.
+    """
+    pages: list[list[str]] = []
+    length, last = 0, ""
+    for prefix in sorted(objects):
+        if last and prefix.startswith(last):
+            continue
+        if not pages or length + objects[prefix] >= PAGE_KEYS:
+            pages.append([])
+            length = 0
+        pages[-1].append(prefix)
+        length, last = length + objects[prefix], prefix
+    return pages
+
+
+def list_together(store: ObjectStore, prefixes: Sequence[str]) -> dict[str, list[ObjectInfo]]:
+    """The objects below each of these prefixes, by one listing of what lies from the first to the last of them.
+
+    ``prefixes`` are in key order. Where too much else lies between them, only the first ones are in the answer. Raises
+    the store's errors.
+    """
+    listed: dict[str, list[ObjectInfo]] = {prefix: [] for prefix in prefixes}
+    waiting = deque(prefixes)
+    folder = commonpath([prefixes[0], prefixes[-1]])
+    listing = store.list(f"{folder}/" if folder else "", start_after=prefixes[0])
+    for number, info in enumerate(listing, 1):
+        while not info.key.startswith(waiting[0]) and info.key > waiting[0]:
+            waiting.popleft()
+            if not waiting:
+                return listed
+        if number > MOST_PAGES * PAGE_KEYS:
+            return {prefix: infos for prefix, infos in listed.items() if prefix < waiting[0]}
+        if info.key.startswith(waiting[0]):
+            listed[waiting[0]].append(info)
+    return listed
+
+
+def probe_manifest(
+    store: ObjectStore, manifest: PartitionManifest, listed: Iterable[ObjectInfo] | None = None
+) -> Availability:
+    """Compare ``manifest`` with one listing of its location in ``store``: with ``listed``, where it was listed before.
 
     Raises `ConfigurationError` where the location is not below ``store.base_uri``, and the store's errors
     (`StoreAccessDenied`, `StoreTimeout`, ...) where it gave no answer: these never mean "missing".
     """
     prefix = listing_prefix(store.base_uri, manifest.location)
-    infos = {info.key[len(prefix) :]: info for info in store.list(prefix)}
+    infos = {info.key[len(prefix) :]: info for info in (store.list(prefix) if listed is None else listed)}
     missing, altered, evidence = [], [], []
     for wanted in manifest.objects:
         there = infos.pop(wanted.path, None)

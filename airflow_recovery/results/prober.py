@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 
-from airflow_recovery.errors import CacheUnreachable, OutputAltered
+from airflow_recovery.errors import CacheUnreachable, OutputAltered, RecordInvalid, StoreError
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.cached_location import is_cached_location
+from airflow_recovery.model.location import listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.planning.evaluation import AskedResult
 from airflow_recovery.planning.reason import Evidence, Reason, Why
-from airflow_recovery.results.availability import AvailabilityState, probe_manifest
+from airflow_recovery.results.availability import AvailabilityState, in_pages, list_together, probe_manifest
 from airflow_recovery.results.places import Asker, Look, ResultPlaces
 from airflow_recovery.store.lifecycle import rule_text, rules_over
-from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 CONNECTIONS = 64
 MANY = 8
@@ -66,21 +68,43 @@ class ResultProber:
         self._ask_cached = ask_cached or _nobody_to_ask
         self._on_altered = on_altered or {}
         self._ahead: dict[tuple[str, int, str], Future[Reason | None]] = {}
+        self._listed: dict[str, list[ObjectInfo]] = {}
 
     def look_ahead(self, asked: Collection[AskedResult]) -> None:
-        """Look for these results at once, where they are many.
+        """Look for these results at once, where they are many; where they are very many, many of them by one listing.
 
         Each answer, an error too, serves the next question about it.
         """
         if len(asked) < MANY:
             return
-        self._ahead = {}
+        self._ahead, self._listed = {}, {}
         with ThreadPoolExecutor(min(CONNECTIONS, len(asked)), thread_name_prefix="recovery-probe") as pool:
+            if len(asked) > CONNECTIONS:
+                self._list_together(asked, pool)
             for region, attempt, result in asked:
                 # What a Spark server keeps is asked for over its one session.
                 manifests = _manifests(attempt, result)
+                if all(manifest.location in self._listed for manifest in manifests):
+                    continue
                 if not any(is_cached_location(manifest.location) for manifest in manifests):
                     self._ahead[region, attempt.number, result] = pool.submit(self._look, region, attempt, manifests)
+
+    def _list_together(self, asked: Iterable[AskedResult], pool: ThreadPoolExecutor) -> None:
+        """List the locations of managed results, neighbours together. What gives no answer is asked for alone."""
+        by_store: dict[int, tuple[ObjectStore, dict[str, PartitionManifest]]] = {}
+        for _, attempt, result in asked:
+            for manifest in _manifests(attempt, result):
+                if manifest.managed and not is_cached_location(manifest.location):
+                    with suppress(RecordInvalid):  # it is raised where it is asked for
+                        if self._places is None or self._places.look_at(manifest) is Look.OPEN:
+                            store = self._open(manifest.location)
+                            prefix = listing_prefix(store.base_uri, manifest.location)
+                            by_store.setdefault(id(store), (store, {}))[1][prefix] = manifest
+        for store, manifests in by_store.values():
+            pages = in_pages({prefix: len(manifest.objects) for prefix, manifest in manifests.items()})
+            for future in [pool.submit(list_together, store, page) for page in pages]:
+                with suppress(StoreError):
+                    self._listed |= {manifests[prefix].location: infos for prefix, infos in future.result().items()}
 
     def __call__(self, region: str, attempt: Attempt, result: str) -> Reason | None:
         """`None` where every registered object of ``result`` is there as registered, else why not."""
@@ -106,7 +130,7 @@ class ResultProber:
                 where = f"registered at {manifest.location}, which today's code does not declare"
                 return Reason(region, Why.OUTPUT_MISSING, f"attempt {attempt.number}: {where}")
             store = self._open(manifest.location)
-            availability = probe_manifest(store, manifest)
+            availability = probe_manifest(store, manifest, self._listed.pop(manifest.location, None))
             if availability.is_available and not availability.added:
                 continue
             evidence = availability.evidence[0] + (

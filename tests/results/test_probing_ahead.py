@@ -6,12 +6,15 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from fakes import World
+from fakes import MemoryStore, World
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_recovery.attempt.rebuild import asked_for
 from airflow_recovery.errors import InputLost, StoreAccessDenied
 from airflow_recovery.planning.evaluation import AskedResult, Evaluation
 from airflow_recovery.planning.reason import Why
+from airflow_recovery.results import availability
 from airflow_recovery.results import prober as probing
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.object_store import ObjectInfo
@@ -112,3 +115,64 @@ def test_a_rebuild_asks_ahead_for_exactly_what_its_judgement_asks_for(world: Wor
     for candidate in world.plan.regions:
         evaluation.why_must_run(candidate.name)
     assert asked <= ahead == {*MANY} - {"P03"}
+
+
+# very many: several results by one listing
+
+
+@pytest.fixture
+def very_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "CONNECTIONS", 4)
+    monkeypatch.setattr(availability, "PAGE_KEYS", 6)
+
+
+@pytest.mark.usefixtures("very_many")
+def test_very_many_results_are_listed_page_by_page(world: World):
+    world.delete_results("P07", 1)
+    store = CountingStore(world.results)
+    prober = ResultProber(lambda location: store)
+    asked = currents(world)
+    prober.look_ahead(asked)
+    reasons = {result.region: prober(*result) for result in asked}
+    assert {region: reason.why for region, reason in reasons.items() if reason} == {"P07": Why.OUTPUT_MISSING}
+    assert store.counts() == {Verb.LIST: 4}, "one file a result, and five results a page"
+    prober(*asked[0])
+    assert store.counts() == {Verb.LIST: 5}, "an answer serves once"
+
+
+@pytest.mark.usefixtures("very_many")
+def test_where_much_else_lies_between_them_the_rest_is_listed_alone(world: World):
+    [info] = [info for info in world.results.list() if "/P02/" in info.key]
+    for number in range(50):
+        world.results.put(f"{info.key}-{number:02d}", b"x")
+    store = CountingStore(world.results)
+    prober = ResultProber(lambda location: store)
+    asked = currents(world)
+    prober.look_ahead(asked)
+    assert [prober(*result) for result in asked] == [None] * len(MANY)
+    assert store.counts() == {Verb.LIST: 4 + 3}, "P02, P03 and P04 were not reached"
+
+
+@pytest.mark.usefixtures("very_many")
+def test_fault_27_a_denied_page_is_asked_for_alone_and_says_so(world: World):
+    faults = [Fault(Verb.LIST, FaultKind.DENIED)] * 9
+    prober = ResultProber(lambda location: FaultyStore(world.results, faults))
+    asked = currents(world)
+    prober.look_ahead(asked)
+    with pytest.raises(StoreAccessDenied):
+        prober(*asked[0])
+
+
+PREFIXES = st.text("ab/", min_size=1, max_size=4).filter(lambda text: not {"", "."} & set(text.split("/")))
+
+
+@given(there=st.sets(PREFIXES, max_size=30), wanted=st.sets(PREFIXES, min_size=1), length=st.integers(1, 4))
+def test_what_is_listed_together_is_what_is_listed_alone(there: set[str], wanted: set[str], length: int):
+    store = MemoryStore("memory://results")
+    for key in there:
+        store.put(f"{key}/file", b"x")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(availability, "PAGE_KEYS", length)
+        for page in availability.in_pages({f"{prefix}/": 1 for prefix in wanted}):
+            for prefix, listed in availability.list_together(store, page).items():
+                assert listed == [*store.list(prefix)]
