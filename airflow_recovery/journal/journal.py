@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from airflow_recovery.errors import (
     AttemptLost,
@@ -25,7 +25,7 @@ from airflow_recovery.journal.masking import Mask, masked
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.record_cache import MIN_PAUSE_S, RecordCache, SnapshotPace
 from airflow_recovery.journal.recording import JournalListener, NoListener
-from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order, is_pinned_after
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.journal.sharded_listing import list_sharded
 from airflow_recovery.model.inputs import InputRef
@@ -89,6 +89,16 @@ class Listing:
         return replace(self, state=replace(self.state, regions={name: self.state.of(name) for name in regions}))
 
 
+class DataInUse(NamedTuple):
+    """``claims``: those without an outcome, of whatever region. ``pinned``: attempts that a person has pinned.
+
+    An attempt is named by its region's name as a path segment, and its number.
+    """
+
+    claims: tuple[Claim, ...]
+    pinned: frozenset[tuple[str, int]]
+
+
 class Journal:
     """One run's journal in ``store``, for one process.
 
@@ -147,8 +157,12 @@ class Journal:
     # reading
 
     @without_garbage_collection()
-    def list(self, regions: Iterable[str]) -> Listing:  # noqa: C901 - a branch a kind of object
+    def list(  # noqa: C901 - a branch a kind of object
+        self, regions: Iterable[str], listed: Iterable[ObjectInfo] | None = None
+    ) -> Listing:
         """The run's state by the names in one listing. Objects of regions that are not named are left out.
+
+        ``listed``: all objects of the journal, where they were listed just now.
 
         Raises the store's errors; never takes "denied" or "timed out" for "empty".
         """
@@ -159,7 +173,7 @@ class Journal:
         newest_publish = newest_closed = 0
         objects: dict[str, ObjectInfo] = {}
         snapshot: ObjectInfo | None = None
-        for info in list_sharded(self.store, self.layout, names.values()):
+        for info in list_sharded(self.store, self.layout, names.values()) if listed is None else listed:
             objects[info.key] = info
             key = self.layout.parse_attempt(info.key)
             if key is not None:
@@ -250,19 +264,27 @@ class Journal:
 
     def open_claims(self) -> tuple[Claim, ...]:
         """Every claim without an outcome, of whatever region, by one listing. Their inputs may not be deleted."""
+        return self.data_in_use().claims
+
+    def data_in_use(self) -> DataInUse:
+        """Whose data may not be deleted, whatever any plan says, by one listing."""
         keys: dict[tuple[str, int], str] = {}
         ended: set[tuple[str, int]] = set()
+        turns: dict[tuple[str, int], int] = {}
         for info in self.store.list(f"{self.layout.prefix}t/"):
             key = self.layout.parse_attempt(info.key)
             if key is not None and key.kind == "claim":
                 keys[key.region, key.attempt] = info.key
             elif key is not None and key.kind == "outcome":
                 ended.add((key.region, key.attempt))
+            elif key is not None and key.kind == "hold":
+                turns[key.region, key.attempt] = max(turns.get((key.region, key.attempt), 0), key.number)
             elif key is None:
                 self._check_known(info.key)
         opened = [key for attempt, key in keys.items() if attempt not in ended]
         many = get_many(self.store, opened)
-        return tuple(self._decode(Claim, many[key].body, key) for key in opened)
+        claims = tuple(self._decode(Claim, many[key].body, key) for key in opened)
+        return DataInUse(claims, frozenset(attempt for attempt, turn in turns.items() if is_pinned_after(turn)))
 
     def read_claim(self, region: str, attempt: int) -> Claim:
         """The claim of an attempt. Raises `ObjectMissing` where nobody has claimed it."""
@@ -382,12 +404,6 @@ class Journal:
         """A person's word on one attempt's data. Raises `AttemptLost` where somebody else has said otherwise first."""
         key = self.layout.attempt(pin.region, pin.attempt, "hold", pin.turn)
         self._put(pin, key, lambda held: (held.who, held.why) == (pin.who, pin.why))
-
-    def is_pinned(self, region: str, attempt: int) -> bool:
-        """Whether a person has pinned the data of this attempt, by a listing of nothing else."""
-        keys = self.store.list(f"{self.layout.attempt(region, attempt, 'hold')}-")
-        turns = [found.number for key in keys if (found := self.layout.parse_attempt(key.key)) is not None]
-        return max(turns, default=0) % 2 == 1
 
     def read_pin(self, region: str, attempt: int, turn: int) -> Pin:
         """Who has pinned or unpinned an attempt's data, and why. Raises `ObjectMissing`."""

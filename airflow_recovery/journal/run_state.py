@@ -60,7 +60,7 @@ class Attempt:
     @property
     def is_pinned(self) -> bool:
         """A person wants its data kept, whatever the release policy says."""
-        return self.pin_turn % 2 == 1
+        return is_pinned_after(self.pin_turn)
 
     @property
     def is_finished(self) -> bool:
@@ -82,6 +82,11 @@ class Attempt:
     def is_abandoned(self) -> bool:
         """Finished, and its sink will never take it over."""
         return self.committed is not None and self.committed.end is CommitEnd.ABANDONED
+
+
+def is_pinned_after(turn: int) -> bool:
+    """Whether a person's pin holds after so many turns: pinned, unpinned, and so on."""
+    return turn % 2 == 1
 
 
 def in_order(attempts: Mapping[int, Attempt]) -> dict[int, Attempt]:

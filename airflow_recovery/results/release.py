@@ -15,17 +15,20 @@ attempts (`airflow_recovery.results.batches_in_use`): they go together, less tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from airflow_recovery.errors import AttemptLost
-from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.journal import DataInUse, Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.location import key_below
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import (
     AttemptState,
     Claim,
@@ -40,6 +43,7 @@ from airflow_recovery.model.records import (
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
 from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.results.availability import in_pages, list_together
 from airflow_recovery.results.batches_in_use import (
     BatchNumbers,
     batches_in_use,
@@ -82,6 +86,9 @@ class ReleaseRule:
         self._claims = claims or {}
         self._state = state
         self._publish = publish
+        self._published: dict[str, set[int]] = {}
+        for entry in publish.regions if publish is not None else ():
+            self._published.setdefault(entry.region, set()).add(entry.attempt)
         self._layout = journal.layout
         self._retention = plan.retention or retention
         self._orphan_grace_s = orphan_grace_s
@@ -124,7 +131,7 @@ class ReleaseRule:
         if attempt.outcome.state is AttemptState.FENCED:
             cause = attempt.outcome.cause
             return self._orphan(region, number, f"fenced ({cause.value if cause is not None else 'no cause'})")
-        if self._publish is not None and self._is_pinned(self._publish, region, number):
+        if self._publish is not None and self._is_pinned(region, number):
             return Verdict(False, f"publish {self._publish.number} names it")
         current = self._state.of(region).current
         if current is None:
@@ -135,9 +142,7 @@ class ReleaseRule:
 
     def used_batches(self, region: str, *, but_finish: int | None = None) -> BatchNumbers:
         """The batches of ``region`` that are used, by attempt (`batches_in_use`); empty where it does not commit so."""
-        published = (
-            {entry.attempt for entry in self._publish.regions if entry.region == region} if self._publish else ()
-        )
+        published = self._published.get(region, ())
         return batches_in_use(self._state.of(region), self._claims.get(region), published, but_finish=but_finish)
 
     def released_with(self, region: str, number: int) -> tuple[int, ...]:
@@ -150,13 +155,13 @@ class ReleaseRule:
         current = self._state.of(region).current
         return number if current is not None and current.number == number else None
 
-    def _is_pinned(self, publish: Publish, region: str, number: int) -> bool:
+    def _is_pinned(self, region: str, number: int) -> bool:
         """Final results, and whatever was superseded, for as long as the publish names them.
 
         A result inside the job that still counts follows its policy: every publish names all valid regions, so it would
         never go else.
         """
-        named = any((published.region, published.attempt) == (region, number) for published in publish.regions)
+        named = number in self._published.get(region, ())
         current = self._state.of(region).current
         if current is None or current.number != number or region not in self._regions:
             return named
@@ -195,8 +200,7 @@ class ReleaseRule:
             return _after(self._silent_s, grace_s, since, "retention")
         if policy is ReleasePolicy.ON_RUN_SUCCESS:
             publish = self._publish
-            published = [(entry.region, entry.attempt) for entry in publish.regions] if publish is not None else []
-            if publish is None or (name, attempt.number) not in published:
+            if publish is None or attempt.number not in self._published.get(name, ()):
                 return Verdict(False, "the run has not published it")
             age_s = self._age_s([self._layout.publish(publish.number)])
             return _after(age_s, grace_s, f"published {duration_text(age_s)} ago", "grace time")
@@ -236,6 +240,21 @@ class Deleted:
     readers: str = ""
 
 
+class Candidate(NamedTuple):
+    """An attempt of ``region`` that may go, and those that go ``also``. ``objects``: how many it has, if known."""
+
+    region: str
+    attempt: Attempt
+    also: tuple[int, ...] = ()
+    objects: int = 0
+
+    def markers(self, who: str) -> list[Released]:
+        """What is written before anything is deleted."""
+        numbers = self.also if self.attempt.is_released else (self.attempt.number, *self.also)
+        return [Released(self.region, number, who) for number in numbers]
+
+
+CONNECTIONS = 64
 PINNED = "a person, who has pinned it,"
 """In place of a reader's name."""
 
@@ -262,21 +281,51 @@ class Releaser:
         self._drop_cached = drop_cached
 
     def release(self, region: str, attempt: Attempt, also: Iterable[int] = ()) -> Deleted:
-        """Marker, look for readers, delete. Raises the store's errors; may be called again where that happened.
+        """Let one attempt go, as `release_all`.
 
         ``also``: attempts whose batches go with it (`ReleaseRule.released_with`).
         """
-        numbers = (attempt.number, *also)
+        [deleted] = self.release_all([Candidate(region, attempt, tuple(also))])
+        return deleted
+
+    def release_all(self, candidates: Sequence[Candidate]) -> list[Deleted]:
+        """Markers, one look for readers, delete. Raises the store's errors; may be called again where that happened."""
         if not self._dry_run:
-            for number in numbers:
-                if number != attempt.number or not attempt.is_released:
-                    self._journal.release(Released(region, number, self._who))
-        readers = readers_of(self._journal, region, *numbers)
+            self._mark([released for candidate in candidates for released in candidate.markers(self._who)])
+        readers = look_for_readers(self._journal)
+        together = self._listed_together(candidates)
+        return [self._delete_unless_read(candidate, readers, together) for candidate in candidates]
+
+    def _mark(self, markers: Sequence[Released]) -> None:
+        if len(markers) <= CONNECTIONS:
+            for marker in markers:
+                self._journal.release(marker)
+            return
+        with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="recovery-release") as pool:
+            for _ in pool.map(self._journal.release, markers):
+                pass
+
+    def _listed_together(self, candidates: Sequence[Candidate]) -> dict[str, list[ObjectInfo]]:
+        """What lies below the prefixes of very many attempts, as far as a few listings tell."""
+        if len(candidates) <= CONNECTIONS:
+            return {}
+        objects = {self._prefix(region, attempt.number): count for region, attempt, _, count in candidates}
+        listed: dict[str, list[ObjectInfo]] = {}
+        for page in in_pages(objects):
+            listed |= list_together(self._results, page)
+        return listed
+
+    def _delete_unless_read(
+        self, candidate: Candidate, readers: Readers, listed: dict[str, list[ObjectInfo]]
+    ) -> Deleted:
+        region, attempt, also, _ = candidate
+        numbers = (attempt.number, *also)
+        texts = readers.of(region, *numbers)
         if attempt.batches or also:
-            readers += self._made_of(region, numbers)
-        if readers:
-            return Deleted(readers=", ".join(readers))
-        by_attempt = [self.delete_data(region, number) for number in numbers]
+            texts += self._made_of(region, numbers)
+        if texts:
+            return Deleted(readers=", ".join(texts))
+        by_attempt = [self.delete_data(region, number, listed.get(self._prefix(region, number))) for number in numbers]
         deleted = Deleted(sum(one.objects for one in by_attempt), sum(one.size for one in by_attempt))
         if attempt.outcome is not None and attempt.outcome.shared is not None and not self._dry_run:
             identity = self._journal.identity
@@ -284,12 +333,12 @@ class Releaser:
             end_reading(self._journal, attempt.outcome.shared, owner, self._who)
         return deleted
 
-    def delete_data(self, region: str, number: int) -> Deleted:
+    def delete_data(self, region: str, number: int, listed: list[ObjectInfo] | None = None) -> Deleted:
         """Everything below the attempt's own prefix, and nothing else: a user's own location is never deleted.
 
-        Whoever calls knows that no finish and no base names anything there.
+        Whoever calls knows that no finish and no base names anything there. ``listed``: what lies there, if known.
         """
-        deleted = self._delete(list(self._results.list(self._prefix(region, number))))
+        deleted = self._delete(list(self._results.list(self._prefix(region, number))) if listed is None else listed)
         if not self._dry_run:
             self._drop_cached(region, number)
         return deleted
@@ -333,9 +382,29 @@ def readers_of(journal: Journal, region: str, *numbers: int) -> list[str]:
 
     `PINNED` is among them where a person has pinned one of the attempts.
     """
-    wanted = {(region, number) for number in numbers}
-    readers = [f"{claim.region}@{claim.attempt}" for claim in journal.open_claims() if wanted & read_by(claim)]
-    return [*readers, PINNED] if any(journal.is_pinned(region, number) for number in numbers) else readers
+    return look_for_readers(journal).of(region, *numbers)
+
+
+def look_for_readers(journal: Journal) -> Readers:
+    """Who reads whatever attempts of the run now, by one listing and the open claims."""
+    return Readers(journal.data_in_use())
+
+
+class Readers:
+    """The open claims that rest on attempts, and the pinned attempts, as one look has found them."""
+
+    def __init__(self, in_use: DataInUse) -> None:
+        self._pinned = in_use.pinned
+        self._reading: dict[tuple[str, int], list[str]] = {}
+        for claim in in_use.claims:
+            for read in read_by(claim):
+                self._reading.setdefault(read, []).append(f"{claim.region}@{claim.attempt}")
+
+    def of(self, region: str, *numbers: int) -> list[str]:
+        """As `readers_of`."""
+        readers = [reader for number in numbers for reader in self._reading.get((region, number), ())]
+        is_pinned = any((encode(region), number) in self._pinned for number in numbers)
+        return [*dict.fromkeys(readers), *([PINNED] if is_pinned else [])]
 
 
 def read_by(claim: Claim) -> set[tuple[str, int]]:

@@ -25,7 +25,7 @@ from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.batches_in_use import finishes_made_of, is_decided, newest_claims
 from airflow_recovery.results.cached import CachedViews, views_of_run
 from airflow_recovery.results.mode import ResultsMode
-from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, Verdict, ended, readers_of
+from airflow_recovery.results.release import Candidate, Deleted, Releaser, ReleaseRule, Verdict, ended, readers_of
 from airflow_recovery.results.sweep_found import (
     CLOCK_MARGIN_S,
     Ages,
@@ -130,7 +130,14 @@ class Sweeper:
         for mode in all_answers("results", ResultsMode):
             mode.sweep(run, self._results, self._report, self._options, now_s=self._results_now_s)
         rule = self._rule(run)
-        for name, number in self._attempts(run):
+        attempts = self._attempts(run)
+        verdicts = {
+            (name, number): self._verdict(run, rule, run.names[name], number)
+            for name, number in attempts
+            if name in run.names
+        }
+        released = self._release(run, rule, releaser, verdicts)
+        for name, number in attempts:
             region = run.names.get(name)
             data = run.data.attempts.get((name, number))
             cached = f" ({len(data.views)} cached)" if data is not None and data.views else ""
@@ -139,18 +146,14 @@ class Sweeper:
             if region is None:
                 self._report.add(what, Action.KEPT, "no plan of this run has such a region", objects, size)
                 continue
-            verdict = self._verdict(run, rule, region, number)
+            verdict = verdicts[name, number]
             if not verdict.may_go:
                 surplus = self._delete_surplus(run, rule, releaser, region, number)
                 self._report.add(what, Action.KEPT, verdict.why, objects - surplus.objects, size - surplus.size)
                 if surplus.objects:
                     self._report.add(what, Action.DELETED, "in no batch that is used", surplus.objects, surplus.size)
                 continue
-            attempt = run.state.of(region).attempts.get(number)
-            if attempt is None:
-                deleted = releaser.delete_data(region, number)
-            else:
-                deleted = releaser.release(region, attempt, rule.released_with(region, number))
+            deleted = released.get((region, number)) or releaser.delete_data(region, number)
             if deleted.readers:
                 self._report.add(what, Action.KEPT, f"{verdict.why}, but {deleted.readers} reads it", objects, size)
             else:
@@ -158,17 +161,35 @@ class Sweeper:
         for info in run.data.strangers:
             self._report.add(f"{run.where}: {info.key}", Action.KEPT, "it is no attempt's", 1, info.size)
 
+    def _release(
+        self, run: SweptRun, rule: ReleaseRule, releaser: Releaser, verdicts: dict[tuple[str, int], Verdict]
+    ) -> dict[tuple[str, int], Deleted]:
+        """Let all attempts go that may, by one look for their readers."""
+        candidates = []
+        for (name, number), verdict in verdicts.items():
+            region = run.names[name]
+            attempt = run.state.of(region).attempts.get(number)
+            if attempt is not None and verdict.may_go:
+                data = run.data.attempts.get((name, number))
+                also = rule.released_with(region, number)
+                candidates.append(Candidate(region, attempt, also, data.objects if data is not None else 0))
+        if not candidates:
+            return {}
+        keys = [(candidate.region, candidate.attempt.number) for candidate in candidates]
+        return dict(zip(keys, releaser.release_all(candidates), strict=True))
+
     def _read(self, journal: Journal) -> SweptRun:
         # The data before the journal: a claim comes before its data, so what is seen of an attempt has a claim in the
         # listing that follows, or never had one.
         data = data_of_run(self._results, journal.layout)
-        ages = Ages.of(self._store.list(journal.layout.prefix), self._now_s)
+        listed = list(self._store.list(journal.layout.prefix))
+        ages = Ages.of(listed, self._now_s)
         hashes = [hash_ for key in ages.stored_s if (hash_ := journal.layout.parse_plan(key)) is not None]
         plans = {plan_hash: journal.read_plan(plan_hash) for plan_hash in hashes}
         tombstones = [closed for key in ages.stored_s if (closed := journal.layout.parse_closed(key)) is not None]
         names = {region.name for plan in plans.values() for region in plan.regions}
         names |= {ref.region for ref in journal.read_closed(max(tombstones)).highest} if tombstones else set()
-        state = journal.load(journal.list(names))
+        state = journal.load(journal.list(names, listed))
         if self._views:
             named = {view: of for plan in plans.values() for view, of in views_of_run(journal, plan, state).items()}
             for view in self._views & named.keys():

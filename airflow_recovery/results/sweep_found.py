@@ -22,6 +22,10 @@ CLOCK_MARGIN_S = 60.0
 
 _KEYS_TRIED = 3
 
+_PAGE_KEYS = 1_000
+_AFTER_SLASH = "0"
+"""The character behind the slash: where the keys end that are below a folder."""
+
 _AFTER_UNDERSCORE = "`"
 """The first key, in key order, behind all that begin with an underscore: those are no runs, and may be many."""
 
@@ -136,14 +140,21 @@ def find_shared(journal: ObjectStore) -> list[str]:
 
 
 def _keys_of_runs(journal: ObjectStore, prefix: str) -> Iterator[str]:
-    for info in journal.list(prefix):
-        if not prefix and info.key.startswith("_"):
-            break
-        yield info.key
-    else:
-        return
-    for info in journal.list(start_after=_AFTER_UNDERSCORE):
-        yield info.key
+    """Keys of every run: of a large one, a page of its heartbeats, and one of its records."""
+    after: str | None = ""
+    while after is not None:
+        start, after = after, None
+        folder, keys = "", 0
+        for info in journal.list(prefix, start_after=start):
+            if not prefix and info.key.startswith("_") and start < _AFTER_UNDERSCORE:
+                after = _AFTER_UNDERSCORE
+                break
+            of = "/".join(info.key.split("/", 4)[:4])
+            folder, keys = (folder, keys + 1) if of == folder else (of, 1)
+            if keys > _PAGE_KEYS:
+                after = folder + _AFTER_SLASH
+                break
+            yield info.key
 
 
 def _identity(journal: ObjectStore, folder: str, key: str) -> RunIdentity:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+MOST_ALIKE = 10
+"""Of so many subtasks at most that fared alike, each has a line of its own in the text."""
+
 
 class Action(str, Enum):
     """What became of something that the sweep looked at; in a dry run, what would have."""
@@ -71,9 +74,12 @@ class SweepReport:
         }
 
     def text(self) -> str:
-        """One line an entry, and a sum. The entries of a dry run read as those of the sweep that would follow."""
+        """One line an entry, or for all that are alike where they are many; and a sum.
+
+        The entries of a dry run read as those of the sweep that would follow.
+        """
         lines = [f"warning: {warning}" for warning in [*self.warnings, *self.unread]]
-        lines += [_line(entry) for entry in self.entries]
+        lines += [_lines(alike) for alike in _folded(self.entries)]
         count = Counter(entry.action for entry in self.entries)
         counts = ", ".join(f"{count[action]} {action.value}" for action in Action if count[action]) or "nothing to do"
         lines.append(f"{counts}; {size_text(self.deleted_bytes)} deleted")
@@ -91,6 +97,19 @@ def size_text(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def _line(entry: SweepEntry) -> str:
-    amount = f" ({entry.objects} objects, {size_text(entry.size)})" if entry.objects else ""
-    return f"{entry.action.value:<8} {entry.what}{amount}: {entry.why}"
+def _folded(entries: list[SweepEntry]) -> list[list[SweepEntry]]:
+    """Entries that are told as one: subtasks of one region to which the same has happened, where they are many."""
+    alike: dict[tuple[str, str, Action], list[SweepEntry]] = {}
+    for entry in entries:
+        alike.setdefault((entry.what.partition("[")[0], entry.why, entry.action), []).append(entry)
+    folded = []
+    for same in alike.values():
+        folded += [same] if len(same) > MOST_ALIKE and "[" in same[0].what else [[entry] for entry in same]
+    return folded
+
+
+def _lines(alike: list[SweepEntry]) -> str:
+    first, objects, size = alike[0], sum(entry.objects for entry in alike), sum(entry.size for entry in alike)
+    more = f" and {len(alike) - 1:,} more subtasks" if len(alike) > 1 else ""
+    amount = f" ({objects} objects, {size_text(size)})" if objects else ""
+    return f"{first.action.value:<8} {first.what}{more}{amount}: {first.why}"

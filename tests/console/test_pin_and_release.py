@@ -86,7 +86,7 @@ def test_control_without_the_look_at_pins_gc_deletes_it(commands, world, monkeyp
     commands.call("pin", *RUN, "by_route", "--attempt", "1")
     commands.make_old()
     monkeypatch.setattr(Attempt, "is_pinned", False)
-    monkeypatch.setattr("airflow_recovery.journal.journal.Journal.is_pinned", lambda self, region, attempt: False)
+    monkeypatch.setattr("airflow_recovery.journal.journal.is_pinned_after", lambda turn: False)
     commands.call("gc")
     assert objects(world, "by_route", 1) == 0
 

@@ -15,13 +15,15 @@ from airflow_recovery.errors import InputLost, NotMine, NotPublished, RegionFail
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.published import published_result
-from airflow_recovery.model.records import AttemptState, FenceCause, RunIdentity
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import AttemptState, Claim, FenceCause, RunIdentity
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Why
 from airflow_recovery.results import release, sweep_found
 from airflow_recovery.results.release import ReleaseRule
-from airflow_recovery.results.sweep_report import Action
+from airflow_recovery.results.sweep_report import Action, SweepReport
+from airflow_recovery.testing import CountingStore, Verb
 
 
 @pytest.fixture
@@ -101,7 +103,7 @@ def test_what_the_newest_publish_names_is_pinned(clock):
 
 
 def test_control_without_the_pin_the_published_data_goes(clock, monkeypatch):
-    monkeypatch.setattr(ReleaseRule, "_is_pinned", lambda self, publish, region, number: False)
+    monkeypatch.setattr(ReleaseRule, "_is_pinned", lambda self, region, number: False)
     world = clocked_world(PAIR, clock)
     world.go_all()
     world.publish()
@@ -421,7 +423,7 @@ def test_fault_81_case_12_the_reader_claims_first_and_its_input_stays_until_it_h
 
 
 def test_fault_81_control_without_the_second_look_the_reader_loses_its_input(clock, monkeypatch):
-    monkeypatch.setattr(release, "readers_of", lambda journal, region, number: [])
+    monkeypatch.setattr(release.Readers, "of", lambda self, region, number: [])
     world = clocked_world(PAIR, clock)
     world.go("P")
     with pytest.raises(RegionFailed, match="is not there"):
@@ -462,3 +464,62 @@ def test_fault_81_control_without_the_look_at_the_marker_the_reader_reads_what_i
     with pytest.raises((RegionFailed, InputLost), match=r"is not there|released"):
         claim_while_the_sweeper_deletes(world, clock)
     assert "is not there" in world.journal().read_outcome("C", 2).detail
+
+
+# many attempts
+
+
+def test_many_attempts_are_let_go_by_one_look_for_their_readers(clock, monkeypatch):
+    monkeypatch.setattr(release, "CONNECTIONS", 2)
+    many = [f"P{number}" for number in range(8)]
+    world = clocked_world({**dict.fromkeys(many, ()), "C": tuple(many)}, clock)
+    world.go_all()
+    clock.passes(8 * DAY_S)
+    journal, results = CountingStore(world.journal_store), CountingStore(world.results)
+    world.journal_store, world.results = journal, results
+    found = told(sweep(world, retention=Retention.as_consumed()))
+    assert all(found[f"{region}@1"].startswith("deleted") for region in many)
+    assert results.count(Verb.LIST) == 2, "what the run has, and what goes"
+    below = world.journal().layout.prefix
+    listings = [key for verb, key in journal.requests if verb is Verb.LIST and key.startswith(below)]
+    assert listings == [below, f"{below}t/"], "the run, and one look for readers"
+    assert not any(has_data(world, region, 1) for region in many)
+    assert has_data(world, "C", 1)
+
+
+def test_a_region_that_is_read_keeps_its_data_among_many(clock, monkeypatch):
+    monkeypatch.setattr(release, "CONNECTIONS", 1)
+    many = [f"P{number}" for number in range(4)]
+    world = clocked_world({**dict.fromkeys(many, ()), "C": tuple(many)}, clock)
+    world.go_all()
+    clock.passes(8 * DAY_S)
+    reading = (InputRef("P2", 1),)
+    world.journal().claim(Claim("X", 1, "w", "0a", reading, "run", 1, "ti", "tag", "now"))
+    found = told(sweep(world, retention=Retention.as_consumed()))
+    assert "X@1 reads it" in found["P2@1"]
+    assert [has_data(world, region, 1) for region in many] == [False, False, True, False]
+
+
+def test_subtasks_that_fared_alike_are_one_line():
+    report = SweepReport(is_dry_run=False)
+    for number in range(12):
+        report.add(f"run / by_month[{number}]@1", Action.KEPT, "a final result", 2, 10)
+    report.add("run / raw@1", Action.DELETED, "superseded", 1, 5)
+    lines = report.text().splitlines()
+    assert lines[0] == "kept     run / by_month[0]@1 and 11 more subtasks (24 objects, 120 B): a final result"
+    assert lines[1].startswith("deleted  run / raw@1 (1 objects")
+    assert len(report.to_json()["entries"]) == 13
+
+
+def test_a_run_with_more_keys_than_a_page_hides_no_other(clock, monkeypatch):
+    monkeypatch.setattr(sweep_found, "_PAGE_KEYS", 2)
+    world = clocked_world(PAIR, clock)
+    world.go_all()
+    for number in range(9):
+        world.journal_store.put(world.journal().layout.heartbeat("P", number), b"{}")
+    store = world.journal_store
+    other = RunIdentity("other dag", "run", "group")
+    Journal(store, other, writer="w").put_plan(world.plan)
+    runs, unread = sweep_found.find_runs(store)
+    assert unread == []
+    assert [run.dag_id for run in runs] == [world.journal().identity.dag_id, "other dag"]

@@ -206,18 +206,18 @@ def claim_while_releasing(world: SplitWorld, monkeypatch) -> None:
     world.go("C")
     world.listing = splits("abcdefg")
     world.airflow.clear(SOURCE)
-    before = release.readers_of
+    before = release.look_for_readers
     claimed: list[Any] = []
 
-    def claims_first(journal, region, *numbers):
+    def claims_first(journal):
         if not claimed:
-            claimed.append(region)
+            claimed.append(journal)
             world.dies_at_batch(0)
-        return before(journal, region, *numbers)
+        return before(journal)
 
     # It has looked for markers before there were any: as if it had listed them a moment earlier.
     monkeypatch.setattr(RegionState, "may_be_gone", lambda self, number: False)
-    monkeypatch.setattr(release, "readers_of", claims_first)
+    monkeypatch.setattr(release, "look_for_readers", claims_first)
     run = world.run(world.airflow.now("C"), Process(), "releaser")
     release_consumed(run, "C", world.results, Retention.as_consumed())
 
