@@ -24,6 +24,7 @@ NAMES = (
     "s3_requests",
     "kept_region",
     "plan_scale",
+    "planner",
     "resume",
     "journal",
     "first_paint",

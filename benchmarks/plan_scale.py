@@ -154,14 +154,19 @@ def random_run(size: int, seed: int = 7) -> tuple[PlanRecord, RunState]:
 
 
 def _all_finished(regions: Sequence[RegionPlan]) -> tuple[PlanRecord, RunState]:
-    state = RunState({region.name: RegionState({1: _finished(region)}) for region in regions})
-    return PlanRecord("random", tuple(regions)), state
+    record = PlanRecord("random", tuple(regions))
+    return record, finished(record)
+
+
+def finished(record: PlanRecord) -> RunState:
+    """A run in which every region of a plan has finished once."""
+    return RunState({region.name: RegionState({1: _finished(region)}) for region in record.regions})
 
 
 def _finished(region: RegionPlan) -> Attempt:
     manifest = PartitionManifest(region.results[0], f"s3://b/{region.name}", (ResultObject("part-0", 1, "e"),), 1)
     pins = tuple(InputRef(producer, 1) for producer in region.inputs)
-    outcome = Outcome(region.name, 1, AttemptState.FINISHED, "w", "now", "code", pins, outputs=(manifest,))
+    outcome = Outcome(region.name, 1, AttemptState.FINISHED, "w", "now", region.fingerprint, pins, outputs=(manifest,))
     return Attempt(1, is_claimed=True, has_outcome=True, outcome=outcome)
 
 

@@ -31,7 +31,9 @@ def chain(levels: int, parallelism: int, *, all_to_all: bool = False) -> Job:
         before = f"v{level - 1}" if level else None
         options: dict[str, Any] = {"version": "1"}
         if parallelism > 1:
-            options["parallelism"] = parallelism if before is None or all_to_all else same_as(before)
+            # Vertices with other keys read all of each other's subtasks, those with the same ones their own.
+            keys = [f"{level}.{at}" for at in range(parallelism)]
+            options["parallelism"] = keys if before is None or all_to_all else same_as(before)
         declare = made.source if before is None else made.sink if level == levels - 1 else made.vertex
         if level < levels - 1:
             options["result"] = BLOCKING

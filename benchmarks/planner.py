@@ -1,0 +1,194 @@
+"""The planner that runs, beside Flink's own scheduler: large shapes, and a run of 20,000 finished regions."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.plan_scale import LADDERS, VERTICES, Case, ladder, volatile_vertex
+from benchmarks.report import Figure, Report, Table
+from benchmarks.s3_stand_in import serving
+from benchmarks.shapes import chain, finished_run, planned
+
+PEER = Path(__file__).parent / "peers" / "flink_scheduler"
+STEPS = ("graph", "regions", "mid_one_lost")
+SHAPES = (("all_to_all_blocking", 2, 10_000), ("pointwise_blocking", 100, 1_000), ("pointwise_blocking", 100_000, 1))
+FINISHED = {"10,000 x 2": (2, 10_000), "100 x 200": (100, 200)}
+DELAY_MS, READ_GOAL_S = 150, 5.0
+COMMANDS = (("show",), ("plan",), ("gc", "--dry-run"))
+CPU_GOAL_S, SHAPE_GOAL_MS = 2.0, 100.0
+
+
+def measure(folder: Path, repeats: int | None) -> Report:
+    """Every figure is of a fresh process. ``repeats``: how many of each of ours, of which the median counts (1)."""
+    rounds = repeats or 1
+    folder.mkdir(parents=True)
+    flink = _flink(folder / "flink")
+    figures: list[Figure] = []
+    rows = [_shape_row(shape, rounds, flink, figures) for shape in SHAPES]
+    spreading = [
+        _spread("ladder", ladder, LADDERS[-1], figures),
+        _spread("volatile", volatile_vertex, VERTICES[-1], figures),
+    ]
+    reads, commands = [], []
+    for name, (levels, parallelism) in FINISHED.items():
+        objects: dict[str, bytes] = {}
+        finished_run(planned(chain(levels, parallelism)).record, objects)
+        file = folder / f"{levels}.pickle"
+        file.write_bytes(pickle.dumps(objects))
+        reads.append(_read_row(name, file, rounds, figures))
+        commands += _command_rows(name, file, figures)
+    beside = "in this call" if flink else "not measured: Java or Maven is not there"
+    return Report(
+        name="planner",
+        title="The planner that runs, beside Flink's scheduler",
+        method=(
+            "Of ours, `record` is from the declared job to the plan record, which holds what Flink calls graph and "
+            "regions; `restart set` is the decision after a failure of the middle vertex's first subtask whose error "
+            "names one lost input, over a run in which everything has finished, and `plan` is the whole plan with its "
+            "reasons for every region. Of Flink, `graph`, `regions` and the restart set are the first calls in a "
+            f"fresh JVM, {beside}. Memory: of ours the growth of the peak until the record is there, of Flink its live "
+            "heap after a collection. Finished runs are on a stand-in for S3, over HTTP, with the real SDK."
+        ),
+        figures=figures,
+        tables=[
+            Table(
+                "Shapes, cold",
+                (
+                    "shape", "record, ms", "restart set, ms", "plan, ms", "record, MB", "restarts",
+                    "Flink: graph, ms", "regions, ms", "restart set, ms", "MB", "restarts",
+                ),
+                rows,
+            ),
+            Table("Shapes that spread", ("shape", "size", "plan, ms"), spreading),
+            Table(f"Listing to plan at {DELAY_MS} ms a request", ("run", "s", "CPU s", "requests", "peak MB"), reads),
+            Table("Commands, CPU seconds of the process", ("run", "command", "CPU s", "requests", "MB"), commands),
+        ],
+        samples={"flink": list(flink.values())},
+    )  # fmt: skip
+
+
+def _flink(build: Path) -> Mapping[tuple[str, str], dict[str, Any]]:
+    """Flink's figures by shape and step; empty where Java or Maven is not there."""
+    if not (shutil.which("java") and shutil.which("mvn")):
+        return {}
+    shapes = "|".join(" ".join(map(str, shape)) for shape in SHAPES)
+    only = {"WARM": "1", "FLINKBENCH_BUILD": str(build), **os.environ, "ONLY": f"^({shapes}) ({'|'.join(STEPS)})$"}
+    done = subprocess.run(["bash", str(PEER / "run.sh")], env=only, stdout=subprocess.PIPE, text=True, check=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {
+        (f"{line['case']} {line['levels']} {line['parallelism']}", line["step"]): line
+        for line in lines
+        if "cold_ms" in line
+    }
+
+
+def _shape_row(
+    shape: tuple[str, int, int],
+    rounds: int,
+    flink: Mapping[tuple[str, str], dict[str, Any]],
+    figures: list[Figure],
+) -> tuple[object, ...]:
+    key = " ".join(map(str, shape))
+    ours = [_ours(key.split()) for _ in range(rounds)]
+    theirs = [flink.get((key, step)) for step in STEPS]
+    peer = [f"{line['cold_ms']:.0f}" if line else "-" for line in theirs]
+    last = theirs[-1]
+    peer += [str(last["heap_mb"]), str(last["result"])] if last else ["-", "-"]
+    if "refused" in ours[0]:
+        figures.append(Figure(key, 0.0, "plans", f"a plan, not: {ours[0]['refused']}", reached=False))
+        return (key, "refused", "-", "-", "-", "-", *peer)
+    found = {name: median(our[name] for our in ours) for name in ours[0]}
+    if theirs[0] and theirs[1] and last:
+        made = theirs[0]["cold_ms"] + theirs[1]["cold_ms"]
+        for name, value, goal, unit in (
+            ("record", found["record_ms"], made, "ms"),
+            ("restart set", found["restart_set_ms"], last["cold_ms"], "ms"),
+            ("memory of the record", found["record_mb"], last["heap_mb"], "MB"),
+        ):
+            figures.append(Figure(f"{key}: {name}", value, unit, f"at most Flink's {goal:.4g} {unit}", value <= goal))
+    return (
+        key,
+        f"{found['record_ms']:.0f}",
+        f"{found['restart_set_ms']:.0f}",
+        f"{found['plan_ms']:.0f}",
+        f"{found['record_mb']:.0f}",
+        f"{found['restarts']:.0f}",
+        *peer,
+    )
+
+
+def _spread(name: str, make: Callable[[int], Case], size: int, figures: list[Figure]) -> tuple[object, ...]:
+    said = f"from benchmarks.plan_scale import *; print(1000 * _timed(1, {make.__name__}({size}).plan)[1][0])"
+    code = said.replace("import *", "import _timed, ladder, volatile_vertex")
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    took_ms = float(done.stdout)
+    goal = f"at most {SHAPE_GOAL_MS:.0f} ms"
+    figures.append(Figure(f"{name} of {size}", took_ms, "ms", goal, took_ms <= SHAPE_GOAL_MS))
+    return name, size, f"{took_ms:.0f}"
+
+
+def _read_row(name: str, objects: Path, rounds: int, figures: list[Figure]) -> tuple[object, ...]:
+    with serving(objects, DELAY_MS) as server:
+        found = [_ours(["finished", server.endpoint_url]) for _ in range(rounds)]
+        requests = server.requests() // rounds
+    seconds = median(one["read_ms"] for one in found) / 1000
+    goal = f"at most {READ_GOAL_S:g} s"
+    figures.append(Figure(f"listing to plan, {name} at {DELAY_MS} ms", seconds, "s", goal, seconds <= READ_GOAL_S))
+    cpu_s = median(one["cpu_s"] for one in found)
+    return name, f"{seconds:.1f}", f"{cpu_s:.1f}", requests, f"{found[0]['peak_mb']:.0f}"
+
+
+def _command_rows(name: str, objects: Path, figures: list[Figure]) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    with serving(objects) as server, tempfile.TemporaryFile() as said:
+        options = (
+            "--journal",
+            "s3://bucket/journal",
+            "--endpoint-url",
+            server.endpoint_url,
+            "--s3-region",
+            "us-east-1",
+        )
+        for command in COMMANDS:
+            run = ("wide", "date-2026-01-01T000000Z") if command[0] != "gc" else ()
+            before = server.requests()
+            process = subprocess.Popen(
+                [sys.executable, "-m", "airflow_recovery", command[0], *run, *command[1:], *options],
+                env={**os.environ, **_CREDENTIALS},
+                stdout=said,
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                raise RuntimeError(f"{' '.join(command)} has exited with {process.returncode}")
+            cpu_s = usage.ru_utime + usage.ru_stime
+            told = " ".join(command)
+            goal = f"at most {CPU_GOAL_S:g} s"
+            figures.append(Figure(f"{told}, {name}", cpu_s, "s of CPU", goal, cpu_s <= CPU_GOAL_S))
+            rows.append((name, told, f"{cpu_s:.1f}", server.requests() - before, f"{usage.ru_maxrss / 1024:.0f}"))
+    return rows
+
+
+_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+def _ours(arguments: list[str]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.planner_case", *arguments],
+        env={**os.environ, **_CREDENTIALS},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
