@@ -32,7 +32,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
     """Every figure is of a fresh process. ``repeats``: how many of each of ours, of which the median counts (1)."""
     rounds = repeats or 1
     folder.mkdir(parents=True)
-    flink = _flink(folder / "flink")
+    flink, beside = _flink(folder / "flink")
     figures: list[Figure] = []
     rows = [_shape_row(shape, rounds, flink, figures) for shape in SHAPES]
     spreading = [
@@ -47,7 +47,6 @@ def measure(folder: Path, repeats: int | None) -> Report:
         file.write_bytes(pickle.dumps(objects))
         reads.append(_read_row(name, file, rounds, figures))
         commands += _command_rows(name, file, figures)
-    beside = "in this call" if flink else "not measured: Java or Maven is not there"
     return Report(
         name="planner",
         title="The planner that runs, beside Flink's scheduler",
@@ -77,19 +76,21 @@ def measure(folder: Path, repeats: int | None) -> Report:
     )  # fmt: skip
 
 
-def _flink(build: Path) -> Mapping[tuple[str, str], dict[str, Any]]:
-    """Flink's figures by shape and step; empty where Java or Maven is not there."""
+def _flink(build: Path) -> tuple[Mapping[tuple[str, str], dict[str, Any]], str]:
+    """Flink's figures by shape and step, and in words when they were measured. Empty where they can't be."""
     if not (shutil.which("java") and shutil.which("mvn")):
-        return {}
+        return {}, "not measured: Java or Maven is not there"
     shapes = "|".join(" ".join(map(str, shape)) for shape in SHAPES)
     only = {"WARM": "1", "FLINKBENCH_BUILD": str(build), **os.environ, "ONLY": f"^({shapes}) ({'|'.join(STEPS)})$"}
-    done = subprocess.run(["bash", str(PEER / "run.sh")], env=only, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(["bash", str(PEER / "run.sh")], env=only, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {}, f"not measured: {(done.stderr.strip().splitlines() or ['no word'])[-1]}"
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return {
         (f"{line['case']} {line['levels']} {line['parallelism']}", line["step"]): line
         for line in lines
         if "cold_ms" in line
-    }
+    }, "in this call"
 
 
 def _shape_row(

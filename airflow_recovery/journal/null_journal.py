@@ -54,7 +54,7 @@ class NullJournal(Journal):
         self._before = try_number - 1
         self._inputs: set[str] = set()
 
-    def list(self, regions: Iterable[str]) -> Listing:
+    def list(self, regions: Iterable[str], listed: Iterable[ObjectInfo] | None = None) -> Listing:
         """No attempt of any region. Nothing is asked of a store."""
         states = {name: RegionState(closed_at=0 if name in self._inputs else self._before) for name in regions}
         return Listing(RunState(states, self._plans), {})
