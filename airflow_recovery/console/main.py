@@ -83,16 +83,19 @@ def leave(code: int) -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """``python -m airflow_recovery``. Returns the exit code."""
-    from airflow_recovery.console.deployment import add_standalone_arguments
-
+    words = sys.argv[1:] if argv is None else list(argv)
+    named = next((word for word in words if word in [subcommand.name for subcommand in SUBCOMMANDS]), None)
     parser = argparse.ArgumentParser(prog="python -m airflow_recovery", description=DESCRIPTION, epilog=EPILOG)
     parsers = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
     for subcommand in SUBCOMMANDS:
         own = parsers.add_parser(subcommand.name, help=subcommand.help, description=subcommand.help, epilog=EPILOG)
-        subcommand.load().add_arguments(own)
-        add_standalone_arguments(own)
+        if subcommand.name == named:  # the others' modules take half a second
+            from airflow_recovery.console.deployment import add_standalone_arguments
+
+            subcommand.load().add_arguments(own)
+            add_standalone_arguments(own)
         own.set_defaults(chosen=subcommand)
-    args = parser.parse_args(argv)
+    args = parser.parse_args(words)
     return execute(args.chosen, args)
 
 
