@@ -383,6 +383,7 @@ def test_a_restarted_server_has_lost_what_it_kept_and_it_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     externals: tuple[ExternalObject, ...] = write_numbers(tmp_path / "in")
+    monkeypatch.setattr(cached, "CONNECT_RETRIES", 1)  # nobody comes back while it asks
     port = free_port()
     with connect_server(port=port) as server:
         first = run(server, spec_of(tmp_path, "raw", "kept", externals=externals))

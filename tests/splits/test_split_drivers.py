@@ -65,9 +65,11 @@ def stopped_at(
     return drive
 
 
+@pytest.mark.drill
 def test_fault_57_killed_after_700_of_1000_the_rest_is_read(
     spark: SparkSession, tmp_path: Path, stable: Stable
 ) -> None:
+    """Beside the other tests with Airflow as well: `tests/integration/test_splits.py`."""
     spark_run = SparkSplitRun(tmp_path, spark, batch_bytes=600)
     spark_run.write_files(1000)
     go = held(spark_run, tmp_path, after=7)

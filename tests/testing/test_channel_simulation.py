@@ -52,13 +52,14 @@ def test_an_undisturbed_chain_delivers_everything_once():
 @pytest.mark.parametrize(
     "settings",
     [
-        SMALL,
+        replace(SMALL, regions=2),
+        pytest.param(SMALL, marks=pytest.mark.drill),
         replace(DROPS, regions=2),
         replace(LATEST, regions=2),
         replace(LATEST, batches=1, strategy=FailoverStrategy.APPROXIMATE_SINK),
         replace(SMALL, batches=1, strategy=FailoverStrategy.APPROXIMATE_DOWNSTREAM),
     ],
-    ids=["rewind-block", "rewind-drop", "latest-block", "sink", "downstream"],
+    ids=["rewind-block", "chain of three", "rewind-drop", "latest-block", "sink", "downstream"],
 )
 def test_every_fault_at_every_step_keeps_the_account(settings):
     tally = every_single(settings)
