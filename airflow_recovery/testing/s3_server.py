@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError, StoreUnavailable
 
@@ -93,7 +93,8 @@ class S3Server(ABC):
         from botocore.config import Config
 
         config = Config(s3={"addressing_style": "path"})
-        client: S3Client = self.session().create_client("s3", endpoint_url=self.endpoint_url, config=config)
+        create: Any = self.session().create_client  # typed as a client of any service
+        client: S3Client = create("s3", endpoint_url=self.endpoint_url, config=config)
         if name not in {bucket.get("Name") for bucket in client.list_buckets().get("Buckets", ())}:
             client.create_bucket(Bucket=name)
 
