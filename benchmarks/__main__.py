@@ -28,6 +28,7 @@ NAMES = (
     "resume",
     "journal",
     "first_paint",
+    "command_line",
     "splits",
     "split_log",
     "overhead_connect",
