@@ -34,7 +34,7 @@ def test_who_runs_again_after_a_result_was_lost(
     run.delete("joined.rows", "late.report")
     run.clear("late")
     after = run.ends()
-    assert after.ran_since(before) == dict.fromkeys(run_again, 1)
+    assert after.ran_since(before) == dict.fromkeys(run_again, 1), run.log("joined")
     assert [after.rows(f"{reader}.report") for reader in READERS] == [[(42.0,)]] * 3
     once, again = before.manifest("joined.rows", 1), after.manifest("joined.rows", 2)
     if how == "always":
