@@ -21,7 +21,9 @@ import pytest
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.results import stored_rows
 from airflow_recovery.results.stored_rows import NotComparable, ReadLimits, StoredRows, is_data
+from airflow_recovery.store.delegating import DelegatingStore
 from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.object_store import ObjectStore
 
 ROWS = pa.table({"carrier": ["AA", None, "UA", "AA"], "delay": [1.5, 2.0, None, 1.5], "n": [1, 2, 3, 1]})
 PLENTY = ReadLimits(1 << 30, 60.0)
@@ -197,6 +199,27 @@ def test_a_file_of_many_parts_is_read_part_by_part(output: Output, monkeypatch: 
             assert output.digest(files) == known
         assert len(longest) > 1
         assert max(longest) <= 4 * 1024 * 1024
+
+
+def test_every_store_is_read_in_parts(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = parquet(pa.table({"a": list(range(20_000))}), row_group_size=5000)
+    info = store.put("out/p.parquet", body)
+    objects = (ResultObject("p.parquet", info.size, info.etag),)
+    rows = StoredRows(PartitionManifest("r", f"{store.base_uri}/out", objects), store, PLENTY, dict)
+    known = rows.digest().text
+    monkeypatch.setattr(stored_rows, "SMALL_BYTES", 1000)
+    monkeypatch.setattr(stored_rows, "_BLOCK_BYTES", 4096)
+    assert rows.digest().text == known
+
+
+def test_a_store_that_reads_whole_objects_alone_reads_no_large_ones(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_rows, "SMALL_BYTES", 10)
+    whole = DelegatingStore(LocalStore(str(output.folder)))
+    whole.put("p.json", b'{"a": "long"}')
+    with pytest.raises(NotComparable, match=r"p\.json has 13 bytes, and its store reads whole objects alone"):
+        output.registered(whole).digest()
 
 
 def test_rows_of_many_bytes_are_read_few_at_a_time(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
