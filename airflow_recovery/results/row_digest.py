@@ -42,7 +42,7 @@ class UnknownType(Exception):
 
 
 class RowDigest:
-    """Adds up the rows of one result, batch by batch. Needs pyarrow and numpy."""
+    """Adds up the rows of one result, batch by batch. pyarrow and numpy come with Airflow's Spark provider."""
 
     def __init__(self) -> None:
         self.rows = 0

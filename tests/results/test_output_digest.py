@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -195,3 +196,14 @@ def test_a_place_of_the_users_own_that_is_altered_while_it_is_read_has_no_digest
 
 def test_an_output_without_files_has_a_digest(attempts: Attempts) -> None:
     assert attempts.written({}, None) == attempts.written({}, None)
+
+
+@pytest.mark.parametrize("name", ["numpy", "pyarrow"])
+def test_where_a_library_is_missing_files_are_compared(
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    digest = attempts.written({part(0): "{}"})
+    assert digest is not None
+    assert digest.startswith("files1-")
+    assert f"rows not compared (ModuleNotFoundError: import of {name} halted" in attempts.said
