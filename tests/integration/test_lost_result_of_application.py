@@ -13,7 +13,6 @@ READERS = ("by_day", "by_route", "late")
 @pytest.mark.parametrize(
     ("how", "other_order", "run_again"),
     [
-        ("files", False, {"joined", "late"}),
         ("verify", True, {"joined", "late"}),
         ("always", False, {"joined", *READERS}),
     ],
@@ -40,11 +39,8 @@ def test_who_runs_again_after_a_result_was_lost(
     if how == "always":
         assert (once.get("digest"), again.get("digest")) == (None, None)
     else:
-        kept = {reader for reader in READERS if run.tries(reader) == 1}
-        assert kept == {"by_day", "by_route"}
+        assert {reader for reader in READERS if run.tries(reader) == 1} == {"by_day", "by_route"}
         assert "by_day keeps its result; digest equal: by_day read joined@1, now @2." in run.log("joined")
+        assert once["digest"].startswith("rows1-")
         assert once["digest"] == again["digest"]
-        assert once["digest"].partition("-")[0] == ("files1" if how == "files" else "rows1")
-    checksums = [sorted(row[1:] for row in manifest["objects"]) for manifest in (once, again)]
-    assert (checksums[0] == checksums[1]) is not other_order
-    after.check()
+    assert len(again["objects"]) == (2 if other_order else 1)
