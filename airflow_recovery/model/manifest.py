@@ -18,13 +18,13 @@ Path = Annotated[str, Check("a path that stays where it begins", _stays)]
 """What is read, and one day deleted, must be what it says (docs/faults.md, fault 86)."""
 
 
-FILES_DIGEST = "files1"
-"""What a digest of files begins with, where rows are not read. It is never equal to one of rows."""
+FILES_DIGEST, ORDERED_DIGEST = "files1", "ordered1"
+"""What digests of files, and of rows in their order, begin with. Digests of two kinds are never equal."""
 
 
 def is_of_rows(digest: str) -> bool:
     """Whether results with other digests than this one may be said to have other rows."""
-    return not digest.startswith(FILES_DIGEST)
+    return not digest.startswith((FILES_DIGEST, ORDERED_DIGEST))
 
 
 @dataclass(frozen=True)

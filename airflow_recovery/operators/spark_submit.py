@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 VERIFY_MAX_BYTES = 10 * 1024**3
 VERIFY_TIMEOUT_S = 300.0
+UNASKED_LIMITS = ReadLimits(max_bytes=64 * 1024**2, timeout_s=10.0, in_order=True)
+"""Where nothing is said: so little is read that nobody notices, and what readers may depend on is the same."""
 
 
 class RecoverableSparkSubmitOperator(SubmittingOperator):
@@ -88,7 +90,8 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
     :param deterministic: what becomes of operators that have read an output, if it is made again. ``"verify"``: they
         keep their results where its rows are the same, in whatever order and files; the task reads them after the
         application has ended. ``"always"``: they run again. ``"assume"``: any finish of this application will do. Not
-        said: they keep their results where its files are the same, byte for byte, which the store's checksums tell.
+        said: they keep their results where its rows are the same, in the same order and files; outputs above 64 MiB
+        are not read for that: they are the same where the store's checksums say that of each file.
     :param verify_max_bytes: for ``"verify"``: an output with larger files than this is not read; its files alone are
         compared. 10 GiB where nothing is said.
     :param verify_timeout: for ``"verify"``: after so long (a `timedelta`, or seconds) the task stops to read an output.
@@ -317,7 +320,7 @@ def _checked_limits(
                 f"{task_id}: expected {useless[0]}= with deterministic='verify' alone, found it with "
                 f"deterministic={deterministic!r}: no rows are read then. Say 'verify', or leave it out."
             )
-        return None
+        return UNASKED_LIMITS if deterministic is None else None
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     for name, value in (("verify_max_bytes", max_bytes), ("verify_timeout", seconds)):
         if value is not None and value <= 0:

@@ -389,7 +389,7 @@ class Evaluation:
                 detail = f"{read}; {result} has no digest of both"
                 return Reason(consumer, Why.INPUT_REMADE, detail, source=pin.region)
             if before != after and not (is_of_rows(before) and is_of_rows(after)):
-                detail = f"{read}; {result} has other files, and its rows were not compared"
+                detail = f"{read}; {result} has other files, or its rows in another order"
                 return Reason(consumer, Why.INPUT_REMADE, detail, source=pin.region)
             if before != after:
                 detail = f"{read}; {result} has other rows: digest {before}, now {after}"

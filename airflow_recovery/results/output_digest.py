@@ -1,5 +1,6 @@
 """Which digest the output of a user's own application gets: of its files, which costs nothing, or of its rows.
 
+    ordered1-...  its rows in their order, and in their files; all of them are read
     rows1-...     its rows, whatever their order and files; all of them are read (`airflow_recovery.results.row_digest`)
     files1-...    its files, byte for byte, by the checksums that the store has listed; nothing is read
 
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.model.manifest import FILES_DIGEST
 from airflow_recovery.results.availability import probe_manifest
-from airflow_recovery.results.stored_rows import NotComparable, ReadLimits, StoredRows
+from airflow_recovery.results.stored_rows import NotComparable, ReadLimits, StoredRows, stable_name
 
 if TYPE_CHECKING:
     import logging
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 _CONTENT_HASH = re.compile(r"[0-9a-f]{32}(-[0-9]+)?", re.IGNORECASE)
 """An MD5, or one of the MD5s of an upload's parts; below a folder, our own hash. Other etags may say something else."""
-_RANDOM_NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-"""What Spark puts into the names of its files, other for each job."""
 _MOST_CHARACTERS = 300
 
 
@@ -37,7 +36,7 @@ def files_digest(manifest: PartitionManifest) -> str | None:
     """Equal where the files are byte for byte the same, by their order and folders. `None`: no checksums tell that."""
     if not all(_CONTENT_HASH.fullmatch(file.etag) for file in manifest.objects):
         return None
-    lines = sorted(f"{_RANDOM_NAME.sub('*', file.path)}\0{file.size}\0{file.etag}" for file in manifest.objects)
+    lines = sorted(f"{stable_name(file.path)}\0{file.size}\0{file.etag}" for file in manifest.objects)
     return f"{FILES_DIGEST}-{len(lines):x}-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:32]}"
 
 

@@ -19,6 +19,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.model.manifest import ORDERED_DIGEST
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -42,12 +44,23 @@ class UnknownType(Exception):
 
 
 class RowDigest:
-    """Adds up the rows of one result, batch by batch. pyarrow and numpy come with Airflow's Spark provider."""
+    """Adds up the rows of one result, batch by batch. pyarrow and numpy come with Airflow's Spark provider.
 
-    def __init__(self) -> None:
+    ``in_order``: the hash of a row has its place, too, so that only the same rows in the same order, in files of the
+    same names, have the same digest.
+    """
+
+    def __init__(self, *, in_order: bool = False) -> None:
         self.rows = 0
+        self._in_order = in_order
+        self._file = 0
+        self._row = 0
         self._sums = [0, 0]
         self._schemas: set[str] = set()
+
+    def begin_file(self, name: str) -> None:
+        """The rows that are added from now on are in this file, from its beginning on."""
+        self._file, self._row = int.from_bytes(_hash(name.encode())[:8], "little"), 0
 
     def add_schema(self, schema: Any, constants: Mapping[str, str | None]) -> None:
         """Of a file that may have no rows."""
@@ -66,7 +79,12 @@ class RowDigest:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         columns |= {name: pa.repeat(pa.scalar(value, pa.string()), batch.num_rows) for name, value in constants.items()}
         schema = np.full(batch.num_rows, int.from_bytes(_hash(text.encode())[:8], "little"), np.uint64)
-        hashes = _hashed(batch.num_rows, [columns[name] for name in sorted(columns)], [schema])
+        words = [schema]
+        if self._in_order:
+            words.append(np.full(batch.num_rows, self._file, np.uint64))
+            words.append(np.arange(self._row, self._row + batch.num_rows).astype(np.uint64))
+            self._row += batch.num_rows
+        hashes = _hashed(batch.num_rows, [columns[name] for name in sorted(columns)], words)
         self.rows += batch.num_rows
         self._sums = [
             (known + int(added.sum(dtype=np.uint64))) % (1 << 64)
@@ -77,7 +95,8 @@ class RowDigest:
     def text(self) -> str:
         """``rows1-<schemas>-<rows>-<sums>``. Two results have equal rows where these are equal."""
         schemas = hashlib.sha256(json.dumps(sorted(self._schemas)).encode()).hexdigest()[:12]
-        return f"{KIND}-{schemas}-{self.rows:x}-{self._sums[0]:016x}{self._sums[1]:016x}"
+        kind = ORDERED_DIGEST if self._in_order else KIND
+        return f"{kind}-{schemas}-{self.rows:x}-{self._sums[0]:016x}{self._sums[1]:016x}"
 
 
 def _schema_text(schema: Any, constants: Mapping[str, str | None]) -> str:

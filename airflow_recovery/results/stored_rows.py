@@ -39,6 +39,7 @@ SMALL_BYTES = 16 * 1024 * 1024
 """A file up to this size is read in one request."""
 _BLOCK_BYTES = 1024 * 1024
 _NAME = re.compile(r"\.(parquet|orc|jsonl?|ndjson|csv|tsv|txt)(?:\.(gz|bz2))?$", re.IGNORECASE)
+_RANDOM_NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -48,10 +49,14 @@ class NotComparable(Exception):
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """How much may be read of one result to compare its rows: bytes, as its files have them; and for how long."""
+    """How much may be read of one result to compare its rows: bytes, as its files have them; and for how long.
+
+    ``in_order``: rows are the same only in the same order and files.
+    """
 
     max_bytes: int
     timeout_s: float
+    in_order: bool = False
 
 
 class StoredRows:
@@ -85,8 +90,10 @@ class StoredRows:
             raise NotComparable(f"{self.size} bytes are more than verify_max_bytes={self._limits.max_bytes}")
         from airflow_recovery.results.row_digest import RowDigest
 
-        digest = RowDigest()
+        digest = RowDigest(in_order=self._limits.in_order)
         names = {segment for written in self._manifest.objects for segment in written.path.split("/")[:-1]}
+        if "_delta_log" in names and self._limits.in_order:
+            raise NotComparable("the rows of a Delta table have no order")
         if "_delta_log" in names:
             self._add_delta(digest)
         elif any(written.path.endswith(".metadata.json") for written in self._objects):
@@ -101,6 +108,7 @@ class StoredRows:
         if match is None:
             raise NotComparable(f"{written.path} is of no format that is known by its name")
         kind, packing = match[1].lower(), (match[2] or "").lower()
+        digest.begin_file(stable_name(written.path))
         folders = dict(_folders(written.path))
         if kind in ("parquet", "orc"):
             with self._open(written) as file:
@@ -182,6 +190,11 @@ def is_data(path: str) -> bool:
     return not any(
         segment.startswith(".") or (segment.startswith("_") and "=" not in segment) for segment in path.split("/")
     )
+
+
+def stable_name(path: str) -> str:
+    """``path`` without what Spark puts into the names of its files, other for each job."""
+    return _RANDOM_NAME.sub("*", path)
 
 
 def _folders(path: str) -> Iterator[tuple[str, str | None]]:

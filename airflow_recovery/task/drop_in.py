@@ -187,7 +187,9 @@ class DropInSubmission(SparkSubmission):
 
     def _finish(self, attempt: ClaimedAttempt, seconds: float | None) -> Outcome:
         claim = attempt.claim
-        with self._heartbeat(claim) if self._drop_in.read_limits and not self.outlives_task else nullcontext():
+        limits = self._drop_in.read_limits
+        takes_long = limits is not None and not limits.in_order
+        with self._heartbeat(claim) if takes_long and not self.outlives_task else nullcontext():
             outputs = tuple(self._register(claim, name, uri) for name, uri in self._drop_in.outputs.items())
         if self._drop_in.commit is not None:
             check_prepared(self._drop_in.commit, outputs[0], f"{claim.region}@{claim.attempt}")

@@ -40,7 +40,7 @@ class DropIn:
 
     ``outputs`` by name: the user's own URI, or `None` for one that is managed. ``inputs`` by name: another operator's
     output, or a URI. ``declared_outputs``: before Airflow has rendered them, in the operator's own task alone.
-    ``read_limits``: how much of what it has written is read to compare rows; `None`: its files are compared alone.
+    ``read_limits``: how much of what it has written is read to compare rows; `None`: no rows are compared.
     """
 
     task_id: str

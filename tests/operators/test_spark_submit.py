@@ -74,7 +74,7 @@ def test_a_wrong_declaration_is_refused_by_name(given: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("given", "planned", "limits"),
     [
-        ({}, (("clean.out", "verify"),), None),
+        ({}, (("clean.out", "verify"),), ReadLimits(64 * 1024**2, 10.0, in_order=True)),
         ({"deterministic": "always"}, (), None),
         ({"deterministic": "assume"}, (("clean.out", "assume"),), None),
         ({"deterministic": "verify"}, (("clean.out", "verify"),), ReadLimits(10 * 1024**3, 300.0)),

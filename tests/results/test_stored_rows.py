@@ -201,6 +201,29 @@ def test_a_file_of_many_parts_is_read_part_by_part(output: Output, monkeypatch: 
         assert max(longest) <= 4 * 1024 * 1024
 
 
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_in_order_the_place_of_a_row_counts_and_how_a_file_is_encoded_does_not(output: Output, suffix: str) -> None:
+    write, uuid = FORMATS[suffix], "0e3a1c9e-0b1f-4c53-9f9e-1d6a2a8b7c0"
+
+    def of(*parts: pa.Table, job: int = 1) -> str:
+        files = {f"part-{at}-{uuid}{job}.{suffix}": write(part) for at, part in enumerate(parts)}
+        return output.rows(files, ReadLimits(1 << 30, 60.0, in_order=True)).digest().text
+
+    known = of(ROWS.slice(0, 2), ROWS.slice(2))
+    assert known.startswith("ordered1-")
+    assert of(ROWS.slice(0, 2), ROWS.slice(2), job=2) == known
+    assert len({known, of(ROWS.slice(2), ROWS.slice(0, 2)), of(ROWS), of(ROWS.take([1, 0, 2, 3])), of(ROWS[:3])}) == 5
+    if suffix == "parquet":
+        bodies = [parquet(ROWS), parquet(ROWS, compression="zstd", use_dictionary=False, row_group_size=1)]
+        limits = ReadLimits(1 << 30, 60.0, in_order=True)
+        assert len({output.rows({"p.parquet": body}, limits).digest().text for body in bodies}) == 1
+
+
+def test_a_delta_table_has_no_order(output: Output) -> None:
+    limits = ReadLimits(1 << 30, 60.0, in_order=True)
+    assert "a Delta table have no order" in output.refusal({"_delta_log/0.json": b"{}"}, limits)
+
+
 def test_every_store_is_read_in_parts(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     body = parquet(pa.table({"a": list(range(20_000))}), row_group_size=5000)
     info = store.put("out/p.parquet", body)
