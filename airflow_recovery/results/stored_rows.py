@@ -121,9 +121,10 @@ class StoredRows:
                     self._check_time()
                     digest.add(batch, folders)
             return
+        # Lines in their order are the text itself, wherever a row ends in it.
+        reads = {} if self._limits.in_order else _READS
         with self._open(written) as file, _unpacked(file, packing) as text:
-            is_json = kind in ("json", "jsonl", "ndjson")
-            for batch in _lines(text, _document if is_json else _quoted_row if kind in ("csv", "tsv") else None):
+            for batch in _lines(text, reads.get(kind)):
                 self._check_time()
                 digest.add(batch, folders)
 
@@ -280,3 +281,7 @@ def _quoted_row(line: bytes) -> bytes:
     if quotes % 2 or (quotes - line.count(b'\\"')) % 2:
         raise NotComparable("a value may have several lines (a line has an odd number of quotes)")
     return line
+
+
+_READS = {**dict.fromkeys(("json", "jsonl", "ndjson"), _document), **dict.fromkeys(("csv", "tsv"), _quoted_row)}
+"""What a line is compared as, by the format; of any other, as it is."""
