@@ -238,7 +238,7 @@ def _unpacked(file: BinaryIO, packing: str) -> Any:
 
 def _lines(text: BinaryIO, read: Callable[[bytes], bytes] | None) -> Iterator[Any]:
     """The lines of a text, each as ``read`` makes it, as record batches. Raises `NotComparable`."""
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     lines: list[bytes] = []
     size = 0
