@@ -128,9 +128,9 @@ ensure_chromium() {
 }
 
 ensure_class_archive() {
-    [ -f $VENV/spark-classes.jsa ] && return
-    say "archiving Spark's classes (half a minute)"
-    $VENV/bin/python -m scripts.class_archive >$LOG 2>&1 \
+    [ -d $VENV/spark-classes ] || say "archiving Spark's classes (half a minute)"
+    PATH="$PWD/$VENV/bin:$PATH" $VENV/bin/python -m scripts.wheel airflow_recovery.task.class_archive \
+        --folder $VENV/spark-classes >$LOG 2>&1 \
         || say "no archive was made, and the tests' JVMs start slower; see $LOG"
 }
 

@@ -25,12 +25,26 @@ use_wheel()
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.task.class_archive import SHORT_LIVED, NoArchive, SparkInstallation, find_archive, java_options
 from airflow_recovery.testing import SERVERS, S3Server, find_versitygw
 from airflow_recovery.testing.local_airflow.postgres import PostgresDatabase
 from airflow_recovery.testing.local_airflow.processes import Processes
-from scripts.class_archive import java_options
 
-os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
+
+def jvm_options(prefix: Path) -> str:
+    """For the hundreds of JVMs that the tests start: with an archive of Spark's classes, where `setup.sh` has made one.
+
+    A variable of the user's own, so that no task of a test makes or uses another one.
+    """
+    environment = {**os.environ, "PATH": f"{prefix / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+    try:
+        archive = find_archive(SparkInstallation.found(environment), prefix / "spark-classes")
+    except (NoArchive, OSError):
+        return SHORT_LIVED
+    return f"{SHORT_LIVED} {java_options(archive)}"
+
+
+os.environ.setdefault("JDK_JAVA_OPTIONS", jvm_options(Path(sys.prefix)))
 # One profile for all: how long an example takes says nothing on a machine that is busy with other tests.
 settings.register_profile(
     "airflow-recovery", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
@@ -56,10 +70,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Of the real kills, one run of Airflow's parts is beside the other tests; the rest belongs to `make drill`."""
+    """Runs in which everything is killed belong to `make drill`: tests/integration/test_kills.py kills single parts."""
     is_kill = collection_path.parent == KILLS and collection_path.name.startswith("test_")
-    is_left_out = is_kill and collection_path.name != "test_kills_postgres.py" and not config.getoption("--drill")
-    return True if is_left_out else None
+    return True if is_kill and not config.getoption("--drill") else None
 
 
 def server_names(config: pytest.Config) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model.job_recovery import ALL_DEFAULTS, SETTINGS, DeclaredJobRecovery
@@ -11,6 +13,17 @@ from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION,
 SECTION = "recovery"
 RESULTS_BELOW_JOURNAL = "_results"
 """No id begins with an underscore (`airflow_recovery.model.names`), so results never meet a DAG's journal."""
+
+
+class DriverJvm(str, Enum):
+    """How the JVM of a driver on the worker starts, where nobody says else."""
+
+    ARCHIVE = "archive"
+    """With an archive of Spark's classes."""
+    SHORT_LIVED = "short-lived"
+    """That, and Java's options for a JVM that lives for seconds."""
+    PLAIN = "plain"
+    """As spark-submit starts it."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,22 @@ class RecoverySettings:
             grace_s=parse_duration_s(conf.get(SECTION, "grace", fallback="") or f"{DEFAULT_GRACE_S}s"),
             job_recovery=configured_job_recovery(),
         )
+
+
+def configured_driver_jvm() -> tuple[DriverJvm, Path | None]:
+    """How drivers' JVMs start, and the folder of the archives if it is not the default. Raises `ConfigurationError`."""
+    from airflow.sdk import conf
+
+    given = (conf.get(SECTION, "driver_jvm", fallback="") or DriverJvm.ARCHIVE.value).strip().lower()
+    folder = (conf.get(SECTION, "class_archives", fallback="") or "").strip()
+    if given not in [mode.value for mode in DriverJvm]:
+        choices = ", ".join(mode.value for mode in DriverJvm)
+        raise ConfigurationError(f"Expected one of {choices} in [recovery] driver_jvm, found {given!r}.")
+    if folder and not Path(folder).is_absolute():
+        raise ConfigurationError(
+            f"Expected an absolute path of a folder in [recovery] class_archives, found {folder!r}."
+        )
+    return DriverJvm(given), Path(folder) if folder else None
 
 
 def configured_job_recovery() -> DeclaredJobRecovery:

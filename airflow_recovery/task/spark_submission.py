@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +34,9 @@ from airflow_recovery.driver.memory_policy import Memory, RaiseMemory
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.start_advice import MAX_LINES, keep_output, relevant
 from airflow_recovery.errors import StoreError
+from airflow_recovery.hooks.settings import configured_driver_jvm
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.task.driver_jvm import in_environment, jvm_variables, said_elsewhere
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -118,8 +121,9 @@ class SparkSubmission(SparkApplication):
         setattr(job, "_get_hook", partial(_guarded_hook, job, output))  # noqa: B010
         self._job = job
         try:
-            # Without the guard that Airflow puts around it: that one knows the task itself, and not its copy.
-            inspect.unwrap(SparkSubmitOperator.execute)(job, self._context)
+            with in_environment({} if self.outlives_task else self._jvm_variables(job)):
+                # Without the guard that Airflow puts around it: that one knows the task itself, and not its copy.
+                inspect.unwrap(SparkSubmitOperator.execute)(job, self._context)
         except Exception as error:
             keep_output(error, output)
             raise
@@ -173,6 +177,15 @@ class SparkSubmission(SparkApplication):
             forget_failure_at(self._results, self._data_of(claim))
         except StoreError as error:
             log.warning("What the driver of %s@%d said is left behind: %s", claim.region, claim.attempt, error)
+
+    def _jvm_variables(self, job: SparkSubmitOperator) -> dict[str, str]:
+        """What makes the driver's JVM start sooner, where the user does not say how it starts."""
+        mode, folder = configured_driver_jvm()
+        environment = {**os.environ, **(job.env_vars or {})}
+        if said_elsewhere(environment, job.conf or {}, job.properties_file) is not None:
+            return {}
+        of_connection = self._connection.extra_dejson.get("spark-binary") if self._connection is not None else None
+        return jvm_variables(mode, folder, job._spark_binary or of_connection or "spark-submit", environment)
 
     @property
     def _is_local(self) -> bool:

@@ -22,7 +22,8 @@ from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.results.places import Look, ResultPlaces
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.local import LocalStore
-from airflow_recovery.task import drop_in
+from airflow_recovery.task import drop_in, spark_submission
+from airflow_recovery.task.class_archive import USER_OPTIONS
 from airflow_recovery.task.dag_operators import plan_of_dag
 from airflow_recovery.task.spark_submission import SparkSubmission
 
@@ -116,6 +117,22 @@ def test_several_outputs_and_a_fixed_one(recovery: Path, submitted: Path) -> Non
     answer = run_try(task)
     assert set(answer["results"]) == {"t.a", "t.b"}
     assert answer["results"]["t.b"]["location"] == str(fixed)  # registered as found
+
+
+def test_spark_submit_is_told_of_the_class_archive_unless_the_conf_says_how_its_jvm_starts(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in USER_OPTIONS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(spark_submission, "jvm_variables", lambda *_: {"SPARK_SUBMIT_OPTS": "-Darchive"})
+    for conf in (None, {"spark.driver.extraJavaOptions": "-Xss4m"}):
+        with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+            task = RecoverableSparkSubmitOperator(
+                task_id=f"t{len(conf or {})}", application=WRITER, outputs=["out"], conf=conf,
+                application_args=["--out", "{output:out}"],
+            )  # fmt: skip
+        run_try(task)
+    assert [one["env"].get("SPARK_SUBMIT_OPTS") for one in submissions(submitted)] == ["-Darchive", None]
 
 
 # --- external inputs --------------------------------------------------------------------------------------------------

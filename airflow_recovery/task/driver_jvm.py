@@ -1,0 +1,75 @@
+"""How the JVM of a driver on this machine starts: with an archive of Spark's classes, where nobody says else."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from airflow_recovery.hooks.settings import DriverJvm
+from airflow_recovery.task.class_archive import (
+    SHORT_LIVED,
+    USER_OPTIONS,
+    NoArchive,
+    SparkInstallation,
+    default_folder,
+    find_archive,
+    find_or_make_archive,
+    java_options,
+)
+
+log = logging.getLogger(__name__)
+
+_USER_CONF = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
+_LIVES_FOR_ONE_TASK = "AIRFLOW_IS_K8S_EXECUTOR_POD"
+"""Set by Airflow's Kubernetes executor: nobody would use what such a machine has made for itself."""
+
+
+def said_elsewhere(environment: Mapping[str, str], conf: Mapping[str, str], properties_file: str | None) -> str | None:
+    """Where a user says how the driver's JVM starts; `None` where he does not."""
+    for names, given in ((USER_OPTIONS, environment), (_USER_CONF, conf)):
+        said = next((name for name in names if given.get(name)), None)
+        if said is not None:
+            return said
+    try:
+        properties = Path(properties_file).read_text(encoding="utf-8") if properties_file else ""
+    except (OSError, UnicodeDecodeError):
+        return properties_file  # spark-submit is the one to say what is wrong with it
+    return next((name for name in _USER_CONF if name in properties), None)
+
+
+def jvm_variables(mode: DriverJvm, folder: Path | None, submit: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which ``submit`` starts its two JVMs, its own and the driver's. Raises nothing.
+
+    Where there is no archive one line in the log says why. ``folder`` is where archives are, if not in the cache.
+    """
+    if mode is DriverJvm.PLAIN:
+        return {}
+    options = SHORT_LIVED if mode is DriverJvm.SHORT_LIVED else ""
+    try:
+        folder = folder or default_folder(environment)
+        spark = SparkInstallation.found(environment, submit)
+        if environment.get(_LIVES_FOR_ONE_TASK):
+            archive = find_archive(spark, folder)
+        else:
+            archive = find_or_make_archive(spark, folder, environment)
+        options = f"{options} {java_options(archive)}".strip()
+    except (NoArchive, OSError, RuntimeError) as error:  # RuntimeError: there is no home
+        log.info("The driver's JVM starts without an archive of Spark's classes: %s.", error)
+    if not options:
+        return {}
+    # The first one only puts the command together.
+    return {"SPARK_SUBMIT_OPTS": options, "SPARK_LAUNCHER_OPTS": f"{SHORT_LIVED} {options}"}
+
+
+@contextmanager
+def in_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Within, this process has ``variables``, which it had not before."""
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            os.environ.pop(name, None)
