@@ -1,6 +1,7 @@
-"""``kill -9`` of the task, and what ends it in order. No process and no result is left behind.
+"""``kill -9`` of the task, and what ends it in order; of the scheduler and the triggerer. No process and no result is
+left behind.
 
-The JVM, the schedulers and whatever else can be killed: tests/kills.
+All of it in one run, with two schedulers, and the JVM and the database besides: tests/kills, in `make drill`.
 
 made --> (shared ~ first, second)      the second region by spark-submit
 """
@@ -121,3 +122,25 @@ def test_fault_66_a_running_task_that_is_marked_failed_ends_its_application(held
     assert REGION in {each.removeprefix("g.") for each in held.clear(only_failed=True)}
     assert_result(held.ends(), {"made": 1, REGION: 2})
     assert held.tries("made") == 1
+
+
+def test_fault_9_fault_10_the_scheduler_and_the_triggerer_are_killed_in_the_middle_of_a_run(pipeline: Pipeline) -> None:
+    """`made` has finished, `total` is at work, and a sensor of its result is deferred."""
+    airflow, run = pipeline.airflow, pipeline.run("chain")
+    run.hold("total")
+    run.start()
+    waiting = airflow.trigger("waiting", logical_date=f"{run.day}T00:00:00Z")
+    run.wait_called("total")
+    run.wait(lambda: airflow.task_instance("waiting", waiting, "wait")["state"] == "deferred", "the sensor to defer")
+
+    airflow.restart("scheduler", "triggerer")
+    run.release("total")
+
+    journal = run.ends()
+    journal.check()
+    assert journal.executions()["made"] == run.tries("made") == 1
+    assert [attempt.is_finished for attempt in journal.attempts["total"].values()].count(True) == 1
+    assert journal.rows("total") == [(sum(range(50)),)]
+    assert airflow.wait_run("waiting", waiting) == "success"
+    sensor = airflow.tries("waiting", waiting, "wait")
+    assert [one["state"] for one in sensor] == ["success"]

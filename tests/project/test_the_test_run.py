@@ -121,7 +121,7 @@ def test_elsewhere_nothing_is_run_again_and_a_pure_test_never(tmp_path: Path) ->
 
 def test_no_two_modules_of_the_tests_have_the_same_name() -> None:
     """pytest, and the tests themselves, import each by its bare name."""
-    elsewhere = {"conftest.py", "dags", "dags_scheduled"}
+    elsewhere = {"conftest.py", "dags"}
     paths = [path for path in TESTS.rglob("*.py") if elsewhere.isdisjoint(path.parts)]
     names = Counter(path.name for path in paths if not (path.parent / "__init__.py").exists())
     assert [name for name, times in names.items() if times > 1] == []

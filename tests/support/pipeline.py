@@ -288,8 +288,6 @@ def environment(folder: Path, bucket: str, connect_url: str) -> dict[str, str]:
         # What the examples name.
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         "FLIGHTS_LAKE": f"file://{folder}/{FLIGHTS}",
-        # DAGs have a schedule for their backfills alone.
-        "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
         "AIRFLOW__RECOVERY__SPARK_HISTORY_URL": SPARK_HISTORY,
         "AWS_EC2_METADATA_DISABLED": "true",
         "INTEGRATION_LAKE": f"file://{folder}/lake",

@@ -1,4 +1,4 @@
-"""`listening`: a DAG that an asset triggers. Apart from the others, whose schedules no scheduler may look at."""
+"""`listening`: a DAG that an asset triggers."""
 
 from __future__ import annotations
 
