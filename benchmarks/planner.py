@@ -25,6 +25,7 @@ SHAPES = (("all_to_all_blocking", 2, 10_000), ("pointwise_blocking", 100, 1_000)
 FINISHED = {"10,000 x 2": (2, 10_000), "100 x 200": (100, 200)}
 DELAY_MS, READ_GOAL_S = 150, 5.0
 COMMANDS = (("show",), ("plan",), ("gc", "--dry-run"))
+TIMEOUT_S = 120
 CPU_GOAL_S, SHAPE_GOAL_MS = 2.0, 100.0
 
 
@@ -107,7 +108,7 @@ def _shape_row(
     peer += [str(last["heap_mb"]), str(last["result"])] if last else ["-", "-"]
     if "refused" in ours[0]:
         figures.append(Figure(key, 0.0, "plans", f"a plan, not: {ours[0]['refused']}", reached=False))
-        return (key, "refused", "-", "-", "-", "-", *peer)
+        return (key, ours[0]["refused"][:40], "-", "-", "-", "-", *peer)
     found = {name: median(our[name] for our in ours) for name in ours[0]}
     if theirs[0] and theirs[1] and last:
         made = theirs[0]["cold_ms"] + theirs[1]["cold_ms"]
@@ -184,12 +185,17 @@ _CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS
 
 
 def _ours(arguments: list[str]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.planner_case", *arguments],
-        env={**os.environ, **_CREDENTIALS},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-m", "benchmarks.planner_case", *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **_CREDENTIALS},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return {"refused": f"no end within {TIMEOUT_S} s"}
     document: dict[str, Any] = json.loads(done.stdout)
     return document

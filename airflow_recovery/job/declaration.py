@@ -146,7 +146,7 @@ class Job(DeclaredJob):
                 "their names"
             )
         self._declared[vertex.name] = (vertex, signature)
-        self._vertices = self._graph = self._regions = self._parallelism = None
+        self._vertices = self._graph = self._regions = self._parallelism = self._modes = None
         return function
 
     def run_local(

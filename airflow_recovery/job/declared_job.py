@@ -76,6 +76,7 @@ class DeclaredJob:
         self._graph: JobGraph | None = None
         self._regions: RegionGraph | None = None
         self._parallelism: dict[str, Parallelism] | None = None
+        self._modes: tuple[DeclaringMode, ...] | None = None
         self._co_located: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -126,7 +127,9 @@ class DeclaredJob:
     @property
     def modes(self) -> tuple[DeclaringMode, ...]:
         """The modes other than batch that anything in the job is declared for."""
-        return modes_in(self.vertices.values())
+        if self._modes is None:
+            self._modes = modes_in(self.vertices.values())
+        return self._modes
 
     def graph(self) -> JobGraph:
         """Return the logical graph. Raises as `validate`."""
