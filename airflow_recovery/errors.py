@@ -154,6 +154,12 @@ class RecordInvalid(JournalError):
     kind = Kind.CORRUPT
 
 
+class InputsUnknown(JournalError):
+    """What an attempt has read of a group can't be told: no recorded plan has that group. Never means "nothing"."""
+
+    kind = Kind.CORRUPT
+
+
 class ObjectTooLarge(RecordInvalid, StoreError):
     """An object is larger than its reader takes: nothing that recovery writes is. None of it was read."""
 

@@ -16,7 +16,7 @@ from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import Failure, RegionFailed
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.inputs import InputRef, Inputs
 from airflow_recovery.model.mode import RegionMode
 from airflow_recovery.model.records import Claim, Outcome, RunAttempt
 from airflow_recovery.model.region_plan import RegionPlan
@@ -52,7 +52,7 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         attempt=number,
         writer=run.journal.writer,
         plan_hash=run.plan_hash,
-        inputs=tuple(inputs),
+        inputs=inputs,
         airflow_run_id=run.task.airflow_run_id,
         try_number=run.task.try_number,
         ti_id=run.task.ti_id,
@@ -70,14 +70,15 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         "Attempt %d of %s claimed; it reads %s.",
         number,
         region,
-        ", ".join(f"{ref.region}@{ref.attempt}" for ref in claim.inputs) or "no other region",
+        ", ".join(Inputs.of(claim.inputs).texts()) or "no other region",
     )
     return claim
 
 
-def refs_of(run: Run, region: str, inputs: Mapping[str, Outcome]) -> tuple[InputRef, ...]:
+def refs_of(run: Run, region: str, inputs: Mapping[str, Outcome]) -> Sequence[InputRef]:
     """What a claim of ``region`` says that it reads, where these are its ``inputs``."""
-    return tuple(_ref(run.regions[region], producer, outcome) for producer, outcome in inputs.items())
+    refs = [_ref(run.regions[region], producer, outcome) for producer, outcome in inputs.items()]
+    return run.plan.grouped(region, refs)
 
 
 def _ref(reader: RegionPlan, region: str, outcome: Outcome) -> InputRef:

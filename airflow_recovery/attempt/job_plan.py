@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_recovery.driver.region_spec import RunFacts
-from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job, Subtask
 from airflow_recovery.job.batch_snapshot import takes_snapshots
 from airflow_recovery.job.chains import initializers
@@ -23,15 +22,19 @@ from airflow_recovery.job.sources import FilePattern, SplitSource
 from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.groups import region_fingerprint, subtask_region
+from airflow_recovery.model.groups import (
+    DistributionPattern,
+    GroupEdge,
+    GroupedRegions,
+    MadeByName,
+    RegionGroup,
+    region_fingerprint,
+)
 from airflow_recovery.model.keys import TaskKey
 from airflow_recovery.model.records import PlanRecord
-from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan, SubtaskPlan
+from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan
 from airflow_recovery.planning.regions import Region
 from airflow_recovery.sinks.declaration import spec_of
-
-MAX_LINKS = 200_000
-"""Inputs of all regions of a plan together: a megabyte or two of JSON in each of the records that hold them."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class ExecutionRegion:
     name: str
     region: Region
     subtask: Subtask | None
-    inputs: tuple[str, ...]
+    inputs: Sequence[str]
     """The names of the execution regions that it reads, each once."""
     params: Mapping[str, Mapping[str, Any]]
     sources: Mapping[str, SplitSource]
@@ -50,7 +53,7 @@ class ExecutionRegion:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """The plan of one run, and its regions by name, in topological order."""
+    """The plan of one run, and its regions by name, in topological order: each is rendered when it is asked for."""
 
     record: PlanRecord
     regions: Mapping[str, ExecutionRegion]
@@ -61,15 +64,11 @@ class JobPlan:
 
     def in_batches(self, size_of: Callable[[int], int]) -> JobPlan:
         """This plan with the batch of each subtask. ``size_of(n)``: how many of n subtasks one task instance runs."""
-
-        def placed(region: RegionPlan) -> RegionPlan:
-            subtask = self.regions[region.name].subtask if region.name in self.regions else None
-            size = 1 if subtask is None else size_of(subtask.parallelism)
-            if subtask is None or region.subtask is None or size == 1:
-                return region
-            return replace(region, subtask=replace(region.subtask, batch=subtask.index // size))
-
-        return replace(self, record=replace(self.record, regions=tuple(map(placed, self.record.regions))))
+        groups = (
+            group if group.keys is None else replace(group, batch_size=size_of(len(group)))
+            for group in self.record.groups
+        )
+        return replace(self, record=replace(self.record, regions=GroupedRegions(groups)))
 
 
 def plan_job(job: Job, ref: str, facts: RunFacts, keys: Mapping[str, Sequence[str]] | None = None) -> JobPlan:
@@ -99,60 +98,46 @@ class _Planner:
         self._alike: dict[str, tuple[dict[str, Any], str]] = {}
 
     def plan(self) -> JobPlan:
-        plans = [self._initializer(name) for name in self._initializers]
-        regions: dict[str, ExecutionRegion] = {}
-        links = 0
+        groups = {name: RegionGroup(self._initializer(name), ()) for name in self._initializers}
+        regions: dict[str, tuple[Region, Subtask | None]] = {}
         for region in self._job.regions().regions:
-            for subtask in self._subtasks(region.name):
-                key = subtask.key if subtask is not None else None
-                vertices = {name: self._vertex(name, key) for name in region.vertices}
-                execution = self._region(region, subtask, {name: params for name, (params, _) in vertices.items()})
-                links += len(execution.inputs)
-                if links > MAX_LINKS:
-                    raise JobDefinitionError(
-                        f"job {self._job.name!r}: expected at most {MAX_LINKS} inputs of all subtasks together, found "
-                        f"more up to {region.name!r}: where every subtask reads every other vertex's subtasks, put a "
-                        "vertex without parallelism= between them, which collects, or use fewer subtasks"
-                    )
-                regions[execution.name] = execution
-                plans.append(self._record(execution, {name: text for name, (_, text) in vertices.items()}))
-        return JobPlan(PlanRecord(self._ref, tuple(plans), self._job.retention, self._job.failover_strategy), regions)
+            keys = self._keys_of(region.name)
+            if keys == ():
+                continue  # decided in the run, and not yet
+            group = groups[region.name] = self._group(region, keys, groups)
+            for name, subtask in zip(group.names, _subtasks(keys), strict=True):
+                regions[name] = region, subtask
+            self._execution(group.names[0], *regions[group.names[0]], ())  # raises where a template can't be rendered
+        made = GroupedRegions(groups.values())
+        record = PlanRecord(self._ref, made, self._job.retention, self._job.failover_strategy)
+        return JobPlan(
+            record, MadeByName(regions, lambda name: self._execution(name, *regions[name], made.by_name[name].inputs))
+        )
 
-    def _subtasks(self, region: str) -> Sequence[Subtask | None]:
+    def _keys_of(self, region: str) -> tuple[str, ...] | None:
+        """The keys of a region's subtasks; `None` for a region without any."""
         parallelism = self._job.region_parallelism(region)
         if parallelism is None:
-            return (None,)
-        keys = (
-            parallelism.keys
-            if isinstance(parallelism, (FixedParallelism, LiteralKeys))
-            else self._keys.get(parallelism, ())
-        )
-        return [Subtask(index, key, len(keys)) for index, key in enumerate(keys)]
+            return None
+        if isinstance(parallelism, (FixedParallelism, LiteralKeys)):
+            return parallelism.keys
+        return self._keys.get(parallelism, ())
 
-    def _region(
-        self, region: Region, subtask: Subtask | None, params: Mapping[str, Mapping[str, Any]]
-    ) -> ExecutionRegion:
+    def _execution(self, name: str, region: Region, subtask: Subtask | None, inputs: Sequence[str]) -> ExecutionRegion:
         key = subtask.key if subtask is not None else None
         sources = {}
-        for name in region.vertices:
-            splits = self._job.render_splits(name, self._facts, key)
+        for vertex in region.vertices:
+            splits = self._job.render_splits(vertex, self._facts, key)
             if splits is not None:
-                sources[name] = splits
-        return ExecutionRegion(
-            name=subtask_region(region.name, key),
-            region=region,
-            subtask=subtask,
-            inputs=tuple(name for producer in region.upstream for name in self._read_of(producer, region.name, key)),
-            params=params,
-            sources=sources,
-        )
+                sources[vertex] = splits
+        params = {vertex: self._vertex(vertex, key)[0] for vertex in region.vertices}
+        return ExecutionRegion(name, region, subtask, inputs, params, sources)
 
-    def _read_of(self, producer: str, consumer: str, key: str | None) -> list[str]:
+    def _edge(self, producer: str, consumer: str) -> GroupEdge:
         """Pointwise between the same subtasks, else all of them."""
         parallelism = self._job.region_parallelism(producer)
-        if parallelism is not None and parallelism is self._job.region_parallelism(consumer):
-            return [subtask_region(producer, key)]
-        return [subtask_region(producer, subtask.key if subtask else None) for subtask in self._subtasks(producer)]
+        is_same = parallelism is not None and parallelism is self._job.region_parallelism(consumer)
+        return GroupEdge(producer, DistributionPattern.POINTWISE if is_same else DistributionPattern.ALL_TO_ALL)
 
     def _vertex(self, vertex: str, key: str | None) -> tuple[dict[str, Any], str]:
         """The vertex's parameters and its fingerprint; computed once where all subtasks have the same."""
@@ -165,15 +150,20 @@ class _Planner:
             self._alike[vertex] = rendered
         return self._alike[vertex]
 
-    def _record(self, execution: ExecutionRegion, fingerprints: Mapping[str, str]) -> RegionPlan:
-        region, subtask = execution.region, execution.subtask
-        return RegionPlan(
-            name=execution.name,
+    def _group(self, region: Region, keys: tuple[str, ...] | None, before: Container[str]) -> RegionGroup:
+        first = keys[0] if keys is not None else None
+        fingerprints = {
+            name: self._vertex(name, first)[1]
+            for name in region.vertices
+            if keys is None or not uses_subtask(self._job.vertices[name].params)
+        }
+        template = RegionPlan(
+            name=region.name,
             vertices=region.vertices,
             results=region.results,
-            inputs=execution.inputs,
+            inputs=(),
             final=region.is_final,
-            fingerprint=region_fingerprint(fingerprints.items(), region.results, subtask.key if subtask else None),
+            fingerprint=region_fingerprint(fingerprints.items(), region.results) if keys is None else None,
             vertex_fingerprints=tuple(fingerprints.items()),
             reads=tuple(dict.fromkeys(read.result for read in region.inputs)),
             determinism=tuple(
@@ -182,7 +172,6 @@ class _Planner:
                 if (mode := self._job.vertices[name].determinism) is not Determinism.ALWAYS
             ),
             persistent=is_persistent(region, self._job.vertices),
-            subtask=SubtaskPlan(region.name, subtask.index, subtask.key) if subtask else None,
             commit=self._commit(region),
             coordinators=tuple(
                 CoordinatorPlan(name, takes_snapshots(declared))
@@ -190,6 +179,16 @@ class _Planner:
                 if (declared := self._job.vertices[name].coordinator) is not None
             ),
             mode=planned_mode(self._job.modes, region, self._job.regions(), self._job.vertices),
+        )
+        return RegionGroup(
+            template,
+            tuple(self._edge(producer, region.name) for producer in region.upstream if producer in before),
+            keys,
+            own_fingerprints=tuple(
+                (name, tuple(self._vertex(name, key)[1] for key in keys or ()))
+                for name in region.vertices
+                if name not in fingerprints
+            ),
         )
 
     def _commit(self, region: Region) -> CommitSpec | None:
@@ -208,3 +207,7 @@ class _Planner:
             decides = (splits.pattern,)
         fingerprint = initializer_fingerprint(spec, decides)
         return RegionPlan(name=name, vertices=(), results=(), inputs=(), final=False, fingerprint=fingerprint)
+
+
+def _subtasks(keys: tuple[str, ...] | None) -> Sequence[Subtask | None]:
+    return (None,) if keys is None else [Subtask(index, key, len(keys)) for index, key in enumerate(keys)]

@@ -93,6 +93,9 @@ class Run:
     results: ObjectStore | None = None
     """The store of the results, for a mode that keeps more there than results."""
 
+    def __post_init__(self) -> None:
+        self.journal.take_groups(self.plan)
+
     @cached_property
     def plan_hash(self) -> str:
         """The hash by which claims name `plan`; equal for equal plans."""

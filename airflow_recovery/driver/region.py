@@ -20,6 +20,7 @@ from airflow_recovery.job.loading import load_job
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.scrub import scrubbed
+from airflow_recovery.model.inputs import Inputs
 from airflow_recovery.model.mode import answers_of
 
 if TYPE_CHECKING:
@@ -81,8 +82,7 @@ def _prepare(region: OpenRegion) -> None:
     names = ", ".join(vertex.name for vertex in spec.vertices)
     region.log.info("Region %s attempt %d of job %s runs: %s", spec.region, spec.attempt, spec.job, names)
     if spec.trace.inputs:
-        refs = ", ".join(f"{ref.region}@{ref.attempt}" for ref in spec.trace.inputs)
-        region.log.info("Its inputs are of the attempts: %s", refs)
+        region.log.info("Its inputs are of the attempts: %s", ", ".join(Inputs.of(spec.trace.inputs).texts()))
     avoid_udf_hang(region.spark)
     for vertex in spec.vertices:
         apply_spark_conf(region.spark, vertex.name, region.vertex(vertex.name).spark_conf, region.log)

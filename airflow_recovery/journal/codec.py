@@ -2,12 +2,14 @@
 
 One JSON object a record::
 
-    {"format": 1, "kind": "claim", "dag_id": ..., "run_key": ..., "group_id": ..., "body": {...}, "crc": ...}
+    {"format": 1 or 2, "kind": "claim", "dag_id": ..., "run_key": ..., "group_id": ..., "body": {...}, "crc": ...}
 
 Reading is strict, since what is read decides what is run: another run's record, a newer format, a wrong checksum, a
 duplicate key, a NaN, an id that has no name in a path, or a document that is too large or too deep is refused with
 `RecordInvalid`. ``crc`` is the crc32 of the body's canonical JSON. A record without one, as the first journals had
 them, is read where it has these fields and no other: one whose ``crc`` was damaged in its name has another.
+
+A record has the lowest format that can express it: 2 where a group of regions stands in it (`is_grouped`), else 1.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ from dataclasses import asdict, fields
 from typing import Any, NoReturn, TypeVar
 
 from airflow_recovery.errors import RecordInvalid
-from airflow_recovery.model.codec import canonical_json, from_json, to_json
+from airflow_recovery.model.codec import Unlike, canonical_json, from_json, to_json
+from airflow_recovery.model.groups import are_written_as_groups
+from airflow_recovery.model.inputs import Inputs
 from airflow_recovery.model.record_kinds import kind_of
-from airflow_recovery.model.records import PlanRecord, Record, RunIdentity
+from airflow_recovery.model.records import Claim, Outcome, PlanRecord, Record, RunIdentity
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest. A version that reads less refuses a record by its number, before it looks at anything else of it."""
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 32
 
@@ -37,7 +42,12 @@ R = TypeVar("R", bound=Record)
 def encode_record(identity: RunIdentity, record: Record) -> bytes:
     """The bytes of ``record`` in the journal of ``identity``."""
     body = to_json(record)
-    document = {"format": FORMAT_VERSION, "kind": kind_of(type(record)).name, **asdict(identity), "body": body}
+    document = {
+        "format": 2 if is_grouped(record) else 1,
+        "kind": kind_of(type(record)).name,
+        **asdict(identity),
+        "body": body,
+    }
     return canonical_json({**document, "crc": checksum(body)}).encode()
 
 
@@ -60,11 +70,20 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
         )
     try:
         record = from_json(kind, document.get("body"))
-        if isinstance(record, PlanRecord):
+        if is_grouped(record) and document["format"] == 1:
+            raise Unlike("expected no group of regions in a record of format 1, found one")
+        if isinstance(record, PlanRecord) and not is_grouped(record):
             _check_order(record)
         return record
     except ValueError as error:
         raise RecordInvalid(f"{where}: a {expected['kind']} record with an invalid body: {error}.") from error
+
+
+def is_grouped(record: Record) -> bool:
+    """Whether a group of regions stands in the JSON of ``record``, so that it has format 2."""
+    if isinstance(record, PlanRecord):
+        return are_written_as_groups(record.regions)
+    return isinstance(record, (Claim, Outcome)) and isinstance(record.inputs, Inputs) and bool(record.inputs.groups)
 
 
 def _check_order(plan: PlanRecord) -> None:

@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_recovery.errors import RecordInvalid, StreamDamaged
-from airflow_recovery.journal.codec import FORMAT_VERSION, check_belongs, parse_json
+from airflow_recovery.journal.codec import check_belongs, parse_json
 from airflow_recovery.model.codec import canonical_json
 from airflow_recovery.model.records import RunIdentity
 
+STREAM_FORMAT = 1
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 MAX_SEGMENT_BYTES = 64 * 1024 * 1024
 
@@ -44,7 +45,7 @@ class SegmentHeader:
     def line(self) -> bytes:
         """The segment's first line as bytes: its length, its checksum, and this header as JSON."""
         place = {"writer": self.writer, "segment": self.segment, "first": self.first}
-        return _line(canonical_json({"format": FORMAT_VERSION, "kind": "stream", **asdict(self.identity), **place}))
+        return _line(canonical_json({"format": STREAM_FORMAT, "kind": "stream", **asdict(self.identity), **place}))
 
 
 def record_line(writer: str, number: int, event: str) -> bytes:
@@ -127,10 +128,10 @@ def _document(line: bytes, where: str) -> Any:
 def _check_header(header: Any, expected: SegmentHeader, where: str) -> None:
     if not isinstance(header, dict) or header.get("kind") != "stream" or type(header.get("format")) is not int:
         raise StreamDamaged(f"{where}: expected the header of a stream, found another document.")
-    if header["format"] > FORMAT_VERSION:
+    if header["format"] > STREAM_FORMAT:
         raise RecordInvalid(
             f"{where}: written by a newer version (format {header['format']}, this version reads up to "
-            f"{FORMAT_VERSION}). Upgrade airflow-recovery here."
+            f"{STREAM_FORMAT}). Upgrade airflow-recovery here."
         )
     check_belongs(header, asdict(expected.identity), where=where)
     place = {"writer": expected.writer, "segment": expected.segment, "first": expected.first}

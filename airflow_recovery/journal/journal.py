@@ -22,13 +22,13 @@ from airflow_recovery.errors import (
 from airflow_recovery.journal.codec import decode_record, encode_record
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.masking import Mask, masked
-from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.journal.plans import GroupsOfRun, plan_hash
 from airflow_recovery.journal.record_cache import MIN_PAUSE_S, RecordCache, SnapshotPace
 from airflow_recovery.journal.recording import JournalListener, NoListener
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order, is_pinned_after
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.journal.sharded_listing import list_sharded
-from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.inputs import InputGroupRef, Inputs
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.record_kinds import RECORD_KINDS, RecordKind
 from airflow_recovery.model.records import (
@@ -137,6 +137,7 @@ class Journal:
         self._sleep = sleep
         self._clock = clock
         self._rng = rng or random.Random()
+        self._groups = GroupsOfRun(self._read_plans)
         self.of_modes: dict[object, Any] = {}
         """What a mode has read of the run beside the records, by keys of its own."""
 
@@ -341,6 +342,10 @@ class Journal:
         """The plan with this hash (`plan_hash`). Raises `ObjectMissing` where the run has never recorded it."""
         return self._read(PlanRecord, self.layout.plan(hash_))
 
+    def take_groups(self, plan: PlanRecord) -> None:
+        """Tell the inputs of records by the groups of ``plan``, the one in use, as by those of plans that were read."""
+        self._groups.add(plan)
+
     def read_publish(self, number: int) -> Publish:
         """The publish with this number, from 1. Raises `ObjectMissing`."""
         return self._read(Publish, self.layout.publish(number))
@@ -353,6 +358,7 @@ class Journal:
 
     def put_plan(self, plan: PlanRecord) -> None:
         """Record a plan; the same plan of another writer is as good."""
+        self.take_groups(plan)
         self._put(plan, self.layout.plan(plan_hash(plan)), lambda held: held == plan)
 
     def claim(self, claim: Claim) -> None:
@@ -517,6 +523,13 @@ class Journal:
     def _read(self, kind: type[R], key: str) -> R:
         return self._decode(kind, self.store.get(key).body, key)
 
+    def _read_plans(self) -> None:
+        for info in self.store.list(f"{self.layout.prefix}plan/"):
+            if self.layout.parse_plan(info.key) is not None:
+                # What one damaged plan would have told, another one may tell as well.
+                with suppress(RecordInvalid, ObjectMissing):
+                    self._read(PlanRecord, info.key)
+
     def _decode(self, kind: type[R], body: bytes, key: str) -> R:
         where = f"{self.store.base_uri}/{key}"
         record = decode_record(self.identity, kind, body, where=where)
@@ -526,7 +539,7 @@ class Journal:
                 f"{where}: expected a record of this key, found one of {about.region}@{about.attempt}: it was copied "
                 "here. Delete the copy."
             )
-        return record
+        return self._groups.taken(record)
 
     def closed_at(self, number: int) -> dict[str, int]:
         """By region, the attempt up to which tombstone ``number`` has made all void. Raises `ObjectMissing`."""
@@ -561,11 +574,13 @@ def _length_of(numbers: set[int]) -> int:
 
 def _check_pages(state: RunState, regions: Iterable[str]) -> None:
     """Raise `PagesDisagree` where a record refers to an attempt that an earlier page lacks: it was written since."""
+    checked: set[InputGroupRef] = set()
     for region in regions:
         for attempt in state.of(region).attempts.values():
             record = attempt.outcome or attempt.claim
-            refs: tuple[InputRef, ...] = record.inputs if record is not None else ()
-            for ref in refs:
+            inputs = Inputs.of(record.inputs if record is not None else ())
+            # Of a group that no plan has nothing can be checked, and nobody takes its readers for valid.
+            for ref in inputs.unseen(checked) if inputs.is_known else inputs.singles.values():
                 producer = state.regions.get(ref.region)
                 if producer is None or ref.attempt <= producer.closed_at:
                     continue

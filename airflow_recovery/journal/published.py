@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from airflow_recovery.errors import JobDefinitionError, NotPublished, ObjectMissing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.cached_location import is_cached_location
-from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.inputs import InputGroupRef, InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest
 
 
@@ -48,6 +48,7 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
         )
     state = journal.load(journal.list(region.region for region in publish.regions))
     todo, seen = [InputRef(region.region, region.attempt) for region in regions], set()
+    seen_groups: set[InputGroupRef] = set()
     while todo:
         ref = todo.pop()
         if ref in seen:
@@ -59,7 +60,7 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
                 f"{where}: {result!r} of publish {number} is no longer valid: it rests on {ref.region}@{ref.attempt}, "
                 f"now {f'@{current.number}' if current else 'reset'}. The run's own tasks repair and publish again."
             )
-        todo += current.outcome.inputs
+        todo += Inputs.of(current.outcome.inputs).unseen(seen_groups)
     manifests = []
     for region in regions:
         named_attempt = state.of(region.region).attempts[region.attempt]

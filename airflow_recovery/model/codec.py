@@ -15,6 +15,7 @@ What a type does not say, its annotation or its field adds:
     Annotated[X, ROW]       the dataclass X as a list: the values of its fields, but for those that came `later`
     Annotated[X, Tagged]    the dataclass X or one derived from it, whose name is among the keys
     Annotated[X, Key(name)] a field whose key is another one than its name
+    Annotated[X, Form]      X as two functions write and read it
     Annotated[X, Check]     what must hold of the value besides (`Id`, `Positive`, `PathBelow`)
     later(default)          a field that is not written while it has its default
     needed(default)         a field that must be there on reading, although it has a default
@@ -91,6 +92,14 @@ class Check:
 
     expected: str
     holds: Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a value is written and read that has a JSON form of its own. ``read`` raises `Unlike` for anything else."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
 
 
 ROW = object()
@@ -185,6 +194,15 @@ def from_json(kind: type[T], value: Any, *, exact: bool = False) -> T:
         raise error.at(kind.__name__) from error.__cause__
 
 
+def list_from_json(values: Any, choose: Callable[[Any], type[Any]]) -> tuple[Any, ...]:
+    """The values of a list whose items are of several dataclasses: ``choose`` tells an item's. Raises `Unlike`."""
+    return tuple(_list_reader(lambda item: _of_kind(choose(item))(item))(values))
+
+
+def _of_kind(kind: Any) -> _Read:
+    return _reader(kind, False)
+
+
 def _key(name: str, hint: Any) -> str:
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return next((mark.name for mark in marks if isinstance(mark, Key)), name)
@@ -224,6 +242,9 @@ def _write_of(hint: Any) -> _Write | None:
     """How a value with this annotation is written; `None`: as it is."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
+        form = next((arg for arg in args if isinstance(arg, Form)), None)
+        if form is not None:
+            return form.write
         tagged = next((arg for arg in args if isinstance(arg, Tagged)), None)
         return tagged.to_json if tagged is not None else _row_writer(args[0]) if ROW in args else _write_of(args[0])
     if origin in (Union, UnionType):
@@ -454,6 +475,9 @@ def _annotated_reader(hint: Any, marks: tuple[Any, ...], exact: bool) -> _Read:
         hints = get_type_hints(hint, include_extras=True)
         readers = tuple(_read_of(hints[field_.name], exact) for field_ in _row_fields(hint))
         return _fixed_reader(readers, hint)
+    form = next((mark for mark in marks if isinstance(mark, Form)), None)
+    if form is not None:
+        return form.read
     tagged = next((mark for mark in marks if isinstance(mark, Tagged)), None)
     if tagged is not None:
         return partial(tagged.from_json, exact=exact)

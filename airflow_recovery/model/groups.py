@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import TypeVar, overload
+from typing import Annotated, Any, TypeVar, overload
 
-from airflow_recovery.model.codec import Id, digest_of
+from airflow_recovery.model.codec import ROW, Form, Id, Unlike, digest_of, later, list_from_json, needed, to_json
 from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
 
 T = TypeVar("T")
@@ -70,14 +70,25 @@ class RegionGroup:
 
     Of a region without subtasks this is the region itself. Else it has no inputs, no subtask and no fingerprint, and
     of ``vertex_fingerprints`` those that are alike in all subtasks."""
-    inputs: tuple[GroupEdge, ...]
+    inputs: tuple[Annotated[GroupEdge, ROW], ...]
     """The groups that it reads, each once, in the order in which a region has its inputs."""
-    keys: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = needed(None)
     """The content keys of the subtasks, by index. `None`: a region without subtasks."""
-    batch_size: int = 1
+    batch_size: int = later(1)
     """How many subtasks one task instance runs; the last batch may have fewer."""
-    own_fingerprints: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    own_fingerprints: tuple[tuple[str, tuple[str, ...]], ...] = later(())
     """(vertex, fingerprint by index) of the vertices whose parameters name the subtask."""
+
+    def __post_init__(self) -> None:
+        keys = self.keys
+        if keys is not None and (not keys or len(set(keys)) < len(keys) or self.batch_size < 1):
+            raise ValueError(
+                f"{self.template.name!r}: expected keys, each once, and batches of at least 1, found {len(keys)} keys, "
+                f"{len(set(keys))} of them different, and batches of {self.batch_size}"
+            )
+        for vertex, fingerprints in self.own_fingerprints:
+            if len(fingerprints) != len(self):
+                raise ValueError(f"{vertex!r}: expected {len(self)} fingerprints, found {len(fingerprints)}")
 
     def __len__(self) -> int:
         return 1 if self.keys is None else len(self.keys)
@@ -174,26 +185,26 @@ class _Made(Sequence[T]):
         return f"<{self._length} items, the first {self[0]!r}>" if self._length else "()"
 
 
-class _MadeByName(Mapping[str, T]):
-    """A mapping by the names of regions whose values are made when they are asked for."""
+class MadeByName(Mapping[str, T]):
+    """A mapping by the ``names`` of regions whose values are made when they are asked for."""
 
-    def __init__(self, position: Mapping[str, int], make: Callable[[str], T]) -> None:
-        self._position = position
+    def __init__(self, names: Mapping[str, object], make: Callable[[str], T]) -> None:
+        self._names = names
         self._make = make
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._position:
+        if name not in self._names:
             raise KeyError(name)
         return self._make(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._position
+        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._position)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._position)
+        return len(self._names)
 
 
 class GroupedRegions(_Made[RegionPlan]):
@@ -232,12 +243,12 @@ class GroupedRegions(_Made[RegionPlan]):
     @cached_property
     def by_name(self) -> Mapping[str, RegionPlan]:
         """The regions by name."""
-        return _MadeByName(self.position, lambda name: self[self.position[name]])
+        return MadeByName(self.position, lambda name: self[self.position[name]])
 
     @cached_property
     def readers(self) -> Mapping[str, Sequence[str]]:
         """The names of the regions that read something of each region, in topological order."""
-        return _MadeByName(self.position, self._readers_of)
+        return MadeByName(self.position, self._readers_of)
 
     @cached_property
     def edges_to_readers(self) -> Mapping[str, Sequence[GroupEdge]]:
@@ -296,6 +307,30 @@ class GroupedRegions(_Made[RegionPlan]):
             for other in (self.by_group[edge.group],)
         ]
         return tuple(chain.from_iterable(ends)) if sum(map(len, ends)) <= WIDE else _chained(ends)
+
+
+def are_written_as_groups(regions: Sequence[RegionPlan]) -> bool:
+    """Whether a plan of these regions is written group by group: where one of the groups is wide."""
+    return isinstance(regions, GroupedRegions) and any(group.is_wide for group in regions.groups)
+
+
+def _written(regions: Sequence[RegionPlan]) -> list[Any]:
+    if isinstance(regions, GroupedRegions) and are_written_as_groups(regions):
+        return list(map(to_json, regions.groups))
+    return list(map(to_json, regions))
+
+
+def _read(value: Any) -> Sequence[RegionPlan]:
+    is_grouped = type(value) is list and any(type(item) is dict and "template" in item for item in value)
+    items = list_from_json(value, lambda item: RegionGroup if is_grouped else RegionPlan)
+    try:
+        return GroupedRegions(items) if is_grouped else items
+    except ValueError as error:
+        raise Unlike(str(error)) from error
+
+
+Regions = Annotated[Sequence[RegionPlan], Form(_written, _read)]
+"""The regions of a plan: a tuple where each was written out, else `GroupedRegions`."""
 
 
 def _chained(parts: Sequence[Sequence[str]]) -> Sequence[str]:

@@ -16,8 +16,8 @@ from airflow_recovery.errors import Failure
 from airflow_recovery.model.codec import Id, Key, flat, later
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.groups import GroupEdge, GroupedRegions, RegionGroup
-from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.groups import DistributionPattern, GroupEdge, GroupedRegions, RegionGroup, Regions
+from airflow_recovery.model.inputs import InputRef, InputRefs, Inputs, grouped
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.mode import BATCH, RegionMode, value_class
 from airflow_recovery.model.region_plan import RegionPlan
@@ -83,7 +83,7 @@ class PlanRecord:
     """
 
     job: str
-    regions: Sequence[RegionPlan]
+    regions: Regions
     """In topological order. Those of a group are made when they are asked for."""
     retention: Retention | None = later(None)
     """When intermediate results may go; `None`: as configured where they are released."""
@@ -107,6 +107,34 @@ class PlanRecord:
     def group_of(self, region: str) -> RegionGroup:
         """The group that has the region of that name. Raises `KeyError`."""
         return self._grouped.group_of(region)
+
+    def reads(self, region: str, refs: Sequence[InputRef]) -> bool:
+        """Whether ``refs`` are the inputs of the region of that name: all of them, and no others.
+
+        False too where what ``refs`` stand for is not known. As cheap as there are groups, if both name the same ones.
+        """
+        inputs = Inputs.of(refs)
+        whole = {group.name: group.keys_digest for group in self._read_as_groups(region)}
+        if whole != {name: ref.keys for name, ref in inputs.groups.items()}:
+            return inputs.is_known and {ref.region for ref in inputs} == set(self.by_name[region].inputs)
+        group = self.group_of(region)
+        singles: set[str] = set()
+        for edge in group.inputs:
+            names = self.groups_by_name[edge.group].names
+            if edge.pattern is DistributionPattern.POINTWISE:
+                singles.add(names[group.index_of[region]])
+            elif edge.group not in whole:
+                singles.update(names)
+        return inputs.singles.keys() == singles
+
+    def grouped(self, region: str, refs: Sequence[InputRef]) -> Sequence[InputRef]:
+        """``refs`` as a record of that region has them: a wide group that it reads as a whole is named once."""
+        return grouped(refs, self._read_as_groups(region))
+
+    def find_group(self, name: str, keys: str) -> RegionGroup | None:
+        """The group of that name whose keys have that digest (`RegionGroup.keys_digest`), if it is in this plan."""
+        group = self.groups_by_name.get(name)
+        return group if group is not None and group.keys_digest == keys else None
 
     @cached_property
     def by_name(self) -> Mapping[str, RegionPlan]:
@@ -140,6 +168,11 @@ class PlanRecord:
             if region.subtask is not None:
                 found.setdefault(region.subtask.of, []).append(region)
         return found
+
+    def _read_as_groups(self, region: str) -> Sequence[RegionGroup]:
+        edges = self.group_of(region).inputs
+        whole = (self.groups_by_name[edge.group] for edge in edges if edge.pattern is DistributionPattern.ALL_TO_ALL)
+        return [group for group in whole if group.is_wide]
 
     @cached_property
     def _grouped(self) -> GroupedRegions:
@@ -214,7 +247,7 @@ class Claim:
     attempt: int
     writer: str
     plan_hash: str
-    inputs: tuple[InputRef, ...]
+    inputs: InputRefs
     airflow_run_id: str
     try_number: int
     ti_id: str
@@ -245,7 +278,7 @@ class Outcome:
     writer: str
     ended_at: str
     fingerprint: str | None = None
-    inputs: tuple[InputRef, ...] = ()
+    inputs: InputRefs = ()
     externals: tuple[ExternalObject, ...] = ()
     outputs: tuple[PartitionManifest, ...] = ()
     spark_seconds: float | None = None
@@ -284,7 +317,7 @@ class AttemptTrace:
     attempt: int
     writer: str
     fingerprint: str
-    inputs: tuple[InputRef, ...]
+    inputs: InputRefs
     externals: tuple[ExternalObject, ...]
     commit: CommitSpec | None = None
     mode: RegionMode = flat(BATCH, value_class)

@@ -33,10 +33,12 @@ from typing import NamedTuple
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.groups import WIDE
+from airflow_recovery.model.inputs import InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest, is_of_rows
 from airflow_recovery.model.mode import BATCH, RegionMode
 from airflow_recovery.model.records import ExternalObject, FenceCause, PlanRecord
+from airflow_recovery.planning.inputs_read import InputsRead
 from airflow_recovery.planning.mode import planning_of
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
 
@@ -77,6 +79,7 @@ class Evaluation:
         self._asks = True
         self._externals = externals or {}
         self._known = known or {}
+        self._read = InputsRead(plan, state)
         self._invalid_by_itself: dict[str, Reason | None] = {}
         self._invalid: dict[str, Reason | None] = {}
         self._may_be_valid: set[str] = set()
@@ -204,7 +207,7 @@ class Evaluation:
         prepared = self.state.of(region).prepared_attempt
         return None if prepared is None else Reason(region, Why.NOT_COMMITTED, f"attempt {prepared.number}")
 
-    def basis(self, region: str, ti_id: str | None) -> tuple[InputRef, ...] | None:
+    def basis(self, region: str, ti_id: str | None) -> Sequence[InputRef] | None:
         """What the task instance ``ti_id`` of ``region`` relies on: its own open claim, else the current finish.
 
         A zombie's open claim is nobody's basis. ``ti_id`` is `None` where Airflow could not be asked: an open claim is
@@ -217,12 +220,15 @@ class Evaluation:
         current = self.current(region)
         return current.outcome.inputs if current is not None and current.outcome is not None else None
 
-    def why_overtaken(self, region: str, basis: tuple[InputRef, ...] | None) -> Reason | None:
+    def why_overtaken(self, region: str, basis: Sequence[InputRef] | None) -> Reason | None:
         """Has anything that ``basis`` names been superseded by a finish? Or was the finish itself reset?"""
         self._check(region)
         if basis is None:
             return Reason(region, Why.RESET) if self.state.of(region).was_reset else None
-        superseded = (self.why_superseded(region, pin) for pin in basis if pin.region in self._regions)
+        if not self._is_told(basis):
+            return Reason(region, Why.INPUTS_CHANGED, _other_inputs(basis, ()))
+        pins = self._read.by_region(basis).values()
+        superseded = (self.why_superseded(region, pin) for pin in pins if pin.region in self._regions)
         return next((reason for reason in superseded if reason is not None), None)
 
     def mode_basis(self, region: str, ti_id: str | None) -> RegionMode:
@@ -239,11 +245,13 @@ class Evaluation:
         self._check(region)
         return planning_of(self._regions[region]).why_disconnected(self._regions[region], self.state, basis)
 
-    def early_cutoffs(self, region: str, basis: tuple[InputRef, ...] | None) -> tuple[EarlyCutoff, ...]:
+    def early_cutoffs(self, region: str, basis: Sequence[InputRef] | None) -> tuple[EarlyCutoff, ...]:
         """The inputs in ``basis`` that were made again, and that ``region`` keeps its result on all the same."""
         self._check(region)
         cutoffs = []
-        for pin in basis or ():
+        if basis is None or not self._is_told(basis):
+            return ()
+        for pin in self._read.by_region(basis).values():
             now = self._remade(pin) if pin.region in self._regions else None
             if now is None or self.why_superseded(region, pin) is not None:
                 continue
@@ -288,7 +296,12 @@ class Evaluation:
     def pins(self, region: str) -> Mapping[str, InputRef]:
         """What the finish that counts has read, by region; nothing where there is none."""
         current = self.state.of(region).current
-        return {pin.region: pin for pin in current.outcome.inputs} if current and current.outcome else {}
+        # What nobody can tell is no finish that is valid: `PlanRecord.reads` is False of it.
+        is_told = current is not None and current.outcome is not None and self._is_told(current.outcome.inputs)
+        return self._read.by_region(current.outcome.inputs) if current and current.outcome and is_told else {}
+
+    def _is_told(self, refs: Sequence[InputRef]) -> bool:
+        return not isinstance(refs, Inputs) or self._read.told(refs).is_known
 
     def is_undecided(self, region: str) -> bool:
         """Nothing but a producer's next finish can tell whether it must run: it may turn out to be valid as it is."""
@@ -326,9 +339,8 @@ class Evaluation:
         moved = mode.why_source_changed(planned, outcome, self._known.get(planned.mode.name))
         if moved is not None:
             return Reason(name, Why.SPLITS_CHANGED, moved)
-        read = {pin.region for pin in outcome.inputs}
-        if read != set(self._regions[name].inputs):
-            return Reason(name, Why.INPUTS_CHANGED, f"read {sorted(read)}, reads {sorted(self._regions[name].inputs)}")
+        if not self.topology.reads(name, outcome.inputs):
+            return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, planned.inputs))
         return None
 
     def _evaluate_inputs(self, name: str) -> Reason | None:
@@ -354,7 +366,7 @@ class Evaluation:
             pin.region in self._may_be_valid or not self.follows(name, pin.region)
             if self._invalid[pin.region] is not None
             else self.why_superseded(name, pin) is None
-            for pin in attempt.outcome.inputs
+            for pin in self.pins(name).values()
         )
 
     # edges
@@ -464,6 +476,15 @@ def in_order(start: str, needs: Callable[[str], Iterable[str]], done: Container[
         else:
             opened.add(name)
             waiting += [need for need in needs(name) if need not in done]
+
+
+def _other_inputs(read: Sequence[InputRef], reads: Sequence[str]) -> str:
+    if isinstance(read, Inputs) and not read.is_known:
+        return f"read {', '.join(read.texts())}, of a group that no recorded plan has"
+    before, now = sorted(ref.region for ref in read), sorted(reads)
+    if max(len(before), len(now)) <= WIDE:
+        return f"read {before}, reads {now}"
+    return f"read {len(before)} regions, reads {len(now)}, of which {len({*before} & {*now})} are the same"
 
 
 def _manifests(attempt: Attempt) -> dict[str, PartitionManifest]:

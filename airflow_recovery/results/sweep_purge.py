@@ -132,7 +132,7 @@ class Purge:
             return
         streams = self._old_streams()
         # The second look: whoever came back since may read an old attempt; it has claimed that before it looks.
-        used = {read for claim in self._journal.open_claims() for read in read_by(claim)}
+        used = read_by(self._journal.open_claims())
         state = self._journal.list(run.names.values()).state
         # A person who has pinned it while it was being closed.
         used |= {(name, attempt.number) for name, region in state.regions.items() for attempt in region.pinned}

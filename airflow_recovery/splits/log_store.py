@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from airflow_recovery.errors import ObjectExists, RecordInvalid, StoreError
-from airflow_recovery.journal.codec import FORMAT_VERSION, check_belongs, checksum, parse_json
+from airflow_recovery.journal.codec import check_belongs, checksum, parse_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.codec import canonical_json
@@ -28,6 +28,8 @@ from airflow_recovery.store.write_once import ListedSlots
 
 log = logging.getLogger(__name__)
 
+SNAPSHOT_EVERY = 100
+LOG_FORMAT = 1
 SNAPSHOT_EVERY = 100
 """In records: a process that opens the log reads one snapshot, and at most so many records after it."""
 
@@ -155,17 +157,17 @@ class _SplitLog(WriteOnceLog[SplitBook]):
             raise self._invalid(where, error) from error
 
     def _document(self, kind: str, body: dict[str, Any]) -> bytes:
-        head = {"format": FORMAT_VERSION, "kind": kind, **asdict(self._identity), "vertex": self.vertex}
+        head = {"format": LOG_FORMAT, "kind": kind, **asdict(self._identity), "vertex": self.vertex}
         return canonical_json({**head, "body": body, "crc": checksum(body)}).encode()
 
     def _content(self, raw: bytes, kind: str, where: str) -> Any:
         document = parse_json(raw, where=where)
         if not isinstance(document, dict) or type(document.get("format")) is not int:
             raise self._invalid(where, "a document without a format number")
-        if document["format"] > FORMAT_VERSION:
+        if document["format"] > LOG_FORMAT:
             raise RecordInvalid(
                 f"{where}: written by a newer version (format {document['format']}, this version reads up to "
-                f"{FORMAT_VERSION}). Upgrade airflow-recovery on this worker."
+                f"{LOG_FORMAT}). Upgrade airflow-recovery on this worker."
             )
         check_belongs(document, {"kind": kind, **asdict(self._identity), "vertex": self.vertex}, where=where)
         if document.get("crc") != checksum(document.get("body")):

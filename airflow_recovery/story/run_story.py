@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from airflow_recovery.errors import Failure
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.run_state import Attempt, RegionState
+from airflow_recovery.model.inputs import Inputs
 from airflow_recovery.model.records import AttemptState, Claim
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
@@ -236,7 +237,7 @@ def _attempt(view: RunView, region: str, state: RegionState, number: int, from_e
         number=number,
         state=outcome.state.value if outcome is not None else "OPEN" if attempt.is_claimed else "MARKED",
         why="; ".join(_marks(view, region, attempt, progress) or _overtaken(attempt, state.attempts.get(number + 1))),
-        reads=tuple(f"{ref.region}@{ref.attempt}" for ref in refs),
+        reads=Inputs.of(refs).texts(),
         spark_seconds=outcome.spark_seconds if outcome is not None else None,
         claimed_at=claim.claimed_at if claim is not None else None,
         ended_at=outcome.ended_at if outcome is not None else None,
@@ -263,6 +264,8 @@ def _overtaken(attempt: Attempt, following: Attempt | None) -> list[str]:
         return ["code or parameters changed"]
     if before.externals != after.externals:
         return ["external inputs changed"]
+    if before.inputs == after.inputs or not all(Inputs.of(refs).is_known for refs in (before.inputs, after.inputs)):
+        return []
     read = {ref.region: ref.attempt for ref in before.inputs}
     remade = [f"{ref.region}@{ref.attempt}" for ref in after.inputs if read.get(ref.region) != ref.attempt]
     return [f"input made again: {', '.join(remade)}"] if remade else []

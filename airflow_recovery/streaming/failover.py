@@ -183,7 +183,7 @@ def _why_changed(run: Run, evaluation: Evaluation, claim: Claim) -> str | None:
     code = code_of(planned)
     if None not in (before := StreamingClaim.of(claim).reading, code) and before != code:
         return f"the code of {claim.region} has changed since {name}"
-    if {pin.region for pin in claim.inputs} != set(planned.inputs):
+    if not run.today.reads(claim.region, claim.inputs):
         return f"{name} has read other inputs"
     overtaken = evaluation.why_overtaken(claim.region, claim.inputs)
     return None if overtaken is None else overtaken.text()

@@ -41,17 +41,15 @@ class OpenJobRun:
         """Before the run's first record of this plan: is this a store for a journal, and what are the subtasks?"""
         self.opened.prepare_journal()
         run = self.opened.run
-        keys: dict[str, list[str]] = {}
-        for planned in self.plan.regions.values():
-            if planned.subtask is not None:
-                keys.setdefault(planned.region.name, []).append(planned.subtask.key)
-        for region, subtask_keys in keys.items():
+        for group in self.plan.record.groups:
+            if group.keys is None:
+                continue
             run.events.record(
                 JobVertexInitialized(
                     occurred_at=run.now(),
-                    region=region,
-                    parallelism=len(subtask_keys),
-                    keys=tuple(subtask_keys),
+                    region=group.name,
+                    parallelism=len(group),
+                    keys=group.keys,
                     appeared=(),
                     vanished=(),
                 )

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.verify.groups import Groups, has_groups, planned_regions
 from airflow_recovery.verify.history import Attempt, Entry, History, Region
 from airflow_recovery.verify.names import decoded, encoded
 from airflow_recovery.verify.records import (
@@ -23,13 +24,12 @@ from airflow_recovery.verify.records import (
     Named,
     Outcome,
     Plan,
-    PlannedRegion,
     Publish,
     Reset,
     highest_of,
 )
 
-FORMAT = 1
+FORMATS = (1, 2)
 CONNECTIONS = 32
 _SHARED = "(shared)"
 _ATTEMPT = re.compile(
@@ -70,10 +70,20 @@ class _Objects:
     bodies: dict[tuple[Named, str], dict[str, Any]] = field(default_factory=dict)
     batches: dict[Named, dict[int, CommittedBatch]] = field(default_factory=dict)
     plans: dict[str, Plan] = field(default_factory=dict)
+    groups: Groups = field(default_factory=Groups)
     publishes: dict[int, Publish] = field(default_factory=dict)
     closed: dict[int, dict[str, int]] = field(default_factory=dict)
     damaged: dict[str, str] = field(default_factory=dict)
     misplaced: dict[str, tuple[Named, str]] = field(default_factory=dict)
+
+    def written_out(self, of: Named, kind: str) -> dict[str, Any]:
+        """The body of an attempt's record with every single input; once the outcomes are read, which have digests."""
+        body = self.bodies[of, kind]
+        return self.groups.written_out(body, self._digest) if has_groups(kind, body) else body
+
+    def _digest(self, of: Named, result: str) -> str | None:
+        outputs = self.bodies.get((of, "outcome"), {}).get("outputs", ())
+        return next((output.get("digest") for output in outputs if output["result"] == result), None)
 
 
 def read_history(store: ObjectStore, run: RunName) -> History:
@@ -82,7 +92,8 @@ def read_history(store: ObjectStore, run: RunName) -> History:
     What is written while it is read may be seen or not.
     """
     listed = {info.key: info for info in store.list(run.prefix)}
-    wanted = [key for key in listed if _kind(key[len(run.prefix) :]) is not None]
+    # Plans before the attempts whose inputs they tell.
+    wanted = sorted(key for key in listed if _kind(key[len(run.prefix) :]) is not None)
     objects = _Objects()
     for key, body in _get_all(store, wanted):
         _take_or_note(objects, key[len(run.prefix) :], listed[key], body, run)
@@ -114,13 +125,15 @@ def _document(raw: bytes, run: RunName) -> dict[str, Any]:
         return dict(pairs)
 
     document = json.loads(raw, object_pairs_hook=once)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f"expected an object of format {FORMAT}")
+    if not isinstance(document, dict) or document.get("format") not in FORMATS:
+        raise ValueError(f"expected an object of one of the formats {FORMATS}")
     owner = (document["dag_id"], document["run_key"], document["group_id"])
     if owner != (run.dag_id, run.run_key, run.group_id):
         raise ValueError(f"it belongs to {' / '.join(map(str, owner))}")
+    if document["format"] == 1 and has_groups(document["kind"], document["body"]):
+        raise ValueError("it has groups of regions, which format 1 has not")
     # The first journals have none.
-    if "crc" in document and document["crc"] != zlib.crc32(_canonical(document["body"])):
+    if (document["format"] > 1 or "crc" in document) and document["crc"] != zlib.crc32(_canonical(document["body"])):
         raise ValueError("its checksum does not match its content")
     return document
 
@@ -156,13 +169,15 @@ def _take(objects: _Objects, key: str, info: ObjectInfo, document: dict[str, Any
         if kind == "part" and f"part-{body['number']:04d}" != attempt["kind"]:
             objects.misplaced[info.key] = (of, attempt["kind"])
             return
-        record = _READ.get(kind, lambda body: None)(body)  # raises where it is damaged
+        checked = objects.groups.without(body) if has_groups(kind, body) else body
+        record = _READ.get(kind, lambda body: None)(checked)  # raises where it is damaged
         if isinstance(record, CommittedBatch):
             objects.batches.setdefault(of, {})[record.number] = record
         objects.entries.setdefault(of, {})[attempt["kind"]] = _entry(info)
         objects.bodies[of, attempt["kind"]] = body
     elif plan := _PLAN.fullmatch(key):
-        regions = tuple(map(PlannedRegion.read, body["regions"]))
+        regions = planned_regions(body)
+        objects.groups.add(body)
         objects.plans[plan["hash"]] = Plan(hashlib.sha256(_canonical(body)).hexdigest()[:32], regions)
     elif publish := _PUBLISH.fullmatch(key):
         objects.publishes[int(publish["number"])] = Publish.read(body)
@@ -191,7 +206,7 @@ def _history(where: str, objects: _Objects, etags: dict[str, str]) -> History:
         if of.attempt <= purged.get(of.region, 0):
             attempts.setdefault(of.region, {})
             continue
-        read = {kind: _READ[kind](objects.bodies[of, kind]) for kind in _READ if (of, kind) in objects.bodies}
+        read = {kind: _READ[kind](objects.written_out(of, kind)) for kind in _READ if (of, kind) in objects.bodies}
         attempts.setdefault(of.region, {})[of.attempt] = Attempt(
             of, entries, batches=objects.batches.get(of, {}), **read
         )

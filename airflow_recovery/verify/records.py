@@ -1,5 +1,7 @@
 """The journal's JSON objects, as documented for format 1, as far as the invariants speak of them.
 
+Of format 2, `airflow_recovery.verify.groups` writes out first what stands for many.
+
 A field that is not named here is not looked at. Every ``read`` raises `KeyError`, `TypeError` or `ValueError` where the
 object is not what it should be.
 """
@@ -7,6 +9,7 @@ object is not what it should be.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 
@@ -81,7 +84,7 @@ class Claim:
         return cls(
             _text(body["writer"]),
             _text(body["plan_hash"]),
-            tuple(map(InputRef.read, body["inputs"])),
+            _inputs(body["inputs"]),
             None if owner is None else (owner["dag_id"], owner["run_key"], owner["group_id"]),
             tuple(map(Adopted.read, body.get("base", ()))),
             body.get("reading"),
@@ -181,7 +184,7 @@ class Outcome:
             body["state"] == "FINISHED",
             _text(body["writer"]),
             body["fingerprint"],
-            tuple(map(InputRef.read, body["inputs"])),
+            _inputs(body["inputs"]),
             frozenset((row["vertex"], row["uri"], row["size"], row["etag"]) for row in body["externals"]),
             tuple(map(Manifest.read, body["outputs"])),
             None if shared is None else (shared["key"], Named(shared["region"], _number(shared["attempt"]))),
@@ -294,7 +297,11 @@ class Plan:
 
     def region(self, name: str) -> PlannedRegion | None:
         """The region of that name; `None` where the plan has none."""
-        return next((region for region in self.regions if region.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, PlannedRegion]:
+        return {region.name: region for region in reversed(self.regions)}
 
 
 @dataclass(frozen=True)
@@ -325,6 +332,11 @@ class Publish:
     def attempts(self) -> dict[str, int]:
         """The attempt of each region that is named."""
         return {region.of.region: region.of.attempt for region in self.regions}
+
+
+def _inputs(value: Any) -> tuple[InputRef, ...]:
+    """A tuple is what groups were written out as."""
+    return value if isinstance(value, tuple) else tuple(map(InputRef.read, value))
 
 
 def highest_of(body: dict[str, Any]) -> dict[str, int]:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from airflow_recovery import BLOCKING, JobDefinitionError, files, job, per_file, same_as
-from airflow_recovery.attempt import job_plan
+from airflow_recovery import BLOCKING, files, job, per_file, same_as
 from airflow_recovery.attempt.job_plan import JobPlan, plan_job
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.job import Job
 from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.model import groups
 from airflow_recovery.model.region_plan import SubtaskPlan
 
 FACTS = RunFacts("2026-01-01T00:00:00+00:00", None, None, {"k": "v"}, {})
@@ -101,7 +101,7 @@ def test_fault_62_control_named_by_position_what_stands_would_be_made_again(monk
         def by_position(region: str, key: str | None) -> str:
             return region if key is None else f"{region}[{keys.index(key) if key in keys else key}]"
 
-        monkeypatch.setattr(job_plan, "subtask_region", by_position)
+        monkeypatch.setattr(groups, "subtask_region", by_position)
         return {region.name: region.fingerprint for region in plan_job(months(keys), "x:y", FACTS).record.regions}
 
     before, after = fingerprints(["jan", "feb"]), fingerprints(["feb", "jan"])
@@ -148,9 +148,3 @@ def test_files_decide_by_their_pattern() -> None:
     plan = plan_job(made, "x:y", FACTS, {"kept.subtasks": ["a.csv"]})
     assert list(inputs(plan)) == ["kept.subtasks", "kept[a.csv]"]
     assert plan.regions["kept[a.csv]"].sources == {"raw": files("s3://lake/2026-01-01/*.csv")}
-
-
-def test_too_many_links_are_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_plan, "MAX_LINKS", 5)
-    with pytest.raises(JobDefinitionError, match=r"at most 5 inputs.*'shown'.*which collects"):
-        plan_job(months(), "x:y", FACTS)

@@ -260,7 +260,7 @@ def of_another_run(it: Spoiled) -> None:
 
 def of_a_newer_version(it: Spoiled) -> None:
     document = json.loads(it.journal.objects[f"{PREFIX}t/E/00000001.outcome"])
-    it.write("t/E/00000001.outcome", {**document, "format": 2})
+    it.write("t/E/00000001.outcome", {**document, "format": 3})
 
 
 def very_deep(it: Spoiled) -> None:

@@ -1,0 +1,55 @@
+"""What attempts have read, region by region: what stands for a whole group as well, told once for all its readers."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.inputs import InputGroupRef, InputRef, Inputs, combined_digest
+from airflow_recovery.model.records import PlanRecord
+
+
+class InputsRead:
+    """The inputs of records of one state of a run, told by the plan in use where no recorded plan could tell them.
+
+    A record has one digest of the rows of a whole group. Those of its regions are in their own outcomes, and are taken
+    from there if together they come to that one digest.
+    """
+
+    def __init__(self, plan: PlanRecord, state: RunState) -> None:
+        self._plan = plan
+        self._state = state
+        self._groups: dict[InputGroupRef, dict[str, InputRef]] = {}
+
+    def by_region(self, refs: Sequence[InputRef]) -> Mapping[str, InputRef]:
+        """``refs`` by region. Raises `InputsUnknown`; not where `PlanRecord.reads` is true of them."""
+        if not isinstance(refs, Inputs):
+            return {ref.region: ref for ref in refs}
+        refs = self.told(refs)
+        parts = [dict(refs.singles)] if refs.singles else []
+        parts += [self._of_group(refs, ref) for ref in refs.groups.values()]
+        return parts[0] if len(parts) == 1 else ChainMap(*parts)
+
+    def told(self, refs: Inputs) -> Inputs:
+        """``refs`` with all groups that are known by now."""
+        return refs if refs.is_known else refs.with_groups(self._plan.find_group)
+
+    def _of_group(self, refs: Inputs, ref: InputGroupRef) -> dict[str, InputRef]:
+        if ref not in self._groups:
+            attempts = dict(zip(refs.group(ref).names, ref.attempts, strict=True))
+            digests: dict[str, list[tuple[str, str]]] = {name: [] for name in attempts}
+            for result, combined in ref.digests:
+                own = {name: self._digest(name, number, result) for name, number in attempts.items()}
+                if combined_digest((name, digest or "") for name, digest in own.items()) == combined:
+                    for name, digest in own.items():
+                        digests[name].append((result, digest or ""))
+            self._groups[ref] = {
+                name: InputRef(name, number, tuple(digests[name])) for name, number in attempts.items()
+            }
+        return self._groups[ref]
+
+    def _digest(self, region: str, number: int, result: str) -> str | None:
+        attempt = self._state.of(region).attempts.get(number)
+        outputs = attempt.outcome.outputs if attempt is not None and attempt.outcome is not None else ()
+        return next((output.digest for output in outputs if output.result == result), None)
