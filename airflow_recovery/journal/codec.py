@@ -63,6 +63,10 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
     check_belongs(document, expected, where=where)
     if "crc" in document and not _has_crc(body, document):
         raise RecordInvalid(f"{where}: the checksum does not match; the record is damaged. Restore the object.")
+    if "crc" not in document and document["format"] > 1:
+        raise RecordInvalid(
+            f"{where}: expected a checksum (crc), found none: the record is damaged. Restore the object."
+        )
     if "crc" not in document and (others := document.keys() - _FIELDS_AT_FIRST):
         raise RecordInvalid(
             f"{where}: expected a checksum (crc), found none, and {', '.join(map(repr, sorted(others)))} beside the "

@@ -22,7 +22,8 @@ from airflow_recovery.model.codec import canonical_json, to_json
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.groups import DistributionPattern, GroupEdge, GroupedRegions, RegionGroup
+from airflow_recovery.model.inputs import GroupAttempts, InputGroupRef, InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.record_kinds import RECORD_KINDS
 from airflow_recovery.model.records import (
@@ -431,6 +432,59 @@ EXAMPLES: dict[str, Record] = {
 MANIFEST = {"result": "a", "location": "s3://a", "objects": [], "rows": 1, "schema": None, "managed": True}
 
 
+MONTHS = RegionGroup(
+    RegionPlan(
+        "by_month",
+        ("cleaned", "by_month"),
+        ("by_month",),
+        (),
+        False,
+        None,
+        (("by_month", "1" * 32),),
+        determinism=(("by_month", Determinism.VERIFY),),
+    ),
+    (),
+    tuple(f"{year}-{month:02d}" for year in range(2013, 2019) for month in range(1, 13)),
+    batch_size=12,
+    own_fingerprints=(("cleaned", tuple(f"{number:032x}" for number in range(72))),),
+)
+GROUPED = PlanRecord(
+    "jobs.flights:flights",
+    GroupedRegions(
+        [
+            RegionGroup(RegionPlan("carriers", ("carriers",), ("carriers",), (), False, "2" * 32), ()),
+            MONTHS,
+            RegionGroup(
+                RegionPlan("ranked", ("ranked",), ("ranked",), (), False, None, (("ranked", "3" * 32),), ("by_month",)),
+                (GroupEdge("by_month", DistributionPattern.POINTWISE),),
+                MONTHS.keys,
+            ),
+            RegionGroup(
+                RegionPlan("delays", ("delays",), ("delays",), (), True, "4" * 32, reads=("ranked", "carriers")),
+                (
+                    GroupEdge("ranked", DistributionPattern.ALL_TO_ALL),
+                    GroupEdge("carriers", DistributionPattern.ALL_TO_ALL),
+                ),
+            ),
+        ]
+    ),
+    Retention(ReleasePolicy.ON_RUN_SUCCESS, 60),
+)
+READ_AS_GROUPS = Inputs(
+    [
+        InputGroupRef(
+            "by_month", MONTHS.keys_digest, GroupAttempts(72, 1, ((3, 2), (71, 4))), (("by_month", "d" * 64),)
+        ),
+        InputRef("carriers", 2),
+    ]
+)
+EXAMPLES_2: dict[str, Record] = {
+    "plan": GROUPED,
+    "claim": replace(cast(Claim, EXAMPLES["claim"]), inputs=READ_AS_GROUPS),
+    "outcome": replace(cast(Outcome, EXAMPLES["outcome"]), inputs=READ_AS_GROUPS),
+}
+
+
 def kind_of(name: str) -> str:
     return name.split("-")[0]
 
@@ -534,6 +588,50 @@ def test_this_version_writes_the_golden_bytes(name):
     document = json.loads(golden)
     document.pop("crc", None)
     assert canonical_json(written) == canonical_json(document)
+
+
+@pytest.mark.parametrize("name", EXAMPLES_2)
+def test_fault_39_format_version_2_is_read_for_ever_and_written_as_it_is(name):
+    """It is for records with groups of regions alone, so no other record has changed."""
+    golden = (GOLDEN / "v2" / f"{name}.json").read_bytes()
+    assert json.loads(golden)["format"] == 2
+    assert decode_record(IDENTITY, RECORD_KINDS[kind_of(name)].record, golden, where=name) == EXAMPLES_2[name]
+    assert encode_record(IDENTITY, EXAMPLES_2[name]) == golden
+
+
+@pytest.mark.parametrize("name", EXAMPLES_2)
+def test_a_group_in_a_record_that_says_format_1_is_refused(name):
+    body = encode_record(IDENTITY, EXAMPLES_2[name]).replace(b'"format":2', b'"format":1')
+    with pytest.raises(RecordInvalid, match="no group of regions in a record of format 1"):
+        decode_record(IDENTITY, RECORD_KINDS[kind_of(name)].record, body, where=name)
+
+
+@pytest.mark.parametrize("name", EXAMPLES_2)
+def test_a_record_of_format_2_without_a_checksum_is_refused(name):
+    document = json.loads(encode_record(IDENTITY, EXAMPLES_2[name]))
+    del document["crc"]
+    with pytest.raises(RecordInvalid, match="expected a checksum"):
+        decode_record(IDENTITY, RECORD_KINDS[kind_of(name)].record, canonical_json(document).encode(), where=name)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"keys": []}, "expected keys, each once"),
+        ({"keys": ["a", "a"]}, "expected keys, each once"),
+        ({"batch_size": 0}, "batches of at least 1"),
+        ({"own_fingerprints": [["cleaned", ["1"]]]}, "expected 72 fingerprints, found 1"),
+        ({"inputs": [["ranked", "ALL_TO_ALL"]]}, "'by_month', which reads 'ranked' before it"),
+        ({"inputs": [["carriers", "POINTWISE"]]}, "equal keys"),
+        ({"inputs": [["carriers", "SOMEHOW"]]}, "a DistributionPattern"),
+        ({"template": {}}, r"regions\[1\]\.template"),
+    ],
+)
+def test_a_plan_whose_groups_are_no_plan_is_refused(change, said):
+    document = json.loads(encode_record(IDENTITY, GROUPED))
+    document["body"]["regions"][1] |= change
+    with pytest.raises(RecordInvalid, match=said):
+        decode_record(IDENTITY, PlanRecord, codec.resealed(document), where="x")
 
 
 def test_fault_35_every_changed_digit_of_a_record_is_found():

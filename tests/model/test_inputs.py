@@ -6,6 +6,7 @@ import json
 import random
 
 import pytest
+from region_groups import ALL_TO_ALL, POINTWISE, group
 
 from airflow_recovery.errors import InputsUnknown
 from airflow_recovery.model.codec import Unlike, canonical_json, from_json, to_json
@@ -19,7 +20,6 @@ from airflow_recovery.model.inputs import (
     grouped,
 )
 from airflow_recovery.model.records import Claim, PlanRecord
-from tests.model.test_groups import ALL_TO_ALL, POINTWISE, group
 
 KEYS = [str(key) for key in range(WIDE + 1)]
 MADE = group("made", keys=KEYS)
