@@ -15,7 +15,6 @@ from airflow_recovery.driver import ModeSpec
 from airflow_recovery.driver import cleanup as scratch
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.model.inputs import Inputs
 from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results import release
@@ -229,9 +228,7 @@ def test_a_claim_that_has_adopted_batches_is_seen_before_they_are_deleted(world,
 
 
 def test_control_where_bases_are_not_read_the_data_goes_below_an_open_attempt(world, monkeypatch):
-    monkeypatch.setattr(
-        release, "_may_read", lambda claim, region, numbers: Inputs.of(claim.inputs).attempt_of(region) in numbers
-    )
+    monkeypatch.setattr(release, "_read_singly", lambda claim: {(ref.region, ref.attempt) for ref in claim.inputs})
     claim_while_releasing(world, monkeypatch)
     assert world.journal().read_claim(SOURCE, 3).mode.base == (AdoptedBatches(1, 4), AdoptedBatches(2, 2))
     assert not has_data(world, SOURCE, 1)
