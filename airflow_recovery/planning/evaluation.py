@@ -38,6 +38,7 @@ from airflow_recovery.model.inputs import InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest, is_of_rows
 from airflow_recovery.model.mode import BATCH, RegionMode
 from airflow_recovery.model.records import ExternalObject, FenceCause, PlanRecord
+from airflow_recovery.planning.edges import Edges
 from airflow_recovery.planning.inputs_read import InputsRead
 from airflow_recovery.planning.mode import planning_of
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
@@ -74,6 +75,7 @@ class Evaluation:
     ) -> None:
         self.topology = plan
         self.state = state
+        self.edges = Edges(plan)
         self._regions = plan.by_name
         self._probe = available
         self._asks = True
@@ -82,9 +84,11 @@ class Evaluation:
         self._read = InputsRead(plan, state)
         self._invalid_by_itself: dict[str, Reason | None] = {}
         self._invalid: dict[str, Reason | None] = {}
-        self._may_be_valid: set[str] = set()
+        self._decided: dict[str, list[str]] = {}
+        """The regions of a node whose trace is not valid, whatever their producers come to."""
         self._asked: dict[str, dict[str, Reason | None]] = {}
         self._must: dict[str, Reason | None] = {}
+        """Why a node is not valid, and why it must run: of a group of several, the first of its regions that does."""
 
     def without_asking(self) -> Evaluation:
         """The same judgement, which asks for no more data: what was not asked for so far is taken to be there."""
@@ -102,8 +106,8 @@ class Evaluation:
         if region in self._invalid:
             return self._invalid[region]
         self._check(region)
-        for name in in_order(region, self._rests_on, self._invalid):
-            self._evaluate(name)
+        for node in in_order(region, self._rests_on, self._invalid):
+            self._evaluate(node)
         return self._invalid[region]
 
     def why_not_available(self, region: str, results: Iterable[str]) -> Reason | None:
@@ -133,7 +137,7 @@ class Evaluation:
 
     def results_read(self, consumer: str, producer: str) -> tuple[str, ...]:
         """The results of ``producer`` that ``consumer`` reads."""
-        return self._regions[consumer].reads_of(self._regions[producer])
+        return self.edges.group(consumer).template.reads_of(self.edges.group(producer).template)
 
     def final_results(self, region: str) -> tuple[str, ...]:
         """The results of ``region`` that are read outside the job: of a final region, those that nobody reads in it."""
@@ -171,8 +175,8 @@ class Evaluation:
             return self._must[region]
         self._check(region)
         # Consumers first, over this region's descendants only: the data of no other region is asked for.
-        for name in in_order(region, self.topology.readers.__getitem__, self._must):
-            self._must[name] = self._evaluate_must_run(name)
+        for node in in_order(region, self._wanted_by, self._must):
+            self._must[node] = self._evaluate_must_run(node)
         return self._must[region]
 
     def is_decided(self, region: str) -> bool:
@@ -188,17 +192,24 @@ class Evaluation:
         """
         self._check(region)
         found: dict[str, Reason] = {}
+        seen: set[tuple[str, str, bool]] = set()
         queue = [region]
         while queue:
             name = queue.pop()
             wants_data = not self.is_undecided(name)
-            for producer in self._regions[name].inputs:
-                if producer in found:
+            for node in self.edges.inputs(name):
+                members = self.edges.members(node)
+                edge = self.topology.group_of(name).name, node, wants_data
+                if members and edge in seen:
                     continue
-                reason = self.why_not_readable(name, producer) if wants_data else self.invalid_because(producer)
-                if reason is not None:
-                    found[producer] = reason
-                    queue.append(producer)
+                seen.add(edge)
+                for producer in members or (node,):
+                    if producer in found:
+                        continue
+                    reason = self.why_not_readable(name, producer) if wants_data else self.invalid_because(producer)
+                    if reason is not None:
+                        found[producer] = reason
+                        queue.append(producer)
         return {name: found[name] for name in sorted(found, key=self.topology.position.__getitem__)}
 
     def why_not_committed(self, region: str) -> Reason | None:
@@ -263,22 +274,31 @@ class Evaluation:
 
     def always_follows(self, region: str, producer: str) -> bool:
         """``region`` runs again whenever its input ``producer`` has, whatever that writes."""
-        self._check(region)
-        return any(mode is Determinism.ALWAYS for _, mode in self.edge(region, producer))
+        return self.edge_follows(region, producer, same_rows=True) is True
+
+    def edge_follows(self, consumer: str, producer: str, *, same_rows: bool) -> bool | None:
+        """As `follows`, as far as the plan alone tells, so that it is true of any two regions of two nodes.
+
+        `None`: the digests of what ``consumer`` has read decide.
+        """
+        modes = [mode for _, mode in self.edge(consumer, producer)]
+        if Determinism.ALWAYS in modes:
+            return True
+        if Determinism.VERIFY not in modes:
+            return False
+        return None if same_rows else True
 
     def follows(self, consumer: str, producer: str, *, same_rows: bool = True) -> bool:
         """Must ``consumer``, which has finished, run again once its input ``producer`` has been made again?
 
         With ``same_rows`` as it was read, so that a ``verify`` edge holds where what was read has a digest.
         """
-        edge = self.edge(consumer, producer)
-        if any(mode is Determinism.ALWAYS for _, mode in edge):
-            return True
-        verified = [result for result, mode in edge if mode is Determinism.VERIFY]
-        if not same_rows or not verified:
-            return bool(verified)
+        told = self.edge_follows(consumer, producer, same_rows=same_rows)
+        if told is not None:
+            return told
         digested = dict(self.pins(consumer)[producer].digests)
-        return any(result not in digested for result in verified)
+        edge = self.edge(consumer, producer)
+        return any(mode is Determinism.VERIFY and result not in digested for result, mode in edge)
 
     def why_invalid_by_itself(self, region: str) -> Reason | None:
         """As `invalid_because`, as far as it is not about other regions."""
@@ -303,23 +323,44 @@ class Evaluation:
     def _is_told(self, refs: Sequence[InputRef]) -> bool:
         return not isinstance(refs, Inputs) or self._read.told(refs).is_known
 
+    def why_node_superseded(self, consumer: str, node: str) -> Reason | None:
+        """As `why_superseded`, of what is valid of a node."""
+        pins = self.pins(consumer)
+        for producer in self.edges.members(node) or (node,):
+            pin = pins.get(producer) if self._invalid[producer] is None else None
+            superseded = self.why_superseded(consumer, pin) if pin is not None else None
+            if superseded is not None:
+                return superseded
+        return None
+
+    def attempt_read(self, consumer: str, producer: str) -> int:
+        """Which attempt of ``producer`` the finish that counts of ``consumer`` has read."""
+        return self.pins(consumer)[producer].attempt
+
     def is_undecided(self, region: str) -> bool:
         """Nothing but a producer's next finish can tell whether it must run: it may turn out to be valid as it is."""
         reason = self.invalid_because(region)
-        return region in self._may_be_valid and self.why_must_run(region) is reason
+        return reason is not None and region not in self._decided and self.why_must_run(region) is reason
 
-    def _rests_on(self, name: str) -> Iterable[str]:
-        """Whose validity decides on that of ``name``: nobody else's where its own trace is not valid already."""
-        if self.why_invalid_by_itself(name) is not None:
-            return ()
-        planned = self._regions[name]
-        return (*planned.inputs, *planning_of(planned).producers(planned))
+    def _rests_on(self, node: str) -> Iterable[str]:
+        """Whose validity decides on that of ``node``: nobody else's where its own trace is not valid already."""
+        members = self.edges.members(node)
+        if members or self.why_invalid_by_itself(node) is not None:
+            return members
+        planned = self._regions[node]
+        return (*self.edges.inputs(node), *planning_of(planned).producers(planned))
 
-    def _evaluate(self, name: str) -> None:
-        own = self.why_invalid_by_itself(name)
-        self._invalid[name] = own if own is not None else self._evaluate_inputs(name)
-        if self._awaits_a_producer(name):
-            self._may_be_valid.add(name)
+    def _evaluate(self, node: str) -> None:
+        members = self.edges.members(node)
+        if members:
+            self._invalid[node] = next((self._invalid[name] for name in members if self._invalid[name]), None)
+            decided = [name for name in members if name in self._decided]
+        else:
+            own = self.why_invalid_by_itself(node)
+            self._invalid[node] = own if own is not None else self._evaluate_inputs(node)
+            decided = [node] if self._invalid[node] is not None and not self._awaits_a_producer(node) else []
+        if decided:
+            self._decided[node] = decided
 
     def _evaluate_alone(self, name: str) -> Reason | None:
         attempt = self.state.of(name).current
@@ -344,11 +385,11 @@ class Evaluation:
         return None
 
     def _evaluate_inputs(self, name: str) -> Reason | None:
-        for producer, pin in self.pins(name).items():
-            below = self._invalid[producer]
+        for node in self.edges.inputs(name):
+            below = self._invalid[node]
             if below is not None:
-                return Reason(name, Why.INPUT_INVALID, producer, below)
-            superseded = self.why_superseded(name, pin)
+                return Reason(name, Why.INPUT_INVALID, below.region, below)
+            superseded = self.why_node_superseded(name, node)
             if superseded is not None:
                 return superseded
         mode = planning_of(self._regions[name])
@@ -362,18 +403,23 @@ class Evaluation:
             return False
         if reason.source is not None:
             return False  # what was read of a region while it ran is made anew with it
-        return all(
-            pin.region in self._may_be_valid or not self.follows(name, pin.region)
-            if self._invalid[pin.region] is not None
-            else self.why_superseded(name, pin) is None
-            for pin in self.pins(name).values()
-        )
+        return all(self._may_come_right(name, node) for node in self.edges.inputs(name))
+
+    def _may_come_right(self, name: str, node: str) -> bool:
+        """What ``name`` has read of a node counts, or may do so once it has been made again."""
+        decided = self._decided.get(node, ())
+        told = self.edge_follows(name, node, same_rows=True)
+        if told is not None or not decided:
+            follows = bool(told and decided)
+        else:
+            follows = any(self.follows(name, producer) for producer in decided)
+        return not follows and self.why_node_superseded(name, node) is None
 
     # edges
 
     def edge(self, consumer: str, producer: str) -> Sequence[tuple[str, Determinism]]:
         """What ``consumer`` reads of ``producer``, each with its mode."""
-        modes = dict(self._regions[producer].determinism)
+        modes = dict(self.edges.group(producer).template.determinism)
         # Of a region without results nothing can be compared: the edge is held to the attempt.
         return [(result, modes.get(result, Determinism.ALWAYS)) for result in self.results_read(consumer, producer)]
 
@@ -441,18 +487,24 @@ class Evaluation:
                 return f"{key[1]} {what}"
         return None
 
-    def _evaluate_must_run(self, name: str) -> Reason | None:
-        reason = self.invalid_because(name)
-        if reason is not None and name not in self._may_be_valid:
+    def _wanted_by(self, node: str) -> Sequence[str]:
+        return self.edges.members(node) or self.edges.readers(node)
+
+    def _evaluate_must_run(self, node: str) -> Reason | None:
+        members = self.edges.members(node)
+        if members:
+            return next((self._must[name] for name in members if self.is_decided(name)), None)
+        reason = self.invalid_because(node)
+        if node in self._decided:
             return reason
-        return self.why_not_available(name, self._wanted(name)) or reason
+        return self.why_not_available(node, self._wanted(node)) or reason
 
     def _wanted(self, name: str) -> tuple[str, ...]:
         """The results of ``name`` that somebody wants who runs, or who reads outside the job."""
         wanted = dict.fromkeys(self.wanted_in_any_case(name))
-        for consumer in self.topology.readers[name]:
-            if self.is_decided(consumer):
-                wanted |= dict.fromkeys(self.results_read(consumer, name))
+        for node in self.edges.readers(name):
+            if self._must[node] is not None if self.edges.members(node) else self.is_decided(node):
+                wanted |= dict.fromkeys(self.results_read(node, name))
         return tuple(wanted)
 
     def _check(self, region: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.committing import CommitMode
@@ -54,7 +55,7 @@ def plan(
             run = restart_together(run, names, why)
         evaluation = evaluate(run)
     together: list[PlannedRestarts] = []
-    for mode in modes_of(topology.regions):
+    for mode in modes_of([group.template for group in topology.groups]):
         planned = restarts(mode).plan(run, state, topology, evaluate)
         if planned is not None:
             together.append(planned)
@@ -106,7 +107,8 @@ def plan_of(
         evaluation = evaluation.without_asking()
     certain = RestartSet(evaluation, same_rows=True)
     possible = certain
-    if any(mode is Determinism.VERIFY for region in evaluation.topology.regions for _, mode in region.determinism):
+    templates = (group.template for group in evaluation.topology.groups)
+    if any(mode is Determinism.VERIFY for template in templates for _, mode in template.determinism):
         possible = RestartSet(evaluation, same_rows=False)
     making = _Making(evaluation, seen or evaluation.state, certain, possible, published)
     regions = tuple(making.region(region) for region in evaluation.topology.regions)
@@ -149,11 +151,13 @@ class _Making:
         self._certain = certain
         self._possible = possible
         self._published = published
-        self._has_reader = {
-            name for region in evaluation.topology.regions if region.name in possible for name in region.inputs
-        }
-        self._refused: dict[str, str] = {}
-        """Of the regions so far that can't begin: the refused one that they are, or are behind."""
+        self._edges = evaluation.edges
+        self._read = {node for name in possible for node in self._edges.inputs(name)}
+        """What those read that run or wait."""
+        self._before: dict[str, tuple[str, ...]] = {}
+        """The regions of a node that run or wait."""
+        self._refused: dict[str, str | None] = {}
+        """The refused region that a node is, or is behind."""
         retention = evaluation.topology.retention
         self._policy = retention.policy if retention is not None else ReleasePolicy.KEEP
 
@@ -167,11 +171,11 @@ class _Making:
         if name in self._possible:
             refused = self._why_refused(region)
             behind = self._behind_refused(region)
+            self._refused[name] = behind if refused is None else name
             if refused is not None:
-                action, self._refused[name] = Action.REFUSED, name
+                action = Action.REFUSED
             elif behind is not None:
-                action, self._refused[name] = Action.BLOCKED, behind
-                blocked = f"; behind {behind}, whose restart budget has ended"
+                action, blocked = Action.BLOCKED, f"; behind {behind}, whose restart budget has ended"
         reason = refused or self._reason(name, action)
         return PlannedRegion(
             name=name,
@@ -186,9 +190,7 @@ class _Making:
             if reason is None
             else reason.detail + _would_append(region, seen, action) + blocked,
             cause=None if reason is None else self._cause(reason),
-            after=tuple(producer for producer in region.inputs if producer in self._possible)
-            if reason is not None
-            else (),
+            after=() if reason is None else self._after(name),
             evidence=self._evidence(name, reason),
             subtask=None if region.subtask is None else (region.subtask.of, region.subtask.index),
         )
@@ -200,7 +202,11 @@ class _Making:
             return Action.WAIT
         if self._evaluation.why_not_committed(region.name) is not None:
             return Action.COMMIT
-        if region.final or region.persistent or region.name in self._has_reader:
+        if (
+            region.final
+            or region.persistent
+            or not self._read.isdisjoint((region.name, self._edges.group(region.name).name))
+        ):
             return Action.KEEP
         if current is None or current.is_released or current.is_lost:
             return Action.KEEP
@@ -241,7 +247,24 @@ class _Making:
         """The refused region before it. `None` also where it is at work: it has begun."""
         if not self._refused or self._evaluation.state.of(region.name).open_attempt is not None:
             return None
-        return next((self._refused[producer] for producer in region.inputs if producer in self._refused), None)
+        return next(filter(None, map(self._refused_of, self._edges.inputs(region.name))), None)
+
+    def _refused_of(self, node: str) -> str | None:
+        # All its regions come before those that read it.
+        if node not in self._refused:
+            members = self._edges.members(node)
+            self._refused[node] = next(filter(None, map(self._refused.get, members)), None)
+        return self._refused[node]
+
+    def _after(self, name: str) -> tuple[str, ...]:
+        parts = [self._running_of(node) for node in self._edges.inputs(name)]
+        return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
+
+    def _running_of(self, node: str) -> tuple[str, ...]:
+        if node not in self._before:
+            members = self._edges.members(node) or (node,)
+            self._before[node] = tuple(name for name in members if name in self._possible)
+        return self._before[node]
 
     def _number(self, region: str) -> int:
         current = self._evaluation.current(region)

@@ -32,6 +32,7 @@ class RestartSet:
     def __init__(self, evaluation: Evaluation, *, same_rows: bool) -> None:
         self._evaluation = evaluation
         self._topology = evaluation.topology
+        self._edges = evaluation.edges
         self._same_rows = same_rows
         self._runs: set[str] = set()
         self._lost: dict[str, Reason] = {}
@@ -42,6 +43,10 @@ class RestartSet:
         """Regions that run, whose consumers are still to be looked at."""
         self._to_ask: list[str] = []
         """Regions that run, whose inputs are still to be asked for."""
+        self._followed: set[tuple[str, str]] = set()
+        self._asked: set[tuple[str, str]] = set()
+        self._first: dict[str, str | None] = {}
+        """The first region of a node that runs; asked for when all is closed."""
         self._close()
 
     def __contains__(self, region: object) -> bool:
@@ -59,28 +64,35 @@ class RestartSet:
         own = evaluation.why_invalid_by_itself(region)
         if own is not None:
             return own
-        for producer, pin in evaluation.pins(region).items():
-            if producer not in self._runs:
-                superseded = evaluation.why_superseded(region, pin)
-                if superseded is not None:
-                    return superseded
-            elif evaluation.follows(region, producer, same_rows=self._same_rows):
-                return Reason(region, Why.INPUT_REMADE, f"read {pin.region}@{pin.attempt}", source=pin.region)
+        for node in self._edges.inputs(region):
+            reason = self._why_followed(region, node) or evaluation.why_node_superseded(region, node)
+            if reason is not None:
+                return reason
         reason = evaluation.why_disconnected_now(region) or self._lost.get(region) or evaluation.why_must_run(region)
         if reason is None:
             raise AssertionError(f"{region} runs without a reason")
         return reason
 
+    def _why_followed(self, region: str, node: str) -> Reason | None:
+        if node not in self._first:
+            members = self._edges.members(node) or (node,)
+            self._first[node] = next((name for name in members if name in self._runs), None)
+        producer = self._first[node]
+        if producer is None or not self._evaluation.follows(region, producer, same_rows=self._same_rows):
+            return None
+        read = self._evaluation.attempt_read(region, producer)
+        return Reason(region, Why.INPUT_REMADE, f"read {producer}@{read}", source=producer)
+
     def _close(self) -> None:
         """Apply the rule until nothing is added."""
-        for region in self._topology.regions:
-            if self._evaluation.is_decided(region.name):
-                self._add(region.name)
+        for name in self._topology.position:
+            if self._evaluation.is_decided(name):
+                self._add(name)
         self._follow()
         while self._to_ask:
             name = self._to_ask.pop()
-            for producer in self._topology.by_name[name].inputs:
-                if producer not in self._runs:
+            for node in self._edges.inputs(name):
+                for producer in self._left(name, node, self._asked):
                     self._ask(producer, name)
             self._follow()
 
@@ -89,12 +101,31 @@ class RestartSet:
         self._to_follow.append(name)
         self._to_ask.append(name)
 
+    def _left(self, name: str, node: str, done: set[tuple[str, str]], *, is_alike: bool = True) -> Iterator[str]:
+        """The regions of ``node`` that do not run yet.
+
+        None where its edge to the group of ``name`` is ``done``, which it is from now on where it ``is_alike`` for all.
+        """
+        members = self._edges.members(node)
+        if members:
+            edge = self._edges.group(name).name, node
+            if edge in done:
+                return
+            if is_alike:
+                done.add(edge)
+        for other in members or (node,):
+            if other not in self._runs:
+                yield other
+
     def _follow(self) -> None:
         while self._to_follow:
             name = self._to_follow.pop()
-            for consumer in self._topology.readers[name]:
-                if consumer not in self._runs and self._evaluation.follows(consumer, name, same_rows=self._same_rows):
-                    self._add(consumer)
+            for node in self._edges.readers(name):
+                told = self._evaluation.edge_follows(node, name, same_rows=self._same_rows)
+                is_alike = told is not None or self._edges.group(name).is_wide
+                for consumer in self._left(name, node, self._followed, is_alike=is_alike):
+                    if told or (told is None and self._evaluation.follows(consumer, name)):
+                        self._add(consumer)
             self._take_siblings_along(name)
 
     def _ask(self, producer: str, consumer: str) -> None:
@@ -104,8 +135,11 @@ class RestartSet:
             self._add(producer)
 
     def _take_siblings_along(self, name: str) -> None:
-        region, state = self._topology.by_name[name], self._evaluation.state
-        if region.subtask is None or not region.is_volatile or region.subtask.of in self._restarted_vertices:
+        group, state = self._edges.group(name), self._evaluation.state
+        if not group.template.is_volatile:
+            return
+        region = self._topology.by_name[name]
+        if region.subtask is None or region.subtask.of in self._restarted_vertices:
             return
         reason = self._evaluation.why_must_run(name) or self._lost.get(name) or Reason(name, Why.INPUT_REMADE)
         cause = self._vertices.why(region, reason)

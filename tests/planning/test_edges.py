@@ -1,0 +1,229 @@
+"""A plan of groups is planned as the same regions written out one by one; and costs by its groups, not by its edges."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import FrameType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.model.groups import DistributionPattern, GroupEdge, GroupedRegions, RegionGroup
+from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import AttemptState, FenceCause, Outcome, PlanRecord
+from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan
+from airflow_recovery.planning.edges import Edges
+from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.planning.plan_making import plan_of
+from airflow_recovery.planning.reason import Reason, Why
+from airflow_recovery.planning.restart_set import RestartSet
+
+ALL_TO_ALL, POINTWISE = DistributionPattern.ALL_TO_ALL, DistributionPattern.POINTWISE
+
+
+def group(
+    name: str,
+    inputs: Mapping[str, DistributionPattern],
+    size: int | None,
+    *,
+    results: tuple[str, ...] | None = None,
+    reads: tuple[str, ...] = (),
+    mode: Determinism = Determinism.ALWAYS,
+    is_volatile: bool = False,
+    is_final: bool = True,
+) -> RegionGroup:
+    """``size`` `None`: a region without subtasks."""
+    made = (name,) if results is None else results
+    template = RegionPlan(
+        name=name,
+        vertices=(name,),
+        results=made,
+        inputs=(),
+        final=is_final,
+        fingerprint="code" if size is None else None,
+        reads=reads or tuple(inputs),
+        determinism=tuple((result, mode) for result in made) if mode is not Determinism.ALWAYS else (),
+        coordinators=(CoordinatorPlan(name, supports_batch_snapshot=not is_volatile),),
+    )
+    keys = None if size is None else tuple(f"k{at}" for at in range(size))
+    return RegionGroup(template, tuple(GroupEdge(*edge) for edge in inputs.items()), keys)
+
+
+def written_out(plan: PlanRecord) -> PlanRecord:
+    """The same regions, which know of no groups."""
+    return PlanRecord(plan.job, tuple(plan.regions))
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> PlanRecord:
+    """Groups of several sizes, results and modes of determinism, connected in both patterns."""
+    groups: list[RegionGroup] = []
+    for at in range(draw(st.integers(1, 4))):
+        size = draw(st.sampled_from([None, 1, 2, 3]))
+        inputs: dict[str, DistributionPattern] = {}
+        for before in groups:
+            if draw(st.booleans()):
+                is_alike = before.keys is not None and len(before) == size
+                inputs[before.name] = POINTWISE if is_alike and draw(st.booleans()) else ALL_TO_ALL
+        reads = [result for name in inputs for result in (name, f"{name}-more")]
+        groups.append(
+            group(
+                f"v{at}",
+                inputs,
+                size,
+                results=(f"v{at}", f"v{at}-more"),
+                reads=tuple(draw(st.sets(st.sampled_from(reads)))) if reads else (),
+                mode=draw(st.sampled_from(Determinism)),
+                is_volatile=draw(st.integers(0, 4)) == 0,
+                is_final=draw(st.booleans()),
+            )
+        )
+    return PlanRecord("job", GroupedRegions(groups))
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[PlanRecord, RunState, Callable[[str, Attempt, str], Reason | None]]:
+    """A run in which every region has made some attempts, of what it had read then; and what is gone of it."""
+    plan = draw(plans())
+    states: dict[str, RegionState] = {}
+    gone: set[tuple[str, str]] = set()
+    for region in plan.regions:
+        attempts: dict[int, Attempt] = {}
+        for n in range(1, draw(st.integers(1, 3))):
+            currents = [states[producer].current for producer in region.inputs]
+            if all(currents) and draw(st.integers(0, 5)):
+                finished = {name: _finished(states[name]) for name in region.inputs}
+                pins = tuple(_pin(name, draw(st.sampled_from(numbers)), states) for name, numbers in finished.items())
+                fingerprint = region.fingerprint if draw(st.integers(0, 9)) else "other code"
+                outputs = tuple(
+                    PartitionManifest(result, "s3://b", (), 1, digest=draw(st.sampled_from(["a", "a", "b", None])))
+                    for result in region.results
+                )
+                outcome = Outcome(region.name, n, AttemptState.FINISHED, "w", "now", fingerprint, pins, outputs=outputs)
+            else:
+                outcome = Outcome(region.name, n, AttemptState.FENCED, "w", "now", cause=FenceCause.OWN_FAILURE)
+            attempts[n] = Attempt(
+                n,
+                is_claimed=True,
+                has_outcome=True,
+                outcome=outcome,
+                is_reset=not draw(st.integers(0, 9)),
+                is_lost=not draw(st.integers(0, 9)),
+                is_released=not draw(st.integers(0, 9)),
+            )
+        states[region.name] = RegionState(attempts)
+        gone |= {(region.name, result) for result in region.results if not draw(st.integers(0, 4))}
+
+    def available(region: str, attempt: Attempt, result: str) -> Reason | None:
+        return Reason(region, Why.OUTPUT_MISSING, result) if (region, result) in gone else None
+
+    return plan, RunState(states), available
+
+
+def _finished(state: RegionState) -> list[int]:
+    return [n for n, attempt in state.attempts.items() if attempt.is_finished]
+
+
+def _pin(region: str, number: int, states: Mapping[str, RegionState]) -> InputRef:
+    outcome = states[region].attempts[number].outcome
+    assert outcome is not None
+    return InputRef(region, number, tuple((out.result, out.digest) for out in outcome.outputs if out.digest))
+
+
+@settings(max_examples=400)
+@given(runs())
+def test_a_plan_of_groups_is_planned_as_its_regions_written_out(drawn) -> None:
+    grouped, state, available = drawn
+    both = [Evaluation(plan, state, available=available) for plan in (grouped, written_out(grouped))]
+    for name in grouped.position:
+        mine, its = (each for each in both)
+        assert mine.invalid_because(name) == its.invalid_because(name)
+        assert mine.why_must_run(name) == its.why_must_run(name)
+        assert mine.is_undecided(name) == its.is_undecided(name)
+        assert mine.lost_inputs(name) == its.lost_inputs(name)
+    for same_rows in (True, False):
+        mine_set, its_set = (RestartSet(each, same_rows=same_rows) for each in both)
+        assert list(mine_set) == list(its_set)
+    mine_plan, its_plan = (plan_of(each) for each in both)
+    assert mine_plan.regions == its_plan.regions
+
+
+@settings(max_examples=200)
+@given(runs(), st.randoms(use_true_random=False))
+def test_a_region_that_is_asked_for_alone_gets_the_same_answer(drawn, random) -> None:
+    plan, state, available = drawn
+    whole = Evaluation(plan, state, available=available)
+    answers = {name: whole.why_must_run(name) for name in plan.position}
+    name = random.choice(list(plan.position))
+    assert Evaluation(plan, state, available=available).why_must_run(name) == answers[name]
+
+
+def test_the_edges_of_a_group_are_those_of_its_regions() -> None:
+    plan = PlanRecord(
+        "job",
+        GroupedRegions(
+            [
+                group("one", {}, None),
+                group("a", {"one": ALL_TO_ALL}, 3),
+                group("b", {"a": POINTWISE, "one": ALL_TO_ALL}, 3),
+                group("c", {"b": ALL_TO_ALL}, 2),
+            ]
+        ),
+    )
+    edges = Edges(plan)
+    assert [edges.inputs(name) for name in ("one", "a[k1]", "b[k1]", "c[k0]")] == [
+        (), ("one",), ("a[k1]", "one"), ("b",),
+    ]  # fmt: skip
+    assert [edges.readers(name) for name in ("one", "a[k1]", "b[k1]", "c[k0]")] == [("a", "b"), ("b[k1]",), ("c",), ()]
+    assert (edges.members("a"), edges.members("one")) == (("a[k0]", "a[k1]", "a[k2]"), ())
+    for region in plan.regions:
+        nodes = [name for node in edges.inputs(region.name) for name in (edges.members(node) or (node,))]
+        assert nodes == list(region.inputs)
+
+
+# what it costs
+
+
+def calls(size: int) -> int:
+    """How many functions of ours it takes to judge two vertices of ``size`` subtasks and to plan after a loss."""
+    plan = PlanRecord("job", GroupedRegions([group("a", {}, size), group("b", {"a": ALL_TO_ALL}, size)]))
+    found = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal found
+        found += event == "call" and "airflow_recovery" in frame.f_code.co_filename
+
+    def available(region: str, attempt: Attempt, result: str) -> Reason | None:
+        return Reason(region, Why.OUTPUT_MISSING) if region == "a[k0]" else None
+
+    state = finished(plan)
+    sys.setprofile(count)
+    try:
+        evaluation = Evaluation(plan, state, available=available)
+        assert len(RestartSet(evaluation, same_rows=True)) == 1 + size
+        assert len(evaluation.lost_inputs("b[k0]")) == 1
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def finished(plan: PlanRecord) -> RunState:
+    """Every region has finished once, but for the last one, which has failed."""
+    states: dict[str, RegionState] = {}
+    last = list(plan.position)[-1]
+    for region in plan.regions:
+        pins = tuple(InputRef(name, 1) for name in region.inputs)
+        state = AttemptState.FENCED if region.name == last else AttemptState.FINISHED
+        outcome = Outcome(region.name, 1, state, "w", "now", region.fingerprint, pins, cause=FenceCause.OWN_FAILURE)
+        states[region.name] = RegionState({1: Attempt(1, is_claimed=True, has_outcome=True, outcome=outcome)})
+    return RunState(states)
+
+
+@pytest.mark.xfail(reason="pins are still compared one by one")
+def test_an_edge_of_all_to_all_costs_as_its_subtasks_do() -> None:
+    assert calls(80) / calls(20) < 4.5
