@@ -323,11 +323,13 @@ class Evaluation:
     def _is_told(self, refs: Sequence[InputRef]) -> bool:
         return not isinstance(refs, Inputs) or self._read.told(refs).is_known
 
-    def why_node_superseded(self, consumer: str, node: str) -> Reason | None:
-        """As `why_superseded`, of what is valid of a node."""
+    def why_node_superseded(
+        self, consumer: str, node: str, is_made_again: Callable[[str], bool] = lambda name: False
+    ) -> Reason | None:
+        """As `why_superseded`, of the regions of a node, but for those that are made again anyhow."""
         pins = self.pins(consumer)
         for producer in self.edges.members(node) or (node,):
-            pin = pins.get(producer) if self._invalid[producer] is None else None
+            pin = None if is_made_again(producer) else pins.get(producer)
             superseded = self.why_superseded(consumer, pin) if pin is not None else None
             if superseded is not None:
                 return superseded
@@ -407,13 +409,14 @@ class Evaluation:
 
     def _may_come_right(self, name: str, node: str) -> bool:
         """What ``name`` has read of a node counts, or may do so once it has been made again."""
-        decided = self._decided.get(node, ())
         told = self.edge_follows(name, node, same_rows=True)
-        if told is not None or not decided:
-            follows = bool(told and decided)
-        else:
-            follows = any(self.follows(name, producer) for producer in decided)
-        return not follows and self.why_node_superseded(name, node) is None
+        decided = self._decided.get(node, ())
+        if told is not None:
+            # What is undecided counts as it is, or is made again: either way it is not what ``name`` has read.
+            return not told or (not decided and self.why_node_superseded(name, node) is None)
+        return not any(self.follows(name, producer) for producer in decided) and (
+            self.why_node_superseded(name, node, lambda producer: self._invalid[producer] is not None) is None
+        )
 
     # edges
 

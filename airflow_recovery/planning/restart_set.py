@@ -65,9 +65,12 @@ class RestartSet:
         if own is not None:
             return own
         for node in self._edges.inputs(region):
-            reason = self._why_followed(region, node) or evaluation.why_node_superseded(region, node)
-            if reason is not None:
-                return reason
+            followed = self._why_followed(region, node)
+            superseded = evaluation.why_node_superseded(region, node, self._runs.__contains__)
+            if followed is not None and superseded is not None:
+                return min(followed, superseded, key=lambda reason: self._topology.position[reason.source or ""])
+            if followed is not None or superseded is not None:
+                return followed or superseded
         reason = evaluation.why_disconnected_now(region) or self._lost.get(region) or evaluation.why_must_run(region)
         if reason is None:
             raise AssertionError(f"{region} runs without a reason")
@@ -88,6 +91,18 @@ class RestartSet:
         for name in self._topology.position:
             if self._evaluation.is_decided(name):
                 self._add(name)
+        self._drain()
+        # Who read something else than what counts as it is, once all that is made again has been made.
+        for name in self._topology.position:
+            if name not in self._runs and self._evaluation.is_undecided(name) and self._is_superseded(name):
+                self._add(name)
+                self._drain()
+
+    def _is_superseded(self, name: str) -> bool:
+        superseded = self._evaluation.why_node_superseded
+        return any(superseded(name, node, self._runs.__contains__) is not None for node in self._edges.inputs(name))
+
+    def _drain(self) -> None:
         self._follow()
         while self._to_ask:
             name = self._to_ask.pop()

@@ -17,6 +17,7 @@ from airflow_recovery.model.records import AttemptState, Outcome, PlanRecord, Re
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
+from airflow_recovery.planning.restart_set import RestartSet
 
 ALWAYS, VERIFY, ASSUME = Determinism.ALWAYS, Determinism.VERIFY, Determinism.ASSUME
 PAIR = {"P": (), "C": ("P",)}
@@ -241,6 +242,22 @@ def test_whoever_reads_an_undecided_region_is_undecided_too_whatever_the_mode() 
     assert case.undecided() == "CEG"
     assert case.finish("P", 2, digest="b").undecided() == ""
     assert case.undecided() == ""
+
+
+def test_who_read_an_earlier_attempt_of_an_undecided_region_is_decided() -> None:
+    #  P (assume) -> C (always) -> E: E@1 read C@1. Whether C@2 counts again or C runs, C@1 does not.
+    case = Case(CHAIN, P=ASSUME).finish_all().finish("C", 2).reset("P")
+    assert case.undecided() == "C"
+    assert RestartSet(case.evaluate(), same_rows=True).why("E") == Reason(
+        "E", Why.INPUT_REMADE, "read C@1, now @2", source="C"
+    )
+
+
+def test_who_read_other_rows_of_an_undecided_region_runs_where_that_is_kept() -> None:
+    #  P (assume) -> C (verify) -> E: C@2 has other rows than C@1, which E read. It may yet be made as it was.
+    case = Case(CHAIN, P=ASSUME, C=VERIFY).finish_all().finish("C", 2, digest="b").reset("P")
+    assert case.undecided() == "CEG"
+    assert set(RestartSet(case.evaluate(), same_rows=True)) == set("PEG")
 
 
 # what is told
