@@ -17,29 +17,32 @@ class Edges:
 
     def __init__(self, plan: PlanRecord) -> None:
         self._plan = plan
-        self._several = {group.name: group for group in plan.groups if len(group) > 1}
+        self._groups = {name: group for group in plan.groups for name in (group.template.name, *group.names)}
+        self._members = {group.name: group.names for group in plan.groups if len(group) > 1}
         self._inputs: dict[str, tuple[str, ...]] = {}
         self._readers: dict[str, tuple[str, ...]] = {}
 
     def group(self, node: str) -> RegionGroup:
         """The group that a node is, or that a region is in."""
-        return self._several.get(node) or self._plan.group_of(node)
+        return self._groups[node]
 
     def members(self, node: str) -> Sequence[str]:
         """The regions of a node that is a group of several, by index; nothing for a region."""
-        group = self._several.get(node)
-        return () if group is None else group.names
+        return self._members.get(node, ())
 
     def inputs(self, region: str) -> tuple[str, ...]:
         """What ``region`` reads, in the order of its inputs."""
-        group = self._plan.group_of(region)
-        return self._inputs.get(group.name) or self._nodes(group, region, group.inputs, self._inputs)
+        group = self._groups[region]
+        found = self._inputs.get(group.template.name)
+        return self._nodes(group, region, group.inputs, self._inputs) if found is None else found
 
     def readers(self, region: str) -> tuple[str, ...]:
         """Who reads ``region``, in topological order."""
-        group = self._plan.group_of(region)
-        edges = self._plan.reading_groups[group.name]
-        return self._readers.get(group.name) or self._nodes(group, region, edges, self._readers)
+        group = self._groups[region]
+        found = self._readers.get(group.template.name)
+        if found is not None:
+            return found
+        return self._nodes(group, region, self._plan.reading_groups[group.template.name], self._readers)
 
     def _nodes(
         self, group: RegionGroup, region: str, edges: Sequence[GroupEdge], shared: dict[str, tuple[str, ...]]

@@ -371,13 +371,13 @@ class Evaluation:
         outcome = attempt.outcome
         if attempt.is_abandoned:
             return Reason(name, Why.NOT_COMMITTED, f"attempt {attempt.number} was abandoned")
-        today = self._regions[name].fingerprint
+        planned = self._regions[name]
+        today = planned.fingerprint
         if today is not None and outcome.fingerprint != today:
             return Reason(name, Why.CODE_CHANGED, f"since attempt {attempt.number}")
         changed = self._changed_external(name, outcome.externals)
         if changed is not None:
             return Reason(name, Why.EXTERNAL_CHANGED, changed)
-        planned = self._regions[name]
         mode = planning_of(planned)
         moved = mode.why_source_changed(planned, outcome, self._known.get(planned.mode.name))
         if moved is not None:
@@ -389,9 +389,11 @@ class Evaluation:
     def _evaluate_inputs(self, name: str) -> Reason | None:
         for node in self.edges.inputs(name):
             below = self._invalid[node]
-            if below is not None:
+            superseded = None
+            if below is None or self.edges.members(node):
+                superseded = self.why_node_superseded(name, node, self._is_invalid)
+            if below is not None and not self._is_before(superseded, below.region):
                 return Reason(name, Why.INPUT_INVALID, below.region, below)
-            superseded = self.why_node_superseded(name, node)
             if superseded is not None:
                 return superseded
         mode = planning_of(self._regions[name])
@@ -407,6 +409,14 @@ class Evaluation:
             return False  # what was read of a region while it ran is made anew with it
         return all(self._may_come_right(name, node) for node in self.edges.inputs(name))
 
+    def _is_invalid(self, name: str) -> bool:
+        return self._invalid[name] is not None
+
+    def _is_before(self, reason: Reason | None, region: str) -> bool:
+        """It is about an input that stands before ``region``."""
+        position = self.topology.position
+        return reason is not None and reason.source is not None and position[reason.source] < position[region]
+
     def _may_come_right(self, name: str, node: str) -> bool:
         """What ``name`` has read of a node counts, or may do so once it has been made again."""
         told = self.edge_follows(name, node, same_rows=True)
@@ -415,7 +425,7 @@ class Evaluation:
             # What is undecided counts as it is, or is made again: either way it is not what ``name`` has read.
             return not told or (not decided and self.why_node_superseded(name, node) is None)
         return not any(self.follows(name, producer) for producer in decided) and (
-            self.why_node_superseded(name, node, lambda producer: self._invalid[producer] is not None) is None
+            self.why_node_superseded(name, node, self._is_invalid) is None
         )
 
     # edges
