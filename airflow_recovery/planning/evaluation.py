@@ -238,8 +238,8 @@ class Evaluation:
             return Reason(region, Why.RESET) if self.state.of(region).was_reset else None
         if not self._is_told(basis):
             return Reason(region, Why.INPUTS_CHANGED, _other_inputs(basis, ()))
-        pins = self._read.by_region(basis).values()
-        superseded = (self.why_superseded(region, pin) for pin in pins if pin.region in self._regions)
+        remade = self._read.remade(basis)
+        superseded = (self.why_superseded(region, pin) for pin in remade if pin.region in self._regions)
         return next((reason for reason in superseded if reason is not None), None)
 
     def mode_basis(self, region: str, ti_id: str | None) -> RegionMode:
@@ -262,7 +262,7 @@ class Evaluation:
         cutoffs = []
         if basis is None or not self._is_told(basis):
             return ()
-        for pin in self._read.by_region(basis).values():
+        for pin in self._read.remade(basis):
             now = self._remade(pin) if pin.region in self._regions else None
             if now is None or self.why_superseded(region, pin) is not None:
                 continue
@@ -327,13 +327,19 @@ class Evaluation:
         self, consumer: str, node: str, is_made_again: Callable[[str], bool] = lambda name: False
     ) -> Reason | None:
         """As `why_superseded`, of the regions of a node, but for those that are made again anyhow."""
-        pins = self.pins(consumer)
-        for producer in self.edges.members(node) or (node,):
-            pin = None if is_made_again(producer) else pins.get(producer)
-            superseded = self.why_superseded(consumer, pin) if pin is not None else None
+        for pin in self._remade_pins(consumer, node):
+            superseded = None if is_made_again(pin.region) else self.why_superseded(consumer, pin)
             if superseded is not None:
                 return superseded
         return None
+
+    def _remade_pins(self, consumer: str, node: str) -> Iterable[InputRef]:
+        current = self.state.of(consumer).current
+        inputs = current.outcome.inputs if current is not None and current.outcome is not None else ()
+        if isinstance(inputs, Inputs) and node in inputs.groups:
+            return self._read.remade(inputs, node)
+        pins = self.pins(consumer)
+        return [pins[producer] for producer in self.edges.members(node) or (node,) if producer in pins]
 
     def attempt_read(self, consumer: str, producer: str) -> int:
         """Which attempt of ``producer`` the finish that counts of ``consumer`` has read."""

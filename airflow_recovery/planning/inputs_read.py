@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.model.inputs import InputGroupRef, InputRef, Inputs, combined_digest
+from airflow_recovery.model.inputs import GroupAttempts, InputGroupRef, InputRef, Inputs, combined_digest
 from airflow_recovery.model.records import PlanRecord
 
 
@@ -21,6 +21,7 @@ class InputsRead:
         self._plan = plan
         self._state = state
         self._groups: dict[InputGroupRef, dict[str, InputRef]] = {}
+        self._present: dict[tuple[str, str], GroupAttempts] = {}
 
     def by_region(self, refs: Sequence[InputRef]) -> Mapping[str, InputRef]:
         """``refs`` by region. Raises `InputsUnknown`; not where `PlanRecord.reads` is true of them."""
@@ -30,6 +31,32 @@ class InputsRead:
         parts = [dict(refs.singles)] if refs.singles else []
         parts += [self._of_group(refs, ref) for ref in refs.groups.values()]
         return parts[0] if len(parts) == 1 else ChainMap(*parts)
+
+    def remade(self, refs: Sequence[InputRef], group: str | None = None) -> Iterator[InputRef]:
+        """Of ``refs``, or of one of their groups, those whose region has another attempt by now.
+
+        As cheap as there are exceptions in groups; references to single regions are all handed out. Raises
+        `InputsUnknown` as `by_region` does.
+        """
+        if not isinstance(refs, Inputs):
+            yield from refs
+            return
+        told = self.told(refs)
+        if group is None:
+            yield from told.singles.values()
+        for name, ref in told.groups.items():
+            if group in (None, name):
+                found = self._of_group(told, ref)
+                names = told.group(ref).names
+                yield from (found[names[index]] for index in ref.attempts.differences(self._now(ref, names)))
+
+    def _now(self, ref: InputGroupRef, names: Sequence[str]) -> GroupAttempts:
+        """The attempts of a group that count; 0 where there is none."""
+        key = ref.group, ref.keys
+        if key not in self._present:
+            currents = (self._state.of(name).current for name in names)
+            self._present[key] = GroupAttempts.of([0 if current is None else current.number for current in currents])
+        return self._present[key]
 
     def told(self, refs: Inputs) -> Inputs:
         """``refs`` with all groups that are known by now."""
