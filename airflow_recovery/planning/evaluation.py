@@ -112,7 +112,7 @@ class Evaluation:
 
     def why_not_available(self, region: str, results: Iterable[str]) -> Reason | None:
         """`None` where these results of the current attempt are there. Only for regions with a current attempt."""
-        attempt = self.current(region)
+        attempt = self.state.of(region).current
         if attempt is None:
             return self.invalid_because(region)
         known = self._asked.setdefault(region, {})
@@ -129,11 +129,7 @@ class Evaluation:
     def why_not_readable(self, consumer: str, producer: str) -> Reason | None:
         """Why ``producer`` must run before ``consumer``: what ``consumer`` reads of it is not valid, or not there."""
         reason = self.invalid_because(producer)
-        return self.why_wanted_gone(consumer, producer) if reason is None else reason
-
-    def why_wanted_gone(self, consumer: str, producer: str) -> Reason | None:
-        """Why what ``consumer`` reads of ``producer`` is not there, whether that is valid or not."""
-        return self.why_not_available(producer, self.results_read(consumer, producer))
+        return self.why_not_available(producer, self.results_read(consumer, producer)) if reason is None else reason
 
     def results_read(self, consumer: str, producer: str) -> tuple[str, ...]:
         """The results of ``producer`` that ``consumer`` reads."""
@@ -141,7 +137,7 @@ class Evaluation:
 
     def final_results(self, region: str) -> tuple[str, ...]:
         """The results of ``region`` that are read outside the job: of a final region, those that nobody reads in it."""
-        planned = self._regions[region]
+        planned = self.edges.group(region).template
         if not planned.final:
             return ()
         return tuple(result for result in planned.results if result not in self.topology.read) or planned.named_results
@@ -165,7 +161,7 @@ class Evaluation:
         # Why a consumer must run may be known to its own process alone (its external inputs): its report says so. A
         # report makes the owner look, and no more: where everything is there, the region is kept.
         if current is not None and current.is_lost:
-            return self._regions[region].named_results
+            return self.edges.group(region).template.named_results
         # What a sink has taken over is in its target: what was prepared for it has done its work.
         return () if current is not None and current.is_committed else self.final_results(region)
 
@@ -254,7 +250,8 @@ class Evaluation:
     def why_disconnected(self, region: str, basis: RegionMode) -> Reason | None:
         """Does what an attempt works, or has worked, with at the same time as others not count any more?"""
         self._check(region)
-        return planning_of(self._regions[region]).why_disconnected(self._regions[region], self.state, basis)
+        planned = self._regions[region]
+        return planning_of(planned).why_disconnected(planned, self.state, basis)
 
     def early_cutoffs(self, region: str, basis: Sequence[InputRef] | None) -> tuple[EarlyCutoff, ...]:
         """The inputs in ``basis`` that were made again, and that ``region`` keeps its result on all the same."""

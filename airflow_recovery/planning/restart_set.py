@@ -88,13 +88,18 @@ class RestartSet:
 
     def _close(self) -> None:
         """Apply the rule until nothing is added."""
+        undecided = []
         for name in self._topology.position:
-            if self._evaluation.is_decided(name):
+            if self._evaluation.why_must_run(name) is None:
+                continue
+            if self._evaluation.is_undecided(name):
+                undecided.append(name)
+            else:
                 self._add(name)
         self._drain()
         # Who read something else than what counts as it is, once all that is made again has been made.
-        for name in self._topology.position:
-            if name not in self._runs and self._evaluation.is_undecided(name) and self._is_superseded(name):
+        for name in undecided:
+            if name not in self._runs and self._is_superseded(name):
                 self._add(name)
                 self._drain()
 
@@ -107,8 +112,12 @@ class RestartSet:
         while self._to_ask:
             name = self._to_ask.pop()
             for node in self._edges.inputs(name):
+                results = self._evaluation.results_read(name, node)
                 for producer in self._left(name, node, self._asked):
-                    self._ask(producer, name)
+                    reason = self._evaluation.why_not_available(producer, results)
+                    if reason is not None:
+                        self._lost[producer] = reason
+                        self._add(producer)
             self._follow()
 
     def _add(self, name: str) -> None:
@@ -142,12 +151,6 @@ class RestartSet:
                     if told or (told is None and self._evaluation.follows(consumer, name)):
                         self._add(consumer)
             self._take_siblings_along(name)
-
-    def _ask(self, producer: str, consumer: str) -> None:
-        reason = self._evaluation.why_wanted_gone(consumer, producer)
-        if reason is not None:
-            self._lost[producer] = reason
-            self._add(producer)
 
     def _take_siblings_along(self, name: str) -> None:
         group, state = self._edges.group(name), self._evaluation.state
