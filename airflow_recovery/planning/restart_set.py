@@ -67,14 +67,13 @@ class RestartSet:
         for node in self._edges.inputs(region):
             followed = self._why_followed(region, node)
             superseded = evaluation.why_node_superseded(region, node, self._runs.__contains__)
-            if followed is not None and superseded is not None:
-                return min(followed, superseded, key=lambda reason: self._topology.position[reason.source or ""])
-            if followed is not None or superseded is not None:
-                return followed or superseded
-        reason = evaluation.why_disconnected_now(region) or self._lost.get(region) or evaluation.why_must_run(region)
-        if reason is None:
+            reasons = [reason for reason in (followed, superseded) if reason is not None]
+            if reasons:
+                return min(reasons, key=lambda reason: self._topology.position[reason.source or ""])
+        last = evaluation.why_disconnected_now(region) or self._lost.get(region) or evaluation.why_must_run(region)
+        if last is None:
             raise AssertionError(f"{region} runs without a reason")
-        return reason
+        return last
 
     def _why_followed(self, region: str, node: str) -> Reason | None:
         if node not in self._first:
