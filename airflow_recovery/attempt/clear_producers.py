@@ -145,7 +145,6 @@ def _readers(
                 continue
             if seen.state not in FINISHED_STATES | RUNNING_STATES:
                 continue
-            basis = evaluation.basis(consumer, seen.ti_id) or ()
-            if any(ref.region == producer and ref.attempt == current.number for ref in basis):
+            if evaluation.attempt_in(evaluation.basis(consumer, seen.ti_id), producer) == current.number:
                 readers[run.task_keys[consumer]] = seen.ti_id
     return readers

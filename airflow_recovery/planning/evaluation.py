@@ -338,6 +338,13 @@ class Evaluation:
         pins = self.pins(consumer)
         return [pins[producer] for producer in self.edges.members(node) or (node,) if producer in pins]
 
+    def attempt_in(self, basis: Sequence[InputRef] | None, producer: str) -> int | None:
+        """Which attempt of ``producer`` the `basis` names; `None` where it names none, or nobody can tell."""
+        if basis is None or not self._is_told(basis):
+            return None
+        pin = self._read.by_region(basis).get(producer)
+        return None if pin is None else pin.attempt
+
     def attempt_read(self, consumer: str, producer: str) -> int:
         """Which attempt of ``producer`` the finish that counts of ``consumer`` has read."""
         return self.pins(consumer)[producer].attempt
