@@ -92,7 +92,7 @@ def put(rest: RestWorld, kind: str, change: Callable[[dict[str, Any]], None] | b
 
 @pytest.mark.parametrize("route", OF_RECORDS)
 def test_fault_83_a_journal_of_a_newer_version_says_upgrade(rest: RestWorld, route: str) -> None:
-    put(rest, "outcome", b'{"format": 2}')
+    put(rest, "outcome", b'{"format": 3}')
     assert "Upgrade airflow-recovery" in refused(rest, route, 502, "unreadable")
 
 

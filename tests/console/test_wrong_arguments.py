@@ -101,7 +101,7 @@ def test_fault_86_a_path_that_leaves_its_place(recorded, world, command):
 @pytest.mark.parametrize("command", ["show", "plan", "restart", "rebuild", "release", "pin"])
 def test_fault_83_a_journal_of_a_newer_version_says_upgrade_and_nothing_is_changed(recorded, world, command):
     (outcome,) = [info.key for info in world.journal_store.list() if info.key.endswith("raw/00000001.outcome")]
-    world.journal_store.put(outcome, b'{"format": 2}')
+    world.journal_store.put(outcome, b'{"format": 3}')
     before = [each.key for each in world.journal_store.list()]
     assert "Upgrade airflow-recovery" in refused(recorded, arguments(command), ExitCode.NO_ANSWER)
     assert [each.key for each in world.journal_store.list()] == before

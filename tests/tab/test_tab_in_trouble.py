@@ -142,7 +142,7 @@ def test_a_damaged_journal(run: RestWorld, browser: Browser, site: Site) -> None
 
 
 def test_fault_83_a_newer_journal_says_upgrade(run: RestWorld, browser: Browser, site: Site) -> None:
-    put(run, b'{"format": 2}')
+    put(run, b'{"format": 3}')
     assert "Upgrade airflow-recovery" in told(browser, site, 502)
 
 
