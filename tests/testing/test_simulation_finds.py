@@ -165,7 +165,7 @@ def test_5_where_the_try_is_that_of_the_finish_record_nobody_is_ever_woken(broke
 def test_6_where_wanted_is_not_recursive_a_released_input_is_never_made(broken):
     def not_recursive(self, name):
         is_wanted = self._regions[name].final or any(
-            self._invalid[consumer] is not None for consumer in self._consumers[name]
+            self.invalid_because(consumer) is not None for consumer in self.edges.readers(name)
         )
         return self._regions[name].results if is_wanted else ()
 
