@@ -222,7 +222,7 @@ def test_10_where_a_loser_of_a_claim_fights_back(broken):
 
 def test_12_without_the_sweepers_second_look_a_reader_loses_its_input(broken):
     settings = Settings(job_of(PAIR), {Trouble.SWEEP: 2, Trouble.DELETE: 1, Trouble.CLEAR_ALL: 1})
-    broken(settings, "I8", (release, "readers_of", lambda journal, region, number: []))
+    broken(settings, "I8", (release.Readers, "of", lambda self, region, *numbers: []))
 
 
 def test_13_where_a_users_restart_clears_only_what_has_finished(broken):
