@@ -157,8 +157,11 @@ class RegionState:
         Nor does one count that took over batches of an attempt up to there: whoever resets wants them made again.
         """
         void = self.invalid_up_to
-        valid = (n for n, attempt in self.attempts.items() if attempt.is_finished and min(n, attempt.oldest) > void)
-        return self.attempts.get(max(valid, default=-1))
+        for n in sorted(self.attempts, reverse=True):
+            attempt = self.attempts[n]
+            if attempt.is_finished and min(n, attempt.oldest) > void:
+                return attempt
+        return None
 
     @cached_property
     def open_attempt(self) -> Attempt | None:

@@ -243,7 +243,7 @@ class GroupedRegions(_Made[RegionPlan]):
     @cached_property
     def by_name(self) -> Mapping[str, RegionPlan]:
         """The regions by name."""
-        return MadeByName(self.position, lambda name: self[self.position[name]])
+        return MadeByName(self.position, lambda name: self._region(self.position[name]))
 
     @cached_property
     def readers(self) -> Mapping[str, Sequence[str]]:

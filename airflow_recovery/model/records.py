@@ -113,10 +113,11 @@ class PlanRecord:
 
         False too where what ``refs`` stand for is not known. As cheap as there are groups, if both name the same ones.
         """
-        inputs = Inputs.of(refs)
+        if not isinstance(refs, Inputs):
+            return {ref.region for ref in refs} == set(self.by_name[region].inputs)
         whole = {group.name: group.keys_digest for group in self._read_as_groups(region)}
-        if whole != {name: ref.keys for name, ref in inputs.groups.items()}:
-            return inputs.is_known and {ref.region for ref in inputs} == set(self.by_name[region].inputs)
+        if whole != {name: ref.keys for name, ref in refs.groups.items()}:
+            return refs.is_known and {ref.region for ref in refs} == set(self.by_name[region].inputs)
         group = self.group_of(region)
         singles: set[str] = set()
         for edge in group.inputs:
@@ -125,7 +126,7 @@ class PlanRecord:
                 singles.add(names[group.index_of[region]])
             elif edge.group not in whole:
                 singles.update(names)
-        return inputs.singles.keys() == singles
+        return refs.singles.keys() == singles
 
     def grouped(self, region: str, refs: Sequence[InputRef]) -> Sequence[InputRef]:
         """``refs`` as a record of that region has them: a wide group that it reads as a whole is named once."""

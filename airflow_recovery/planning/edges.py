@@ -6,18 +6,19 @@ their group. No region has the name of a group of several.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 
 from airflow_recovery.model.groups import DistributionPattern, GroupEdge, RegionGroup
 from airflow_recovery.model.records import PlanRecord
 
 
 class Edges:
-    """The edges of one plan, by region. Where all subtasks of a group have the same ones, they are made once."""
+    """The edges of one plan, by region: found out for all regions of a group at once, when one is asked for."""
 
     def __init__(self, plan: PlanRecord) -> None:
         self._plan = plan
-        self._groups = {name: group for group in plan.groups for name in (group.template.name, *group.names)}
+        self._groups = {name: group for group in plan.groups for name in (group.name, *group.names)}
         self._members = {group.name: group.names for group in plan.groups if len(group) > 1}
         self._inputs: dict[str, tuple[str, ...]] = {}
         self._readers: dict[str, tuple[str, ...]] = {}
@@ -32,31 +33,30 @@ class Edges:
 
     def inputs(self, region: str) -> tuple[str, ...]:
         """What ``region`` reads, in the order of its inputs."""
-        group = self._groups[region]
-        found = self._inputs.get(group.template.name)
-        return self._nodes(group, region, group.inputs, self._inputs) if found is None else found
+        if region not in self._inputs:
+            group = self._groups[region]
+            self._inputs.update(self._nodes(group, group.inputs))
+        return self._inputs[region]
 
     def readers(self, region: str) -> tuple[str, ...]:
         """Who reads ``region``, in topological order."""
-        group = self._groups[region]
-        found = self._readers.get(group.template.name)
-        if found is not None:
-            return found
-        return self._nodes(group, region, self._plan.reading_groups[group.template.name], self._readers)
+        if region not in self._readers:
+            group = self._groups[region]
+            self._readers.update(self._nodes(group, self._plan.reading_groups[group.name]))
+        return self._readers[region]
 
-    def _nodes(
-        self, group: RegionGroup, region: str, edges: Sequence[GroupEdge], shared: dict[str, tuple[str, ...]]
-    ) -> tuple[str, ...]:
-        nodes: list[str] = []
-        is_shared = True
-        for edge in edges:
-            other = self._plan.groups_by_name[edge.group]
-            if edge.pattern is DistributionPattern.POINTWISE:
-                is_shared = len(group) == 1
-                nodes.append(other.names[group.index_of[region]])
-            else:
-                nodes += [other.name] if len(other) > 1 else other.names
-        found = tuple(nodes)
-        if is_shared:
-            shared[group.name] = found
-        return found
+    def _nodes(self, group: RegionGroup, edges: Sequence[GroupEdge]) -> Mapping[str, tuple[str, ...]]:
+        """What stands at the other ends of ``edges``, by region of ``group``."""
+        others = [self._plan.groups_by_name[edge.group] for edge in edges]
+        if all(edge.pattern is DistributionPattern.ALL_TO_ALL for edge in edges):
+            return dict.fromkeys(group.names, tuple(map(_node, others)))
+        columns = [
+            other.names if edge.pattern is DistributionPattern.POINTWISE else repeat(_node(other))
+            for edge, other in zip(edges, others, strict=True)
+        ]
+        return dict(zip(group.names, zip(*columns, strict=False), strict=True))
+
+
+def _node(group: RegionGroup) -> str:
+    """All regions of ``group`` as one node; of a group of one, its region."""
+    return group.name if len(group) > 1 else group.names[0]

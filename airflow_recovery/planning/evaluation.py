@@ -175,6 +175,13 @@ class Evaluation:
             self._must[node] = self._evaluate_must_run(node)
         return self._must[region]
 
+    def must_run(self) -> list[str]:
+        """The regions that must run, in topological order. All are judged, in the order that takes the fewest steps."""
+        names = list(self.topology.position)
+        for name in names:
+            self.invalid_because(name)
+        return [name for name in reversed(names) if self.why_must_run(name) is not None][::-1]
+
     def is_decided(self, region: str) -> bool:
         """It must run, whatever its producers come to."""
         return self.why_must_run(region) is not None and not self.is_undecided(region)
@@ -397,6 +404,29 @@ class Evaluation:
         return None
 
     def _evaluate_inputs(self, name: str) -> Reason | None:
+        current = self.state.of(name).current
+        if current is None or current.outcome is None:
+            raise AssertionError(f"{name} has no finish, and was not found to be invalid by itself")
+        reason = None if self._are_as_read(current.outcome.inputs) else self._why_input_invalid(name)
+        if reason is not None:
+            return reason
+        planned = self._regions[name]
+        mode = planning_of(planned)
+        return mode.why_disconnected(planned, self.state, current.outcome.mode) or mode.why_peer_invalid(
+            self._regions, self.state, name, self._invalid
+        )
+
+    def _are_as_read(self, refs: Sequence[InputRef]) -> bool:
+        """Each is valid, at the very attempt that was read. False of references to groups, which are looked at anyway."""
+        if isinstance(refs, Inputs):
+            return False
+        for ref in refs:
+            now = self.state.of(ref.region).current
+            if self._invalid[ref.region] is not None or now is None or now.number != ref.attempt:
+                return False
+        return True
+
+    def _why_input_invalid(self, name: str) -> Reason | None:
         for node in self.edges.inputs(name):
             below = self._invalid[node]
             superseded = None
@@ -406,8 +436,7 @@ class Evaluation:
                 return Reason(name, Why.INPUT_INVALID, below.region, below)
             if superseded is not None:
                 return superseded
-        mode = planning_of(self._regions[name])
-        return self.why_disconnected_now(name) or mode.why_peer_invalid(self._regions, self.state, name, self._invalid)
+        return None
 
     def _awaits_a_producer(self, name: str) -> bool:
         """Its own trace is sound, and each input that is not valid may yet turn out as it was read."""
@@ -520,7 +549,8 @@ class Evaluation:
         reason = self.invalid_because(node)
         if node in self._decided:
             return reason
-        return self.why_not_available(node, self._wanted(node)) or reason
+        wanted = self._wanted(node)
+        return (self.why_not_available(node, wanted) if wanted else None) or reason
 
     def _wanted(self, name: str) -> tuple[str, ...]:
         """The results of ``name`` that somebody wants who runs, or who reads outside the job."""
@@ -531,7 +561,7 @@ class Evaluation:
         return tuple(wanted)
 
     def _check(self, region: str) -> None:
-        if region not in self._regions:
+        if region not in self.topology.position:
             raise UnknownRegion(f"{region!r} is not a region of this plan, which has {', '.join(self._regions)}.")
 
 
@@ -540,6 +570,9 @@ def in_order(start: str, needs: Callable[[str], Iterable[str]], done: Container[
 
     What is handed out is to be ``done`` before the next one is asked for.
     """
+    if all(need in done for need in needs(start)):
+        yield start
+        return
     opened: set[str] = set()
     waiting = [start]
     while waiting:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar
 
 from airflow_recovery.journal.run_state import Attempt, RunState
@@ -79,6 +80,7 @@ def planning_of(region: RegionPlan) -> PlanningMode:
     return planning(region.mode.name)
 
 
+@cache
 def planning(mode: str) -> PlanningMode:
     """How the mode of that name answers."""
     return answers_of(mode, "planning", PlanningMode)

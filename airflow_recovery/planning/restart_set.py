@@ -88,9 +88,7 @@ class RestartSet:
     def _close(self) -> None:
         """Apply the rule until nothing is added."""
         undecided = []
-        for name in self._topology.position:
-            if self._evaluation.why_must_run(name) is None:
-                continue
+        for name in self._evaluation.must_run():
             if self._evaluation.is_undecided(name):
                 undecided.append(name)
             else:
