@@ -50,11 +50,20 @@ class Finished:
 def asked_for(evaluation: Evaluation) -> list[AskedResult]:
     """The results that the evaluation of a run will ask for, as far as that is clear beforehand: to ask ahead."""
     wanted: dict[tuple[str, str], None] = {}
-    for region in evaluation.topology.regions:
-        wanted |= dict.fromkeys((region.name, result) for result in evaluation.final_results(region.name))
-        if evaluation.invalid_because(region.name) is not None:
-            for name in region.inputs:
-                wanted |= dict.fromkeys((name, result) for result in evaluation.results_read(region.name, name))
+    edges = evaluation.edges
+    read: set[tuple[str, str]] = set()
+    for region in evaluation.topology.position:
+        wanted |= dict.fromkeys((region, result) for result in evaluation.final_results(region))
+        if evaluation.invalid_because(region) is None:
+            continue
+        for node in edges.inputs(region):
+            # All regions of a group read the same results of another one's.
+            edge = edges.group(region).name, node
+            if edge not in read:
+                read.add(edge)
+                results = evaluation.results_read(region, node)
+                names = edges.members(node) or (node,)
+                wanted |= dict.fromkeys((name, result) for name in names for result in results)
     asked = []
     for name, result in wanted:
         current = evaluation.current(name) if evaluation.invalid_because(name) is None else None

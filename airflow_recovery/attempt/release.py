@@ -12,7 +12,7 @@ from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import JournalError, StoreError
 from airflow_recovery.model.retention import ReleasePolicy, Retention
 from airflow_recovery.results.cached import CachedViews, views_of_run
-from airflow_recovery.results.release import Releaser, ReleaseRule
+from airflow_recovery.results.release import Candidate, Releaser, ReleaseRule
 from airflow_recovery.store.object_store import ObjectStore
 
 
@@ -50,11 +50,12 @@ def _release(run: Run, regions: Iterable[str], results: ObjectStore, default: Re
         # What no longer counts is left to the sweeper.
         rule = ReleaseRule.at_once(run.journal, run.today, state, retention, orphan_grace_s=float("inf"))
         releaser = Releaser(run.journal, results, who=f"{run.task.airflow_run_id} ({policy.value})")
+        released = []
         for name in candidates:
             current = state.of(name).current
-            if current is None or current.is_released or not rule.verdict(name, current.number).may_go:
-                continue
-            deleted = releaser.release(name, current, rule.released_with(name, current.number))
+            if current is not None and not current.is_released and rule.verdict(name, current.number).may_go:
+                released.append(Candidate(name, current, rule.released_with(name, current.number)))
+        for (name, current, *_), deleted in zip(released, releaser.release_all(released), strict=True):
             left = f"left to gc, since {deleted.readers} reads it" if deleted.readers else f"{deleted.size} bytes"
             run.log.info("%s@%d is released (%s): %s.", name, current.number, policy.value, left)
     except (StoreError, JournalError) as error:

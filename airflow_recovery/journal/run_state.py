@@ -123,7 +123,7 @@ class RegionState:
         """The highest reset: attempts up to here do not count (0 if none)."""
         return max((n for n, attempt in self.attempts.items() if attempt.is_reset), default=0)
 
-    @cached_property
+    @property
     def invalid_up_to(self) -> int:
         """Attempts up to this one do not count: they were reset, or purged (0 if none)."""
         return max(self.reset_watermark, self.closed_at)

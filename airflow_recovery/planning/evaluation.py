@@ -366,8 +366,8 @@ class Evaluation:
         members = self.edges.members(node)
         if members or self.why_invalid_by_itself(node) is not None:
             return members
-        planned = self._regions[node]
-        return (*self.edges.inputs(node), *planning_of(planned).producers(planned))
+        template = self.edges.group(node).template
+        return (*self.edges.inputs(node), *planning_of(template).producers(template))
 
     def _evaluate(self, node: str) -> None:
         members = self.edges.members(node)
@@ -417,7 +417,7 @@ class Evaluation:
         )
 
     def _are_as_read(self, refs: Sequence[InputRef]) -> bool:
-        """Each is valid, at the very attempt that was read. False of references to groups, which are looked at anyway."""
+        """Each is valid, at the very attempt that was read. False of groups, which are cheap to look at themselves."""
         if isinstance(refs, Inputs):
             return False
         for ref in refs:

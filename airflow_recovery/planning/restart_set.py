@@ -109,6 +109,8 @@ class RestartSet:
         while self._to_ask:
             name = self._to_ask.pop()
             for node in self._edges.inputs(name):
+                if node in self._runs:
+                    continue
                 results = self._evaluation.results_read(name, node)
                 for producer in self._left(name, node, self._asked):
                     reason = self._evaluation.why_not_available(producer, results)
@@ -142,6 +144,8 @@ class RestartSet:
         while self._to_follow:
             name = self._to_follow.pop()
             for node in self._edges.readers(name):
+                if node in self._runs:
+                    continue
                 told = self._evaluation.edge_follows(node, name, same_rows=self._same_rows)
                 is_alike = told is not None or self._edges.group(name).is_wide
                 for consumer in self._left(name, node, self._followed, is_alike=is_alike):

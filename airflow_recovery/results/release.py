@@ -4,7 +4,7 @@
                neither final nor persistent, or its sink has all of it); or a fenced attempt
     PUT n.released;  LIST again: an open claim that pins P@n -> leave it for the next sweep;  else delete the objects
 
-Whether every consumer is valid is Flink's release rule (FLIP-1), in one line: `reader_left`. It knows no policy, no
+Whether every consumer is valid is Flink's release rule (FLIP-1), in one line: `ReadersLeft`. It knows no policy, no
 publish and no clock.
 
 A reader claims, *then* looks for ``released``. Whoever releases writes ``released``, *then* looks for claims. So of two
@@ -44,6 +44,7 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
+from airflow_recovery.planning.edges import Edges
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results.availability import in_pages, list_together
 from airflow_recovery.results.batches_in_use import (
@@ -96,8 +97,11 @@ class ReleaseRule:
         self._orphan_grace_s = orphan_grace_s
         self._age_s = age_s
         self._silent_s = silent_s
-        self._regions = {region.name: region for region in plan.regions}
+        self._regions = plan.by_name
         self._evaluation = Evaluation(plan, state, available=_never_asked)
+        self._edges = self._evaluation.edges
+        self._readers_left = ReadersLeft(self._edges, lambda reader: self._evaluation.invalid_because(reader) is None)
+        self._ended_s: dict[str, float] = {}
 
     @classmethod
     def at_once(
@@ -188,12 +192,10 @@ class ReleaseRule:
             return Verdict(False, "it outlives runs: --purge" if region.persistent else "it is a final result")
         if not self._regions:
             return Verdict(False, "no plan says whether it is a final result")
-        waiting = reader_left(
-            self._evaluation.topology, name, lambda reader: self._evaluation.invalid_because(reader) is None
-        )
+        waiting = self._readers_left.first(name) if region is not None else None
         if waiting is not None:
             return Verdict(False, f"{waiting} still needs it")
-        consumers = self._evaluation.topology.readers.get(name, ())
+        consumers = self._edges.readers(name) if region is not None else ()
         if consumers and region is not None and region.commit is not None and region.commit.mode is CommitMode.APPEND:
             return Verdict(False, "others read it, and a sink that appends takes over no second attempt")
         policy, grace_s = self._retention.policy, self._retention.grace_s
@@ -206,19 +208,47 @@ class ReleaseRule:
                 return Verdict(False, "the run has not published it")
             age_s = self._age_s([self._layout.publish(publish.number)])
             return _after(age_s, grace_s, f"published {duration_text(age_s)} ago", "grace time")
-        consumed = [(name, attempt.number, "committed")] if attempt.is_committed else []
-        consumed += [
-            (consumer, now.number, "outcome")
-            for consumer in consumers
-            if (now := self._state.of(consumer).current) is not None
-        ]
-        age_s = self._age_s(self._layout.attempt(*record) for record in consumed)
+        ages_s = [self._since_ended_s(node) for node in consumers]
+        if attempt.is_committed or not consumers:
+            committed = [self._layout.attempt(name, attempt.number, "committed")] if attempt.is_committed else []
+            ages_s.append(self._age_s(committed))
+        age_s = min(ages_s)
         return _after(age_s, grace_s, f"consumed {duration_text(age_s)} ago", "grace time")
 
+    def _since_ended_s(self, node: str) -> float:
+        """The age of the newest outcome that counts of the regions of a node; asked for once, whatever they read."""
+        if node not in self._ended_s:
+            currents = ((name, self._state.of(name).current) for name in self._edges.members(node) or (node,))
+            outcomes = [
+                self._layout.attempt(name, current.number, "outcome")
+                for name, current in currents
+                if current is not None
+            ]
+            self._ended_s[node] = self._age_s(outcomes)
+        return self._ended_s[node]
 
-def reader_left(plan: PlanRecord, region: str, is_done: Callable[[str], bool]) -> str | None:
-    """Flink's release rule: what ``region`` makes can go when all that read it are done. The first that is not."""
-    return next((reader for reader in plan.readers.get(region, ()) if not is_done(reader)), None)
+
+class ReadersLeft:
+    """Flink's release rule: what a region makes can go when all that read it are done.
+
+    Each reader is asked about once, however many regions it reads.
+    """
+
+    def __init__(self, edges: Edges, is_done: Callable[[str], bool]) -> None:
+        self._edges = edges
+        self._is_done = is_done
+        self._first: dict[str, str | None] = {}
+        """The first region of a node that is not done."""
+
+    def first(self, region: str) -> str | None:
+        """The first reader of ``region`` that is not done."""
+        return next(filter(None, map(self._first_of, self._edges.readers(region))), None)
+
+    def _first_of(self, node: str) -> str | None:
+        if node not in self._first:
+            members = self._edges.members(node) or (node,)
+            self._first[node] = next((name for name in members if not self._is_done(name)), None)
+        return self._first[node]
 
 
 def _after(age_s: float, limit_s: float, since: str, limit: str) -> Verdict:

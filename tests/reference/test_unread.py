@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
-from airflow_recovery.results.release import reader_left
+from airflow_recovery.planning.edges import Edges
+from airflow_recovery.results.release import ReadersLeft
 from reference.unread import unread_regions
 
 
@@ -88,9 +89,8 @@ def test_flinks_rule_lets_go_what_has_no_reader_left(plan: list[RegionPlan], dat
     done = data.draw(st.sets(st.sampled_from([region.name for region in plan])))
     record = PlanRecord("job", tuple(plan))
     read = {name for region in plan for name in region.inputs}
+    left = ReadersLeft(Edges(record), done.__contains__)
     expected = {
-        region.name
-        for region in plan
-        if not region.final and region.name in read and reader_left(record, region.name, done.__contains__) is None
+        region.name for region in plan if not region.final and region.name in read and left.first(region.name) is None
     }
     assert unread_regions(record, done.__contains__) == expected

@@ -1,4 +1,4 @@
-"""Which regions of a run's plan nobody reads any more, by Flink's release rule: the measure of `reader_left`."""
+"""Which regions of a run's plan nobody reads any more, by Flink's release rule: the measure of `ReadersLeft`."""
 
 from __future__ import annotations
 

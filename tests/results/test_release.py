@@ -49,7 +49,7 @@ def test_as_consumed_goes_with_the_last_of_its_consumers(world):
 
 
 def test_control_without_flinks_rule_an_input_goes_before_its_second_consumer_has_read_it(world, monkeypatch):
-    monkeypatch.setattr(release, "reader_left", lambda plan, region, is_done: None)
+    monkeypatch.setattr(release.ReadersLeft, "first", lambda self, region: None)
     go(world, "PC", AS_CONSUMED)
     assert left(world) == "C"
     with pytest.raises(InputLost, match="P: result was released"):
