@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from airflow_recovery.errors import UnknownRegion
-from airflow_recovery.model.codec import ROW, Key, flat, from_json, later, to_json
+from airflow_recovery.model.codec import ROW, Form, Id, Key, Unlike, flat, from_json, later, to_json
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.planning.graph import did_you_mean
 from airflow_recovery.planning.mode import BEGINS, PlannedMode, planned_class
@@ -56,19 +56,43 @@ CLEARED = (Action.RUN, Action.BLOCKED)
 
 
 @dataclass(frozen=True)
+class SubtasksOf:
+    """All subtasks of the region ``group``, named once where they are more than `airflow_recovery.model.groups.WIDE`.
+
+    They are the regions of the plan whose `PlannedRegion.subtask` names the group.
+    """
+
+    group: Id
+
+
+def _written(parts: Sequence[str | SubtasksOf]) -> list[Any]:
+    return [part if isinstance(part, str) else to_json(part) for part in parts]
+
+
+def _read(value: Any) -> tuple[str | SubtasksOf, ...]:
+    if type(value) is not list:
+        raise Unlike(f"expected a list of names of regions, found {value!r}")
+    return tuple(part if type(part) is str else from_json(SubtasksOf, part) for part in value)
+
+
+RegionNames = Annotated[tuple["str | SubtasksOf", ...], Form(_written, _read)]
+"""Regions in topological order."""
+
+
+@dataclass(frozen=True)
 class PlannedRegion:
     """One region in a plan.
 
     ``attempt`` is the one that counts now (0: none). ``latest_attempt`` and ``reset_watermark`` are the highest attempt
     claimed and the highest one reset: what the plan rests on. ``why`` is `None` for what is kept; ``detail`` says more
     in words. ``cause`` names the region whose own reason lies behind this one. ``after`` are inputs that run, or wait,
-    first. ``subtask`` is (region, index) for one subtask of a parallel region. ``restart``: how a region that runs
-    begins or restarts, in words, where its mode has more than one way.
+    first; of a group, those of its subtasks that do. ``subtask`` is (region, index) for one subtask of a parallel
+    region. ``restart``: how a region that runs begins or restarts, in words, where its mode has more than one way.
     """
 
     name: str
     vertices: tuple[str, ...]
-    inputs: Sequence[str]
+    inputs: RegionNames
     action: Action
     attempt: int
     latest_attempt: int
@@ -76,7 +100,7 @@ class PlannedRegion:
     why: Why | None
     detail: str
     cause: str | None = None
-    after: tuple[str, ...] = ()
+    after: RegionNames = ()
     evidence: tuple[Annotated[Evidence, ROW], ...] = ()
     subtask: tuple[str, int] | None = None
     restart: Annotated[str | None, Key("stage")] = later(None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -18,7 +18,7 @@ from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.planning.coordinators import VertexRestarts, restarted_with
 from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.mode import PlannedMode
-from airflow_recovery.planning.plan import NOT_KEPT, Action, Plan, PlannedRegion
+from airflow_recovery.planning.plan import NOT_KEPT, Action, Plan, PlannedRegion, RegionNames, SubtasksOf
 from airflow_recovery.planning.reason import LOST_DATA, Evidence, Reason, Why
 from airflow_recovery.planning.restart_mode import PlannedRestarts, restarts
 from airflow_recovery.planning.restart_set import RestartSet
@@ -154,7 +154,7 @@ class _Making:
         self._edges = evaluation.edges
         self._read = {node for name in possible for node in self._edges.inputs(name)}
         """What those read that run or wait."""
-        self._before: dict[str, tuple[str, ...]] = {}
+        self._before: dict[str, RegionNames] = {}
         """The regions of a node that run or wait."""
         self._refused: dict[str, str | None] = {}
         """The refused region that a node is, or is behind."""
@@ -180,7 +180,7 @@ class _Making:
         return PlannedRegion(
             name=name,
             vertices=region.vertices,
-            inputs=region.inputs,
+            inputs=_joined(map(self._names_of, self._edges.inputs(name))),
             action=action,
             attempt=current.number if current is not None else 0,
             latest_attempt=seen.latest_attempt,
@@ -190,7 +190,7 @@ class _Making:
             if reason is None
             else reason.detail + _would_append(region, seen, action) + blocked,
             cause=None if reason is None else self._cause(reason),
-            after=() if reason is None else self._after(name),
+            after=() if reason is None else _joined(map(self._running_of, self._edges.inputs(name))),
             evidence=self._evidence(name, reason),
             subtask=None if region.subtask is None else (region.subtask.of, region.subtask.index),
         )
@@ -256,14 +256,17 @@ class _Making:
             self._refused[node] = next(filter(None, map(self._refused.get, members)), None)
         return self._refused[node]
 
-    def _after(self, name: str) -> tuple[str, ...]:
-        parts = [self._running_of(node) for node in self._edges.inputs(name)]
-        return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
+    def _names_of(self, node: str) -> RegionNames:
+        members = self._edges.members(node)
+        is_wide = members and self._edges.group(node).is_wide
+        return (SubtasksOf(node),) if is_wide else tuple(members or (node,))
 
-    def _running_of(self, node: str) -> tuple[str, ...]:
+    def _running_of(self, node: str) -> RegionNames:
         if node not in self._before:
-            members = self._edges.members(node) or (node,)
-            self._before[node] = tuple(name for name in members if name in self._possible)
+            running = tuple(name for name in self._edges.members(node) or (node,) if name in self._possible)
+            names = self._names_of(node)
+            # Which subtasks of a group these are, the plan tells of each of them.
+            self._before[node] = names if running and names == (SubtasksOf(node),) else running
         return self._before[node]
 
     def _number(self, region: str) -> int:
@@ -301,6 +304,10 @@ class _Making:
         if reason.why in LOST_DATA:
             return (Evidence(f"the objects of {name}@{self._number(name)}", f"{reason.why.value}: {reason.detail}"),)
         return (_finished(name, current), Evidence("today's code and inputs", f"{reason.why.value}: {reason.detail}"))
+
+
+def _joined(parts: Iterable[RegionNames]) -> RegionNames:
+    return tuple(chain.from_iterable(parts))
 
 
 def _would_append(region: RegionPlan, seen: RegionState, action: Action) -> str:
