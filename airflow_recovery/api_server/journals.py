@@ -22,9 +22,11 @@ from airflow_recovery.story.run_lookup import groups_of
 from airflow_recovery.story.run_view import RunView, view_run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from airflow_recovery.attempt.task_instances import Observation
     from airflow_recovery.model.manifest import PartitionManifest
-    from airflow_recovery.store.object_store import ObjectStore
+    from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 TIMEOUTS = Timeouts(connect_s=2.0, read_s=5.0, read_attempts=1)
 """People ask again by themselves, and few requests may wait at once (`airflow_recovery.api_server.store_routes`)."""
@@ -78,13 +80,11 @@ def view_of(dag_id: str, run_key: str, group_id: str | None) -> RunView:
     return view_run(journal_of(store, dag_id, run_key, group_id, groups_of(store, dag_id, run_key)))
 
 
-def version_of(journal: Journal, observation: Observation, *more: str | None) -> str:
-    """Changes with whatever a page shows: one listing, and no record is read. Heartbeats and caches don't count."""
-    layout = journal.layout
-    unseen = (f"{layout.prefix}h/", layout.snapshot)
+def version_of(journal: Journal, listed: Iterable[ObjectInfo], observation: Observation, *more: str | None) -> str:
+    """Changes with whatever a page shows. ``listed``: all objects of the journal but heartbeats. Caches don't count."""
     digest = hashlib.sha256(repr(more).encode())
-    for info in journal.store.list(layout.prefix):
-        if not info.key.startswith(unseen):
+    for info in listed:
+        if info.key != journal.layout.snapshot:
             digest.update(f"{info.key} {info.etag}\n".encode())
     for key, task in sorted(observation.tries.items()):
         digest.update(f"{key} {task.ti_id} {task.state}\n".encode())

@@ -11,16 +11,25 @@ from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_READ, may_act
 from airflow_recovery.api_server.compare_and_clear import observe
 from airflow_recovery.api_server.dag_runs import RunRow, find_dag_run, newest_dag_runs
-from airflow_recovery.api_server.journals import deployment_journal, deployment_stores, journal_of, version_of
+from airflow_recovery.api_server.journals import (
+    deployment_journal,
+    deployment_stores,
+    journal_of,
+    version_of,
+    view_of,
+)
 from airflow_recovery.api_server.rest_errors import RESPONSES
 from airflow_recovery.api_server.rest_plan import Group
 from airflow_recovery.api_server.store_routes import StoreRoute
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.errors import JournalError
+from airflow_recovery.journal.sharded_listing import list_sharded
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.story.mode import ChannelView, story_modes
-from airflow_recovery.story.run_document import RunDocument, run_document
+from airflow_recovery.story.region_status import RegionStatus
+from airflow_recovery.story.run_document import RegionPage, RunDocument, region_page, run_document
 from airflow_recovery.story.run_lookup import groups_of
+from airflow_recovery.story.run_story import MAX_REGIONS
 from airflow_recovery.story.run_view import view_run
 
 MAX_RUNS = 50
@@ -90,16 +99,36 @@ def get_run(
     store = deployment_journal()
     groups = groups_of(store, dag_id, row.run_key)
     journal = journal_of(store, dag_id, row.run_key, group, groups)
-    version = version_of(journal, tries, row.state, str(can_act), *groups)
+    listed = list(list_sharded(store, journal.layout, ()))
+    version = version_of(journal, listed, tries, row.state, str(can_act), *groups)
     headers = {"ETag": f'"{version}"', "Cache-Control": "private, no-cache"}
     if if_none_match == f'"{version}"':
         return Response(status_code=304, headers=headers)  # type: ignore[return-value]
     response.headers.update(headers)
     others = tuple(group for group in groups if group != journal.identity.group_id)
-    view = view_run(journal)
+    view = view_run(journal, listed)
     return RunAnswer(
         version, can_act, run_document(view, run_id=run_id, run_state=row.state, observation=tries, others=others)
     )
+
+
+@router.get("/dags/{dag_id}/runs/{run_id}/regions", dependencies=MAY_READ)
+def get_regions(  # noqa: PLR0913 - a parameter each
+    dag_id: str,
+    run_id: str,
+    session: SessionDep,
+    group: Group = None,
+    of: Annotated[str | None, Query(description="the subtasks of this region")] = None,
+    status: RegionStatus | None = None,
+    search: Annotated[str, Query(description="text in the names")] = "",
+    offset: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_REGIONS)] = 100,
+) -> RegionPage:
+    """Some regions of a run, one by one: those of a large run that `get_run` tells of as one."""
+    row, tries = find_dag_run(session, dag_id, run_id), observe(session, dag_id, run_id)
+    session.close()
+    view = view_of(dag_id, row.run_key, group)
+    return region_page(view, tries, of=of, status=status, search=search, offset=offset, limit=limit)
 
 
 # Apart from the run itself: the logs of its channels may be long.
@@ -138,4 +167,4 @@ def _group(
     except JournalError as error:
         # The others can be read: a store that gives no answer is another matter, and raised.
         return GroupSummary(group, {}, 0, 0.0, " ".join(str(error).split()))
-    return GroupSummary(group, document.statuses, len(document.regions), document.saved.seconds_saved)
+    return GroupSummary(group, document.statuses, sum(document.statuses.values()), document.saved.seconds_saved)

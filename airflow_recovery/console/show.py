@@ -14,11 +14,8 @@ from airflow_recovery.planning.plan_text import cut, ranges, table
 from airflow_recovery.story.mode import story_modes
 from airflow_recovery.story.run_events import RunEvents, events_of
 from airflow_recovery.story.run_history import history_of
-from airflow_recovery.story.run_story import AlikeRegions, RegionStory, RunStory
+from airflow_recovery.story.run_story import MAX_REGIONS, AlikeRegions, RegionStory, RunStory
 from airflow_recovery.story.run_view import RunView, view_run
-
-MAX_REGIONS = 1_000
-"""Of a run with more regions, only those are written out of which there is something to tell, and so many of them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +61,8 @@ def _document(identity: Any, plan_hash: str, stories: list[RegionStory]) -> dict
 def _not_told(view: RunView, eventful: int) -> str:
     """What is left out of a large run, and how one comes to it."""
     quiet = len(view.in_use.plan.regions) - eventful
-    lines = [f"{quiet:,} regions ran once and are valid: with --all, their attempts and the history are told too."]
+    ran = f"{quiet:,} regions ran once and are valid, or have not begun"
+    lines = [f"{ran}: with --all, every attempt and the history are told."]
     if eventful > MAX_REGIONS:
         lines.insert(0, f"  and {eventful - MAX_REGIONS:,} regions more")
     return "\n".join(lines)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from airflow_recovery.errors import NothingRecorded
 from airflow_recovery.journal.journal import Journal, Listing
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Claim, PlanRecord
+from airflow_recovery.store.object_store import ObjectInfo
 
 _RESOLUTION_S = 1.0
 
@@ -31,12 +33,13 @@ class RunInUse:
     recorded: tuple[PlanRecord, ...] = ()
 
 
-def read_run(journal: Journal) -> RunInUse:
+def read_run(journal: Journal, listed: Iterable[ObjectInfo] | None = None) -> RunInUse:
     """The newest plan in use, and the state of its regions.
 
     Where several plans are recorded (the code has changed, or every operator of a DAG knows its own fingerprint only),
     the newest claim tells which one is in use: good enough for what is shown to a person, and no decision of a task
-    rests on it. Raises `NothingRecorded` where the journal has no plan, and `PagesDisagree` as `Journal.load` does.
+    rests on it. ``listed``: all objects of the journal, where they were listed just now. Raises `NothingRecorded` where
+    the journal has no plan, and `PagesDisagree` as `Journal.load` does.
     """
     plans = journal.read_plans()
     if not plans:
@@ -45,7 +48,7 @@ def read_run(journal: Journal) -> RunInUse:
             f"{journal.store.base_uri}/{journal.layout.prefix} holds no plan: no region has claimed an attempt.{purged}"
         )
     names = {name: None for plan in plans.values() for name in plan.by_name}
-    listing = journal.list(names)
+    listing = journal.list(names, listed)
     claim = newest_claim(journal, listing) if len(plans) > 1 else None
     chosen = claim.plan_hash if claim is not None and claim.plan_hash in plans else max(plans)
     plan = plans[chosen]

@@ -26,11 +26,13 @@ _AFTER_SLASH = "0"
 def list_sharded(store: ObjectStore, layout: JournalLayout, regions: Iterable[str]) -> Iterator[ObjectInfo]:
     """All objects of the journal in key order, but for heartbeats, whether of ``regions`` or not.
 
+    Without ``regions`` it is not known how many there are: heartbeats are left out all the same.
+
     As of any listing, its parts are of different moments. Raises the store's errors.
     """
     names = sorted({f"{layout.prefix}t/{encode(region)}/" for region in regions})
     starts = names[REGIONS_A_SHARD::REGIONS_A_SHARD]
-    if not starts:
+    if names and not starts:
         yield from (info for info in store.list(layout.prefix) if not info.key.startswith(layout.heartbeats))
         return
     # There is a heartbeat of every attempt: no shard goes through them.

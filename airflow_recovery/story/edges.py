@@ -32,6 +32,25 @@ def edges_of(plan: PlanRecord, state: RunState) -> list[Edge]:
     ]
 
 
+def group_edges_of(plan: PlanRecord, state: RunState) -> list[Edge]:
+    """As `edges_of`, each once, between regions without the keys of subtasks: there may be millions with them."""
+    edges: dict[tuple[str, str], Edge] = {}
+    for group in plan.groups:
+        consumer = without_key(group.template)
+        for edge in group.inputs:
+            read = plan.groups_by_name[edge.group]
+            producer = without_key(read.template)
+            if (producer, consumer) not in edges:
+                kind = _type(plan.by_name[read.names[0]], state)
+                edges[producer, consumer] = Edge(producer, consumer, _read(group.template, read.template), kind)
+    return list(edges.values())
+
+
+def without_key(region: RegionPlan) -> str:
+    """The name of what ``region`` is a subtask of, or its own."""
+    return region.subtask.of if region.subtask is not None else region.name
+
+
 def _read(consumer: RegionPlan, producer: RegionPlan) -> tuple[str, ...]:
     return tuple(result for result in producer.results if result in consumer.reads) or producer.results
 

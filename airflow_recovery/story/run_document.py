@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_recovery.attempt.recovery_report import Recovered, recovered
 from airflow_recovery.attempt.task_instances import Observation, TaskTry
 from airflow_recovery.model.region_plan import RegionPlan
-from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.story.clearing import task_keys
 from airflow_recovery.story.decisions import Decision, decisions_of
-from airflow_recovery.story.edges import Edge, edges_of
+from airflow_recovery.story.edges import Edge, edges_of, group_edges_of, without_key
 from airflow_recovery.story.region_status import RegionStatus, Seen, status_of
-from airflow_recovery.story.run_events import events_of
-from airflow_recovery.story.run_story import RegionStory, tell
+from airflow_recovery.story.run_events import RunEvents, events_of
+from airflow_recovery.story.run_story import MAX_REGIONS, AlikeRegions, RegionStory, RunStory
 from airflow_recovery.story.run_view import RunView
 
 
@@ -46,10 +45,41 @@ class RegionView:
 
 
 @dataclass(frozen=True)
+class SubtasksView:
+    """Subtasks of region ``of`` in one status that are told of as one: the first has the index ``first``.
+
+    ``attempt`` is the highest that counts in one of them, ``why`` that of the first of them. ``results``, ``rows``,
+    ``files`` and ``bytes`` are of all of them; ``rows`` is `None` where none was counted.
+    """
+
+    of: str
+    status: RegionStatus
+    regions: int
+    first: int
+    vertices: tuple[str, ...]
+    attempt: int
+    results: int
+    rows: int | None
+    files: int
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True)
+class RegionPage:
+    """Some of the regions that were asked for, in topological order, and how many there are."""
+
+    total: int
+    regions: tuple[RegionView, ...]
+
+
+@dataclass(frozen=True)
 class RunDocument:
     """``statuses``: how many regions are in each. ``others``: other groups of the run, each with a journal.
 
-    ``holes``: why the history is not whole, a line each. Recovery itself never reads it.
+    A run of more than `MAX_REGIONS` regions is folded: ``subtasks`` has those of which there is nothing to tell but
+    that they ran once or have not begun, ``regions`` the others, and what a region reads is told without the keys of
+    subtasks, in ``edges`` too. ``holes``: why the history is not whole, a line each. Recovery itself never reads it.
     """
 
     dag_id: str
@@ -63,6 +93,7 @@ class RunDocument:
     is_active: bool
     statuses: dict[str, int]
     regions: tuple[RegionView, ...]
+    subtasks: tuple[SubtasksView, ...]
     edges: tuple[Edge, ...]
     decisions: tuple[Decision, ...]
     holes: tuple[str, ...]
@@ -79,12 +110,13 @@ def run_document(
 ) -> RunDocument:
     """``observation``: what Airflow says of the run's tasks; without it the journal alone speaks."""
     plan, state, identity = view.in_use.plan, view.in_use.state, view.journal.identity
-    tries = observation.tries if observation is not None else {}
-    events = events_of(view.journal)
-    evaluation = Evaluation(plan, state, available=lambda region, attempt, result: None)
-    by_name = {region.name: region for region in plan.regions}
-    regions = tuple(_region(view, evaluation, by_name[story.name], story, tries) for story in tell(view, events))
-    counts = Counter(region.status.value for region in regions)
+    is_folded = len(plan.regions) > MAX_REGIONS
+    # A large run has a stream of events of every try: to read them takes longer than all the rest.
+    events = RunEvents(holes=(_NOT_READ,)) if is_folded else events_of(view.journal)
+    views = _Regions(view, events, observation)
+    statuses = {region.name: views.status(region) for region in plan.regions}
+    counts = Counter(status.value for status in statuses.values())
+    alone = _told_alone(plan.regions, views.story.eventful()) if is_folded else plan.regions
     return RunDocument(
         dag_id=identity.dag_id,
         run_id=run_id,
@@ -96,33 +128,118 @@ def run_document(
         header=view.header(),
         is_active=run_state in ("running", "queued") or counts[RegionStatus.RUNNING.value] > 0,
         statuses={status.value: counts[status.value] for status in RegionStatus if counts[status.value]},
-        regions=regions,
-        edges=tuple(edges_of(plan, state)),
+        regions=tuple(map(views.of, alone)),
+        subtasks=_together(view, views, statuses, {region.name for region in alone}) if is_folded else (),
+        edges=tuple(group_edges_of(plan, state) if is_folded else edges_of(plan, state)),
         decisions=tuple(decisions_of(events)),
         holes=events.holes,
         saved=recovered(plan, state, events.newest_kept()),
     )
 
 
-def _region(
-    view: RunView, evaluation: Evaluation, region: RegionPlan, story: RegionStory, tries: Mapping[str, TaskTry]
-) -> RegionView:
-    state = view.in_use.state.of(region.name)
-    task = tries.get(task_keys(view.journal.identity, [region])[0])
-    current = state.current
-    reported_to = None
-    if current is not None and current.is_lost and task is not None:
-        reported_to = view.journal.read_lost(region.name, current.number).producer_ti_id
-    seen = Seen(
-        state, evaluation.invalid_because(region.name), task, was_kept=story.kept is not None, reported_to=reported_to
+def region_page(
+    view: RunView,
+    observation: Observation | None = None,
+    *,
+    of: str | None = None,
+    status: RegionStatus | None = None,
+    search: str = "",
+    offset: int = 0,
+    limit: int = MAX_REGIONS,
+) -> RegionPage:
+    """The subtasks of ``of`` that are in ``status`` and have ``search`` in their names; of each, where it is given."""
+    views = _Regions(view, RunEvents(), observation)
+    found = [
+        region
+        for region in view.in_use.plan.regions
+        if (of is None or (region.subtask is not None and region.subtask.of == of))
+        and search.lower() in region.name.lower()
+        and (status is None or views.status(region) is status)
+    ]
+    return RegionPage(len(found), tuple(map(views.of, found[offset : offset + limit])))
+
+
+_NOT_READ = (
+    f"Of a run of more than {MAX_REGIONS:,} regions it is not read here, and so a region that was kept counts as run: "
+    "`airflow-recovery show --all` tells it."
+)
+
+
+def _told_alone(regions: Iterable[RegionPlan], eventful: Sequence[RegionPlan]) -> list[RegionPlan]:
+    names = {region.name for region in eventful[:MAX_REGIONS]}
+    return [region for region in regions if region.subtask is None or region.name in names]
+
+
+def _together(
+    view: RunView, views: _Regions, statuses: Mapping[str, RegionStatus], alone: Collection[str]
+) -> tuple[SubtasksView, ...]:
+    found: dict[tuple[str, RegionStatus], AlikeRegions] = {}
+    for region in view.in_use.plan.regions:
+        if region.subtask is None or region.name in alone:
+            continue
+        key = (region.subtask.of, statuses[region.name])
+        if key not in found:
+            found[key] = AlikeRegions(key[0], key[1].value, region.vertices, views.story.of(region).why)
+        found[key].add(region, view.in_use.state.of(region.name))
+    return tuple(
+        SubtasksView(
+            of=of,
+            status=status,
+            regions=alike.regions,
+            first=alike.indexes[0],
+            vertices=alike.vertices,
+            attempt=alike.attempt,
+            results=alike.results,
+            rows=alike.rows,
+            files=alike.files,
+            bytes=alike.bytes,
+            why=alike.why,
+        )
+        for (of, status), alike in found.items()
     )
-    return RegionView(
-        status=status_of(seen),
-        is_final=region.final,
-        is_pinned=current is not None and current.is_pinned,
-        inputs=region.inputs,
-        task=TaskView(task.key, task.task_id, task.map_index, task.try_number, task.state)
-        if task is not None
-        else None,
-        story=story,
-    )
+
+
+class _Regions:
+    """What is told of each region of a run, once it is asked for."""
+
+    def __init__(self, view: RunView, events: RunEvents, observation: Observation | None) -> None:
+        self._view = view
+        self._tries = observation.tries if observation is not None else {}
+        self._statuses: dict[str, RegionStatus] = {}
+        self.story = RunStory(view, events)
+
+    def status(self, region: RegionPlan) -> RegionStatus:
+        if region.name not in self._statuses:
+            self._statuses[region.name] = self._find_status(region)
+        return self._statuses[region.name]
+
+    def _find_status(self, region: RegionPlan) -> RegionStatus:
+        state, task = self._view.in_use.state.of(region.name), self._task(region)
+        current = state.current
+        reported_to = None
+        if current is not None and current.is_lost and task is not None:
+            reported_to = self._view.journal.read_lost(region.name, current.number).producer_ti_id
+        invalid = self.story.evaluation.invalid_because(region.name)
+        was_kept = self.story.why_kept(region.name) is not None
+        return status_of(Seen(state, invalid, task, was_kept=was_kept, reported_to=reported_to))
+
+    def of(self, region: RegionPlan) -> RegionView:
+        plan, task = self._view.in_use.plan, self._task(region)
+        current = self._view.in_use.state.of(region.name).current
+        inputs = region.inputs
+        if len(plan.regions) > MAX_REGIONS:
+            read = (plan.groups_by_name[edge.group].template for edge in plan.group_of(region.name).inputs)
+            inputs = tuple(dict.fromkeys(map(without_key, read)))
+        return RegionView(
+            status=self.status(region),
+            is_final=region.final,
+            is_pinned=current is not None and current.is_pinned,
+            inputs=inputs,
+            task=TaskView(task.key, task.task_id, task.map_index, task.try_number, task.state)
+            if task is not None
+            else None,
+            story=self.story.of(region),
+        )
+
+    def _task(self, region: RegionPlan) -> TaskTry | None:
+        return self._tries.get(task_keys(self._view.journal.identity, [region])[0]) if self._tries else None

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_recovery.errors import Failure
-from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.inputs import Inputs
 from airflow_recovery.model.records import AttemptState, Claim
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.story.mode import AttemptProgress, progress_of
-from airflow_recovery.story.run_events import RunEvents, events_of
+from airflow_recovery.story.run_events import RunEvents
 from airflow_recovery.story.run_view import RunView
+
+MAX_REGIONS = 1_000
+"""Of a run with more regions, those are told of one by one of which there is something to tell, and so many of them."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class RunStory:
 
     def __init__(self, view: RunView, events: RunEvents) -> None:
         self._view = view
-        self._evaluation = Evaluation(
+        self.evaluation = Evaluation(
             view.in_use.plan, view.in_use.state, available=lambda region, attempt, result: None
         )
         self._kept, self._claims = events.newest_kept(), events.claims()
@@ -137,7 +139,12 @@ class RunStory:
 
     def of(self, region: RegionPlan) -> RegionStory:
         """One region of the run's plan."""
-        return _region(self._view, self._evaluation, region, self._kept.get(region.name), self._claims)
+        return _region(self._view, self.evaluation, region, self.why_kept(region.name), self._claims)
+
+    def why_kept(self, region: str) -> str | None:
+        """Why a later try of the region of that name did not have to run; `None` where there was none."""
+        kept, current = self._kept.get(region), self._view.in_use.state.of(region).current
+        return kept.why if kept is not None and current is not None and kept.attempt == current.number else None
 
     def alike(self) -> list[AlikeRegions]:
         """All regions in topological order of the first of each: what counts now."""
@@ -151,30 +158,25 @@ class RunStory:
         return list(groups.values())
 
     def eventful(self) -> list[RegionPlan]:
-        """The regions of which there is more to tell than that they ran once, and are valid."""
-        return [region for region in self._view.in_use.plan.regions if not self._ran_once(region)]
+        """The regions of which there is more to tell than that they ran once and are valid, or have not begun."""
+        return [region for region in self._view.in_use.plan.regions if not self._is_uneventful(region)]
 
-    def _ran_once(self, region: RegionPlan) -> bool:
+    def _is_uneventful(self, region: RegionPlan) -> bool:
         state = self._view.in_use.state.of(region.name)
         attempt = state.current
-        return (
+        return not state.attempts or (
             attempt is not None
             and len(state.attempts) == 1
             and not (attempt.is_lost or attempt.is_pinned or attempt.is_released or attempt.is_prepared)
-            and self._evaluation.invalid_because(region.name) is None
+            and self.evaluation.invalid_because(region.name) is None
         )
-
-
-def tell(view: RunView, events: RunEvents | None = None) -> list[RegionStory]:
-    """Every region of the run's plan, in topological order. ``events``: where they have been read already."""
-    return RunStory(view, events_of(view.journal) if events is None else events).all()
 
 
 def _region(
     view: RunView,
     evaluation: Evaluation,
     region: RegionPlan,
-    kept: RegionKept | None,
+    kept: str | None,
     claims: Mapping[tuple[str, int], Claim],
 ) -> RegionStory:
     state = view.in_use.state.of(region.name)
@@ -183,21 +185,20 @@ def _region(
     attempts = tuple(
         _attempt(view, region.name, state, n, claims.get((region.name, n))) for n in sorted(state.attempts) if n
     )
-    why_kept = kept.why if kept is not None and current is not None and kept.attempt == current.number else None
     return RegionStory(
         name=region.name,
         subtask=None if region.subtask is None else (region.subtask.of, region.subtask.index),
         vertices=region.vertices,
         state=_state(state),
         attempt=current.number if current is not None else 0,
-        why=_why(evaluation, region.name, attempts, why_kept),
+        why=_why(evaluation, region.name, attempts, kept),
         spark_seconds=sum(attempt.spark_seconds or 0.0 for attempt in attempts),
         results=tuple(
             ResultStory(output.result, output.rows, len(output.objects), output.size, output.location)
             for output in (outcome.outputs if outcome is not None else ())
         ),
         attempts=attempts,
-        kept=why_kept,
+        kept=kept,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from airflow_recovery.errors import UnknownRegion
@@ -10,6 +11,7 @@ from airflow_recovery.journal.journal import Journal, until_pages_agree
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.graph import did_you_mean
+from airflow_recovery.store.object_store import ObjectInfo
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,13 @@ class RunView:
         return claim.airflow_run_id if claim is not None else asked
 
 
-def view_run(journal: Journal) -> RunView:
-    """Read a run. A listing whose pages disagree, since tasks are writing, is made again."""
-    in_use = until_pages_agree(lambda: read_run(journal))
+def view_run(journal: Journal, listed: Iterable[ObjectInfo] | None = None) -> RunView:
+    """Read a run. A listing whose pages disagree, since tasks are writing, is made again.
+
+    ``listed``: all objects of the journal, where they were listed just now.
+    """
+    listings = iter((listed,))
+    in_use = until_pages_agree(lambda: read_run(journal, next(listings, None)))
     number = in_use.state.newest_publish
     named = journal.read_publish(number).regions if number else ()
     return RunView(journal, in_use, frozenset(InputRef(region.region, region.attempt) for region in named))

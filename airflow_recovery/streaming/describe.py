@@ -131,7 +131,7 @@ def ledger_of(view: RunView, results: ObjectStore | None, no_channels: str = "")
 
     ``no_channels`` says why, where there is the journal alone.
     """
-    if not any(StreamingPlan.of(region).channels_out for region in view.in_use.plan.regions):
+    if not any(StreamingPlan.of(group.template).channels_out for group in view.in_use.plan.groups):
         return RunLedger()
     if results is None:
         return RunLedger(trouble=no_channels)

@@ -260,7 +260,7 @@ def test_of_a_large_run_what_ran_once_is_told_in_one_line(recorded, monkeypatch)
     assert [line for line in attempts.splitlines() if line and line[0] != " "] == [
         "by_route",
         "busiest",
-        "2 regions ran once and are valid: with --all, their attempts and the history are told too.",
+        "2 regions ran once and are valid, or have not begun: with --all, every attempt and the history are told.",
     ]
     _, whole = recorded.call("show", *RUN, "--all")
     assert "History: " in whole
@@ -269,7 +269,19 @@ def test_of_a_large_run_what_ran_once_is_told_in_one_line(recorded, monkeypatch)
 
 def test_of_a_large_run_not_more_than_so_many_regions_are_written_out(recorded, monkeypatch):
     monkeypatch.setattr("airflow_recovery.console.show.MAX_REGIONS", 1)
+    world = recorded.world()
+    world.until_green()
+    world.restart("by_route")
+    world.until_green()
+    _, said = recorded.call("show", *RUN)
+    assert "  and 1 regions more" in said
+    assert "2 regions ran once" in said
+
+
+def test_of_a_large_run_regions_that_have_not_begun_are_not_written_out(recorded, monkeypatch):
+    monkeypatch.setattr("airflow_recovery.console.show.MAX_REGIONS", 2)
     recorded.world().go("raw")
     _, said = recorded.call("show", *RUN)
-    assert "  and 2 regions more" in said
-    assert "1 regions ran once" in said
+    assert said.partition("Attempts:")[2].split("\n")[2:-1] == [
+        "4 regions ran once and are valid, or have not begun: with --all, every attempt and the history are told."
+    ]

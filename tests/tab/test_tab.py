@@ -14,6 +14,7 @@ import pytest
 from axe import serious_findings
 from browser import Browser
 from fakes import Hooks, Process
+from large_run import PLAN, finished
 from many import many_regions
 from night import MakeRest, bad_night, failing
 from pages import Site
@@ -198,6 +199,33 @@ def test_everything_can_be_done_with_the_keyboard(rest: MakeRest, browser: Brows
     assert browser.focused() == "search"
     browser.key("carrier")
     browser.reads("1 of 4 regions", "#regions")
+
+
+def test_a_row_of_a_large_run_opens_its_subtasks(
+    rest: MakeRest, browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.story.run_document.MAX_REGIONS", 6)
+    finished(rest(), PLAN.regions[:10])
+    browser.open(site.run_page())
+    browser.reads("16 regions, run", "#summary")
+    assert "1 failed, 9 run" in browser.box("source[]").text
+
+    browser.press("source: 9 subtasks", "#regions")
+    browser.reads("1 to 9 of 9", "#details")
+    assert serious_findings(browser) == []
+    browser.press("source[4]", "#details")
+    browser.reads("Results of attempt 1", "#details")
+    browser.press("Restart this region", "#details")
+    browser.reads("Plan: restart source[4]", "#details")
+    browser.press("Close", "#details")
+
+    browser.script("document.querySelector('#search').focus()")
+    browser.key("spread[4]")
+    browser.reads("0 of 16 regions", "#regions")
+    browser.press("Search all 16 regions", "#regions")
+    browser.reads("1 to 1 of 1", "#details")
+    browser.press("spread[4]", "#details")
+    browser.reads("It has not begun.", "#details")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -1,23 +1,45 @@
 // What is told of one region, or of a family of subtasks, and the buttons of each.
 
 import { el, table } from "./dom.js";
-import { bytes, count, moment, seconds, stateText } from "./words.js";
+import { bytes, count, moment, plural, seconds, stateText } from "./words.js";
 
 const MAX_LISTED = 200;
+export const PAGE = 100; // regions
 
-export function familyDetails(box, onRegion) {
-  const rows = box.regions.slice(0, MAX_LISTED).map(({ status, story }) => [
-    el("button", { type: "button", class: "link", onclick: () => onRegion(story.name) }, story.name),
-    state(status),
-    story.attempt ? `@${story.attempt}` : "",
-    story.why,
-  ]);
+const LISTED = [{ label: "Region" }, { label: "State" }, { label: "Attempt" }, { label: "Why" }];
+
+export function familyDetails(box, onRegion, onSubtasks) {
+  const folded = box.folded.map((each) => [foldedLink(each, onSubtasks), state(each.status), attemptText(each), each.why]);
+  const rows = box.regions.slice(0, MAX_LISTED).map((each) => listedRow(each, () => onRegion(each.story.name)));
   const left = box.regions.length - rows.length;
   return [
-    el("h2", {}, `${box.label}: ${box.regions.length} ${box.isLayer ? "regions" : "subtasks"}`),
-    table("Regions", [{ label: "Region" }, { label: "State" }, { label: "Attempt" }, { label: "Why" }], rows),
+    el("h2", {}, `${box.label}: ${box.size} ${box.isLayer ? "regions" : "subtasks"}`),
+    table("Regions", LISTED, [...rows, ...folded]),
     left > 0 ? el("p", { class: "quiet" }, `And ${left} more: search for them.`) : null,
   ];
+}
+
+// One page of the regions that were asked for. onPage: asks for the page that begins at an offset.
+export function regionPage(title, { total, regions }, offset, onRegion, onPage) {
+  const last = offset + regions.length;
+  const step = (label, to, isThere) => el("button", { type: "button", disabled: !isThere, onclick: () => onPage(to) }, label);
+  return [
+    el("h2", {}, title),
+    table(total ? `${count(offset + 1)} to ${count(last)} of ${count(total)}` : "none", LISTED, regions.map((each) => listedRow(each, () => onRegion(each)))),
+    el("div", { class: "actions" }, step("Before", Math.max(0, offset - PAGE), offset > 0), step("After", offset + PAGE, last < total)),
+  ];
+}
+
+export function foldedLink(folded, onSubtasks) {
+  return el("button", { type: "button", class: "link", onclick: () => onSubtasks(folded) }, `${folded.of}: ${plural(folded.regions, "subtask")}`);
+}
+
+function listedRow({ status, story }, onPress) {
+  return [el("button", { type: "button", class: "link", onclick: onPress }, story.name), state(status), attemptText(story), story.why];
+}
+
+export function attemptText({ attempt }) {
+  return attempt ? `@${attempt}` : "";
 }
 
 export function regionDetails(region, canAct, ask) {

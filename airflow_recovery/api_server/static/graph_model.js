@@ -12,13 +12,19 @@ const WORST_FIRST = ["failed", "lost", "running", "waiting", "released", "skippe
 export function boxesOf(run) {
   const boxes = new Map();
   const boxOf = new Map();
+  const boxFor = (family, name) => {
+    const id = family ? `${family}[]` : name;
+    if (!boxes.has(id)) boxes.set(id, { id, label: family ?? name, isFamily: Boolean(family), regions: [], folded: [] });
+    if (family) boxOf.set(family, id); // edges of a large run are told without the subtasks' keys
+    return boxes.get(id);
+  };
   for (const region of run.regions) {
     const { name, subtask } = region.story;
-    const id = subtask ? `${subtask[0]}[]` : name;
-    if (!boxes.has(id)) boxes.set(id, { id, label: subtask ? subtask[0] : name, isFamily: Boolean(subtask), regions: [] });
-    boxes.get(id).regions.push(region);
-    boxOf.set(name, id);
+    const box = boxFor(subtask?.[0], name);
+    box.regions.push(region);
+    boxOf.set(name, box.id);
   }
+  for (const folded of run.subtasks) boxFor(folded.of).folded.push(folded);
   for (const box of boxes.values()) summarise(box);
   const edges = new Map();
   for (const each of run.edges) {
@@ -33,10 +39,13 @@ export function boxesOf(run) {
 
 function summarise(box) {
   const counts = new Map();
-  for (const each of box.regions) counts.set(each.status, (counts.get(each.status) ?? 0) + 1);
+  const add = (status, n) => counts.set(status, (counts.get(status) ?? 0) + n);
+  for (const each of box.regions) add(each.status, 1);
+  for (const each of box.folded) add(each.status, each.regions);
   box.counts = counts;
+  box.size = [...counts.values()].reduce((sum, n) => sum + n, 0);
   box.status = WORST_FIRST.find((each) => counts.has(each));
-  const vertices = [...new Set(box.regions.flatMap((each) => each.story.vertices))];
+  const vertices = [...new Set([...box.regions.map((each) => each.story), ...box.folded].flatMap((each) => each.vertices))];
   box.vertices = vertices.slice(0, MAX_VERTICES);
   if (vertices.length > MAX_VERTICES) box.vertices.push(`and ${vertices.length - MAX_VERTICES} more`);
 }
@@ -86,12 +95,9 @@ function around(graph, wanted, steps) {
 // One box for each layer of the graph, or for several that follow each other where there are many.
 function overview(graph) {
   const layer = new Map();
-  const inputs = new Map();
-  for (const { producer, consumer } of graph.edges) inputs.set(consumer, [...(inputs.get(consumer) ?? []), producer]);
-  // The boxes come in topological order.
-  for (const { id } of graph.boxes) {
-    layer.set(id, Math.max(-1, ...(inputs.get(id) ?? []).map((each) => layer.get(each) ?? -1)) + 1);
-  }
+  for (const { id } of graph.boxes) layer.set(id, 0);
+  // The edges come in the topological order of their consumers.
+  for (const { producer, consumer } of graph.edges) layer.set(consumer, Math.max(layer.get(consumer), layer.get(producer) + 1));
   const deepest = Math.max(0, ...layer.values());
   const together = Math.ceil((deepest + 1) / MAX_LAYERS);
   const boxes = [];
@@ -99,9 +105,10 @@ function overview(graph) {
     const at = Math.floor(layer.get(box.id) / together);
     const first = at * together + 1;
     const last = Math.min(first + together - 1, deepest + 1);
-    boxes[at] ??= { id: `layer ${at}`, label: first === last ? `layer ${first}` : `layers ${first} to ${last}`, isLayer: true, members: [], regions: [] };
+    boxes[at] ??= { id: `layer ${at}`, label: first === last ? `layer ${first}` : `layers ${first} to ${last}`, isLayer: true, members: [], regions: [], folded: [] };
     boxes[at].members.push(box);
     boxes[at].regions.push(...box.regions);
+    boxes[at].folded.push(...box.folded);
   }
   for (const each of boxes) {
     summarise(each);
@@ -119,15 +126,15 @@ export function sizeOf(box) {
 }
 
 export function title(box) {
-  if (box.isLayer) return `${box.label}: ${box.regions.length} ×`;
-  return box.isFamily ? `${box.label}  ${box.regions.length} ×` : box.label;
+  if (box.isLayer) return `${box.label}: ${box.size} ×`;
+  return box.isFamily ? `${box.label}  ${box.size} ×` : box.label;
 }
 
 export function stateLine(box) {
-  return [...box.counts].map(([state, n]) => (box.regions.length > 1 ? `${n} ${state}` : state)).join(", ");
+  return [...box.counts].map(([state, n]) => (box.size > 1 ? `${n} ${state}` : state)).join(", ");
 }
 
 // Equal for two runs of which one drawing serves both.
 export function shapeOf(graph) {
-  return JSON.stringify([graph.boxes.map((each) => [each.id, each.regions.length, each.vertices, stateLine(each).length > 12]), graph.edges.map((e) => [e.producer, e.consumer])]);
+  return JSON.stringify([graph.boxes.map((each) => [each.id, each.size, each.vertices, stateLine(each).length > 12]), graph.edges.map((e) => [e.producer, e.consumer])]);
 }

@@ -118,11 +118,18 @@ export class GraphView {
   planned(box) {
     if (!this.plan) return "";
     const counts = new Map();
-    for (const { story } of box.regions) {
-      const action = this.plan.get(story.name);
+    for (const name of this.namesOf(box)) {
+      const action = this.plan.get(name);
       if (action && !["keep", "release"].includes(action)) counts.set(action, (counts.get(action) ?? 0) + 1);
     }
-    return [...counts].map(([action, n]) => (box.regions.length > 1 ? `${n} ${ACTIONS[action]}` : ACTIONS[action])).join(", ");
+    return [...counts].map(([action, n]) => (box.size > 1 ? `${n} ${ACTIONS[action]}` : ACTIONS[action])).join(", ");
+  }
+
+  // Of the regions that are told of as one, the plan has the names.
+  namesOf(box) {
+    const families = new Set(box.folded.map((each) => each.of));
+    const folded = families.size ? [...this.plan.keys()].filter((name) => families.has(name.split("[", 1)[0])) : [];
+    return new Set([...box.regions.map(({ story }) => story.name), ...folded]);
   }
 
   fit() {

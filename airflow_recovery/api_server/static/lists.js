@@ -1,6 +1,6 @@
 // The lists below the graph: every region, what has failed first, and the history of decisions.
 
-import { state } from "./details.js";
+import { attemptText, foldedLink, state } from "./details.js";
 import { el, table } from "./dom.js";
 import { ATTENTION, bytes, count, moment, plural } from "./words.js";
 
@@ -8,23 +8,33 @@ const MAX_HISTORY = 100;
 const REGIONS = [{ label: "Region" }, { label: "State" }, { label: "Attempt" }, { label: "Rows", number: true }, { label: "Size", number: true }, { label: "Why" }];
 const DECISIONS = [{ label: "When" }, { label: "What" }, { label: "Region" }, { label: "Why" }];
 
-export function regionsTable(run, asked, onRegion) {
+export function regionsTable(run, asked, onRegion, onSubtasks) {
+  const isAsked = (name, vertices) => !asked || [name, ...vertices].some((each) => each.toLowerCase().includes(asked));
   const found = run.regions
-    .filter(({ story }) => !asked || [story.name, ...story.vertices].some((each) => each.toLowerCase().includes(asked)))
+    .filter(({ story }) => isAsked(story.name, story.vertices))
     .sort((a, b) => rank(a) - rank(b)); // stable: else in the order of the job
   const rows = found.map(({ status, story }) => {
     const known = story.results.map((each) => each.rows).filter((each) => each !== null);
     return [
       el("button", { type: "button", class: "link", onclick: () => onRegion(story.name) }, story.name),
       state(status),
-      story.attempt ? `@${story.attempt}` : "",
+      attemptText(story),
       known.length ? count(known.reduce((a, b) => a + b, 0)) : "",
       story.results.length ? bytes(story.results.reduce((sum, each) => sum + each.bytes, 0)) : "",
       story.why,
     ];
   });
-  const all = plural(run.regions.length, "region");
-  return table(asked ? `${count(found.length)} of ${all}` : all, REGIONS, rows);
+  const subtasks = run.subtasks.filter((each) => isAsked(each.of, each.vertices)).sort((a, b) => rank(a) - rank(b));
+  const folded = subtasks.map((each) => [
+    foldedLink(each, onSubtasks), state(each.status), attemptText(each), count(each.rows), each.results ? bytes(each.bytes) : "", each.why,
+  ]);
+  const all = plural(regionsOf(run), "region");
+  const shown = found.length + subtasks.reduce((sum, each) => sum + each.regions, 0);
+  return table(asked ? `${count(shown)} of ${all}` : all, REGIONS, [...rows, ...folded]);
+}
+
+export function regionsOf({ statuses }) {
+  return Object.values(statuses).reduce((sum, n) => sum + n, 0);
 }
 
 // What has failed stands before a thousand that have not.

@@ -1,12 +1,12 @@
 // The Recovery tab of a run.
 
 import { Problem, get, parameters, pause, post } from "./api.js";
-import { familyDetails, regionDetails } from "./details.js";
+import { PAGE, familyDetails, regionDetails, regionPage } from "./details.js";
 import { byId, el } from "./dom.js";
 import { LEVELS, MANY, boxesOf, level } from "./graph_model.js";
 import { GraphView } from "./graph_view.js";
 import { ledger } from "./ledger.js";
-import { history, regionsTable } from "./lists.js";
+import { history, regionsOf, regionsTable } from "./lists.js";
 import { followTheme } from "./theme.js";
 import { STATES, bytes, count, plural, seconds, stateText } from "./words.js";
 
@@ -16,7 +16,7 @@ const WATCH_MS = 60000; // after something was done: Airflow takes a moment to b
 const { dag_id: dagId, run_id: runId, group: firstGroup } = parameters();
 const RUN = ["dags", dagId, "runs", runId];
 
-const page = { group: firstGroup ?? null, etag: null, run: null, canAct: false, graph: null, selected: null, region: null, plan: null, level: null, busy: false, hasChannels: false, watchUntil: 0, failures: 0 };
+const page = { group: firstGroup ?? null, etag: null, run: null, canAct: false, graph: null, selected: null, region: null, fetched: null, plan: null, level: null, busy: false, hasChannels: false, watchUntil: 0, failures: 0 };
 let view = null;
 
 function query() {
@@ -34,6 +34,7 @@ async function refresh() {
     if (body) {
       [page.etag, page.run, page.canAct] = [etag, body.run, body.can_act];
       page.graph = boxesOf(page.run);
+      await renewFetched();
       show();
     }
     // Most runs have no channel: these are asked for it with what is new only.
@@ -45,6 +46,14 @@ async function refresh() {
   }
   const wait = page.run?.is_active || Date.now() < page.watchUntil ? POLL_MS.active : POLL_MS.idle;
   refresh.timer = setTimeout(() => (document.hidden ? undefined : refresh()), pause(wait, page.failures));
+}
+
+// A region that a large run is not told with, and that is looked at.
+async function renewFetched() {
+  if (page.fetched?.story.name !== page.region) page.fetched = null;
+  if (!page.fetched) return;
+  const { regions } = (await get([...RUN, "regions"], { ...query(), search: page.region, limit: PAGE })).body;
+  page.fetched = regions.find((each) => each.story.name === page.region) ?? null;
 }
 
 async function showLedger(number) {
@@ -73,7 +82,7 @@ function show() {
   byId("title").textContent = `Recovery of ${run.dag_id}, ${run.run_id}`;
   const { seconds_saved: saved, spared } = run.saved;
   const told = saved > 0 ? ` ${seconds(saved)} of Spark saved against clearing everything: ${plural(spared.length, "region")} did not run again.` : "";
-  byId("summary").textContent = `${run.job}: ${plural(run.regions.length, "region")}, run ${run.run_state ?? "unknown"}.${told}`;
+  byId("summary").textContent = `${run.job}: ${plural(regionsOf(run), "region")}, run ${run.run_state ?? "unknown"}.${told}`;
   const legend = Object.keys(STATES).filter((each) => run.statuses[each]);
   byId("legend").replaceChildren(
     ...legend.map((each) => el("li", { class: `state-${each}`, title: STATES[each].says }, `${stateText(each)}: ${run.statuses[each]}`)),
@@ -96,7 +105,12 @@ function draw() {
 
 function showRegions() {
   const asked = byId("search").value.trim().toLowerCase();
-  keepingFocus(byId("regions"), () => byId("regions").replaceChildren(regionsTable(page.run, asked, selectRegion)));
+  keepingFocus(byId("regions"), () => byId("regions").replaceChildren(regionsTable(page.run, asked, selectRegion, listSubtasks), ...searchAll(asked)));
+}
+
+function searchAll(asked) {
+  if (!asked || !page.run.subtasks.length) return [];
+  return [el("button", { type: "button", onclick: () => listRegions(`Regions with "${asked}" in their names`, { search: asked }) }, `Search all ${plural(regionsOf(page.run), "region")}`)];
 }
 
 // Who works with the keyboard stays where he is when the page is renewed under him.
@@ -119,12 +133,31 @@ function select(id) {
 
 function selectRegion(name) {
   page.region = name;
-  page.selected = page.graph.boxOf.get(name);
+  page.selected = page.graph.boxOf.get(name) ?? page.graph.boxOf.get(page.fetched?.story.subtask?.[0]);
   page.layer = null;
   if (page.level === "overview") setLevel("around");
   forgetPlan();
   draw();
   showDetails({ take: true });
+}
+
+function listSubtasks(folded) {
+  return listRegions(`${folded.of}: ${plural(folded.regions, "subtask")}`, { of: folded.of, status: folded.status });
+}
+
+function listRegions(title, asked, offset = 0) {
+  return doing(async () => {
+    const found = (await get([...RUN, "regions"], { ...query(), ...asked, offset, limit: PAGE })).body;
+    page.plan = page.region = null;
+    page.released = true; // keeps it readable, as in finish
+    draw();
+    open(true, ...regionPage(title, found, offset, selectFetched, (to) => listRegions(title, asked, to)));
+  });
+}
+
+function selectFetched(region) {
+  page.fetched = region;
+  selectRegion(region.story.name);
 }
 
 function forgetPlan() {
@@ -155,14 +188,14 @@ function closeDetails() {
 }
 
 function showDetails({ take = false } = {}) {
-  const region = page.run.regions.find((each) => each.story.name === page.region);
+  const region = [...page.run.regions, page.fetched].find((each) => each && each.story.name === page.region);
   if (region) {
     open(take, ...regionDetails(region, page.canAct, { plan: askPlan, release: askRelease, pin }));
     return;
   }
   const boxes = page.layer ? level(page.graph, "overview").boxes : page.graph.boxes;
   const box = boxes.find((each) => each.id === (page.layer ?? page.selected));
-  if (box) open(take, ...familyDetails(box, selectRegion));
+  if (box) open(take, ...familyDetails(box, selectRegion, listSubtasks));
 }
 
 async function doing(work) {
