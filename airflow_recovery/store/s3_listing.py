@@ -7,8 +7,8 @@ objects; the rest of the page is left to the SDK.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _OBJECTS = re.compile(rb"<Contents>.*</Contents>", re.DOTALL)
-_READ: dict[str, Callable[[str], Any]] = {
-    "Key": str,
-    "LastModified": lambda text: datetime.fromisoformat(text.replace("Z", "+00:00")),
-    "ETag": str,
-    "Size": int,
-}
 
 
 def read_pages_fast(client: S3Client) -> None:
@@ -36,11 +30,25 @@ def _read_objects(response_dict: dict[str, Any], customized_response_dict: dict[
     if objects is None or response_dict["status_code"] != 200:
         return
     try:
-        entries = [
-            {field.tag: _READ[field.tag](field.text or "") for field in entry if field.tag in _READ}
-            for entry in ElementTree.fromstring(b"<page>%b</page>" % objects[0])
-        ]
-    except (ElementTree.ParseError, ValueError):
+        entries = list(map(_entry, ElementTree.fromstring(b"<page>%b</page>" % objects[0])))
+    except (ElementTree.ParseError, KeyError, ValueError):
         return
     response_dict["body"] = body[: objects.start()] + body[objects.end() :]
     customized_response_dict["Contents"] = entries
+
+
+def _entry(contents: ElementTree.Element) -> dict[str, Any]:
+    """One object as the SDK has it. Raises `KeyError` where the server does not tell all of it."""
+    texts = {field.tag: field.text or "" for field in contents}
+    return {
+        "Key": texts["Key"],
+        "LastModified": _moment(texts["LastModified"]),
+        "ETag": texts["ETag"],
+        "Size": int(texts["Size"]),
+    }
+
+
+@lru_cache(maxsize=1024)
+def _moment(text: str) -> datetime:
+    """Of whole seconds, so that many objects of a run have the same."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
