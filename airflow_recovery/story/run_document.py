@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from airflow_recovery.attempt.recovery_report import Recovered, recovered
 from airflow_recovery.attempt.task_instances import Observation, TaskTry
+from airflow_recovery.journal.journal import without_garbage_collection
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.story.clearing import task_keys
 from airflow_recovery.story.decisions import Decision, decisions_of
@@ -100,6 +101,7 @@ class RunDocument:
     saved: Recovered
 
 
+@without_garbage_collection()
 def run_document(
     view: RunView,
     *,
