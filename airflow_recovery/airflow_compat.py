@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from airflow.models.taskinstance import clear_task_instances as clear_task_instances
     from airflow.sdk.definitions.taskgroup import MappedTaskGroup as MappedTaskGroup
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance as RuntimeTaskInstance
+    from airflow.sdk.log import mask_secret as mask_secret
     from airflow.sdk.log import redact as redact  # type: ignore[attr-defined]  # for all to use, but not re-exported
     from airflow.sdk.observability import stats as stats
     from airflow.serialization.definitions.dag import SerializedDAG as SerializedDAG
@@ -63,7 +64,7 @@ else:
         "airflow.models.taskinstance": "TaskInstance clear_task_instances",
         "airflow.sdk.definitions.taskgroup": "MappedTaskGroup",
         "airflow.sdk.execution_time.task_runner": "RuntimeTaskInstance",
-        "airflow.sdk.log": "redact",
+        "airflow.sdk.log": "mask_secret redact",
         "airflow.sdk.observability": "stats",
         "airflow.serialization.definitions.dag": "SerializedDAG",
         "airflow.state": "StoreScope TaskScope get_state_backend resolve_state_backend",

@@ -31,7 +31,7 @@ from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.store.probe import probe
 from airflow_recovery.task.region_program import RegionProgram
-from airflow_recovery.task.region_session import RegionSession
+from airflow_recovery.task.region_session import RegionSession, ServerChoice
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.faulty_store import CountingStore, Verb
 from airflow_recovery.testing.s3_server import MotoServer
@@ -211,7 +211,7 @@ def _try(stores: RecordingStores, plan: JobPlan, facts: RunFacts, url: str, task
             stores=stores,
             log=log,
         )
-        application = RegionSession(program, url, user_id="benchmark", conf={}, log=log)
+        application = RegionSession(program, ServerChoice(url), user_id="benchmark", conf={}, log=log)
         RegionTask(run, task, application, prepare_journal=lambda: probe(stores.journal)).execute()
     run.events.close()
     streams = JournalLayout(IDENTITY).streams

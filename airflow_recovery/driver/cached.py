@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 STORAGE_LEVELS = {ResultType.CACHED: "DISK_ONLY", ResultType.CACHED_MEMORY_ONLY: "MEMORY_ONLY"}
 """Spark's storage level of each type. `ResultType.CACHED` is on disk, so that other queries' memory evicts nothing."""
 
-CONNECT_RETRIES = 4
-"""Retries for a few seconds, not for the ten minutes of Spark's client: a server that does not answer is reported."""
-
 _BLAMED_ON_THE_RESULT = (FailureClass.PARTITION_MISSING, FailureClass.INPUT_ALTERED, FailureClass.USER_CODE)
 _NO_SUCH_VIEW = "TABLE_OR_VIEW_NOT_FOUND"
 
@@ -206,12 +203,12 @@ class CacheServer:
 
     @contextmanager
     def _session(self) -> Iterator[SparkSession]:
-        from airflow_recovery.driver.connect_session import host_of, open_session
+        from airflow_recovery.driver.connect_session import CONNECT_RETRIES, host_of, limit_retries, open_session
 
         spark: SparkSession | None = None
         try:
             spark = open_session(self._url, session_id=str(uuid.uuid4()), user_id=self._user_id)
-            _be_impatient(spark)
+            limit_retries(spark, CONNECT_RETRIES)
             yield spark
         except Exception as error:
             if spark is not None:
@@ -238,9 +235,3 @@ def _is_cached(spark: SparkSession, view: str) -> bool | None:
         if error.getCondition() == _NO_SUCH_VIEW:
             return None
         raise
-
-
-def _be_impatient(spark: SparkSession) -> None:
-    from pyspark.sql.connect.client.retries import DefaultPolicy
-
-    spark.client.set_retry_policies([DefaultPolicy(max_retries=CONNECT_RETRIES)])

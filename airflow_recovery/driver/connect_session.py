@@ -16,6 +16,9 @@ from airflow_recovery.model.records import RunIdentity
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CONNECT_RETRIES = 4
+"""Retries for a few seconds, not for the ten minutes of Spark's client: a server that does not answer is reported."""
+
 
 def session_id_of(identity: RunIdentity, region: str, attempt: int) -> str:
     """The Connect session of an attempt: the same on every machine, so that a later attempt can find it."""
@@ -67,6 +70,13 @@ def open_session(url: str, *, session_id: str, user_id: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.remote(session_url(url, session_id=session_id, user_id=user_id)).create()
+
+
+def limit_retries(spark: SparkSession, max_retries: int) -> None:
+    """Have a session repeat a request without an answer so often at most, with pauses from 50 ms that grow fourfold."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    spark.client.set_retry_policies([DefaultPolicy(max_retries=max_retries)])
 
 
 def session_url(url: str, *, session_id: str, user_id: str) -> str:

@@ -13,3 +13,10 @@ def mask_secrets(text: str) -> str:
     from airflow_recovery.airflow_compat import redact
 
     return scrubbed(str(redact(text)))
+
+
+def mask_secret(secret: str) -> None:
+    """From now on Airflow knows ``secret`` in this process: its logs, and `mask_secrets`, leave it out."""
+    from airflow_recovery.airflow_compat import mask_secret
+
+    mask_secret(secret)

@@ -11,6 +11,7 @@ from airflow_recovery.model.job_recovery import ALL_DEFAULTS, SETTINGS, Declared
 from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
 
 SECTION = "recovery"
+DEFAULT_SPARK_IDLE_S = 600
 RESULTS_BELOW_JOURNAL = "_results"
 """No id begins with an underscore (`airflow_recovery.model.names`), so results never meet a DAG's journal."""
 
@@ -45,6 +46,8 @@ class RecoverySettings:
     """For jobs that declare nothing else."""
     results_aws_conn_id: str | None = None
     """Reaches results, inputs and outputs, where that takes other credentials than the journal does."""
+    spark_idle_timeout_s: int = DEFAULT_SPARK_IDLE_S
+    """A run's own Spark ends when nobody has been connected to it for so many seconds."""
     deployment: str | None = None
     """This deployment's name, where the journal's prefix shall belong to it alone."""
 
@@ -95,6 +98,9 @@ class RecoverySettings:
             api_conn_id=conf.get(SECTION, "api_conn_id", fallback="") or None,
             request_timeout=request_timeout,
             retention=Retention.parse(conf.get(SECTION, "retention", fallback="") or DEFAULT_RETENTION.text()),
+            spark_idle_timeout_s=parse_duration_s(
+                conf.get(SECTION, "spark_idle_timeout", fallback="") or f"{DEFAULT_SPARK_IDLE_S}s"
+            ),
             grace_s=parse_duration_s(conf.get(SECTION, "grace", fallback="") or f"{DEFAULT_GRACE_S}s"),
             job_recovery=configured_job_recovery(),
         )

@@ -10,6 +10,7 @@
     <base>/_shared/<key>/t/...                            results that outlive a run, by what they are made of
     <base>/_streams/<dag id>/<run key>/<group id>/<writer>/<seq>
     <base>/_splits/<dag id>/<run key>/<group id>/<vertex>/assignment-<g>    which subtask reads which split
+    <base>/_servers/<dag id>/<run key>/<group id>/<n>     the run's own Spark (`airflow_recovery.task.run_spark`)
     <base>/_owner, _journal                               (`airflow_recovery.journal.owner`)
 
 and, relative to the base of the results,
@@ -123,6 +124,11 @@ class JournalLayout:
     def streams(self) -> str:
         """The prefix of the event streams: below it, a folder for each writer."""
         return f"_streams/{self._path}/"
+
+    @property
+    def servers(self) -> str:
+        """The prefix of the log of the Spark Connect servers that the run has started for itself."""
+        return f"_servers/{self._path}/"
 
     @property
     def splits(self) -> str:

@@ -19,13 +19,22 @@ from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.links import RecoveryTabLink
 from airflow_recovery.task.notes import leave_note, note_of_publish, noting_failure
 from airflow_recovery.task.run_context import refuse_expand
+from airflow_recovery.task.spark_connection import (
+    PER_REGION,
+    PER_RUN,
+    SparkScope,
+    cache_server,
+    open_run_spark,
+    user_of,
+)
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Connection, Context
 
     from airflow_recovery.driver.cached import CacheServer
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.task.open_run import OpenRun
+    from airflow_recovery.task.run_spark import RunSpark
 
 PUBLISH_TASK = "publish"
 
@@ -43,6 +52,7 @@ class RecoveryPublishOperator(BaseOperator):
     :param group_id: the full id of the task group, where there is one.
     :param conn_id: the connection of the job's regions: its Spark Connect server is told to drop the run's cached
         results (``CACHED``). Asked for where the job has some.
+    :param spark: as the regions have it. The run's own Spark ends with all that it keeps.
     """
 
     publishes_results = True
@@ -54,6 +64,7 @@ class RecoveryPublishOperator(BaseOperator):
         job: str | Job | None = None,
         group_id: str | None = None,
         conn_id: str | None = None,
+        spark: SparkScope = PER_REGION,
         retries: int | None = 3,
         retry_delay: timedelta | float = timedelta(0),
         trigger_rule: str = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
@@ -69,6 +80,8 @@ class RecoveryPublishOperator(BaseOperator):
         self.job = None if job is None else job_reference(job, self.task_id)
         self.group_id = group_id
         self.conn_id = conn_id
+        self.spark = spark
+        self._run_spark: RunSpark | None = None
         self._keeps_cached_results = False
 
     @classmethod
@@ -93,7 +106,7 @@ class RecoveryPublishOperator(BaseOperator):
 
         publish = PublishTask(opened.run).execute()
         release_published(opened.run, opened.stores.results, opened.settings.retention)
-        if self._keeps_cached_results:
+        if self._keeps_cached_results and self._run_spark is None:
             drop_cached(opened.run, self._server)
         leave_note(context, "; ".join([note_of_publish(publish), *self.more_to_note()]))
         return {"publish": publish.number, "regions": {region.region: region.attempt for region in publish.regions}}
@@ -124,16 +137,22 @@ class RecoveryPublishOperator(BaseOperator):
         self._keeps_cached_results = any(vertex.result.is_cached for vertex in declared.vertices.values())
         ask_cached = self._ask_cached
         with open_job_run(context, declared, self.job, self.group_id, self.get_dag(), log, ask_cached) as job:
+            if self.spark == PER_RUN:
+                self._run_spark = open_run_spark(self._connection, job.opened, job.identity)
             yield job.opened
 
     def _ask_cached(self, manifest: PartitionManifest) -> str | None:
+        if self._run_spark is not None:
+            return self._run_spark.ask_cached(manifest, user_of(self._connection))
         return self._server.ask(manifest)
 
     @cached_property
-    def _server(self) -> CacheServer:
-        """Its connection is asked for once: each time is a request to the API server."""
+    def _connection(self) -> Connection:
+        """Asked for once: each time is a request to the API server."""
         from airflow.sdk import BaseHook
 
-        from airflow_recovery.task.spark_connection import cache_server
+        return BaseHook.get_connection(self.conn_id or "spark_default")
 
-        return cache_server(BaseHook.get_connection(self.conn_id or "spark_default"))
+    @cached_property
+    def _server(self) -> CacheServer:
+        return cache_server(self._connection)

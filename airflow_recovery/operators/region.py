@@ -22,7 +22,16 @@ from airflow_recovery.model.groups import subtask_region
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.task.mode import RegionTry, task_of
 from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped
-from airflow_recovery.task.spark_connection import cache_server, check_cached_connection, region_application
+from airflow_recovery.task.spark_connection import (
+    PER_REGION,
+    PER_RUN,
+    SparkScope,
+    cache_server,
+    check_cached_connection,
+    open_run_spark,
+    region_application,
+    user_of,
+)
 from airflow_recovery.task.subtask_batch import BatchResult, GuardedApplication, SubtaskBatch, batch_of
 
 if TYPE_CHECKING:
@@ -30,9 +39,12 @@ if TYPE_CHECKING:
 
     from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
     from airflow_recovery.attempt.run import Run
+    from airflow_recovery.hooks.settings import RecoverySettings
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import Claim, RunIdentity
     from airflow_recovery.task.region_program import RegionProgram
+    from airflow_recovery.task.region_session import ServerChoice
+    from airflow_recovery.task.run_spark import RunSpark
     from airflow_recovery.task.subtask_batch import BeforeClaim
 
 log = logging.getLogger(__name__)
@@ -57,6 +69,7 @@ class SparkRegionOperator(SubmittingOperator):
         (``PIPELINED_APPROXIMATE``).
     :param start_timeout_s: of a streaming region that reads a channel: it fails where its producer has not opened it
         for so many seconds. Without it, it waits as long as the producer may come.
+    :param spark: ``per-region``, or ``per-run``: on the run's own Spark, which is started where it is not there.
     :param subtask: in a mapped task group, the key of the subtask that each task instance is, or the label of its batch
         of subtasks; Airflow fills it in.
     """
@@ -72,6 +85,7 @@ class SparkRegionOperator(SubmittingOperator):
         subtask: Any = None,
         deferrable: bool = True,
         start_timeout_s: float | None = None,
+        spark: SparkScope = PER_REGION,
         **kwargs: Any,
     ) -> None:
         check_arguments(SparkRegionOperator.__init__, locals(), str(kwargs.get("task_id")))
@@ -86,6 +100,8 @@ class SparkRegionOperator(SubmittingOperator):
         self.group_id = group_id
         self.deferrable = deferrable
         self.start_timeout_s = start_timeout_s
+        self.spark = spark
+        self._run_spark: RunSpark | None = None
         self._silent: BuildInProgress | None = None
         self.start_deadline: float | None = None
         self._summary: Mapping[str, Any] = {}
@@ -118,6 +134,8 @@ class SparkRegionOperator(SubmittingOperator):
         ask_cached = self._ask_cached
         with open_job_run(context, job, self.job, self.group_id, self.get_dag(), log, ask_cached) as job_run:
             os.environ.update(job_run.opened.stores.driver_env())
+            if self.spark == PER_RUN:
+                self._run_spark = open_run_spark(self._connection, job_run.opened, job_run.identity)
             batch = batch_of(job_run.plan.record, self.region, self.subtask, context["ti"].map_index)
             try:
                 if batch is not None:
@@ -155,7 +173,7 @@ class SparkRegionOperator(SubmittingOperator):
         context, job_run, name = own.context, own.opened, own.name
         opened, region, planned = job_run.opened, job_run.plan.regions[name], job_run.opened.run.regions[name]
         self._claim = None
-        if cached_results(region.region, job.vertices):
+        if cached_results(region.region, job.vertices) and self._run_spark is None:
             check_cached_connection(job, region.region, self._connection)
         mode = task_of(planned)
         mode.check_connection(planned, job.vertices, self._connection)
@@ -173,7 +191,9 @@ class SparkRegionOperator(SubmittingOperator):
                 on_claim=self._on_claim,
                 heartbeat_s=interval_s(opened.run.heartbeat_timeouts.timeout_s),
             )
-            return self._application_of(program, context)
+            alone = self._run_spark is None or mode.needs_own_application(planned)
+            own_server = None if alone else self._own_server(opened.settings, context)
+            return self._application_of(program, context, own_server)
 
         application = mode.application(make_application(job_run.identity), own)
         if planned.persistent:
@@ -237,10 +257,26 @@ class SparkRegionOperator(SubmittingOperator):
 
         return BaseHook.get_connection(connection_id(self))
 
+    def _own_server(self, settings: RecoverySettings, context: Context) -> ServerChoice:
+        from airflow_recovery.task.run_spark import OwnServer, StartServer
+
+        assert self._run_spark is not None
+        return OwnServer(self._run_spark, StartServer.of(self, context, self.group_id, settings.spark_idle_timeout_s))
+
     def _ask_cached(self, manifest: PartitionManifest) -> str | None:
+        if self._run_spark is not None:
+            return self._run_spark.ask_cached(manifest, user_of(self._connection))
         return cache_server(self._connection).ask(manifest)
 
-    def _application_of(self, program: RegionProgram, context: Context) -> SparkApplication:
+    def _application_of(
+        self, program: RegionProgram, context: Context, own_server: ServerChoice | None = None
+    ) -> SparkApplication:
         return region_application(
-            program, self, self._connection, context, is_killed=lambda: self.is_killed, memory_policy=self.memory_policy
+            program,
+            self,
+            self._connection,
+            context,
+            is_killed=lambda: self.is_killed,
+            memory_policy=self.memory_policy,
+            own_server=own_server,
         )

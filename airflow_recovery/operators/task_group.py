@@ -20,16 +20,20 @@ from airflow_recovery.model.job_recovery import declared_job_recovery
 from airflow_recovery.model.retention import Retention, checked_retention
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
+from airflow_recovery.operators.run_spark import START_TASK, STOP_TASK, StartSparkOperator, StopSparkOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
 from airflow_recovery.task.run_context import refuse_mapped_group
+from airflow_recovery.task.spark_connection import PER_REGION, PER_RUN, SparkScope
 
 if TYPE_CHECKING:
-    from airflow.sdk import Asset
+    from airflow.sdk import Asset, BaseOperator
 
     from airflow_recovery.job.mode import DeclaringMode
     from airflow_recovery.planning.regions import Region
 
 NOT_PASSED_THROUGH = ("application", "application_args", "java_class", "region", "task_id")
+REGION_ARGUMENTS = ("deferrable", "start_timeout_s")
+"""What is said of regions alone."""
 PUBLISH_ATTRIBUTES = ("executor", "executor_config", "pool", "queue", "retries", "retry_delay")
 """Where and how often a task of this group runs: the publish task needs the same workers as the regions."""
 
@@ -66,6 +70,10 @@ class SparkJobTaskGroup(TaskGroup):
     :param job: ``package.module:name``, or the `Job` itself where that can be found out (`job_reference`).
     :param conn_id: a connection of type ``spark`` or ``spark_connect``; its type decides how regions run. Without it,
         that of ``default_args``, else ``spark_default``.
+    :param spark: ``per-region``: each region is a Spark application of its own. ``per-run``: all regions of a run share
+        one; a setup task starts it as a Spark Connect server, by spark-submit with the group's arguments on the worker,
+        and a teardown task ends it. Regions with ``commit="split"`` and streaming regions are submitted by
+        themselves all the same.
     :param outlets: assets that are updated when the results are published.
     :param retention: when intermediate results may be deleted; without it, as the job or the configuration says.
     :param failover_strategy: ``region``, ``full`` or ``individual``: which regions restart with a failed one; for a job
@@ -83,6 +91,7 @@ class SparkJobTaskGroup(TaskGroup):
         *,
         job: str | Job,
         conn_id: str | None = None,
+        spark: SparkScope = PER_REGION,
         outlets: Sequence[Asset] | None = None,
         retention: Retention | None = None,
         failover_strategy: FailoverStrategyLike | None = None,
@@ -116,7 +125,7 @@ class SparkJobTaskGroup(TaskGroup):
         self.job_recovery = options.over(declared.job_recovery)
         recovers = is_recovery_on(self.job_recovery)
         if not recovers:
-            self._refuse_cached_without_recovery(declared)
+            self._refuse_without_recovery(declared, spark)
         declared.check_strategy(self.failover_strategy or declared.failover_strategy)
         regions = declared.regions()
         limit = getattr(getattr(self, "dag", None), "max_active_tasks", None)
@@ -149,6 +158,7 @@ class SparkJobTaskGroup(TaskGroup):
                     job=job,
                     region=region,
                     group_id=full_id,
+                    spark=spark,
                     **{"doc_md": _doc_of(planned), "job_recovery": self.job_recovery, **mapped, **operator_args},
                 )
 
@@ -171,6 +181,7 @@ class SparkJobTaskGroup(TaskGroup):
                 job=job,
                 group_id=full_id,
                 outlets=list(outlets or ()),
+                spark=spark,
                 # For the server that keeps cached results; that of `default_args` comes by itself.
                 **(for_all if conn_id is None else {**for_all, "conn_id": conn_id}),
             )
@@ -183,8 +194,32 @@ class SparkJobTaskGroup(TaskGroup):
                         operator >> operators[region.name]
                 if not regions.consumers(region.name):
                     operators[region.name] >> publish
+            if spark == PER_RUN:
+                self._add_spark(publish, operator_args, for_all if conn_id is None else {**for_all, "conn_id": conn_id})
 
-    def _refuse_cached_without_recovery(self, declared: Job) -> None:
+    def _add_spark(self, last: BaseOperator, arguments: Mapping[str, Any], for_all: Mapping[str, Any]) -> None:
+        """Setup before all that has no task before it, and teardown behind the last task."""
+        roots = [task for task in self.iter_tasks() if not task.upstream_task_ids]
+        names = {START_TASK, STOP_TASK} & {str(task.label) for task in self.iter_tasks()}
+        if names:
+            raise JobDefinitionError(
+                f"SparkJobTaskGroup {self.group_id!r}: a region is named {names.pop()!r}, which is the id of a task "
+                "of the run's own Spark. Rename that vertex, or leave spark='per-run' out."
+            )
+        own = {name: value for name, value in arguments.items() if name not in REGION_ARGUMENTS}
+        group_id = str(self.group_id)
+        start = StartSparkOperator(task_id=START_TASK, group_id=group_id, **{"job_recovery": self.job_recovery, **own})
+        stop = StopSparkOperator(task_id=STOP_TASK, group_id=group_id, **for_all)
+        start.is_setup = True
+        start >> roots
+        last >> stop.as_teardown(setups=start)
+
+    def _refuse_without_recovery(self, declared: Job, spark: SparkScope) -> None:
+        if spark == PER_RUN:
+            raise JobDefinitionError(
+                f"SparkJobTaskGroup {self.group_id!r}: recovery is off, and the address of a run's own Spark stands in "
+                "the journal: leave spark='per-run' out"
+            )
         for name, vertex in declared.vertices.items():
             if vertex.result.is_cached:
                 raise JobDefinitionError(

@@ -1,4 +1,4 @@
-"""A declared job's region in a session on a warm Spark Connect server."""
+"""A declared job's region in a session on a Spark Connect server: one that is there, or the run's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.driver.code_archive import build_archive
+from airflow_recovery.driver.exit_report import forget_failure
 from airflow_recovery.driver.region_spec import RegionSpec
+from airflow_recovery.errors import DriverLost, RecoveryError
 from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.run_state import RunState
@@ -20,10 +22,32 @@ from airflow_recovery.task.region_program import RegionProgram
 INTERRUPT_DEADLINE_S = 30.0
 
 
+class ServerChoice:
+    """Which server a region runs on. This one: always the one at ``url``, which somebody else looks after."""
+
+    max_retries: int | None = None
+    """How often Spark's client repeats a request without an answer; `None`: as Spark does, for ten minutes."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def to_run(self) -> str:
+        """The URL for a new attempt. May start a server; raises where that fails."""
+        return self._url
+
+    def to_interrupt(self) -> str | None:
+        """The URL at which an earlier attempt may have left something running; `None` where nothing can be."""
+        return self._url
+
+    def why_lost(self) -> str | None:
+        """After a failure: why that server is gone for good; `None` where it is not, or nobody can say."""
+        return None
+
+
 class RegionSession(SparkApplication):
     """One session an attempt; the vertices are called in this process.
 
-    ``url`` may hold a token and is never logged. ``user_id`` must be the same for all attempts of a run: it is how a
+    Its URL may hold a token and is never logged. ``user_id`` must be the same for all attempts of a run: it is how a
     later one finds the session of an earlier one. ``conf`` is set in the session as far as the server lets it be set.
     ``on_claim`` is called before the session is opened. ``mask`` knows this process's secrets.
     """
@@ -31,7 +55,7 @@ class RegionSession(SparkApplication):
     def __init__(
         self,
         program: RegionProgram,
-        url: str,
+        server: ServerChoice,
         *,
         user_id: str,
         conf: Mapping[str, str],
@@ -40,13 +64,13 @@ class RegionSession(SparkApplication):
         mask: Mask = mask_secrets,
     ) -> None:
         self._program = program
-        self._url = url
+        self._server = server
         self._user_id = user_id
         self._conf = dict(conf)
         self._log = log
         self._on_claim = on_claim
         self._mask = mask
-        self._running: RegionSpec | None = None
+        self._running: tuple[RegionSpec, str] | None = None
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """The splits that the region's sources would read now."""
@@ -68,13 +92,15 @@ class RegionSession(SparkApplication):
     def _launch(self, spec: RegionSpec, folder: Path) -> None:
         """Raises what the vertices or the server raise."""
         from airflow_recovery.driver.connect import run_over_connect
+        from airflow_recovery.driver.connect_session import host_of
 
         del folder
         archive = build_archive(spec.job, self._program.job.packages)
-        self._running = spec
+        url = self._server.to_run()
+        self._running = spec, url
         try:
             run_over_connect(
-                self._url,
+                url,
                 spec,
                 archive=archive,
                 log=self._log,
@@ -83,7 +109,17 @@ class RegionSession(SparkApplication):
                 journal=self._program.stores.journal,
                 results=self._program.stores.results,
                 mask=self._mask,
+                max_retries=self._server.max_retries,
             )
+        except RecoveryError:
+            raise
+        except Exception as error:
+            why = self._server.why_lost()
+            if why is None:
+                raise
+            # What Spark's client says of it is only that nobody answers.
+            forget_failure(spec, self._log)
+            raise DriverLost(f"{host_of(url)} is gone: {why}") from error
         finally:
             self._running = None
 
@@ -92,9 +128,10 @@ class RegionSession(SparkApplication):
 
         In a thread: a signal handler runs inside the very call that waits for the server.
         """
-        spec = self._running
-        if spec is not None:
-            arguments = (spec.region, spec.attempt, spec.tag)
+        running = self._running
+        if running is not None:
+            spec, url = running
+            arguments = (url, spec.region, spec.attempt, spec.tag)
             threading.Thread(target=self._interrupt, args=arguments, name="interrupt", daemon=True).start()
 
     def stop_previous(self, claim: Claim) -> None:
@@ -102,19 +139,22 @@ class RegionSession(SparkApplication):
 
         Not waited for longer than `INTERRUPT_DEADLINE_S`: Spark's client asks a server that is gone for ten minutes.
         """
-        arguments = (claim.region, claim.attempt, claim.tag)
+        url = self._server.to_interrupt()
+        if url is None:
+            return
+        arguments = (url, claim.region, claim.attempt, claim.tag)
         interrupting = threading.Thread(target=self._interrupt, args=arguments, name="interrupt", daemon=True)
         interrupting.start()
         interrupting.join(INTERRUPT_DEADLINE_S)
         if interrupting.is_alive():
             self._log.warning("Attempt %d of %s: the server does not answer; going on.", claim.attempt, claim.region)
 
-    def _interrupt(self, region: str, attempt: int, tag: str) -> None:
+    def _interrupt(self, url: str, region: str, attempt: int, tag: str) -> None:
         from airflow_recovery.driver.connect_session import interrupt_attempt, session_id_of
 
         session_id = session_id_of(self._program.identity, region, attempt)
         try:
-            stopped = interrupt_attempt(self._url, session_id=session_id, tag=tag, user_id=self._user_id)
+            stopped = interrupt_attempt(url, session_id=session_id, tag=tag, user_id=self._user_id)
         except Exception as error:
             # Fencing is what makes an orphan harmless; interrupting it only saves the server's time.
             self._log.warning("Attempt %d of %s could not be interrupted on the server: %s", attempt, region, error)

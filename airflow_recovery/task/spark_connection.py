@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
 from airflow_recovery.job.cached import cached_results
@@ -18,13 +18,22 @@ if TYPE_CHECKING:
     from airflow_recovery.driver.cached import CacheServer
     from airflow_recovery.driver.memory_policy import RaiseMemory
     from airflow_recovery.job import Job
+    from airflow_recovery.model.records import RunIdentity
     from airflow_recovery.planning.regions import Region
+    from airflow_recovery.task.open_run import OpenRun, RunPlace
     from airflow_recovery.task.region_program import RegionProgram
+    from airflow_recovery.task.region_session import ServerChoice
+    from airflow_recovery.task.run_spark import RunSpark
 
 log = logging.getLogger(__name__)
 
 CONNECT = "spark_connect"
 """The type of connection that runs regions over Spark Connect."""
+
+PER_REGION: Final = "per-region"
+PER_RUN: Final = "per-run"
+SparkScope = Literal["per-region", "per-run"]
+"""What has a Spark of its own: each region, or each run."""
 
 SUBMIT = ("spark", "k8s", "local", "mesos", "yarn")
 """Connection types that the provider's hook submits to: a connection given as a URI has the master's scheme as type."""
@@ -38,16 +47,21 @@ def region_application(
     *,
     is_killed: Callable[[], bool] = lambda: False,
     memory_policy: RaiseMemory | None = None,
+    own_server: ServerChoice | None = None,
 ) -> SparkApplication:
-    """What runs ``program`` with ``connection``, and with the settings of ``operator``. Raises `ConfigurationError`."""
-    if connection.conn_type == CONNECT:
-        from airflow_recovery.task.region_session import RegionSession
+    """What runs ``program`` with ``connection``, and with the settings of ``operator``. Raises `ConfigurationError`.
 
+    ``own_server``: the run's own Spark, which has been started with these settings.
+    """
+    if connection.conn_type == CONNECT or own_server is not None:
+        from airflow_recovery.task.region_session import RegionSession, ServerChoice
+
+        conf = {} if own_server is not None else operator.conf or {}
         return RegionSession(
             program,
-            connect_url(connection),
+            own_server or ServerChoice(connect_url(connection)),
             user_id=user_of(connection),
-            conf={str(key): str(value) for key, value in (operator.conf or {}).items()},
+            conf={str(key): str(value) for key, value in conf.items()},
             log=log,
             on_claim=partial(_tell_of_memory, operator, memory_policy),
         )
@@ -105,6 +119,20 @@ def user_of(connection: Connection) -> str:
     return connection.login or "airflow-recovery"
 
 
+def open_run_spark(connection: Connection, opened: OpenRun | RunPlace, identity: RunIdentity) -> RunSpark:
+    """The run's own Spark, submitted with ``connection``. Raises `ConfigurationError` for one of another type."""
+    if connection.conn_type not in SUBMIT:
+        raise ConfigurationError(
+            f"Connection {connection.conn_id!r}: expected type spark, with which spark-submit starts a Spark for each "
+            f"run (spark='per-run'), found {connection.conn_type!r}. Give the task group another conn_id; for a Spark "
+            "Connect server that is there already, leave spark= out"
+        )
+    from airflow_recovery.task.run_spark import RunSpark
+
+    deadline_s = float(opened.settings.request_timeout)
+    return RunSpark(opened.stores, identity, secret=connection.password or "", log=log, deadline_s=deadline_s)
+
+
 def check_cached_connection(job: Job, region: Region, connection: Connection) -> None:
     """Raise `JobDefinitionError` where ``region``, which makes or reads cached results, would run in another way."""
     if connection.conn_type == CONNECT:
@@ -114,7 +142,8 @@ def check_cached_connection(job: Job, region: Region, connection: Connection) ->
     raise JobDefinitionError(
         f"{vertex.where}: is {vertex.result.value}, and region {region.name!r} runs with the connection "
         f"{connection.conn_id!r} of type {connection.conn_type!r}, whose applications end with their region, and what "
-        f"they keep with them. Give the group a connection of type {CONNECT}, or declare {name!r} with result=BLOCKING"
+        f"they keep with them. Give the group a connection of type {CONNECT} or spark='per-run', or declare "
+        f"{name!r} with result=BLOCKING"
     )
 
 

@@ -22,7 +22,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ from airflow_recovery.driver.exit_report import forget_failure_at, read_failure_
 from airflow_recovery.driver.memory_policy import Memory, RaiseMemory
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.start_advice import MAX_LINES, keep_output, relevant
-from airflow_recovery.errors import StoreError
+from airflow_recovery.errors import ConfigurationError, StoreError
 from airflow_recovery.hooks.settings import configured_driver_jvm
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.task.driver_jvm import in_environment, jvm_variables, said_elsewhere
@@ -51,6 +51,8 @@ log = logging.getLogger(__name__)
 
 ASK_EVERY_S = 10.0
 """How often a cluster manager is asked at most: the provider logs each answer."""
+
+CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 _NOT_KNOWN = frozenset({"UNKNOWN", "NOTFOUND", "NOT_FOUND"})
 """A master that recovers, a pod that was collected: no answer about the job."""
@@ -275,6 +277,28 @@ def resolved_connection(conn_id: str) -> tuple[str, str, bool]:
     hook = SparkSubmitHook(conn_id=conn_id)
     document = hook._connection
     return str(document["master"]), hook._get_spark_binary_path()[0], document["deploy_mode"] == "cluster"
+
+
+def connect_server_command(
+    operator: SparkSubmitOperator, conf: Mapping[str, str], name: str
+) -> tuple[list[str], dict[str, str]]:
+    """The command line of a Spark Connect server with ``conf`` and whatever else ``operator`` declares; its variables.
+
+    Raises `ConfigurationError` in deploy mode ``cluster``: nobody would know where the server listens.
+    """
+    job = copy.copy(operator)
+    job._hook = None
+    job.name, job.conf, job._java_class, job.application_args = name, dict(conf), CONNECT_SERVER, None
+    hook = SparkSubmitOperator._get_hook(job)
+    if hook._connection["deploy_mode"] == "cluster":
+        raise ConfigurationError(
+            f"{operator.task_id}: expected the run's own Spark (spark='per-run') to be submitted in deploy mode "
+            f"'client', found 'cluster' (connection {operator._conn_id!r}): a server on the cluster can't tell its "
+            "address. Use another connection or deploy_mode, or leave spark= out"
+        )
+    return hook._build_spark_submit_command("spark-internal"), {
+        str(key): str(value) for key, value in (hook._env or {}).items()
+    }
 
 
 def _key_of(name: str) -> str:

@@ -31,5 +31,9 @@ class SplitTask(TaskMode):
                 "'spark', or declare its vertices without commit='split'"
             )
 
+    def needs_own_application(self, region: RegionPlan) -> bool:
+        """Where a source commits split by split, for the same reason."""
+        return SplitPlan.of(region).split_source is not None
+
 
 MODE = SplitTask()

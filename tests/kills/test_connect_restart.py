@@ -20,7 +20,7 @@ from airflow_recovery.errors import SessionLost
 from airflow_recovery.model.records import AttemptState, Claim
 from airflow_recovery.store import open_store
 from airflow_recovery.task.region_program import region_failed
-from airflow_recovery.task.region_session import RegionSession
+from airflow_recovery.task.region_session import RegionSession, ServerChoice
 from airflow_recovery.testing.spark_cluster import connect_server, free_port
 
 LOG = logging.getLogger("tests.connect_restart")
@@ -49,7 +49,7 @@ def test_fault_75_a_lost_session_is_no_failure_of_the_code_and_the_next_attempt_
     def application() -> RegionSession:
         stores = SimpleNamespace(journal=open_store(first.journal.uri), results=None)
         program: Any = SimpleNamespace(job=SimpleNamespace(packages=()), stores=stores, identity=first.identity)
-        return RegionSession(program, f"sc://127.0.0.1:{port}", user_id="me", conf={}, log=LOG)
+        return RegionSession(program, ServerChoice(f"sc://127.0.0.1:{port}"), user_id="me", conf={}, log=LOG)
 
     def run() -> None:
         try:

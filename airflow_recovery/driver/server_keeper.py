@@ -1,0 +1,300 @@
+"""Keeps one Spark Connect server for as long as its run needs it: ``python -m airflow_recovery.driver.server_keeper``.
+
+A process of its own, since the task that starts a server ends before the tasks that use it. It talks with that task
+over its standard input and output, one line of JSON at a time:
+
+    task -> keeper   the `Order`
+    keeper -> task   {"up": true}, or {"up": false, "code": ..., "output": [...]}
+    task -> keeper   {"number": n}: the server is the n-th of its run, which others can find from now on
+
+Until the last line the end of the input ends the server, so that a task which is killed leaves none behind. From then
+on it ends when nobody is connected to it and the next slot of the run's log is filled (by the teardown, or by a server
+that somebody has started in its place), or when nobody has been connected for ``idle_s``. The server is killed with
+this process, by the kernel. What a killed process has left on the disk, the next keeper on the machine removes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from airflow_recovery.driver.process import die_with_parent
+from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.driver.stores import open_spec_store
+from airflow_recovery.errors import ConfigurationError, StoreError
+from airflow_recovery.journal.scrub import scrubbed
+from airflow_recovery.store.write_once import Slots
+
+START_TIMEOUT_S = 300.0
+"""Long: Spark may have to fetch ``packages`` first."""
+STOP_TIMEOUT_S = 20.0
+LOOK_EVERY_S = 1.0
+OUTPUT_LINES = 20
+
+_JVM_OPTIONS = "SPARK_SUBMIT_OPTS"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be kept: ``command`` starts a server that listens on ``host`` and ``port``.
+
+    ``prefix``, in the store of the journal, is that of the log of the run's servers. ``python_path`` is the server's
+    own PYTHONPATH: the keeper has this package on its.
+    """
+
+    command: tuple[str, ...]
+    host: str
+    port: int
+    idle_s: float
+    store: StoreSpec
+    prefix: str
+    python_path: str | None = None
+
+
+def end_key(prefix: str, number: int) -> str:
+    """Where the keeper says how the run's n-th server has ended: ``{"why": ..., "code": ..., "output": [...]}``."""
+    return f"{prefix}{number:08d}.end"
+
+
+def servers_folder() -> Path:
+    """Where this user's servers on this machine have their files. Made for the user alone.
+
+    Raises `ConfigurationError` where somebody else has made it.
+    """
+    folder = Path(tempfile.gettempdir()) / f"airflow-recovery-servers-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise ConfigurationError(f"expected {folder} to be this user's own folder, found another owner: remove it")
+    return folder
+
+
+class Keeper:
+    """One server, from its start to its end."""
+
+    def __init__(self, order: Order, folder: Path) -> None:
+        self._order = order
+        self._log = folder / "log"
+        self._process = self._start(folder)
+        self._why = "it ended by itself"
+
+    def keep(self) -> None:
+        """Until the server has ended, by itself or since nobody needs it."""
+        number: int | None = None
+        try:
+            if not self._comes_up():
+                return
+            self._say({"up": True})
+            line = _read_line()
+            if line is None:
+                return
+            number = int(json.loads(line)["number"])
+            self._while_needed(number)
+        finally:
+            self._stop()
+            if number is not None:
+                self._tell_end(number)
+
+    def _start(self, folder: Path) -> subprocess.Popen[bytes]:
+        scratch = folder / "tmp"
+        scratch.mkdir()
+        # Not as a setting: that would take the place of one in the user's own spark-defaults.conf.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        if self._order.python_path is not None:
+            environment["PYTHONPATH"] = self._order.python_path
+        options = f"{os.environ.get(_JVM_OPTIONS, '')} -XX:+ExitOnOutOfMemoryError -Djava.io.tmpdir={scratch}"
+        with self._log.open("wb") as out:
+            return subprocess.Popen(
+                self._order.command,
+                cwd=folder,
+                env={**environment, _JVM_OPTIONS: options.strip()},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                preexec_fn=die_with_parent,  # Spark's scripts exec the JVM: it keeps the process id and this request
+            )
+
+    def _comes_up(self) -> bool:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not _accepts(self._order.host, self._order.port):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._say({"up": False, "code": self._process.poll(), "output": self._output()})
+                return False
+            if select.select([0], [], [], 0.1)[0]:  # nothing is said meanwhile: it is the end of the input
+                return False
+        return True
+
+    def _while_needed(self, number: int) -> None:
+        slots = Slots(open_spec_store(self._order.store), self._order.prefix)
+        used_s = time.monotonic()
+        while self._process.poll() is None:
+            time.sleep(LOOK_EVERY_S)
+            if self._is_used():
+                used_s = time.monotonic()
+            elif time.monotonic() - used_s > self._order.idle_s:
+                self._why = f"nobody was connected to it for {self._order.idle_s:.0f} s"
+                return
+            elif _is_filled(slots, number + 1):
+                self._why = "its run does not need it any more"
+                return
+
+    def _is_used(self) -> bool:
+        import psutil  # type: ignore[import-untyped]
+
+        with suppress(psutil.Error):
+            connections = psutil.Process(self._process.pid).net_connections("tcp")
+            return any(
+                connection.status == psutil.CONN_ESTABLISHED and connection.laddr.port == self._order.port
+                for connection in connections
+            )
+        return False
+
+    def _stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._process.wait()
+
+    def _tell_end(self, number: int) -> None:
+        document = {"why": self._why, "code": self._process.returncode, "output": self._output()}
+        with suppress(StoreError):
+            store = open_spec_store(self._order.store)
+            store.put(end_key(self._order.prefix, number), json.dumps(document).encode())
+
+    def _output(self) -> list[str]:
+        lines = self._log.read_text(errors="replace").splitlines()
+        return [scrubbed(line) for line in lines[-OUTPUT_LINES:]]
+
+    def _say(self, document: Mapping[str, object]) -> None:
+        with suppress(BrokenPipeError):
+            os.write(1, json.dumps(document).encode() + b"\n")
+
+
+class StartedKeeper:
+    """A keeper as the task that starts it sees it. ``environment`` is the server's, with its token."""
+
+    def __init__(self, order: Order, environment: Mapping[str, str]) -> None:
+        root = str(Path(__file__).resolve().parents[2])
+        path = os.pathsep.join(name for name in (root, environment.get("PYTHONPATH")) if name)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "airflow_recovery.driver.server_keeper"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # what kills the task's group does not kill it
+            env={**environment, "PYTHONPATH": path},
+        )
+        self._tell({**asdict(order), "command": list(order.command)})
+
+    @property
+    def pid(self) -> int:
+        """The keeper's process id."""
+        return self._process.pid
+
+    def wait_up(self) -> tuple[int | None, list[str]] | None:
+        """Wait until the server accepts connections: `None`. Else its exit code, and the end of its output."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        document = json.loads(line or '{"up": false, "code": null, "output": ["its keeper was killed"]}')
+        return None if document["up"] else (document["code"], document["output"])
+
+    def leave(self, number: int) -> None:
+        """It is the run's server of that number: it lives on without this process."""
+        self._tell({"number": number})
+        self._close()
+
+    def end(self) -> None:
+        """Nobody else has heard of it: end it, and wait for that."""
+        self._close()
+        self._process.wait()
+
+    def _tell(self, document: Mapping[str, object]) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has died: `wait_up` says so
+            self._process.stdin.write(json.dumps(document).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def _close(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(BrokenPipeError):
+                pipe.close()
+
+
+def main() -> int:
+    """Keep the server of the order that comes by standard input."""
+    signal.signal(signal.SIGTERM, _stop)
+    line = _read_line()
+    if line is None:
+        return 1
+    document = json.loads(line)
+    order = Order(**{**document, "command": tuple(document["command"]), "store": StoreSpec(**document["store"])})
+    with _own_folder(servers_folder()) as folder:
+        Keeper(order, folder).keep()
+    return 0
+
+
+@contextmanager
+def _own_folder(parent: Path) -> Iterator[Path]:
+    """A folder for this process, which no other one removes while this one lives. Those of the dead are removed."""
+    for left in parent.glob("server-*"):
+        with suppress(OSError), (left / "lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="new-", dir=parent))
+    with (folder / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = folder.rename(parent / f"server-{os.getpid()}-{time.time_ns()}")
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read_line() -> str | None:
+    """A line of standard input; `None` at its end. Nothing behind the line has been sent yet."""
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 65536)
+        if not piece:
+            return None
+        line += piece
+    return line.decode()
+
+
+def _accepts(host: str, port: int) -> bool:
+    with suppress(OSError), socket.create_connection((host, port), timeout=1):
+        return True
+    return False
+
+
+def _is_filled(slots: Slots, number: int) -> bool:
+    try:
+        return slots.peek(number) is not None
+    except StoreError:
+        return False  # its credentials have expired, perhaps: nobody is connected for long, then
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

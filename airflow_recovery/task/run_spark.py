@@ -1,0 +1,336 @@
+"""A run's own Spark (``spark="per-run"``): a Spark Connect server for all regions of one run.
+
+Where it listens stands in the next slot of a write-once log beside the journal's records (`JournalLayout.servers`).
+Whoever needs it reads the newest slot, and asks the server there; if nobody answers, it starts another one, for the
+next slot. A server that was started for a slot which somebody else has filled meanwhile is ended before anybody uses
+it. The process that keeps a server, and ends it, is `airflow_recovery.driver.server_keeper`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import json
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.driver.connect_server import TOKEN_VARIABLE, ServerAddress
+from airflow_recovery.driver.connect_session import CONNECT_RETRIES
+from airflow_recovery.driver.server_keeper import Order, StartedKeeper, end_key, servers_folder
+from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf, submit_environment
+from airflow_recovery.errors import ConfigurationError, DriverLost, ObjectMissing, RecordInvalid
+from airflow_recovery.hooks.masking import mask_secret
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.codec import Unlike, from_json, to_json
+from airflow_recovery.store.write_once import Slots
+from airflow_recovery.task.region_session import ServerChoice
+from airflow_recovery.task.spark_submission import connect_server_command
+
+if TYPE_CHECKING:
+    import grpc  # type: ignore[import-untyped]
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    from airflow_recovery.hooks.stores import Stores
+    from airflow_recovery.model.manifest import PartitionManifest
+    from airflow_recovery.model.records import RunIdentity
+
+END_TIMEOUT_S = 40.0
+"""How long the teardown waits for the server's keeper, which may be on another worker."""
+_OUT_OF_MEMORY_EXITS = (3, 52)
+"""Of the JVM with ``-XX:+ExitOnOutOfMemoryError``, and Spark's own."""
+_CONNECT_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
+"""With these variables spark-submit would take the server for a client."""
+
+
+@dataclass(frozen=True)
+class ServerSlot:
+    """A slot of the log: the server that is the run's Spark from now on; without ``host``, there is to be none.
+
+    ``salt`` is what its token is made of. ``worker`` and ``keeper`` (a process id) are for people.
+    """
+
+    salt: str = ""
+    host: str | None = None
+    port: int = 0
+    worker: str = ""
+    keeper: int = 0
+    format: int = 1
+
+
+@dataclass(frozen=True)
+class _Server:
+    number: int
+    address: ServerAddress
+
+
+class RunSpark:
+    """The Spark of one run, as one task of it sees it. ``secret`` is the password of the connection, or empty."""
+
+    def __init__(
+        self, stores: Stores, identity: RunIdentity, *, secret: str, log: logging.Logger, deadline_s: float = 300.0
+    ) -> None:
+        self._stores = stores
+        self._prefix = JournalLayout(identity).servers
+        self._slots = Slots(stores.journal, self._prefix, deadline_s=deadline_s)
+        self._secret = secret
+        self._log = log
+        self._channel: grpc.Channel | None = None
+
+    def find(self) -> ServerAddress | None:
+        """The run's Spark, where it answers. From then on its keeper sees that it is used, by this process."""
+        server = self._newest()[1]
+        return None if server is None or not self._uses(server.address) else server.address
+
+    def end(self) -> None:
+        """Have the run's Spark end as soon as nobody is connected to it, and wait for that, within `END_TIMEOUT_S`."""
+        while True:
+            number, server = self._newest()
+            if server is None:
+                self._log.info("The run has no Spark of its own that could be ended.")
+                return
+            end = _body(ServerSlot())
+            if self._slots.put(number + 1, end) in (None, end):
+                break
+        if server.address.is_gone():
+            self._log.info("%s was gone already.", server.address.target)
+            return
+        deadline = time.monotonic() + END_TIMEOUT_S
+        while self._end_of(number) is None:
+            if time.monotonic() > deadline:
+                self._log.info("%s ends as soon as nobody is connected to it.", server.address.target)
+                return
+            time.sleep(0.5)
+        self._log.info("%s has ended.", server.address.target)
+
+    def find_or_start(self, start: StartServer) -> ServerAddress:
+        """The run's Spark; where none answers, one that ``start`` starts on this worker, once at a time on each worker.
+
+        Raises `ConfigurationError` where it can't be started like that, `DriverLost` where it did not come up.
+        """
+        address = self.find()
+        if address is not None:
+            return address
+        with self._alone_on_this_worker():
+            while True:
+                number, server = self._newest()  # somebody may have started one while this one waited
+                if server is not None:
+                    if self._uses(server.address):
+                        return server.address
+                    self._log.info("The run's Spark at %s does not answer: starting another.", server.address.target)
+                address = self._start(start, number + 1)
+                if address is not None:
+                    return address
+
+    def why_lost(self, address: ServerAddress) -> str | None:
+        """Why the server at ``address`` is gone, as far as its keeper has said it; `None` where it answers."""
+        if not address.is_gone():
+            return None
+        deadline = time.monotonic() + 5.0
+        while time.monotonic() < deadline:
+            server = self._newest_at(address)
+            said = None if server is None else self._end_of(server.number)
+            if said is not None:
+                code = said.get("code")
+                output = "\n".join(said.get("output") or ())
+                exit_code = f"Error code is: {52 if code in _OUT_OF_MEMORY_EXITS else code}."
+                return f"{said.get('why')}. {exit_code}\n{output}"
+            time.sleep(0.5)
+        return "it was killed, together with the process that kept it, or its worker is gone"
+
+    def ask_cached(self, manifest: PartitionManifest, user_id: str) -> str | None:
+        """`None` where the run's Spark keeps this cached result, else why it is lost."""
+        from airflow_recovery.driver.cached import CacheServer
+
+        address = self.find()
+        if address is None:
+            return "the run's Spark, which kept it, has ended"
+        return CacheServer(address.url, user_id=user_id).ask(manifest)
+
+    def _start(self, start: StartServer, number: int) -> ServerAddress | None:
+        """`None`: somebody else has filled the slot first."""
+        salt = secrets.token_hex(16)
+        host, port = start.host, _free_port(start.host)
+        address = ServerAddress(host, port, self._token(salt))
+        began_s = time.monotonic()
+        keeper = StartedKeeper(*start.order(address, self._stores, self._prefix))
+        is_kept = False
+        try:
+            failed = keeper.wait_up()
+            if failed is not None:
+                code, output = failed
+                raise DriverLost(
+                    "The run's own Spark did not come up: its spark-submit "
+                    + (f"ended with {code}" if code is not None else "did not answer")
+                    + ". Its last output:\n"
+                    + "\n".join(output)
+                )
+            if not self._uses(address):
+                raise ConfigurationError(
+                    f"expected the Spark Connect server that was just started at {address.target} to take its token, "
+                    "found that it does not: is the name of this worker its own? Set SPARK_LOCAL_IP, or "
+                    "spark.driver.host in the group's conf, to an address that every worker reaches"
+                )
+            if address.lets_strangers_in():
+                raise ConfigurationError(
+                    f"expected a Spark Connect server that asks for a token, found that the one at {address.target} "
+                    "lets everybody in: spark='per-run' needs Spark 4.0 or later. Leave it out, or use a newer Spark"
+                )
+            slot = ServerSlot(salt, host, port, start.worker, keeper.pid)
+            held = self._slots.put(number, _body(slot))
+            if held is not None and held != _body(slot):
+                return None
+            keeper.leave(number)
+            is_kept = True
+        finally:
+            if not is_kept:
+                keeper.end()
+        self._log.info("Started the run's Spark at %s in %.1f s.", address.target, time.monotonic() - began_s)
+        return address
+
+    def _newest(self) -> tuple[int, _Server | None]:
+        """The newest slot's number (0: there is none), and the server in it."""
+        number = max(self._slots.numbers(), default=0)
+        return number, self._at(number) if number else None
+
+    def _newest_at(self, address: ServerAddress) -> _Server | None:
+        servers = (self._at(number) for number in sorted(self._slots.numbers(), reverse=True))
+        return next((server for server in servers if server is not None and server.address == address), None)
+
+    def _at(self, number: int) -> _Server | None:
+        body = self._slots.get(number)
+        try:
+            slot = from_json(ServerSlot, json.loads(body or b""))
+        except (Unlike, ValueError) as error:
+            raise RecordInvalid(f"{self._slots.store.base_uri}/{self._slots.key(number)}: {error}") from error
+        if slot.host is None:
+            return None
+        return _Server(number, ServerAddress(slot.host, slot.port, self._token(slot.salt)))
+
+    def _uses(self, address: ServerAddress) -> bool:
+        channel = address.connect()
+        if channel is None:
+            return False
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = channel
+        return True
+
+    def _token(self, salt: str) -> str:
+        token = hmac.new(self._secret.encode(), f"{self._prefix}/{salt}".encode(), hashlib.sha256).hexdigest()
+        mask_secret(token)
+        return token
+
+    def _end_of(self, number: int) -> Mapping[str, Any] | None:
+        try:
+            document = json.loads(self._slots.store.get(end_key(self._prefix, number)).body)
+        except (ObjectMissing, ValueError):
+            return None
+        return document if isinstance(document, dict) else None
+
+    @contextmanager
+    def _alone_on_this_worker(self) -> Iterator[None]:
+        """All regions that ran on a server which has died want another one at the same moment."""
+        name = hashlib.sha256(f"{self._slots.store.base_uri}/{self._prefix}".encode()).hexdigest()[:16]
+        with (servers_folder() / f"{name}.starting").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+@dataclass(frozen=True)
+class StartServer:
+    """How the run's Spark is started on this worker: with all that ``operator`` declares of spark-submit.
+
+    ``host`` is the address that others know this worker by; the server listens there and nowhere else.
+    """
+
+    operator: SparkSubmitOperator
+    name: str
+    worker: str
+    host: str
+    idle_s: float
+
+    @classmethod
+    def of(cls, operator: SparkSubmitOperator, context: Mapping[str, Any], group_id: str, idle_s: float) -> StartServer:
+        """For a task group, on the worker of ``context``: by its name as Airflow has it, if nothing else is set."""
+        worker = str(context["ti"].hostname)
+        conf = operator.conf or {}
+        host = conf.get("spark.driver.host") or os.environ.get("SPARK_LOCAL_IP") or worker
+        return cls(operator, f"{operator.dag_id}.{group_id}", worker, str(host), idle_s)
+
+    def order(self, address: ServerAddress, stores: Stores, prefix: str) -> tuple[Order, dict[str, str]]:
+        """What its keeper is told, and the environment. Raises `ConfigurationError` as `connect_server_command`."""
+        environment = submit_environment(os.environ)
+        for mark in _CONNECT_MODE:
+            environment.pop(mark, None)
+        conf = dict(QUIET_CONF)
+        conf |= s3a_conf(stores.results_spec, environment) or s3a_conf(stores.journal_spec, environment)
+        conf |= {str(key): str(value) for key, value in (self.operator.conf or {}).items()}
+        conf |= {
+            "spark.connect.grpc.binding.address": address.host,
+            "spark.connect.grpc.binding.port": str(address.port),
+            "spark.connect.grpc.port.maxRetries": "0",  # nobody would look at another port
+        }
+        command, variables = connect_server_command(self.operator, conf, self.name)
+        environment |= {**variables, TOKEN_VARIABLE: address.token}
+        order = Order(
+            command=tuple(command),
+            host=address.host,
+            port=address.port,
+            idle_s=self.idle_s,
+            store=stores.journal_spec,
+            prefix=prefix,
+            python_path=environment.get("PYTHONPATH"),
+        )
+        return order, environment
+
+
+class OwnServer(ServerChoice):
+    """The run's Spark, which is started where a region needs it and it is not there."""
+
+    max_retries = CONNECT_RETRIES
+    """One that is gone never comes back: the next one listens elsewhere."""
+
+    def __init__(self, run_spark: RunSpark, start: StartServer) -> None:
+        self._run_spark = run_spark
+        self._start = start
+        self._address: ServerAddress | None = None
+
+    def to_run(self) -> str:
+        """Raises as `RunSpark.find_or_start`."""
+        self._address = self._run_spark.find_or_start(self._start)
+        return self._address.url
+
+    def to_interrupt(self) -> str | None:
+        """None is started for that: what ran on one that is gone has ended with it."""
+        address = self._run_spark.find()
+        return None if address is None else address.url
+
+    def why_lost(self) -> str | None:
+        """As its keeper has said it."""
+        return None if self._address is None else self._run_spark.why_lost(self._address)
+
+
+def _body(slot: ServerSlot) -> bytes:
+    return json.dumps(to_json(slot), sort_keys=True).encode()
+
+
+def _free_port(host: str) -> int:
+    """A port of this machine that nobody listens on now. Raises `ConfigurationError` where ``host`` is not its own."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family) as probe:
+            probe.bind(address)
+            return int(probe.getsockname()[1])
+    except OSError as error:
+        raise ConfigurationError(
+            f"expected {host!r} to be an address of this worker, on which the run's Spark can listen, found: {error}. "
+            "Set SPARK_LOCAL_IP, or spark.driver.host in the group's conf, to an address that every worker reaches"
+        ) from error

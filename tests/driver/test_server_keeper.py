@@ -1,0 +1,187 @@
+"""The process that keeps a run's own Spark, with a program of a few lines in the server's place."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.driver.server_keeper import Order, StartedKeeper, end_key, servers_folder
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.store import open_store
+from airflow_recovery.testing.spark_cluster import free_port
+
+PREFIX = "_servers/d/r/g/"
+SERVER = """
+import os, socket, sys, threading
+print("listening with", os.environ.get("SPARK_SUBMIT_OPTS"), os.environ.get("PYTHONPATH"), flush=True)
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+clients = []
+while True:
+    client, _ = server.accept()
+    clients.append(client)
+    def read(client=client):
+        said = client.recv(9)
+        if said:
+            print("password=hunter2-of-the-server", flush=True)
+            os._exit(int(said))
+        client.close()
+    threading.Thread(target=read, daemon=True).start()
+"""
+STARTER = """
+import json, os, sys, time
+from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.driver.server_keeper import Order, StartedKeeper
+order = json.loads(sys.argv[1])
+order["store"] = StoreSpec(**order["store"])
+keeper = StartedKeeper(Order(**order), os.environ)
+keeper.wait_up()
+print(keeper.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> Order:
+    port = free_port()
+    command = (sys.executable, "-c", SERVER, str(port))
+    return Order(command, "127.0.0.1", port, 600.0, StoreSpec(f"file://{tmp_path}/journal"), PREFIX)
+
+
+def started(order: Order) -> tuple[StartedKeeper, psutil.Process]:
+    """A keeper whose server is up, and the server."""
+    keeper = StartedKeeper(order, os.environ)
+    assert keeper.wait_up() is None
+    (server,) = psutil.Process(keeper.pid).children()
+    return keeper, server
+
+
+def eventually(claim: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not claim():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def end_of(order: Order, number: int) -> dict[str, object]:
+    path = Path(order.store.uri.removeprefix("file://")) / end_key(PREFIX, number)
+    eventually(path.exists)
+    document: dict[str, object] = json.loads(path.read_text())
+    return document
+
+
+def fill_slot(order: Order, number: int) -> None:
+    open_store(order.store.uri).put_if_absent(f"{PREFIX}{number:08d}", b"{}")
+
+
+def leftovers() -> list[Path]:
+    return list(servers_folder().glob("server-*"))
+
+
+def test_a_server_that_nobody_has_recorded_ends_with_the_task_that_started_it(order: Order) -> None:
+    keeper, server = started(order)
+    assert leftovers()
+    keeper.end()
+    assert is_gone(server.pid)
+    assert not leftovers()
+
+
+def test_fault_a_task_is_killed_before_it_has_recorded_its_server(order: Order) -> None:
+    document = json.dumps({**order.__dict__, "store": order.store.__dict__})
+    task = subprocess.Popen([sys.executable, "-c", STARTER, document], stdout=subprocess.PIPE)
+    assert task.stdout is not None
+    keeper = int(task.stdout.readline())
+    (server,) = psutil.Process(keeper).children()
+    task.kill()
+    task.wait()
+    eventually(lambda: is_gone(keeper) and is_gone(server.pid))
+    assert not leftovers()
+
+
+def test_fault_a_keeper_is_killed_and_its_server_dies_with_it(order: Order) -> None:
+    keeper, server = started(order)
+    keeper.leave(1)
+    os.kill(keeper.pid, signal.SIGKILL)
+    eventually(lambda: is_gone(server.pid))
+    assert leftovers()  # nobody was there to remove them
+
+    other = replace(order, port=free_port())
+    other, _ = started(replace(other, command=(*other.command[:3], str(other.port))))[0], None
+    assert len(leftovers()) == 1
+    other.end()
+    assert not leftovers()
+
+
+def test_a_server_lives_on_without_the_task_while_somebody_is_connected_and_ends_when_it_is_idle(order: Order) -> None:
+    keeper, server = started(replace(order, idle_s=0.5))
+    with socket.create_connection((order.host, order.port)):
+        keeper.leave(1)
+        time.sleep(4)
+        assert not is_gone(server.pid)
+    assert end_of(order, 1)["why"] == "nobody was connected to it for 0 s"
+    assert is_gone(server.pid)
+    eventually(lambda: not leftovers())
+
+
+def test_a_server_that_its_run_does_not_need_ends_when_the_last_one_has_left(order: Order) -> None:
+    keeper, server = started(order)
+    with socket.create_connection((order.host, order.port)):
+        keeper.leave(3)
+        fill_slot(order, 4)
+        time.sleep(3)
+        assert not is_gone(server.pid)
+    assert end_of(order, 3)["why"] == "its run does not need it any more"
+
+
+def test_how_a_server_has_ended_is_told_without_its_secrets(order: Order) -> None:
+    keeper, _ = started(replace(order, python_path="/of/the/server"))
+    keeper.leave(1)
+    with socket.create_connection((order.host, order.port)) as client:
+        client.sendall(b"3")
+        end = end_of(order, 1)
+    assert (end["why"], end["code"]) == ("it ended by itself", 3)
+    (listening, secret) = end["output"]  # type: ignore[misc]
+    assert "-XX:+ExitOnOutOfMemoryError -Djava.io.tmpdir=" in listening
+    assert listening.endswith(" /of/the/server")
+    assert "hunter2" not in secret
+
+
+def test_a_server_that_does_not_come_up_says_why(order: Order) -> None:
+    command = (sys.executable, "-c", "print('no such master'); raise SystemExit(7)")
+    keeper = StartedKeeper(replace(order, command=command), os.environ)
+    assert keeper.wait_up() == (7, ["no such master"])
+    keeper.end()
+    assert not leftovers()
+
+
+def test_the_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / f"airflow-recovery-servers-{os.getuid()}").symlink_to(elsewhere)
+    with pytest.raises(ConfigurationError, match="another owner: remove it"):
+        servers_folder()

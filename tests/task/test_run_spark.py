@@ -1,0 +1,277 @@
+"""A run's own Spark, with real Spark Connect servers: who starts it, who may use it, and what dies with it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from runtime_specs import JOB, outcome_of, region_spec, troubled
+
+from airflow_recovery.driver.code_archive import build_archive
+from airflow_recovery.driver.connect_server import ServerAddress
+from airflow_recovery.driver.exit_report import read_failure
+from airflow_recovery.driver.region_spec import RegionSpec, StoreSpec
+from airflow_recovery.errors import ConfigurationError, DriverLost, OutOfMemory
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.records import AttemptState, RunIdentity
+from airflow_recovery.store import open_store
+from airflow_recovery.task.region_program import region_failed
+from airflow_recovery.task.region_session import RegionSession
+from airflow_recovery.task.run_spark import OwnServer, RunSpark, StartServer
+
+LOG = logging.getLogger("tests.run_spark")
+RUN = RunIdentity("d", "date-2024-01-01T000000Z", "g")
+DEADLINE_S = 120.0
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "512m",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def _worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A worker of its own, which knows the connection ``own``. No server outlives the test."""
+    for mark in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE"):
+        monkeypatch.setenv(mark, "set, so that what was there before is put back")
+        monkeypatch.delenv(mark)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("AIRFLOW_CONN_OWN", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    yield
+    for keeper in keepers():
+        keeper.kill()
+    eventually(lambda: not servers())
+
+
+def keepers() -> list[psutil.Process]:
+    mine = os.environ["TMPDIR"]
+    found = psutil.process_iter(["cmdline", "environ"])
+    return [
+        process
+        for process in found
+        if "airflow_recovery.driver.server_keeper" in (process.info["cmdline"] or ())
+        and (process.info["environ"] or {}).get("TMPDIR") == mine
+    ]
+
+
+def servers() -> list[psutil.Process]:
+    """The JVMs that have been started here, and live."""
+    mine = f"-Djava.io.tmpdir={os.environ['TMPDIR']}/"
+    found = psutil.process_iter(["cmdline", "status"])
+    return [process for process in found if any(word.startswith(mine) for word in process.info["cmdline"] or ())]
+
+
+def eventually(claim: Callable[[], bool], timeout_s: float = DEADLINE_S) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not claim():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def stores(folder: Path) -> Any:
+    spec = StoreSpec(f"file://{folder}/journal")
+    return SimpleNamespace(journal=open_store(spec.uri), journal_spec=spec, results_spec=spec, results=None)
+
+
+def run_spark(folder: Path, identity: RunIdentity = RUN, secret: str = "") -> RunSpark:
+    """The run's own Spark, as another task sees it."""
+    return RunSpark(stores(folder), identity, secret=secret, log=LOG)
+
+
+def starting(idle_s: float = 600.0, **conf: str) -> StartServer:
+    operator = SparkSubmitOperator(task_id="start", conn_id="own", conf={**CONF, **conf})
+    return StartServer(operator, "d.g", "worker-1", "127.0.0.1", idle_s)
+
+
+def application(folder: Path, spec: RegionSpec) -> RegionSession:
+    program: Any = SimpleNamespace(job=SimpleNamespace(packages=()), stores=stores(folder), identity=spec.identity)
+    return RegionSession(program, OwnServer(run_spark(folder), starting()), user_id="me", conf={}, log=LOG)
+
+
+@pytest.fixture(scope="module")
+def archive() -> Path:
+    """Built once: a session puts it on the path of this process too."""
+    return build_archive(JOB)
+
+
+@pytest.fixture
+def code(monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:
+    monkeypatch.setattr("airflow_recovery.task.region_session.build_archive", lambda *given: archive)
+
+
+class Running:
+    """A region's attempt in a thread, until its UDF waits for ``go``."""
+
+    def __init__(self, folder: Path, spec: RegionSpec, ready: Path) -> None:
+        self.raised: list[Exception] = []
+        self._thread = threading.Thread(target=self._run, args=(folder, spec), daemon=True)
+        self._thread.start()
+        eventually(lambda: ready.exists() or not self._thread.is_alive())
+        assert ready.exists(), self.raised
+
+    def _run(self, folder: Path, spec: RegionSpec) -> None:
+        try:
+            application(folder, spec)._launch(spec, folder)
+        except Exception as error:
+            self.raised.append(error)
+
+    def wait(self) -> None:
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+
+
+def state_of(spec: RegionSpec) -> AttemptState | None:
+    outcome = outcome_of(spec)
+    return None if outcome is None else outcome.state
+
+
+@pytest.mark.usefixtures("code")
+def test_the_regions_of_a_run_share_one_server_that_lets_no_stranger_in_and_the_teardown_ends_it(
+    tmp_path: Path,
+) -> None:
+    address = run_spark(tmp_path).find_or_start(starting())
+    assert address == run_spark(tmp_path).find()
+    assert address == run_spark(tmp_path).find_or_start(starting())  # a setup task that is cleared
+    assert run_spark(tmp_path, secret="a password that the starter had not").find() is None
+    assert ServerAddress(address.host, address.port, "guessed").is_gone()
+    assert not address.lets_strangers_in()
+    (server,) = servers()
+    assert not any(address.token in word for word in server.cmdline())
+    assert address.token not in repr(address)
+
+    for attempt in (1, 2):
+        spec = region_spec(tmp_path, *troubled("beat", ready=tmp_path / "r", go=__file__), attempt=attempt)
+        application(tmp_path, spec)._launch(spec, tmp_path)
+        assert state_of(spec) is AttemptState.FINISHED
+    assert servers() == [server]
+
+    # The teardown, while a region that was cleared again is running.
+    ready, go = tmp_path / "ready", tmp_path / "go"
+    spec = region_spec(tmp_path, *troubled("beat", ready=ready, go=go), attempt=3)
+    running = Running(tmp_path, spec, ready)
+    end = threading.Thread(target=run_spark(tmp_path).end)
+    end.start()
+    time.sleep(3)
+    assert servers() == [server]
+    go.touch()
+    running.wait()
+    assert state_of(spec) is AttemptState.FINISHED
+    assert not running.raised
+    end.join(DEADLINE_S)
+    assert not servers()
+    assert run_spark(tmp_path).find() is None
+
+
+@pytest.mark.usefixtures("code")
+def test_fault_a_server_is_killed_within_a_region_and_the_next_attempt_starts_another(tmp_path: Path) -> None:
+    ready, go = tmp_path / "ready", tmp_path / "go"
+    first, second = (region_spec(tmp_path, *troubled("beat", ready=ready, go=go), attempt=n) for n in (1, 2))
+    running = Running(tmp_path, first, ready)
+    (server,) = servers()
+    began_s = time.monotonic()
+    os.kill(server.pid, signal.SIGKILL)
+    running.wait()
+    assert time.monotonic() - began_s < 60  # not the ten minutes of Spark's client
+    failed = region_failed(first, read_failure(first), running.raised[0])
+    assert isinstance(failed, DriverLost)
+    assert "is gone: it ended by itself. Error code is: -9." in str(failed)
+    assert outcome_of(first) is None
+
+    go.touch()
+    application(tmp_path, second)._launch(second, tmp_path)
+    assert state_of(second) is AttemptState.FINISHED
+    (keeper,) = keepers()
+    os.kill(keeper.pid, signal.SIGKILL)
+    eventually(lambda: not servers())
+    assert run_spark(tmp_path).find() is None
+    run_spark(tmp_path).end()  # the teardown finds nothing to end
+    assert run_spark(tmp_path).find() is None
+
+
+@pytest.mark.usefixtures("code")
+def test_fault_memory_runs_out_in_the_server_and_the_region_fails_with_that(tmp_path: Path) -> None:
+    ready, go = tmp_path / "ready", tmp_path / "go"
+    spec = region_spec(tmp_path, *troubled("beat", ready=ready, go=go))
+    running = Running(tmp_path, spec, ready)
+    fill_heap(run_spark(tmp_path).find())
+    running.wait()
+    failed = region_failed(spec, read_failure(spec), running.raised[0])
+    assert isinstance(failed, OutOfMemory)
+    assert "java.lang.OutOfMemoryError: Java heap space" in str(failed)
+    assert not servers()
+
+
+def fill_heap(address: ServerAddress | None) -> None:
+    from airflow_recovery.driver.connect_session import limit_retries, open_session
+
+    assert address is not None
+    session = open_session(address.url, session_id="00112233-4455-6677-8899-aabbccddeeff", user_id="me")
+    limit_retries(session, 1)
+    with pytest.raises(Exception, match="UNAVAILABLE"):
+        session.sql("SELECT size(sequence(1, 400000000, int(rand() * 1) + 1))").collect()
+
+
+def test_two_tasks_that_want_it_at_once_start_one_server_on_one_worker_and_keep_one_of_two_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(found: list[ServerAddress]) -> None:
+        found.append(run_spark(tmp_path).find_or_start(starting()))
+
+    def both() -> list[ServerAddress]:
+        found: list[ServerAddress] = []
+        threads = [threading.Thread(target=start, args=(found,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE_S)
+        return found
+
+    one, other = both()
+    assert one == other
+    assert len(keepers()) == 1
+    run_spark(tmp_path).end()
+
+    monkeypatch.setattr(RunSpark, "_alone_on_this_worker", lambda self: nullcontext())
+    one, other = both()
+    assert one == other
+    assert len(keepers()) == 1
+    numbers = [path.name for path in (tmp_path / "journal" / JournalLayout(RUN).servers).iterdir()]
+    assert sorted(numbers) == ["00000001", "00000001.end", "00000002", "00000003"]
+
+
+def test_a_server_that_does_not_come_up_fails_by_its_own_words(tmp_path: Path) -> None:
+    with pytest.raises(DriverLost, match=r"spark-submit ended with 1.*\n.*UnsatisfiedLinkError|Initial heap size|heap"):
+        run_spark(tmp_path).find_or_start(starting(**{"spark.driver.extraJavaOptions": "-Xms9999999g"}))
+    assert not keepers()
+    assert run_spark(tmp_path).find() is None
+
+
+def test_deploy_mode_cluster_and_a_foreign_address_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = {"conn_type": "spark", "host": "spark://master", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_OWN", json.dumps(cluster))
+    with pytest.raises(
+        ConfigurationError, match=r"start: expected .*'client', found 'cluster' .*'own'.*leave spark= out"
+    ):
+        run_spark(tmp_path).find_or_start(starting())
+    elsewhere = StartServer(starting().operator, "d.g", "worker-1", "203.0.113.7", 1.0)
+    with pytest.raises(ConfigurationError, match=r"expected '203\.0\.113\.7' to be an address of this worker"):
+        run_spark(tmp_path).find_or_start(elsewhere)
