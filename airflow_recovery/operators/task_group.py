@@ -20,7 +20,8 @@ from airflow_recovery.model.job_recovery import declared_job_recovery
 from airflow_recovery.model.retention import Retention, checked_retention
 from airflow_recovery.operators.publish import PUBLISH_TASK, RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
-from airflow_recovery.operators.run_spark import START_TASK, STOP_TASK, StartSparkOperator, StopSparkOperator
+from airflow_recovery.operators.start_spark import START_TASK, StartSparkOperator
+from airflow_recovery.operators.stop_spark import STOP_TASK, StopSparkOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
 from airflow_recovery.task.run_context import refuse_mapped_group
 from airflow_recovery.task.spark_connection import PER_REGION, PER_RUN, SparkScope

@@ -156,7 +156,11 @@ class Purge:
             objects, size = objects + len(beside), size + sum(info.size for info in beside)
         if not pinned:
             self._stop_reading_shared()
-            keys = [key for key in self._rest if self._is_old(key)] if has_come_back else [*streams, *self._rest]
+            keys = (
+                [key for key in self._rest if self._is_old(key)]
+                if has_come_back
+                else [*streams, *self._servers(), *self._rest]
+            )
             if not self._options.dry_run:
                 plans = {key: self._journal.store.get(key).body for key in keys if self._is_plan(key)}
                 # The plans last: they hold the names of the regions, should this be interrupted.
@@ -170,6 +174,10 @@ class Purge:
         latest_s = CLOCK_MARGIN_S + max(self._run.ages.stored_s[key] for key in self._tombstones)
         listed = self._journal.store.list(self._layout.streams)
         return [info.key for info in listed if modified_s(info) <= latest_s]
+
+    def _servers(self) -> list[str]:
+        """Where the run's own Spark was: one that is still there ends when it is idle."""
+        return [info.key for info in self._journal.store.list(self._layout.servers)]
 
     def _put_back(self, plans: Mapping[str, bytes]) -> None:
         """What was deleted of a run that has come back after the second look: its claim names one of them."""

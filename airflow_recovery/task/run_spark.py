@@ -31,7 +31,10 @@ from airflow_recovery.hooks.masking import mask_secret
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.codec import Unlike, from_json, to_json
 from airflow_recovery.store.write_once import Slots
+from airflow_recovery.task.dag_operators import job_recovery_of
+from airflow_recovery.task.open_run import RunPlace
 from airflow_recovery.task.region_session import ServerChoice
+from airflow_recovery.task.spark_connection import open_run_spark
 from airflow_recovery.task.spark_submission import connect_server_command
 
 if TYPE_CHECKING:
@@ -290,6 +293,14 @@ class StartServer:
             python_path=environment.get("PYTHONPATH"),
         )
         return order, environment
+
+
+def open_for_task(context: Mapping[str, Any], dag: Any, group_id: str, conn_id: str) -> tuple[RunPlace, RunSpark]:
+    """The own Spark of the run of ``context``, for a task that runs no region."""
+    from airflow.sdk import BaseHook
+
+    place = RunPlace.of(context, group_id, job_recovery_of(dag, group_id))
+    return place, open_run_spark(BaseHook.get_connection(conn_id), place, place.identity)
 
 
 class OwnServer(ServerChoice):

@@ -111,7 +111,7 @@ def test_a_server_that_nobody_has_recorded_ends_with_the_task_that_started_it(or
     assert not leftovers()
 
 
-def test_fault_a_task_is_killed_before_it_has_recorded_its_server(order: Order) -> None:
+def test_fault_144_a_task_is_killed_before_it_has_recorded_its_server(order: Order) -> None:
     document = json.dumps({**order.__dict__, "store": order.store.__dict__})
     task = subprocess.Popen([sys.executable, "-c", STARTER, document], stdout=subprocess.PIPE)
     assert task.stdout is not None
@@ -123,7 +123,7 @@ def test_fault_a_task_is_killed_before_it_has_recorded_its_server(order: Order) 
     assert not leftovers()
 
 
-def test_fault_a_keeper_is_killed_and_its_server_dies_with_it(order: Order) -> None:
+def test_fault_144_a_keeper_is_killed_and_its_server_dies_with_it(order: Order) -> None:
     keeper, server = started(order)
     keeper.leave(1)
     os.kill(keeper.pid, signal.SIGKILL)
@@ -148,7 +148,7 @@ def test_a_server_lives_on_without_the_task_while_somebody_is_connected_and_ends
     eventually(lambda: not leftovers())
 
 
-def test_a_server_that_its_run_does_not_need_ends_when_the_last_one_has_left(order: Order) -> None:
+def test_fault_146_a_server_that_its_run_does_not_need_ends_when_the_last_one_has_left(order: Order) -> None:
     keeper, server = started(order)
     with socket.create_connection((order.host, order.port)):
         keeper.leave(3)

@@ -13,6 +13,8 @@ from airflow.sdk import DAG, Asset, BaseOperator, TaskGroup
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators import RecoveryPublishOperator, SparkJobTaskGroup, SparkRegionOperator
+from airflow_recovery.operators.start_spark import StartSparkOperator
+from airflow_recovery.operators.stop_spark import StopSparkOperator
 
 JOB = "dagjobs.shapes:diamond"
 REGIONS = {"cleaned", "left", "right", "joined", "aside"}
@@ -218,3 +220,44 @@ def test_serialised_and_read_back() -> None:
     assert left.template_fields == [*SparkSubmitOperator.template_fields, "subtask"]
     assert [outlet.name for outlet in read.get_task("outer.g.publish").outlets] == ["delays"]
     assert DagSerialization.to_dict(dag) == document  # nothing random in it: no new DAG version with every parse
+
+
+def test_a_run_with_a_spark_of_its_own_has_a_setup_and_a_teardown_around_its_regions() -> None:
+    dag = new_dag()
+    with dag:
+        before, after = BaseOperator(task_id="before"), BaseOperator(task_id="after")
+        group = SparkJobTaskGroup(
+            group_id="g", job=JOB, spark="per-run", conn_id="own", conf={"spark.x": "1"}, deferrable=False, pool="p"
+        )
+        before >> group >> after
+
+    start, stop = dag.get_task("g.start_spark"), dag.get_task("g.stop_spark")
+    assert isinstance(start, StartSparkOperator)
+    assert isinstance(stop, StopSparkOperator)
+    assert (start.is_setup, stop.is_teardown, stop.trigger_rule) == (True, True, "all_done_setup_success")
+    assert start.downstream_task_ids == {"g.cleaned", "g.aside", "g.stop_spark"}
+    assert stop.upstream_task_ids == {"g.publish", "g.start_spark"}
+    assert before.downstream_task_ids == {"g.start_spark"}
+    assert after.upstream_task_ids == {"g.publish"}
+    assert (start.conf, start._conn_id, start.pool, stop.conn_id, stop.pool) == (
+        {"spark.x": "1"},
+        "own",
+        "p",
+        "own",
+        "p",
+    )
+    assert {task.spark for task in dag.tasks if isinstance(task, SparkRegionOperator)} == {"per-run"}
+
+
+def test_a_run_has_no_setup_task_of_ours_unless_it_has_a_spark_of_its_own() -> None:
+    dag = new_dag()
+    diamond(dag)
+    assert not [task.task_id for task in dag.tasks if task.is_setup or task.is_teardown]
+
+
+def test_a_spark_of_its_own_is_refused_by_name_without_recovery_and_for_another_scope() -> None:
+    off = {"execution.batch.job-recovery.enabled": False}
+    with pytest.raises(JobDefinitionError, match=r"'g': recovery is off, and the address .*leave spark='per-run' out"):
+        diamond(new_dag(), spark="per-run", job_recovery=off)
+    with pytest.raises(JobDefinitionError, match=r"expected spark= as .*'per-region'.*'per-run', found 'per-task'"):
+        diamond(new_dag(), spark="per-task")

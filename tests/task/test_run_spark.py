@@ -143,9 +143,7 @@ def state_of(spec: RegionSpec) -> AttemptState | None:
 
 
 @pytest.mark.usefixtures("code")
-def test_the_regions_of_a_run_share_one_server_that_lets_no_stranger_in_and_the_teardown_ends_it(
-    tmp_path: Path,
-) -> None:
+def test_fault_146_the_regions_of_a_run_share_one_server_and_the_teardown_waits_for_them(tmp_path: Path) -> None:
     address = run_spark(tmp_path).find_or_start(starting())
     assert address == run_spark(tmp_path).find()
     assert address == run_spark(tmp_path).find_or_start(starting())  # a setup task that is cleared
@@ -180,7 +178,7 @@ def test_the_regions_of_a_run_share_one_server_that_lets_no_stranger_in_and_the_
 
 
 @pytest.mark.usefixtures("code")
-def test_fault_a_server_is_killed_within_a_region_and_the_next_attempt_starts_another(tmp_path: Path) -> None:
+def test_fault_142_a_server_is_killed_within_a_region_and_the_next_attempt_starts_another(tmp_path: Path) -> None:
     ready, go = tmp_path / "ready", tmp_path / "go"
     first, second = (region_spec(tmp_path, *troubled("beat", ready=ready, go=go), attempt=n) for n in (1, 2))
     running = Running(tmp_path, first, ready)
@@ -206,7 +204,7 @@ def test_fault_a_server_is_killed_within_a_region_and_the_next_attempt_starts_an
 
 
 @pytest.mark.usefixtures("code")
-def test_fault_memory_runs_out_in_the_server_and_the_region_fails_with_that(tmp_path: Path) -> None:
+def test_fault_143_memory_runs_out_in_the_server_and_the_region_fails_with_that(tmp_path: Path) -> None:
     ready, go = tmp_path / "ready", tmp_path / "go"
     spec = region_spec(tmp_path, *troubled("beat", ready=ready, go=go))
     running = Running(tmp_path, spec, ready)
@@ -228,7 +226,7 @@ def fill_heap(address: ServerAddress | None) -> None:
         session.sql("SELECT size(sequence(1, 400000000, int(rand() * 1) + 1))").collect()
 
 
-def test_two_tasks_that_want_it_at_once_start_one_server_on_one_worker_and_keep_one_of_two_workers(
+def test_fault_145_two_tasks_that_want_it_at_once_keep_one_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(found: list[ServerAddress]) -> None:
