@@ -24,7 +24,6 @@ from airflow_recovery.task.spark_connection import (
     PER_RUN,
     SparkScope,
     cache_server,
-    open_run_spark,
     user_of,
 )
 
@@ -138,6 +137,8 @@ class RecoveryPublishOperator(BaseOperator):
         ask_cached = self._ask_cached
         with open_job_run(context, declared, self.job, self.group_id, self.get_dag(), log, ask_cached) as job:
             if self.spark == PER_RUN:
+                from airflow_recovery.task.run_spark import open_run_spark
+
                 self._run_spark = open_run_spark(self._connection, job.opened, job.identity)
             yield job.opened
 

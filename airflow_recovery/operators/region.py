@@ -28,7 +28,6 @@ from airflow_recovery.task.spark_connection import (
     SparkScope,
     cache_server,
     check_cached_connection,
-    open_run_spark,
     region_application,
     user_of,
 )
@@ -135,6 +134,8 @@ class SparkRegionOperator(SubmittingOperator):
         with open_job_run(context, job, self.job, self.group_id, self.get_dag(), log, ask_cached) as job_run:
             os.environ.update(job_run.opened.stores.driver_env())
             if self.spark == PER_RUN:
+                from airflow_recovery.task.run_spark import open_run_spark
+
                 self._run_spark = open_run_spark(self._connection, job_run.opened, job_run.identity)
             batch = batch_of(job_run.plan.record, self.region, self.subtask, context["ti"].map_index)
             try:

@@ -32,18 +32,21 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.codec import Unlike, from_json, to_json
 from airflow_recovery.store.write_once import Slots
 from airflow_recovery.task.dag_operators import job_recovery_of
-from airflow_recovery.task.open_run import RunPlace
+from airflow_recovery.task.open_run import OpenRun, RunPlace
 from airflow_recovery.task.region_session import ServerChoice
-from airflow_recovery.task.spark_connection import open_run_spark
+from airflow_recovery.task.spark_connection import SUBMIT
 from airflow_recovery.task.spark_submission import connect_server_command
 
 if TYPE_CHECKING:
     import grpc  # type: ignore[import-untyped]
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.sdk import Connection
 
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import RunIdentity
+
+log = logging.getLogger(__name__)
 
 END_TIMEOUT_S = 40.0
 """How long the teardown waits for the server's keeper, which may be on another worker."""
@@ -293,6 +296,18 @@ class StartServer:
             python_path=environment.get("PYTHONPATH"),
         )
         return order, environment
+
+
+def open_run_spark(connection: Connection, opened: OpenRun | RunPlace, identity: RunIdentity) -> RunSpark:
+    """The run's own Spark, submitted with ``connection``. Raises `ConfigurationError` for one of another type."""
+    if connection.conn_type not in SUBMIT:
+        raise ConfigurationError(
+            f"Connection {connection.conn_id!r}: expected type spark, with which spark-submit starts a Spark for each "
+            f"run (spark='per-run'), found {connection.conn_type!r}. Give the task group another conn_id; for a Spark "
+            "Connect server that is there already, leave spark= out"
+        )
+    deadline_s = float(opened.settings.request_timeout)
+    return RunSpark(opened.stores, identity, secret=connection.password or "", log=log, deadline_s=deadline_s)
 
 
 def open_for_task(context: Mapping[str, Any], dag: Any, group_id: str, conn_id: str) -> tuple[RunPlace, RunSpark]:

@@ -18,12 +18,9 @@ if TYPE_CHECKING:
     from airflow_recovery.driver.cached import CacheServer
     from airflow_recovery.driver.memory_policy import RaiseMemory
     from airflow_recovery.job import Job
-    from airflow_recovery.model.records import RunIdentity
     from airflow_recovery.planning.regions import Region
-    from airflow_recovery.task.open_run import OpenRun, RunPlace
     from airflow_recovery.task.region_program import RegionProgram
     from airflow_recovery.task.region_session import ServerChoice
-    from airflow_recovery.task.run_spark import RunSpark
 
 log = logging.getLogger(__name__)
 
@@ -117,20 +114,6 @@ def cache_server(connection: Connection) -> CacheServer:
 def user_of(connection: Connection) -> str:
     """Whose sessions ours are: one user for all attempts."""
     return connection.login or "airflow-recovery"
-
-
-def open_run_spark(connection: Connection, opened: OpenRun | RunPlace, identity: RunIdentity) -> RunSpark:
-    """The run's own Spark, submitted with ``connection``. Raises `ConfigurationError` for one of another type."""
-    if connection.conn_type not in SUBMIT:
-        raise ConfigurationError(
-            f"Connection {connection.conn_id!r}: expected type spark, with which spark-submit starts a Spark for each "
-            f"run (spark='per-run'), found {connection.conn_type!r}. Give the task group another conn_id; for a Spark "
-            "Connect server that is there already, leave spark= out"
-        )
-    from airflow_recovery.task.run_spark import RunSpark
-
-    deadline_s = float(opened.settings.request_timeout)
-    return RunSpark(opened.stores, identity, secret=connection.password or "", log=log, deadline_s=deadline_s)
 
 
 def check_cached_connection(job: Job, region: Region, connection: Connection) -> None:
