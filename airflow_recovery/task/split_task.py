@@ -32,8 +32,8 @@ class SplitTask(TaskMode):
             )
 
     def needs_own_application(self, region: RegionPlan) -> bool:
-        """Where a source commits split by split, for the same reason."""
-        return SplitPlan.of(region).split_source is not None
+        """For the same reason."""
+        return True
 
 
 MODE = SplitTask()

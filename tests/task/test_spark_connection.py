@@ -1,17 +1,24 @@
-"""Where a region that commits split by split can run, and what its task says of it afterwards."""
+"""What can run with which connection: regions that commit split by split, and a run's own Spark."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from airflow.sdk import Connection
 
 from airflow_recovery.attempt.region_task import Decision, RegionResult
-from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.errors import ConfigurationError, JobDefinitionError
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.job import files, job
-from airflow_recovery.model.records import AttemptState, Outcome
+from airflow_recovery.model.records import AttemptState, Outcome, RunIdentity
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.result_type import BLOCKING
 from airflow_recovery.splits.mode import CommittedBatchRef, LostSplit, SplitOutcome, SplitPlan
+from airflow_recovery.task.mode import TaskMode
+from airflow_recovery.task.open_run import RunPlace
+from airflow_recovery.task.run_spark import open_run_spark
 from airflow_recovery.task.split_task import MODE
 from airflow_recovery.task.summary import summary_of
 
@@ -38,3 +45,18 @@ def test_the_summary_says_what_was_kept_and_what_is_lost() -> None:
     assert summary["splits"] == {"read": 1, "kept": 2, "lost": {"s3://lake/d.csv": "ValueError: 666"}}
     whole = Outcome("raw", 2, AttemptState.FINISHED, "w", "now")
     assert "splits" not in summary_of(RegionResult("raw", Decision.RAN, 2, "ran", whole))
+
+
+def test_it_is_submitted_by_itself_where_the_run_has_a_spark_of_its_own() -> None:
+    assert MODE.needs_own_application(RegionPlan("r", ("raw",), ("raw",), (), True, "f", mode=SplitPlan("raw")))
+    assert not TaskMode().needs_own_application(RegionPlan("r", ("raw",), ("raw",), (), True, "f"))
+
+
+def test_a_runs_own_spark_needs_a_connection_that_submits(tmp_path: Path) -> None:
+    settings = RecoverySettings(str(tmp_path / "journal"), str(tmp_path / "results"))
+    place = RunPlace(RunIdentity("d", "r", "g"), open_stores(settings), settings, settings.job_recovery.in_effect())
+    for kind in ("spark", "yarn", "local"):
+        assert open_run_spark(Connection(conn_id="c", conn_type=kind), place, place.identity).find() is None
+    for kind in ("spark_connect", "postgres"):
+        with pytest.raises(ConfigurationError, match=f"'c': expected type spark, .*found '{kind}'.*leave spark= out"):
+            open_run_spark(Connection(conn_id="c", conn_type=kind), place, place.identity)
