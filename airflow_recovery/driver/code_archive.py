@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from airflow_recovery.errors import ConfigurationError
@@ -62,6 +64,9 @@ def _our_files() -> Iterator[tuple[str, Path]]:
 
 def _files_of(name: str) -> Iterator[tuple[str, Path]]:
     spec = importlib.util.find_spec(name)
+    if spec is not None and spec.origin is not None and _cache_folder() in Path(spec.origin).parents:
+        # Spark's Connect client puts every archive on this process's path, and then the code is found in there.
+        spec = PathFinder.find_spec(name, [entry for entry in sys.path if Path(entry).parent != _cache_folder()])
     below = name.replace(".", "/")
     if spec is not None and spec.submodule_search_locations is not None:
         folders = [Path(location) for location in spec.submodule_search_locations]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from runtime_specs import IDENTITY, journal_of, outcome_of, region_spec, vertex, write_numbers
 
-from airflow_recovery.driver import RegionSpec, cached
+from airflow_recovery.driver import RegionSpec, cached, connect_session
 from airflow_recovery.driver.cached import CacheServer, cache_result, check_after, read_cached
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.connect import run_over_connect
@@ -383,7 +383,7 @@ def test_a_restarted_server_has_lost_what_it_kept_and_it_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     externals: tuple[ExternalObject, ...] = write_numbers(tmp_path / "in")
-    monkeypatch.setattr(cached, "CONNECT_RETRIES", 1)  # nobody comes back while it asks
+    monkeypatch.setattr(connect_session, "CONNECT_RETRIES", 1)  # nobody comes back while it asks
     port = free_port()
     with connect_server(port=port) as server:
         first = run(server, spec_of(tmp_path, "raw", "kept", externals=externals))

@@ -68,6 +68,18 @@ def test_named_by_content_and_reused(code: Path, own_cache: Path) -> None:
     assert {path.suffix for path in own_cache.iterdir()} == {".zip"}
 
 
+def test_code_is_taken_from_its_folder_where_an_archive_stands_before_it_on_the_path(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's Connect client puts an archive there: the next region of the process has one made as well."""
+    first = build_archive("lonely:job", ["shippedjobs"])
+    monkeypatch.syspath_prepend(str(first))
+    assert build_archive("lonely:job", ["shippedjobs"]) == first
+    (code / "lonely.py").write_text("changed")
+    changed = build_archive("lonely:job", ["shippedjobs"])
+    assert zipfile.ZipFile(changed).read("lonely.py") == b"changed"
+
+
 def test_folder_of_somebody_else_is_refused(code: Path, own_cache: Path) -> None:
     own_cache.mkdir(mode=0o777)
     own_cache.chmod(0o777)

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from runtime_specs import outcome_of, region_spec, troubled
 
-from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.exit_report import read_failure
 from airflow_recovery.errors import SessionLost
 from airflow_recovery.model.records import AttemptState, Claim
@@ -37,13 +36,10 @@ def _leave_connect_mode(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fault_75_a_lost_session_is_no_failure_of_the_code_and_the_next_attempt_runs(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ready, go, port = tmp_path / "ready", tmp_path / "go", free_port()
     first, second = (region_spec(tmp_path, *troubled("beat", ready=ready, go=go), attempt=n) for n in (1, 2))
-    # Once: a session puts it on the path of this process too.
-    archive = build_archive(first.job)
-    monkeypatch.setattr("airflow_recovery.task.region_session.build_archive", lambda *given: archive)
     raised: list[Exception] = []
 
     def application() -> RegionSession:
