@@ -37,7 +37,7 @@ def months(keys: Any = ("jan", "feb")) -> Job:
 
 
 def inputs(plan: JobPlan) -> dict[str, tuple[str, ...]]:
-    return {region.name: region.inputs for region in plan.record.regions}
+    return {region.name: tuple(region.inputs) for region in plan.record.regions}
 
 
 def test_pointwise_between_the_same_subtasks_else_everything() -> None:

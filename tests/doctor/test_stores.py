@@ -121,7 +121,7 @@ def test_a_lifecycle_rule_over_the_journal(server: MotoServer) -> None:
     store = S3Store("s3://expiring/recovery", endpoint_url=server.endpoint_url, session=server.session())
     server.create_bucket("expiring")
     assert [each.status for each in check_expiry(store)] == [Status.OK]
-    client = server.session().create_client("s3", endpoint_url=server.endpoint_url)
+    client: Any = server.session().create_client("s3", endpoint_url=server.endpoint_url)
     rule: Any = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": "recovery/"}, "Expiration": {"Days": 30}}
     client.put_bucket_lifecycle_configuration(Bucket="expiring", LifecycleConfiguration={"Rules": [rule]})
     wrong = wrongs(check_expiry(store))["lifecycle rules of the journal"]

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -88,7 +89,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def end_of(order: Order, number: int) -> dict[str, object]:
+def end_of(order: Order, number: int) -> dict[str, Any]:
     path = Path(order.store.uri.removeprefix("file://")) / end_key(PREFIX, number)
     eventually(path.exists)
     document: dict[str, object] = json.loads(path.read_text())
@@ -130,8 +131,8 @@ def test_fault_144_a_keeper_is_killed_and_its_server_dies_with_it(order: Order) 
     eventually(lambda: is_gone(server.pid))
     assert leftovers()  # nobody was there to remove them
 
-    other = replace(order, port=free_port())
-    other, _ = started(replace(other, command=(*other.command[:3], str(other.port))))[0], None
+    port = free_port()
+    other, _ = started(replace(order, port=port, command=(*order.command[:3], str(port))))
     assert len(leftovers()) == 1
     other.end()
     assert not leftovers()
@@ -165,7 +166,7 @@ def test_how_a_server_has_ended_is_told_without_its_secrets(order: Order) -> Non
         client.sendall(b"3")
         end = end_of(order, 1)
     assert (end["why"], end["code"]) == ("it ended by itself", 3)
-    (listening, secret) = end["output"]  # type: ignore[misc]
+    listening, secret = end["output"]
     assert "-XX:+ExitOnOutOfMemoryError -Djava.io.tmpdir=" in listening
     assert listening.endswith(" /of/the/server")
     assert "hunter2" not in secret

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
@@ -375,7 +376,8 @@ def test_fault_106_whatever_there_is_of_an_attempt_says_that_its_number_is_taken
 
 
 def test_where_pages_disagree_all_is_looked_at_again() -> None:
-    looks = iter([PagesDisagree("C@1 names P@2"), PagesDisagree("C@1 names P@2"), "agreed"])
+    disagree = PagesDisagree("C@1 names P@2")
+    looks: Iterator[PagesDisagree | str] = iter([disagree, disagree, "agreed"])
     assert until_pages_agree(lambda: raised_or_returned(next(looks))) == "agreed"
     assert next(looks, None) is None
 

@@ -40,7 +40,7 @@ def dies(world: World, region: str) -> None:
 
 def begin_upload(server: S3Server, store: ObjectStore, key: str) -> Upload:
     """As Spark's committers do; never completed."""
-    client = server.session().create_client(
+    client: Any = server.session().create_client(
         "s3", endpoint_url=server.endpoint_url, config=Config(s3={"addressing_style": "path"})
     )
     bucket, _, prefix = store.base_uri.removeprefix("s3://").partition("/")

@@ -9,7 +9,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,8 +95,8 @@ def run_spark(folder: Path, identity: RunIdentity = RUN, secret: str = "") -> Ru
     return RunSpark(stores(folder), identity, secret=secret, log=LOG)
 
 
-def starting(idle_s: float = 600.0, **conf: str) -> StartServer:
-    operator = SparkSubmitOperator(task_id="start", conn_id="own", conf={**CONF, **conf})
+def starting(idle_s: float = 600.0, conf: Mapping[str, str] | None = None) -> StartServer:
+    operator = SparkSubmitOperator(task_id="start", conn_id="own", conf={**CONF, **(conf or {})})
     return StartServer(operator, "d.g", "worker-1", "127.0.0.1", idle_s)
 
 
@@ -257,7 +257,7 @@ def test_fault_145_two_tasks_that_want_it_at_once_keep_one_server(
 
 def test_a_server_that_does_not_come_up_fails_by_its_own_words(tmp_path: Path) -> None:
     with pytest.raises(DriverLost, match=r"spark-submit ended with 1.*\n.*UnsatisfiedLinkError|Initial heap size|heap"):
-        run_spark(tmp_path).find_or_start(starting(**{"spark.driver.extraJavaOptions": "-Xms9999999g"}))
+        run_spark(tmp_path).find_or_start(starting(conf={"spark.driver.extraJavaOptions": "-Xms9999999g"}))
     assert not keepers()
     assert run_spark(tmp_path).find() is None
 

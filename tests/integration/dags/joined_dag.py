@@ -12,12 +12,13 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 
+from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 
 APPLICATIONS = Path(__file__).parent / "applications"
 LAKE = os.environ.get("INTEGRATION_LAKE", "file:///lake")
 
-for name, deterministic in {"unsaid": None, "verify": "verify", "always": "always"}.items():
+for name, deterministic in (("unsaid", None), ("verify", Determinism.VERIFY), ("always", Determinism.ALWAYS)):
     with DAG(f"joined_{name}", schedule=None):
         joined = RecoverableSparkSubmitOperator(
             task_id="joined",
