@@ -3,7 +3,7 @@
 Airflow gives a task instance a new id with every try and every clear, so the id names one try: "still the observed try"
 is an equality of ids under the run's lock. Both functions work in the caller's session and neither commits.
 
-It judges nothing: a clear only starts a task, whose own pre-check decides (docs/protocol.md#clear and #final-check).
+It decides nothing: a clear only starts a task, whose own pre-check decides (docs/protocol.md#clear and #final-check).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Set the finished tasks of a re-created run to success, in one transaction. API server, or its database.
 
-As `airflow_recovery.api_server.compare_and_clear`, it judges nothing, uses the caller's session, and does not commit.
+As `airflow_recovery.api_server.compare_and_clear`, it decides nothing, uses the caller's session, and does not commit.
 """
 
 from __future__ import annotations

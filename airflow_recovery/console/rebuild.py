@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand. What has run, or is running, is left as it is: its own pre-check judges."""
+    """The subcommand. What has run, or is running, is left as it is: its own pre-check decides."""
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     identity = view.journal.identity

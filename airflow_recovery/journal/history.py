@@ -73,7 +73,7 @@ def read_stream(store: ObjectStore, identity: RunIdentity, *, gaps: list[Gap] | 
     that are marked optional are skipped. Where ``gaps`` is given, what is missing is appended to it, and a damaged
     stream ends before its damage; else damage raises `StreamDamaged`, after the events before it were yielded.
 
-    Raises `RecordInvalid` for what this reader must not judge: streams of another journal, or of a newer version.
+    Raises `RecordInvalid` for what this reader must not interpret: streams of another journal, or of a newer version.
     """
     layout = JournalLayout(identity)
     streams: dict[str, _Stream] = {}

@@ -448,7 +448,7 @@ class Journal:
     def _check_known(self, key: str, names: Container[str] | None = None) -> None:
         """Refuse an object of a kind that a later version has added, of whatever region, or of one of ``names``.
 
-        What it says may be a person's "keep this": nobody may judge, or delete, who does not know.
+        What it says may be a person's "keep this": nobody may decide, or delete, who does not know.
         """
         kind = self.layout.unknown_kind(key)
         if kind is not None and (names is None or key.removeprefix(self.layout.prefix).split("/")[1] in names):

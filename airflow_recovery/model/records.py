@@ -388,7 +388,7 @@ class Reset:
 
 @dataclass(frozen=True)
 class Lost:
-    """``t/<region>/<n>.lost``: a consumer's report that a result is gone. Has no authority; the owner judges."""
+    """``t/<region>/<n>.lost``: a consumer's report that a result is gone. Has no authority; the owner evaluates."""
 
     free_text: ClassVar[frozenset[str]] = frozenset({"evidence", "plan"})
 

@@ -4,7 +4,7 @@ A *content key* names what is read, never where it stood in a listing: of a file
 its table, column, bounds and ``as_of``, of a day the day. So a listing in another order changes nothing, and a file
 that is overwritten is another split.
 
-In the journal a split is an external object of its vertex, as a file is: that alone is judged, traced and handed to the
+In the journal a split is an external object of its vertex, as a file is: that is evaluated, traced and handed to the
 driver, which makes the split of it again.
 """
 

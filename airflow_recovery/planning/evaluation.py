@@ -11,7 +11,7 @@
 
 Who wants a result, who must run and who follows is said here and nowhere else: the pre-check of a try, `lost_inputs`,
 the final check and the release of results ask for one region; a plan asks for all of them, and for what follows from
-that (`airflow_recovery.planning.restart_set`). Nothing is judged before it is asked for: of one region's pre-check, its
+that (`airflow_recovery.planning.restart_set`). Nothing is evaluated unasked: of one region's pre-check, its
 ancestors decide whether it is valid, and its descendants whether somebody wants what it has made.
 
 `valid` is about identity, `available` about data: a region whose results are gone is kept while nobody wants them.
@@ -56,12 +56,12 @@ class AskedResult(NamedTuple):
 
 
 class Evaluation:
-    """One state of one run, judged. An answer is found out once, when it is first asked for, and kept.
+    """One state of one run, evaluated. An answer is found out once, when it is first asked for, and kept.
 
-    ``externals`` holds today's external inputs of the regions that may be judged by them: a region's own process
-    lists its own. For any other region the recorded ones are taken as they are; its own task judges them.
+    ``externals`` holds today's external inputs of the regions that may be evaluated by them: a region's own process
+    lists its own. For any other region the recorded ones are taken as they are; its own task evaluates them.
     ``known``: what each mode knows of the run besides its records, by its name, read after ``state`` was listed.
-    What was judged stays readable: ``topology``, ``state``.
+    What was evaluated stays readable: ``topology``, ``state``.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Evaluation:
         """Why a node is not valid, and why it must run: of a group of several, the first of its regions that does."""
 
     def without_asking(self) -> Evaluation:
-        """The same judgement, which asks for no more data: what was not asked for so far is taken to be there."""
+        """The same evaluation, which asks for no more data: what was not asked for so far is taken to be there."""
         found = copy.copy(self)
         found._asks, found._must = False, {}
         return found
@@ -176,7 +176,7 @@ class Evaluation:
         return self._must[region]
 
     def must_run(self) -> list[str]:
-        """The regions that must run, in topological order. All are judged, in the order that takes the fewest steps."""
+        """The regions that must run, in topological order. All are looked at, in the order of fewest steps."""
         names = list(self.topology.position)
         for name in names:
             self.invalid_because(name)

@@ -98,7 +98,7 @@ def plan_of(
     ask: bool = True,
     together: Sequence[PlannedRestarts] = (),
 ) -> Plan:
-    """The plan of a run that is judged already: what ``evaluation`` was told of its data is not asked for again.
+    """The plan of a run that is evaluated already: what ``evaluation`` was told of its data is not asked for again.
 
     ``seen`` is the run as it is, where ``evaluation`` is about a scenario. Without ``ask`` no store is asked
     anything. ``together``: what restarts together, of the modes that were asked.

@@ -8,8 +8,8 @@ an input of others, which then must run as well, and may want results that are g
     all that it reads   has to be there: each single result is asked for, and its producer runs where it is gone
     its siblings        run too, where they have started and the coordinator of their vertex is volatile
 
-A decision is looked at once: what it changes goes on a list, and nothing else is judged again. So the cost is that of
-the regions that run and of the edges around them. Why a region runs is found out when it is asked for.
+A decision is looked at once: what it changes goes on a list, and nothing else is evaluated again. So the cost is that
+of the regions that run and of the edges around them. Why a region runs is found out when it is asked for.
 """
 
 from __future__ import annotations

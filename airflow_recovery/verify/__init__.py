@@ -1,7 +1,7 @@
 """The independent checker of the invariants I1 to I15: what a run's journal and its results say by themselves.
 
 It must not believe the product. So it has its own reader of the journal's JSON objects, its own fold over them and its
-own judgement, and imports nothing of ours but the stores and the errors (a test holds that). It writes nothing, asks
+own rules, and imports nothing of ours but the stores and the errors (a test holds that). It writes nothing, asks
 Airflow nothing, and needs no code of the job.
 
     reading      one run's objects from a store           records    their JSON, as documented

@@ -58,7 +58,7 @@ def prefixes_are_valid(history: History) -> Answer:
             (key,),
             "an object of this run's journal that can be read",
             why,
-            "Nothing behind it can be judged. Restore it from a version of the bucket, or upgrade if it is newer.",
+            "Nothing behind it can be checked. Restore it from a version of the bucket, or upgrade if it is newer.",
         )
         for key, why in history.damaged.items()
     ]

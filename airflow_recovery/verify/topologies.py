@@ -8,7 +8,7 @@ from airflow_recovery.verify.finding import Answer, Finding, answer, not_applica
 from airflow_recovery.verify.history import History
 from airflow_recovery.verify.records import Plan
 
-_NEXT = "The plan was damaged, or written by something else. Nothing can be judged by it: restart the run's regions."
+_NEXT = "The plan was damaged, or written by something else. Nothing can be decided by it: restart the run's regions."
 
 
 def plans_are_partitions(history: History) -> Answer:

@@ -1,7 +1,7 @@
 """The checker: hears of every change of the stores, in order, and holds the invariants of docs/promises.md against it.
 
 It reads journal objects as JSON and shares no code with the product: neither its records, nor its fold, nor its
-judgement. What is wrong is noted and not raised: the code under test would take it for a failure of its own.
+verdict. What is wrong is noted and not raised: the code under test would take it for a failure of its own.
 
     I1  an attempt has one outcome, and no object of the journal is overwritten
     I2  attempts of a region only grow: n is claimed after n-1 has ended, and finishes before n+1 is claimed
