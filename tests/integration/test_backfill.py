@@ -20,8 +20,8 @@ from airflow_recovery.testing.local_airflow import LocalAirflow
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
-FINISHED, HALF, NEVER = DATES = ("2024-06-01", "2024-06-02", "2024-06-03")
-PARTITIONS = ("2024-07-01T00:00:00", "2024-07-02T00:00:00")
+FINISHED, HALF, NEVER = DATES = ("2019-06-01", "2019-06-02", "2019-06-03")
+PARTITIONS = ("2019-07-01T00:00:00", "2019-07-02T00:00:00")
 Span = tuple[datetime, datetime]
 
 
