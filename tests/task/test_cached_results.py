@@ -52,7 +52,8 @@ def test_over_spark_submit_it_is_refused_before_the_claim(recovery: Path, lake: 
         said = str(refused.value)
         assert "job 'keeping', vertex 'kept': is CACHED" in said
         assert f"region {region!r} runs with the connection 'spark_default' of type 'spark'" in said
-        assert "Give the group a connection of type spark_connect, or declare 'kept' with result=BLOCKING" in said
+        advice = "Give the group a connection of type spark_connect or spark='per-run', or declare 'kept' with"
+        assert advice in said
         assert journal_in(recovery, GROUP).list([region]).state.of(region).attempts == {}
 
 
