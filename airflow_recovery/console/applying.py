@@ -33,7 +33,7 @@ def apply_and_clear(deployment: Deployment, view: RunView, plan: Plan, asked_run
     with recorded_journal(view.journal) as journal:
         applied = apply_plan(journal, plan, user_name())
     identity = view.journal.identity
-    regions = {region.name: region for region in view.in_use.plan.regions}
+    regions = view.in_use.plan.by_name
     keys = task_keys(identity, [regions[name] for name in applied.clear])
     at_work = task_keys(identity, [regions[name] for name in applied.at_work])
     run_id = view.airflow_run_id(asked_run)

@@ -81,7 +81,7 @@ class RegionFailure(Request):
     def apply(self, run: Scenario) -> Scenario:
         """That attempt is fenced. As in Flink, a failure of what had finished takes its finish away."""
         regions = dict(run.state.regions)
-        plans = {region.name: region for region in run.topology.regions}
+        plans = run.topology.by_name
         for name in regions_named(run.topology, self.region):
             before = run.state.of(name)
             attempts = dict(before.attempts)
@@ -202,7 +202,7 @@ class RecomputeAll(Restart):
 
     def restarted(self, topology: PlanRecord) -> list[str]:
         """All of them."""
-        return [region.name for region in topology.regions]
+        return list(topology.position)
 
 
 @dataclass(frozen=True)
@@ -247,8 +247,7 @@ def together(requests: Iterable[Request]) -> Request:
 
 def restart_everything(run: Scenario) -> Scenario:
     """``run`` once the failover strategy ``full`` has answered a failure: nothing that has started counts."""
-    names = [region.name for region in run.topology.regions]
-    return restart_together(run, names, "the failover strategy is full")
+    return restart_together(run, run.topology.position, "the failover strategy is full")
 
 
 def restart_together(run: Scenario, names: Iterable[str], why: str) -> Scenario:

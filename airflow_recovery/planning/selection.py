@@ -16,17 +16,16 @@ def regions_named(topology: PlanRecord, name: str) -> list[str]:
 
     Raises `UnknownRegion` with the closest name.
     """
-    names = [region.name for region in topology.regions]
-    if name in names:
+    if name in topology.position:
         return [name]
     found = [region.name for region in topology.regions if region.subtask is not None and region.subtask.of == name]
     found = found or [region.name for region in topology.regions if name in region.vertices]
     if found:
         return found
-    known = {*names, *(vertex for region in topology.regions for vertex in region.vertices)}
+    known = {*topology.position, *(vertex for region in topology.regions for vertex in region.vertices)}
     raise UnknownRegion(
         f"{name!r} is no region and no vertex of {topology.job}{did_you_mean(name, known)}; its regions are "
-        f"{_some(names)}."
+        f"{_some(topology.position)}."
     )
 
 

@@ -187,7 +187,7 @@ class Sweeper:
         hashes = [hash_ for key in ages.stored_s if (hash_ := journal.layout.parse_plan(key)) is not None]
         plans = {plan_hash: journal.read_plan(plan_hash) for plan_hash in hashes}
         tombstones = [closed for key in ages.stored_s if (closed := journal.layout.parse_closed(key)) is not None]
-        names = {region.name for plan in plans.values() for region in plan.regions}
+        names = {name for plan in plans.values() for name in plan.by_name}
         names |= {ref.region for ref in journal.read_closed(max(tombstones)).highest} if tombstones else set()
         state = journal.load(journal.list(names, listed))
         if self._views:

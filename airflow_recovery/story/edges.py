@@ -23,10 +23,9 @@ class Edge:
 
 def edges_of(plan: PlanRecord, state: RunState) -> list[Edge]:
     """In the order of the consumers. That a result is cached is known once an attempt has registered it."""
-    regions = {region.name: region for region in plan.regions}
     types = {region.name: _type(region, state) for region in plan.regions}
     return [
-        Edge(producer, region.name, _read(region, regions[producer]), types[producer])
+        Edge(producer, region.name, _read(region, plan.by_name[producer]), types[producer])
         for region in plan.regions
         for producer in region.inputs
     ]

@@ -38,7 +38,7 @@ class RunView:
 
     def region(self, name: str) -> RegionPlan:
         """The region of that name in the plan in use. Raises `UnknownRegion` with the closest names."""
-        regions = {region.name: region for region in self.in_use.plan.regions}
+        regions = self.in_use.plan.by_name
         if name not in regions:
             raise UnknownRegion(f"{name!r} is not in this plan{did_you_mean(name, regions)}.")
         return regions[name]

@@ -115,7 +115,7 @@ def plan_run(view: RunView, available: Available, request: Request = REBUILD) ->
 def prepare(view: RunView, available: Available, request: Request, observation: Observation) -> Prepared:
     """The plan of ``request`` for the run as it is now. Raises `UnknownRegion`, and what ``available`` raises."""
     prepared_plan = plan_run(view, available, request)
-    regions = {region.name: region for region in view.in_use.plan.regions}
+    regions = view.in_use.plan.by_name
     keys = task_keys(view.journal.identity, [regions[name] for name in prepared_plan.names(*CLEARED)])
     known = {key: observation.tries[key].ti_id for key in keys if key in observation.tries}
     return Prepared(prepared_plan, known)
@@ -140,7 +140,7 @@ def tasks_to_clear(view: RunView, applied: AppliedPlan, prepared: Prepared, obse
     A task that has not begun needs no clear: its own pre-check honours what was reset. One that works on something that
     the plan does not concern is cleared only where it has ended.
     """
-    regions = {region.name: region for region in view.in_use.plan.regions}
+    regions = view.in_use.plan.by_name
     identity = view.journal.identity
     at_work = set(task_keys(identity, [regions[name] for name in applied.at_work]))
     wanted = task_keys(identity, [regions[name] for name in (*applied.clear, *applied.at_work)])
