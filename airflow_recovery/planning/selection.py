@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
+from airflow_recovery.planning.edges import Edges
 from airflow_recovery.planning.graph import did_you_mean
 from airflow_recovery.planning.mode import planning_of
 
@@ -61,11 +62,14 @@ def downstream(topology: PlanRecord, regions: Iterable[str]) -> list[str]:
 
     Also while it is made: what restarts from a region on restarts whatever its records come to.
     """
+    edges = Edges(topology)
     found = set(regions)
+    nodes = {node for name in found for node in (name, edges.group(name).name)}
     for region in topology.regions:
-        if not found.isdisjoint((*region.inputs, *planning_of(region).producers(region))):
+        if not nodes.isdisjoint((*edges.inputs(region.name), *planning_of(region).producers(region))):
             found.add(region.name)
-    return [region.name for region in topology.regions if region.name in found]
+            nodes |= {region.name, edges.group(region.name).name}
+    return [name for name in topology.position if name in found]
 
 
 def _made(region: RegionPlan) -> tuple[str, ...]:

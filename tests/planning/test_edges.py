@@ -26,6 +26,7 @@ from airflow_recovery.planning.plan import NOT_KEPT, Action, Plan, PlannedRegion
 from airflow_recovery.planning.plan_making import plan_of
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.planning.restart_set import RestartSet
+from airflow_recovery.planning.selection import downstream
 
 
 @pytest.fixture(autouse=True, scope="module", params=[1, groups.WIDE], ids=["each in groups", "wide ones"])
@@ -196,6 +197,17 @@ def test_a_region_that_is_asked_for_alone_gets_the_same_answer(drawn, random) ->
     answers = {name: whole.why_must_run(name) for name in plan.position}
     name = random.choice(list(plan.position))
     assert Evaluation(plan, state, available=available).why_must_run(name) == answers[name]
+
+
+@given(plans(), st.data())
+def test_downstream_is_whoever_reads_over_however_many_steps(plan: PlanRecord, data) -> None:
+    started = data.draw(st.sets(st.sampled_from(list(plan.by_name)), min_size=1))
+    found, waiting = set(started), list(started)
+    while waiting:
+        new = set(plan.readers[waiting.pop()]) - found
+        found |= new
+        waiting += new
+    assert downstream(plan, started) == [name for name in plan.by_name if name in found]
 
 
 def test_the_edges_of_a_group_are_those_of_its_regions() -> None:
