@@ -16,10 +16,13 @@ from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from airflow_recovery.driver.private_folder import private_folder
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.rooms import MODES, reachable
 
 _OURS = "airflow_recovery"
+_ARCHIVES = "airflow-recovery"
+"""Where they are kept: code is run from there (`private_folder`)."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can say: archives of equal files are equal
 
 
@@ -34,7 +37,7 @@ def build_archive(job_ref: str, extra_packages: Iterable[str] = ()) -> Path:
     for extra_package in (_top_level(job_ref), *extra_packages):
         files.update(_files_of(extra_package))
     contents = {name: path.read_bytes() for name, path in sorted(files.items())}
-    folder = _cache_folder()
+    folder = private_folder(_ARCHIVES)
     archive = folder / f"airflow-recovery-code-{_hash(contents)}.zip"
     if not archive.exists():
         _write(archive, contents)
@@ -64,9 +67,10 @@ def _our_files() -> Iterator[tuple[str, Path]]:
 
 def _files_of(name: str) -> Iterator[tuple[str, Path]]:
     spec = importlib.util.find_spec(name)
-    if spec is not None and spec.origin is not None and _cache_folder() in Path(spec.origin).parents:
+    archives = private_folder(_ARCHIVES)
+    if spec is not None and spec.origin is not None and archives in Path(spec.origin).parents:
         # Spark's Connect client puts every archive on this process's path, and then the code is found in there.
-        spec = PathFinder.find_spec(name, [entry for entry in sys.path if Path(entry).parent != _cache_folder()])
+        spec = PathFinder.find_spec(name, [entry for entry in sys.path if Path(entry).parent != archives])
     below = name.replace(".", "/")
     if spec is not None and spec.submodule_search_locations is not None:
         folders = [Path(location) for location in spec.submodule_search_locations]
@@ -115,16 +119,3 @@ def _write(archive: Path, contents: dict[str, bytes]) -> None:
     except BaseException:
         Path(unfinished).unlink(missing_ok=True)
         raise
-
-
-def _cache_folder() -> Path:
-    folder = Path(tempfile.gettempdir()) / f"airflow-recovery-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    stat = folder.lstat()
-    # Code is run from here: nobody else may have put it there.
-    if folder.is_symlink() or stat.st_uid != os.getuid() or stat.st_mode & 0o077:
-        raise ConfigurationError(
-            f"expected {folder} to be a folder that only this user may enter, found owner {stat.st_uid} and mode "
-            f"{stat.st_mode & 0o777:o}: remove it, or set TMPDIR"
-        )
-    return folder

@@ -32,10 +32,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from airflow_recovery.driver.private_folder import private_folder
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import open_spec_store
-from airflow_recovery.errors import ConfigurationError, StoreError
+from airflow_recovery.errors import StoreError
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.store.write_once import Slots
 
@@ -71,16 +72,8 @@ def end_key(prefix: str, number: int) -> str:
 
 
 def servers_folder() -> Path:
-    """Where this user's servers on this machine have their files. Made for the user alone.
-
-    Raises `ConfigurationError` where somebody else has made it.
-    """
-    folder = Path(tempfile.gettempdir()) / f"airflow-recovery-servers-{os.getuid()}"
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise ConfigurationError(f"expected {folder} to be this user's own folder, found another owner: remove it")
-    return folder
+    """Where this user's servers on this machine have their files. Raises as `private_folder`."""
+    return private_folder("airflow-recovery-servers")
 
 
 class Keeper:
