@@ -40,6 +40,11 @@ def listing_prefix(base_uri: str, location: str) -> str:
     return f"{key}/" if key else ""
 
 
+def is_hidden_from_spark(name: str) -> bool:
+    """True for a file or a folder that Spark leaves out when it reads a folder; ``_day=1`` is a column."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
 def is_hidden(path: str) -> bool:
     """True for what Spark and Hadoop keep beside data: a segment that begins with ``_`` or ``.``, or a folder."""
     return path.endswith("/") or any(name.startswith(("_", ".")) for name in path.split("/"))

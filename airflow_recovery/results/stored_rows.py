@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote
 
-from airflow_recovery.model.location import key_below
+from airflow_recovery.model.location import is_hidden_from_spark, key_below
 from airflow_recovery.store.object_store import RangeStore
 
 if TYPE_CHECKING:
@@ -187,10 +187,8 @@ class _RangeFile(io.RawIOBase):
 
 
 def is_data(path: str) -> bool:
-    """Whether Spark would read this object of a folder: hidden is what begins with ``.``, and ``_`` but for columns."""
-    return not any(
-        segment.startswith(".") or (segment.startswith("_") and "=" not in segment) for segment in path.split("/")
-    )
+    """Whether Spark would read this object of a folder."""
+    return not any(map(is_hidden_from_spark, path.split("/")))
 
 
 def stable_name(path: str) -> str:

@@ -6,6 +6,7 @@ import re
 from fnmatch import translate
 
 from airflow_recovery.errors import ObjectMissing
+from airflow_recovery.model.location import is_hidden_from_spark
 from airflow_recovery.model.records import ExternalObject
 from airflow_recovery.store.opening import open_store
 
@@ -86,6 +87,6 @@ def _matches(names: list[str], segments: list[str], matchers: list[re.Pattern[st
         if at < len(matchers) and not matchers[at].fullmatch(name):
             return False
         spelled_out = at < len(segments) and segments[at][0] == name[0]
-        if not spelled_out and (name.startswith(".") or (name.startswith("_") and "=" not in name)):
+        if not spelled_out and is_hidden_from_spark(name):
             return False
     return True
