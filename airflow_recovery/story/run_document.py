@@ -15,7 +15,7 @@ from airflow_recovery.story.decisions import Decision, decisions_of
 from airflow_recovery.story.edges import Edge, edges_of, group_edges_of, without_key
 from airflow_recovery.story.region_status import RegionStatus, Seen, status_of
 from airflow_recovery.story.run_events import RunEvents, events_of
-from airflow_recovery.story.run_story import MAX_REGIONS, AlikeRegions, RegionStory, RunStory
+from airflow_recovery.story.run_story import MAX_REGIONS, RegionStory, RunStory
 from airflow_recovery.story.run_view import RunView
 
 
@@ -175,18 +175,11 @@ def _told_alone(regions: Iterable[RegionPlan], eventful: Sequence[RegionPlan]) -
 def _together(
     view: RunView, views: _Regions, statuses: Mapping[str, RegionStatus], alone: Collection[str]
 ) -> tuple[SubtasksView, ...]:
-    found: dict[tuple[str, RegionStatus], AlikeRegions] = {}
-    for region in view.in_use.plan.regions:
-        if region.subtask is None or region.name in alone:
-            continue
-        key = (region.subtask.of, statuses[region.name])
-        if key not in found:
-            found[key] = AlikeRegions(key[0], key[1].value, region.vertices, views.story.of(region).why)
-        found[key].add(region, view.in_use.state.of(region.name))
+    folded = (region for region in view.in_use.plan.regions if region.subtask is not None and region.name not in alone)
     return tuple(
         SubtasksView(
-            of=of,
-            status=status,
+            of=alike.name,
+            status=RegionStatus(alike.state),
             regions=alike.regions,
             first=alike.indexes[0],
             vertices=alike.vertices,
@@ -197,7 +190,7 @@ def _together(
             bytes=alike.bytes,
             why=alike.why,
         )
-        for (of, status), alike in found.items()
+        for alike in views.story.alike(folded, lambda region: statuses[region.name].value)
     )
 
 

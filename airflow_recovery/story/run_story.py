@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_recovery.errors import Failure
@@ -146,15 +146,21 @@ class RunStory:
         kept, current = self._kept.get(region), self._view.in_use.state.of(region).current
         return kept.why if kept is not None and current is not None and kept.attempt == current.number else None
 
-    def alike(self) -> list[AlikeRegions]:
-        """All regions in topological order of the first of each: what counts now."""
+    def alike(
+        self, regions: Iterable[RegionPlan] | None = None, state_of: Callable[[RegionPlan], str] | None = None
+    ) -> list[AlikeRegions]:
+        """All ``regions``, of the whole plan if not given, in topological order of the first of each: what counts now.
+
+        ``state_of``: the state by which subtasks are alike; without it, the one that the journal tells.
+        """
         groups: dict[tuple[str, str], AlikeRegions] = {}
-        for region in self._view.in_use.plan.regions:
+        for region in self._view.in_use.plan.regions if regions is None else regions:
             state = self._view.in_use.state.of(region.name)
-            name, told = (region.name, "") if region.subtask is None else (region.subtask.of, _state(state))
-            if (name, told) not in groups:
-                groups[name, told] = AlikeRegions(name, _state(state), region.vertices, self.of(region).why)
-            groups[name, told].add(region, state)
+            told = _state(state) if state_of is None else state_of(region)
+            key = (region.name, "") if region.subtask is None else (region.subtask.of, told)
+            if key not in groups:
+                groups[key] = AlikeRegions(key[0], told, region.vertices, self.of(region).why)
+            groups[key].add(region, state)
         return list(groups.values())
 
     def eventful(self) -> list[RegionPlan]:
