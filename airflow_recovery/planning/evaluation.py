@@ -347,10 +347,10 @@ class Evaluation:
 
     def attempt_in(self, basis: Sequence[InputRef] | None, producer: str) -> int | None:
         """Which attempt of ``producer`` the `basis` names; `None` where it names none, or nobody can tell."""
-        if basis is None or not self._is_told(basis):
+        if basis is None:
             return None
-        pin = self._read.by_region(basis).get(producer)
-        return None if pin is None else pin.attempt
+        read = self._read.told(Inputs.of(basis))
+        return read.attempt_of(producer) if read.is_known else None
 
     def attempt_read(self, consumer: str, producer: str) -> int:
         """Which attempt of ``producer`` the finish that counts of ``consumer`` has read."""
