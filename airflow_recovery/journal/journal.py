@@ -137,7 +137,7 @@ class Journal:
         self._sleep = sleep
         self._clock = clock
         self._rng = rng or random.Random()
-        self._groups = GroupsOfRun(self._read_plans)
+        self._groups = GroupsOfRun(self._take_all_groups)
         self.of_modes: dict[object, Any] = {}
         """What a mode has read of the run beside the records, by keys of its own."""
 
@@ -333,8 +333,7 @@ class Journal:
     @without_garbage_collection()
     def read_plans(self) -> dict[str, PlanRecord]:
         """All plans of the run by their hashes, in that order."""
-        listed = (info.key for info in self.store.list(f"{self.layout.prefix}plan/"))
-        keys = {hash_: key for key in listed if (hash_ := self.layout.parse_plan(key)) is not None}
+        keys = self._plan_keys()
         many = get_many(self.store, keys.values())
         return {hash_: self._decode(PlanRecord, many[key].body, key) for hash_, key in keys.items()}
 
@@ -523,12 +522,16 @@ class Journal:
     def _read(self, kind: type[R], key: str) -> R:
         return self._decode(kind, self.store.get(key).body, key)
 
-    def _read_plans(self) -> None:
-        for info in self.store.list(f"{self.layout.prefix}plan/"):
-            if self.layout.parse_plan(info.key) is not None:
-                # What one damaged plan would have told, another one may tell as well.
-                with suppress(RecordInvalid, ObjectMissing):
-                    self._read(PlanRecord, info.key)
+    def _plan_keys(self) -> dict[str, str]:
+        """The keys of all plans by their hashes, in that order."""
+        listed = (info.key for info in self.store.list(f"{self.layout.prefix}plan/"))
+        return {hash_: key for key in listed if (hash_ := self.layout.parse_plan(key)) is not None}
+
+    def _take_all_groups(self) -> None:
+        for key in self._plan_keys().values():
+            # What one damaged plan would have told, another one may tell as well.
+            with suppress(RecordInvalid, ObjectMissing):
+                self._read(PlanRecord, key)
 
     def _decode(self, kind: type[R], body: bytes, key: str) -> R:
         where = f"{self.store.base_uri}/{key}"
