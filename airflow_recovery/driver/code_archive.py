@@ -21,8 +21,8 @@ from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.rooms import MODES, reachable
 
 _OURS = "airflow_recovery"
-_ARCHIVES = "airflow-recovery"
-"""Where they are kept: code is run from there (`private_folder`)."""
+_ARCHIVE = "airflow-recovery-code-"
+"""What an archive's name begins with."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can say: archives of equal files are equal
 
 
@@ -37,8 +37,8 @@ def build_archive(job_ref: str, extra_packages: Iterable[str] = ()) -> Path:
     for extra_package in (_top_level(job_ref), *extra_packages):
         files.update(_files_of(extra_package))
     contents = {name: path.read_bytes() for name, path in sorted(files.items())}
-    folder = private_folder(_ARCHIVES)
-    archive = folder / f"airflow-recovery-code-{_hash(contents)}.zip"
+    folder = private_folder("airflow-recovery")  # code is run from there
+    archive = folder / f"{_ARCHIVE}{_hash(contents)}.zip"
     if not archive.exists():
         _write(archive, contents)
     return archive
@@ -67,10 +67,9 @@ def _our_files() -> Iterator[tuple[str, Path]]:
 
 def _files_of(name: str) -> Iterator[tuple[str, Path]]:
     spec = importlib.util.find_spec(name)
-    archives = private_folder(_ARCHIVES)
-    if spec is not None and spec.origin is not None and archives in Path(spec.origin).parents:
+    if spec is not None and spec.origin is not None and any(map(_is_archive, Path(spec.origin).parents)):
         # Spark's Connect client puts every archive on this process's path, and then the code is found in there.
-        spec = PathFinder.find_spec(name, [entry for entry in sys.path if Path(entry).parent != archives])
+        spec = PathFinder.find_spec(name, [entry for entry in sys.path if not _is_archive(Path(entry))])
     below = name.replace(".", "/")
     if spec is not None and spec.submodule_search_locations is not None:
         folders = [Path(location) for location in spec.submodule_search_locations]
@@ -85,6 +84,10 @@ def _files_of(name: str) -> Iterator[tuple[str, Path]]:
         f"expected {name!r} to be a package or module in files on this machine, found "
         f"{'nothing' if spec is None else spec.origin}: put its folder on the Python path of the worker"
     )
+
+
+def _is_archive(path: Path) -> bool:
+    return path.name.startswith(_ARCHIVE) and path.suffix == ".zip"
 
 
 def _tree(folder: Path, below: str) -> Iterator[tuple[str, Path]]:
