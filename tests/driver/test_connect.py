@@ -39,7 +39,7 @@ logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
 url = sys.stdin.readline().strip()
 log = logging.getLogger("task")
 specs = [RegionSpec.from_json(Path(each).read_text()) for each in sys.argv[1:]]
-archive = build_archive(specs[0].job)  # once: a session puts it on the path of its client too
+archive = build_archive(specs[0].job)
 for spec in specs:
     try:
         connect.run_over_connect(url, spec, archive=archive, log=log, user_id="airflow", mask=mask)

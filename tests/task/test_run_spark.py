@@ -18,9 +18,8 @@ from typing import Any
 import psutil
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from runtime_specs import JOB, outcome_of, region_spec, troubled
+from runtime_specs import outcome_of, region_spec, troubled
 
-from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.connect_server import ServerAddress
 from airflow_recovery.driver.exit_report import read_failure
 from airflow_recovery.driver.region_spec import RegionSpec, StoreSpec
@@ -105,17 +104,6 @@ def application(folder: Path, spec: RegionSpec) -> RegionSession:
     return RegionSession(program, OwnServer(run_spark(folder), starting()), user_id="me", conf={}, log=LOG)
 
 
-@pytest.fixture(scope="module")
-def archive() -> Path:
-    """Built once: a session puts it on the path of this process too."""
-    return build_archive(JOB)
-
-
-@pytest.fixture
-def code(monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:
-    monkeypatch.setattr("airflow_recovery.task.region_session.build_archive", lambda *given: archive)
-
-
 class Running:
     """A region's attempt in a thread, until its UDF waits for ``go``."""
 
@@ -142,7 +130,6 @@ def state_of(spec: RegionSpec) -> AttemptState | None:
     return None if outcome is None else outcome.state
 
 
-@pytest.mark.usefixtures("code")
 def test_fault_146_the_regions_of_a_run_share_one_server_and_the_teardown_waits_for_them(tmp_path: Path) -> None:
     address = run_spark(tmp_path).find_or_start(starting())
     assert address == run_spark(tmp_path).find()
@@ -177,7 +164,6 @@ def test_fault_146_the_regions_of_a_run_share_one_server_and_the_teardown_waits_
     assert run_spark(tmp_path).find() is None
 
 
-@pytest.mark.usefixtures("code")
 def test_fault_142_a_server_is_killed_within_a_region_and_the_next_attempt_starts_another(tmp_path: Path) -> None:
     ready, go = tmp_path / "ready", tmp_path / "go"
     first, second = (region_spec(tmp_path, *troubled("beat", ready=ready, go=go), attempt=n) for n in (1, 2))
@@ -203,7 +189,6 @@ def test_fault_142_a_server_is_killed_within_a_region_and_the_next_attempt_start
     assert run_spark(tmp_path).find() is None
 
 
-@pytest.mark.usefixtures("code")
 def test_fault_143_memory_runs_out_in_the_server_and_the_region_fails_with_that(tmp_path: Path) -> None:
     ready, go = tmp_path / "ready", tmp_path / "go"
     spec = region_spec(tmp_path, *troubled("beat", ready=ready, go=go))
