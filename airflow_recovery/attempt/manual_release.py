@@ -15,7 +15,9 @@ from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.batches_in_use import finishes_made_of
-from airflow_recovery.results.release import Deleted, Releaser, ReleaseRule, readers_of
+from airflow_recovery.results.readers import readers_of
+from airflow_recovery.results.release import Deleted, Releaser
+from airflow_recovery.results.release_rule import ReleaseRule
 from airflow_recovery.store.object_store import ObjectStore
 
 

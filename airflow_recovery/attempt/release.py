@@ -12,7 +12,8 @@ from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import JournalError, StoreError
 from airflow_recovery.model.retention import ReleasePolicy, Retention
 from airflow_recovery.results.cached import CachedViews, views_of_run
-from airflow_recovery.results.release import Candidate, Releaser, ReleaseRule
+from airflow_recovery.results.release import Candidate, Releaser
+from airflow_recovery.results.release_rule import ReleaseRule
 from airflow_recovery.store.object_store import ObjectStore
 
 

@@ -47,7 +47,7 @@ from airflow_recovery.model.records import (
     SharedRef,
 )
 from airflow_recovery.model.region_plan import RegionPlan
-from airflow_recovery.results.release import end_reading, reader_name
+from airflow_recovery.results.readers import end_reading, reader_name
 
 POLL_S = 2.0
 """How often the journal is looked at by whoever waits in its own process."""

@@ -1,7 +1,7 @@
 """When an intermediate result may go: a policy, declared on a job or a task group, else configured.
 
 A policy never touches a final result, nor one that a consumer still needs: those rules come first
-(`airflow_recovery.results.release`).
+(`airflow_recovery.results.release_rule`).
 """
 
 from __future__ import annotations

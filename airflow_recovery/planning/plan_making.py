@@ -210,7 +210,7 @@ class _Making:
             return Action.KEEP
         if current is None or current.is_released or current.is_lost:
             return Action.KEEP
-        # `airflow_recovery.results.release` has the whole rule, with grace times: here it is what no clock decides.
+        # `airflow_recovery.results.release_rule` has the whole rule, with grace times: here is what no clock decides.
         is_published = InputRef(region.name, current.number) in self._published
         has_succeeded = self._policy is ReleasePolicy.ON_RUN_SUCCESS and is_published
         return Action.RELEASE if has_succeeded or self._policy is ReleasePolicy.AS_CONSUMED else Action.KEEP

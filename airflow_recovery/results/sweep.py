@@ -25,7 +25,9 @@ from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.batches_in_use import finishes_made_of, is_decided, newest_claims
 from airflow_recovery.results.cached import CachedViews, views_of_run
 from airflow_recovery.results.mode import ResultsMode
-from airflow_recovery.results.release import Candidate, Deleted, Releaser, ReleaseRule, Verdict, ended, readers_of
+from airflow_recovery.results.readers import ended, readers_of
+from airflow_recovery.results.release import Candidate, Deleted, Releaser
+from airflow_recovery.results.release_rule import ReleaseRule, Verdict
 from airflow_recovery.results.sweep_found import (
     CLOCK_MARGIN_S,
     Ages,

@@ -26,7 +26,8 @@ from airflow_recovery.model.records import Claim, Closed, RunAttempt
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.batches_in_use import made_of
 from airflow_recovery.results.mode import ResultsMode
-from airflow_recovery.results.release import Releaser, end_reading, ended, read_by
+from airflow_recovery.results.readers import end_reading, ended, read_by
+from airflow_recovery.results.release import Releaser
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S, modified_s
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.swept_run import SweepOptions, SweptRun

@@ -29,7 +29,7 @@ from airflow_recovery.model.records import AttemptState, AttemptTrace, Claim, Ou
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason, Why
-from airflow_recovery.results.release import read_by, readers_of
+from airflow_recovery.results.readers import read_by, readers_of
 
 POINTWISE, ALL_TO_ALL = DistributionPattern.POINTWISE, DistributionPattern.ALL_TO_ALL
 

@@ -3,8 +3,8 @@
 A group goes when every region that reads it is finished, if we are the ones to let it go and it is not persistent. So
 an all-to-all input goes as a whole, and only when the last of its readers is done.
 
-`airflow_recovery.results.release.ReadersLeft` says the same of the regions of a run's plan; `reference.unread` puts the
-question of the one to the other.
+`airflow_recovery.results.release_rule.ReadersLeft` says the same of the regions of a run's plan; `reference.unread`
+puts the question of the one to the other.
 """
 
 from __future__ import annotations

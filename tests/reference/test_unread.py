@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
 from airflow_recovery.planning.edges import Edges
-from airflow_recovery.results.release import ReadersLeft
+from airflow_recovery.results.release_rule import ReadersLeft
 from reference.unread import unread_regions
 
 

@@ -11,7 +11,7 @@ from airflow_recovery.errors import ConfigurationError, InputLost, JobDefinition
 from airflow_recovery.job import job
 from airflow_recovery.model.records import Reset
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text, parse_duration_s
-from airflow_recovery.results import release
+from airflow_recovery.results import release_rule
 
 AS_CONSUMED = Retention.as_consumed()
 ON_RUN_SUCCESS = Retention.on_run_success()
@@ -49,7 +49,7 @@ def test_as_consumed_goes_with_the_last_of_its_consumers(world):
 
 
 def test_control_without_flinks_rule_an_input_goes_before_its_second_consumer_has_read_it(world, monkeypatch):
-    monkeypatch.setattr(release.ReadersLeft, "first", lambda self, region: None)
+    monkeypatch.setattr(release_rule.ReadersLeft, "first", lambda self, region: None)
     go(world, "PC", AS_CONSUMED)
     assert left(world) == "C"
     with pytest.raises(InputLost, match="P: result was released"):
@@ -146,7 +146,7 @@ def test_grace_times_are_counted_from_what_the_policy_waits_for():
 
 def test_control_without_the_rule_an_input_goes_before_its_second_consumer_has_read_it(world, monkeypatch):
     monkeypatch.setattr(
-        release.ReleaseRule, "verdict", lambda self, region, number: release.Verdict(True, "everything goes")
+        release_rule.ReleaseRule, "verdict", lambda self, region, number: release_rule.Verdict(True, "everything goes")
     )
     go(world, "PC", AS_CONSUMED)
     assert left(world) == "C"

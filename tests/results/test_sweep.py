@@ -20,8 +20,8 @@ from airflow_recovery.model.records import AttemptState, Claim, FenceCause, RunI
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Why
-from airflow_recovery.results import release, sweep_found
-from airflow_recovery.results.release import ReleaseRule
+from airflow_recovery.results import readers, release, sweep_found
+from airflow_recovery.results.release_rule import ReleaseRule
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.testing import CountingStore, Verb
 
@@ -423,7 +423,7 @@ def test_fault_81_case_12_the_reader_claims_first_and_its_input_stays_until_it_h
 
 
 def test_fault_81_control_without_the_second_look_the_reader_loses_its_input(clock, monkeypatch):
-    monkeypatch.setattr(release.Readers, "of", lambda self, region, number: [])
+    monkeypatch.setattr(readers.Readers, "of", lambda self, region, number: [])
     world = clocked_world(PAIR, clock)
     world.go("P")
     with pytest.raises(RegionFailed, match="is not there"):

@@ -13,7 +13,7 @@ from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.results.release import ReleaseRule
+from airflow_recovery.results.release_rule import ReleaseRule
 
 
 @pytest.fixture

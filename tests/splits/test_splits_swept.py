@@ -17,9 +17,9 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.results import release
+from airflow_recovery.results import readers, release
 from airflow_recovery.results import sweep as sweep_module
-from airflow_recovery.results.release import ReleaseRule
+from airflow_recovery.results.release_rule import ReleaseRule
 from airflow_recovery.splits.mode import AdoptedBatches
 from airflow_recovery.splits.spec import SplitSpec
 
@@ -228,7 +228,7 @@ def test_a_claim_that_has_adopted_batches_is_seen_before_they_are_deleted(world,
 
 
 def test_control_where_bases_are_not_read_the_data_goes_below_an_open_attempt(world, monkeypatch):
-    monkeypatch.setattr(release, "_read_singly", lambda claim: {(ref.region, ref.attempt) for ref in claim.inputs})
+    monkeypatch.setattr(readers, "_read_singly", lambda claim: {(ref.region, ref.attempt) for ref in claim.inputs})
     claim_while_releasing(world, monkeypatch)
     assert world.journal().read_claim(SOURCE, 3).mode.base == (AdoptedBatches(1, 4), AdoptedBatches(2, 2))
     assert not has_data(world, SOURCE, 1)

@@ -10,7 +10,8 @@ from test_simulation_finds import finds
 
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.records import Claim, CommittedBatch
-from airflow_recovery.results.release import Releaser, ReleaseRule
+from airflow_recovery.results.release import Releaser
+from airflow_recovery.results.release_rule import ReleaseRule
 from airflow_recovery.splits import adoption
 from airflow_recovery.splits.committed_batches import SplitWork, numbers_of
 from airflow_recovery.splits.mode import AdoptedBatches, SplitClaim

@@ -27,7 +27,7 @@ from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.records import AttemptState, Reset
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Why
-from airflow_recovery.results import release
+from airflow_recovery.results import readers
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.store.write_once import Written, write_once
 from airflow_recovery.testing.fake_airflow import FakeClearClient
@@ -222,7 +222,7 @@ def test_10_where_a_loser_of_a_claim_fights_back(broken):
 
 def test_12_without_the_sweepers_second_look_a_reader_loses_its_input(broken):
     settings = Settings(job_of(PAIR), {Trouble.SWEEP: 2, Trouble.DELETE: 1, Trouble.CLEAR_ALL: 1})
-    broken(settings, "I8", (release.Readers, "of", lambda self, region, *numbers: []))
+    broken(settings, "I8", (readers.Readers, "of", lambda self, region, *numbers: []))
 
 
 def test_13_where_a_users_restart_clears_only_what_has_finished(broken):
