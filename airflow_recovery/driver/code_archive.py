@@ -11,18 +11,23 @@ import importlib.util
 import os
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from airflow_recovery.driver.private_folder import private_folder
+from airflow_recovery.driver.private_folder import hold, private_folder, remove_unused
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.rooms import MODES, reachable
 
 _OURS = "airflow_recovery"
 _ARCHIVE = "airflow-recovery-code-"
 """What an archive's name begins with."""
+_UNFINISHED = ".unfinished"
+_UNUSED_S = 7 * 86_400.0
+"""An archive that no process has asked for in so long, and that none has in use, is removed when another is built."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can say: archives of equal files are equal
 
 
@@ -30,18 +35,44 @@ def build_archive(job_ref: str, extra_packages: Iterable[str] = ()) -> Path:
     """The archive for ``job_ref`` (``package.module:name``), named by the hash of its content; built once, then reused.
 
     Holds the job's top-level package, or its single module, with its data files, and the ``extra_packages`` (dotted
-    names) that it needs besides; not what pip installed for them. Imports nothing of the job. Raises
-    `ConfigurationError` for code that is not in files on this machine.
+    names) that it needs besides; not what pip installed for them. Imports nothing of the job. Stays there for as long
+    as this process lives, and so every driver that ends with this process. Raises `ConfigurationError` for code that is
+    not in files on this machine.
     """
     files = dict(_our_files())
     for extra_package in (_top_level(job_ref), *extra_packages):
         files.update(_files_of(extra_package))
     contents = {name: path.read_bytes() for name, path in sorted(files.items())}
-    folder = private_folder("airflow-recovery")  # code is run from there
+    folder = private_folder()  # code is run from there
     archive = folder / f"{_ARCHIVE}{_hash(contents)}.zip"
-    if not archive.exists():
-        _write(archive, contents)
-    return archive
+    while True:
+        if not archive.exists():
+            _remove_unused(folder)
+            _write(archive, contents)
+        with suppress(FileNotFoundError):  # removed meanwhile, as one that nobody used
+            _use(archive)
+            return archive
+
+
+_in_use: dict[Path, int] = {}
+"""The archives that this process holds, with their file descriptors."""
+
+
+def _use(archive: Path) -> None:
+    os.utime(archive)
+    held = hold(archive)
+    before = _in_use.pop(archive, None)
+    _in_use[archive] = held
+    if before is not None:
+        os.close(before)
+
+
+def _remove_unused(folder: Path) -> None:
+    """Archives of code that has gone, and what a builder that was killed has left."""
+    for path in (*folder.glob(f"{_ARCHIVE}*.zip"), *folder.glob(f"*{_UNFINISHED}")):
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime < time.time() - _UNUSED_S:
+                remove_unused(path)
 
 
 def _top_level(job_ref: str) -> str:
@@ -110,7 +141,7 @@ def _hash(contents: dict[str, bytes]) -> str:
 
 
 def _write(archive: Path, contents: dict[str, bytes]) -> None:
-    handle, unfinished = tempfile.mkstemp(dir=archive.parent, suffix=".unfinished")
+    handle, unfinished = tempfile.mkstemp(dir=archive.parent, suffix=_UNFINISHED)
     try:
         with os.fdopen(handle, "wb") as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as code:
             for name, body in contents.items():

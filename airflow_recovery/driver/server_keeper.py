@@ -15,24 +15,21 @@ this process, by the kernel. What a killed process has left on the disk, the nex
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from airflow_recovery.driver.private_folder import private_folder
+from airflow_recovery.driver.private_folder import own_folder, private_folder
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import open_spec_store
@@ -239,26 +236,9 @@ def main() -> int:
         return 1
     document = json.loads(line)
     order = Order(**{**document, "command": tuple(document["command"]), "store": StoreSpec(**document["store"])})
-    with _own_folder(servers_folder()) as folder:
+    with own_folder(servers_folder(), "server") as folder:
         Keeper(order, folder).keep()
     return 0
-
-
-@contextmanager
-def _own_folder(parent: Path) -> Iterator[Path]:
-    """A folder for this process, which no other one removes while this one lives. Those of the dead are removed."""
-    for left in parent.glob("server-*"):
-        with suppress(OSError), (left / "lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix="new-", dir=parent))
-    with (folder / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        folder = folder.rename(parent / f"server-{os.getpid()}-{time.time_ns()}")
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _read_line() -> str | None:

@@ -20,7 +20,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -166,9 +165,10 @@ def make_archive(spark: SparkInstallation, folder: Path, environment: Mapping[st
         if archive.exists():
             return archive
         _remove_old(folder)
-        part = folder / f"{archive.stem}.part"
+        part, scratch = folder / f"{archive.stem}.part", folder / "scratch"
         try:
-            _dump(spark, part, environment)
+            scratch.mkdir()
+            _dump(spark, part, scratch, environment)
             part.replace(archive)
             archive.with_suffix(".failed").unlink(missing_ok=True)
         except _Interrupted:
@@ -178,10 +178,11 @@ def make_archive(spark: SparkInstallation, folder: Path, environment: Mapping[st
             raise
         finally:
             part.unlink(missing_ok=True)
+            shutil.rmtree(scratch, ignore_errors=True)
     return archive
 
 
-def _dump(spark: SparkInstallation, part: Path, environment: Mapping[str, str]) -> None:
+def _dump(spark: SparkInstallation, part: Path, scratch: Path, environment: Mapping[str, str]) -> None:
     without = {*USER_OPTIONS, *_OFF_THE_CLASS_PATH}
     plain = {name: value for name, value in environment.items() if name not in without}
     plain["PYSPARK_PYTHON"] = plain["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -192,16 +193,15 @@ def _dump(spark: SparkInstallation, part: Path, environment: Mapping[str, str]) 
         "spark.driver.bindAddress": "127.0.0.1",
     }
     settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    with tempfile.TemporaryDirectory() as scratch:
-        load = [str(spark.submit), "--master", "local[2]", *settings, __file__, _LOAD]
-        _run(load, scratch, plain | {"SPARK_SUBMIT_OPTS": f"{SHORT_LIVED} {SILENT} -XX:ArchiveClassesAtExit={part}"})
-        if not part.exists():
-            raise NoArchive("expected Spark's JVM to write the archive at its end, found that it did not")
-        # Nobody else is the first to start with it.
-        _run([str(spark.submit), "--version"], scratch, plain | {"SPARK_SUBMIT_OPTS": java_options(part)})
+    load = [str(spark.submit), "--master", "local[2]", *settings, __file__, _LOAD]
+    _run(load, scratch, plain | {"SPARK_SUBMIT_OPTS": f"{SHORT_LIVED} {SILENT} -XX:ArchiveClassesAtExit={part}"})
+    if not part.exists():
+        raise NoArchive("expected Spark's JVM to write the archive at its end, found that it did not")
+    # Nobody else is the first to start with it.
+    _run([str(spark.submit), "--version"], scratch, plain | {"SPARK_SUBMIT_OPTS": java_options(part)})
 
 
-def _run(command: list[str], folder: str, environment: Mapping[str, str]) -> None:
+def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:
     try:
         done = subprocess.run(
             command,
@@ -233,6 +233,7 @@ def _remove_old(folder: Path) -> None:
         is_unused = path.suffix == ".jsa" and path.stat().st_mtime < time.time() - UNUSED_S
         if path.suffix == ".part" or is_unused:
             path.unlink(missing_ok=True)
+    shutil.rmtree(folder / "scratch", ignore_errors=True)
 
 
 @contextmanager

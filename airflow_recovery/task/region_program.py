@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import tempfile
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +18,7 @@ from airflow_recovery.driver.exit_report import forget_failure, read_failure, re
 from airflow_recovery.driver.failure import is_user_error
 from airflow_recovery.driver.failure_class import ERRORS, classify
 from airflow_recovery.driver.heartbeat import INTERVAL_S
+from airflow_recovery.driver.private_folder import own_folder, private_folder
 from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunFacts, VertexSpec
 from airflow_recovery.driver.start_advice import start_advice, start_failure
 from airflow_recovery.errors import Failure, NotSetUp, RegionFailed, UserCodeError
@@ -82,8 +82,7 @@ class RegionProgram:
         """Have ``launch`` run an application to its end. Raises `RegionFailed` or `UserCodeError` with what it said."""
         self._on_claim(attempt)
         self._splits.check_readable(attempt.work)
-        with tempfile.TemporaryDirectory(prefix="airflow-recovery-") as name:
-            folder = Path(name)
+        with own_folder(private_folder(), "attempt") as folder:
             spec = self._spec(attempt, folder)
             try:
                 launch(spec, folder)

@@ -127,10 +127,12 @@ def test_what_a_maker_that_was_killed_has_left_is_no_archive_and_is_removed(envi
     folder.mkdir(parents=True, mode=0o700)
     half = folder / f"{spark.key()}.part"
     half.write_text("half")
+    (folder / "scratch").mkdir()
+    (folder / "scratch" / "batch").touch()
     with pytest.raises(NoArchive):
         find_archive(spark, folder)
     assert make_archive(spark, folder, environment).read_text() == "classes"
-    assert not half.exists()
+    assert sorted(path.name for path in folder.iterdir()) == [f"{spark.key()}.jsa", "lock"]
 
 
 def test_of_two_tasks_at_the_same_time_one_makes_it(environment, folder, spark, monkeypatch):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
+import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from airflow_recovery.attempt.job_plan import RunFacts, plan_job
 from airflow_recovery.driver.attempt_result import AttemptResult
 from airflow_recovery.driver.exit_report import write_failure, write_receipt
 from airflow_recovery.driver.outcome import finish_attempt
+from airflow_recovery.driver.private_folder import private_folder
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.errors import Failure, RegionFailed, StoreTimeout, UserCodeError
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -166,6 +171,25 @@ def test_a_driver_on_this_machine_hands_back_the_outcome_without_a_request(
     assert (outcome.state, outcome.writer, outcome.spark_seconds) == (AttemptState.FINISHED, "writer", 1.5)
     assert application.folder is not None
     assert not application.folder.exists()
+
+
+def test_what_a_killed_task_has_left_on_the_disk_is_removed_by_the_next(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(recovery))
+    killed = multiprocessing.get_context("fork").Process(
+        target=program("cleaned").run,
+        args=(claimed("cleaned"), lambda spec, folder: os.kill(os.getpid(), signal.SIGKILL)),
+    )
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    (left,) = private_folder().glob("attempt-*")
+    application = Application(finish)
+    program("cleaned").run(claimed("cleaned"), application.launch)
+    assert application.folder is not None
+    assert application.folder.parent == left.parent
+    assert not list(left.parent.glob("attempt-*"))
 
 
 def test_without_a_receipt_the_outcome_is_to_be_looked_for(recovery: Path) -> None:
