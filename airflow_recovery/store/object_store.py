@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from airflow_recovery.errors import ObjectTooLarge
 
@@ -24,8 +24,7 @@ LARGE_BYTES = 4 * 1024 * 1024
 """Objects above this are read one after the other, so that 64 connections never hold 64 of the largest at a time."""
 
 
-@dataclass(frozen=True)
-class ObjectInfo:
+class ObjectInfo(NamedTuple):
     """One listed object.
 
     ``etag`` is the identity of the object's content at this key (quotes stripped). It is compared, never interpreted:

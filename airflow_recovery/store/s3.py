@@ -31,6 +31,7 @@ from airflow_recovery.store.object_store import (
 )
 from airflow_recovery.store.s3_clients import S3Clients
 from airflow_recovery.store.s3_errors import answered, from_code, translate
+from airflow_recovery.store.s3_listing import listed_objects
 from airflow_recovery.store.write_once import DEFAULT_BACKOFF
 
 if TYPE_CHECKING:
@@ -150,10 +151,7 @@ class S3Store:
         try:
             while arguments:
                 page = self._ask("list_objects_v2", arguments)
-                for entry in page.get("Contents", ()):
-                    if not entry["Key"].endswith("/"):
-                        size = self._field(entry, "Size", "a listing")
-                        yield self._info(entry["Key"][len(self._prefix) :], size, entry, "a listing")
+                yield from (info for info in self._listed(page) if not info.key.endswith("/"))
                 following = {"ContinuationToken": page.get("NextContinuationToken")}
                 arguments = {**arguments, **following} if page.get("IsTruncated") else {}
         except Exception as error:
@@ -256,7 +254,7 @@ class S3Store:
             answer = self._ask("list_objects_v2", listed)
         except Exception as error:
             raise self._translated(error, "list", self._uri(key)) from error
-        return any(entry["Key"] == self._prefix + key for entry in answer.get("Contents", ()))
+        return any(info.key == key for info in self._listed(answer))
 
     def _write(self, key: str, body: bytes, condition: dict[str, Any]) -> ObjectInfo:
         name = self._prefix + checked_key(key)
@@ -279,6 +277,13 @@ class S3Store:
             # No object can be missing there: the bucket is, or whatever answered is no S3 API.
             return StoreMisconfigured(f"{meant} Check that bucket s3://{self._bucket} exists at this endpoint.")
         return meant
+
+    def _listed(self, page: Mapping[str, Any]) -> Iterable[ObjectInfo]:
+        """The objects of a page, and folder markers."""
+        return listed_objects(page, self._prefix) or (
+            self._info(entry["Key"][len(self._prefix) :], self._field(entry, "Size", "a listing"), entry, "a listing")
+            for entry in page.get("Contents", ())
+        )
 
     def _info(self, key: str, size: int, answer: Mapping[str, Any], to: str) -> ObjectInfo:
         stored = self._field(answer, "LastModified", to)

@@ -89,7 +89,7 @@ def test_a_store_whose_clock_is_wrong(local_store: LocalStore, monkeypatch: pyte
     def later(key: str) -> StoredObject:
         found = get(key)
         assert found.info.modified_s is not None
-        return replace(found, info=replace(found.info, modified_s=found.info.modified_s + apart_s))
+        return replace(found, info=found.info._replace(modified_s=found.info.modified_s + apart_s))
 
     monkeypatch.setattr(local_store, "get", later)
     clock = wrongs(checked(local_store))["clock of the journal"]

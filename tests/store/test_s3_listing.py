@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_recovery.store import s3_listing
+from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
 
@@ -42,13 +43,42 @@ def test_a_page_is_listed_as_the_sdk_lists_it(s3_server: S3Server, monkeypatch: 
 def test_what_is_not_an_object_is_left_to_the_sdk() -> None:
     left, read_ = read(PAGE % (ENTRY % b"2026-01-01T00:00:00.123Z"))
     assert left == PAGE % b""
-    [entry] = read_["Contents"]
-    assert (entry["Key"], entry["ETag"], entry["Size"]) == ("a & b", '"e"', 7)
-    assert entry["LastModified"].timestamp() == 1_767_225_600.123
+    assert list(s3_listing.listed_objects(read_, "a") or ()) == [ObjectInfo(" & b", 7, "e", 1_767_225_600.123)]
+
+
+def test_a_page_has_fields_in_any_order_and_fields_that_nobody_asks_for() -> None:
+    class_ = b"<StorageClass>STANDARD</StorageClass>"
+    owner = b"<Owner><ID>i</ID><DisplayName/></Owner>"
+    fields = b"<ETag>e</ETag><Key>a</Key>%b<Size>7</Size><LastModified>2026-01-01T00:00:00Z</LastModified>"
+    entries = (owner + fields % class_, fields % b"", fields % class_)
+    _, read_ = read(PAGE % b"".join(b"<Contents>%b</Contents>" % entry for entry in entries))
+    assert list(s3_listing.listed_objects(read_, "") or ()) == [ObjectInfo("a", 7, "e", 1_767_225_600.0)] * 3
+
+
+def test_keys_that_the_server_has_encoded_are_decoded() -> None:
+    _, read_ = read(PAGE % (ENTRY % b"2026-01-01T00:00:00Z").replace(b"a &amp; b", b"base/a%25%20b"))
+    for encoding, key in ((None, "a%25%20b"), ("url", "a% b")):
+        listed = s3_listing.listed_objects({**read_, "EncodingType": encoding}, "base/")
+        assert [info.key for info in listed or ()] == [key]
+
+
+GOOD = ENTRY % b"2026-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
-    "body", [PAGE % b"", PAGE % (ENTRY % b"Thu, 1 Jan 2026"), PAGE % b"<Contents><Key></Contents>"]
+    "body",
+    [
+        PAGE % b"",
+        PAGE % (ENTRY % b"Thu, 1 Jan 2026"),
+        PAGE % b"<Contents><Key></Contents>",
+        PAGE % (GOOD + b"lost" + GOOD),
+        PAGE % (GOOD + GOOD.replace(b"<Size>7</Size>", b"")),
+        PAGE % (GOOD + GOOD.replace(b"<Size>7</Size>", b"<Size>-7</Size>")),
+        PAGE % (GOOD + GOOD.replace(b"<Size>7</Size>", b"<Size>7</Size><Size>8</Size>")),
+        PAGE % (GOOD + GOOD.replace(b"&quot;e&quot;", b"")),
+        PAGE % (GOOD + GOOD.replace(b"a &amp; b", b"a&#13;b")),
+        PAGE % (GOOD + GOOD.replace(b"a &amp; b", b"\xff")),
+    ],
 )
 def test_what_is_not_understood_is_left_to_the_sdk(body: bytes) -> None:
     assert read(body) == (body, {})
@@ -57,3 +87,18 @@ def test_what_is_not_understood_is_left_to_the_sdk(body: bytes) -> None:
 def test_an_error_is_left_to_the_sdk() -> None:
     body = PAGE % (ENTRY % b"2026-01-01T00:00:00Z")
     assert read(body, status=403) == (body, {})
+
+
+def test_a_page_is_read_before_the_sdk_looks_through_it_for_an_error(s3_server: S3Server) -> None:
+    s3_server.create_bucket("looked-through")
+    store = S3Store("s3://looked-through/base", endpoint_url=s3_server.endpoint_url, session=s3_server.session())
+    store.put("a", b"x")
+    seen: list[bytes] = []
+
+    def look(response_dict: dict[str, Any], **of: Any) -> None:
+        seen.append(response_dict["body"])
+
+    # Where the SDK's own handler is registered, and before it.
+    store._clients.sending(store._max_read_attempts).meta.events.register_first("before-parse.s3.*", look)
+    assert [info.key for info in store.list()] == ["a"]
+    assert [b"<Contents>" in body for body in seen] == [False]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from fakes import MemoryStore, World
 
@@ -50,7 +49,7 @@ class ClockedStore(MemoryStore):
 
     def _info(self, key: str, body: bytes) -> ObjectInfo:
         info = super()._info(key, body)
-        return replace(info, modified_s=self.stored_s.get(key, self.clock.now_s))
+        return info._replace(modified_s=self.stored_s.get(key, self.clock.now_s))
 
 
 def clocked_world(upstream: Mapping[str, tuple[str, ...]], clock: Clock, **options: object) -> World:
