@@ -63,6 +63,7 @@ def test_keys_that_the_server_has_encoded_are_decoded() -> None:
 
 
 GOOD = ENTRY % b"2026-01-01T00:00:00Z"
+OWNED = GOOD.replace(b"<Contents>", b"<Contents><Owner><ID>i</ID></Owner>")
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,7 @@ GOOD = ENTRY % b"2026-01-01T00:00:00Z"
         PAGE % (GOOD + GOOD.replace(b"<Size>7</Size>", b"")),
         PAGE % (GOOD + GOOD.replace(b"<Size>7</Size>", b"<Size>-7</Size>")),
         PAGE % (GOOD + GOOD.replace(b"<Size>7</Size>", b"<Size>7</Size><Size>8</Size>")),
+        PAGE % (OWNED + OWNED.replace(b"<Size>7</Size>", b"") + OWNED),
         PAGE % (GOOD + GOOD.replace(b"&quot;e&quot;", b"")),
         PAGE % (GOOD + GOOD.replace(b"a &amp; b", b"a&#13;b")),
         PAGE % (GOOD + GOOD.replace(b"a &amp; b", b"\xff")),
