@@ -19,6 +19,7 @@ import math
 import re
 import zlib
 from dataclasses import asdict, fields
+from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
 from airflow_recovery.errors import RecordInvalid
@@ -34,7 +35,7 @@ MAX_RECORD_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 32
 
 _FIELDS_AT_FIRST = {"format", "kind", *(field_.name for field_ in fields(RunIdentity)), "body"}
-_BODY_FIRST = b'{"body":'
+_BODY_FIRST, _CRC = b'{"body":', b',"crc":'
 
 R = TypeVar("R", bound=Record)
 
@@ -57,11 +58,53 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
     ``where`` names the object in messages. Raises `RecordInvalid` for anything but a record of ``kind`` that belongs to
     ``identity`` and that this version understands.
     """
+    name = kind_of(kind).name
+    format_, content = _as_written(identity, name, body, where) or _of_document(identity, name, body, where)
+    try:
+        record = from_json(kind, content)
+        if is_grouped(record) and format_ == 1:
+            raise Unlike("expected no group of regions in a record of format 1, found one")
+        if isinstance(record, PlanRecord) and not is_grouped(record):
+            _check_order(record)
+        return record
+    except ValueError as error:
+        raise RecordInvalid(f"{where}: a {name} record with an invalid body: {error}.") from error
+
+
+def _as_written(identity: RunIdentity, kind: str, raw: bytes, where: str) -> tuple[int, Any] | None:
+    """Format and body of an undamaged record of ours; `None` for anything else. Nothing but the body is parsed.
+
+    A resume decodes thousands of records, in which all beside the body is alike.
+    """
+    _check_size_and_depth(raw, where)
+    end = raw.rfind(_CRC)
+    behind = raw.find(b",", end + len(_CRC))
+    format_ = _end_of_record(identity, kind).get(raw[behind:])
+    body = raw[len(_BODY_FIRST) : end]
+    is_whole = raw.startswith(_BODY_FIRST) and raw[end + len(_CRC) : behind] == b"%d" % zlib.crc32(body)
+    if format_ is None or not is_whole:
+        return None
+    try:
+        return format_, _DECODER.decode(body.decode())
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _end_of_record(identity: RunIdentity, kind: str) -> dict[bytes, int]:
+    """What stands behind the checksum in a record as we write it, by format."""
+    ends = {}
+    for format_ in range(1, FORMAT_VERSION + 1):
+        document = {"format": format_, "kind": kind, **vars(identity)}
+        ends[b"," + canonical_json(document).encode()[1:]] = format_
+    return ends
+
+
+def _of_document(identity: RunIdentity, kind: str, body: bytes, where: str) -> tuple[int, Any]:
+    """Format and body of a record whose fields may stand in any order. Raises `RecordInvalid`."""
     document = parse_versioned(body, "journal", FORMAT_VERSION, where=where)
-    # Not `asdict`, which copies deeply: a resume decodes thousands of records.
-    expected = {"kind": kind_of(kind).name, **vars(identity)}
-    check_belongs(document, expected, where=where)
-    if "crc" in document and not _has_crc(body, document):
+    check_belongs(document, {"kind": kind, **vars(identity)}, where=where)
+    if "crc" in document and document["crc"] != checksum(document.get("body")):
         raise RecordInvalid(f"{where}: the checksum does not match; the record is damaged. Restore the object.")
     if "crc" not in document and document["format"] > 1:
         raise RecordInvalid(
@@ -72,15 +115,7 @@ def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: s
             f"{where}: expected a checksum (crc), found none, and {', '.join(map(repr, sorted(others)))} beside the "
             "body: the record is damaged. Restore the object."
         )
-    try:
-        record = from_json(kind, document.get("body"))
-        if is_grouped(record) and document["format"] == 1:
-            raise Unlike("expected no group of regions in a record of format 1, found one")
-        if isinstance(record, PlanRecord) and not is_grouped(record):
-            _check_order(record)
-        return record
-    except ValueError as error:
-        raise RecordInvalid(f"{where}: a {expected['kind']} record with an invalid body: {error}.") from error
+    return document["format"], document.get("body")
 
 
 def is_grouped(record: Record) -> bool:
@@ -137,26 +172,21 @@ def checksum(body: Any) -> int:
     return zlib.crc32(canonical_json(body).encode())
 
 
-def _has_crc(raw: bytes, document: dict[str, Any]) -> bool:
-    """Whether the checksum is that of the body. In a record as we write it the body's bytes stand in front."""
-    crc = document["crc"]
-    end = raw.rfind(b',"crc":')
-    if type(crc) is int and raw.startswith(_BODY_FIRST) and zlib.crc32(raw[len(_BODY_FIRST) : end]) == crc:
-        return True
-    return bool(crc == checksum(document.get("body")))
-
-
 def parse_json(body: bytes, *, where: str) -> Any:
     """Strict JSON: bounded size and depth, no duplicate keys, no NaN. Raises `RecordInvalid`."""
+    _check_size_and_depth(body, where)
+    try:
+        return _DECODER.decode(body.decode())
+    except ValueError as error:
+        raise RecordInvalid(f"{where}: not a valid journal document: {error}.") from error
+
+
+def _check_size_and_depth(body: bytes, where: str) -> None:
     if len(body) > MAX_RECORD_BYTES:
         raise RecordInvalid(f"{where}: {len(body)} bytes, more than the limit of {MAX_RECORD_BYTES}.")
     # With so few brackets it is not too deep, however they are nested: most documents need no closer look.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise RecordInvalid(f"{where}: nested deeper than {MAX_DEPTH} levels.")
-    try:
-        return _DECODER.decode(body.decode())
-    except ValueError as error:
-        raise RecordInvalid(f"{where}: not a valid journal document: {error}.") from error
 
 
 _TOKEN = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)

@@ -178,10 +178,11 @@ class Journal:
             objects[info.key] = info
             key = self.layout.parse_attempt(info.key)
             if key is not None:
-                if key.region in names and key.kind == "part":
-                    batches.setdefault((names[key.region], key.attempt), set()).add(key.number)
-                elif key.region in names:
-                    marked = marks[names[key.region]].setdefault(key.attempt, {})
+                region = names.get(key.region)
+                if region is not None and key.kind == "part":
+                    batches.setdefault((region, key.attempt), set()).add(key.number)
+                elif region is not None:
+                    marked = marks[region].setdefault(key.attempt, {})
                     if (mark := RECORD_KINDS[key.kind].mark) is not None:
                         marked[mark] = max(marked.get(mark, 0), key.number) if key.number else True
                     if key.kind == "outcome":
@@ -224,13 +225,13 @@ class Journal:
         Raises `PagesDisagree` where a record names an attempt that the listing lacks: list again.
         """
         wanted = listing.state.regions.keys() if regions is None else set(regions)
-        kinds = [kind for kind in RECORD_KINDS.values() if kind.content is not None]
+        kinds = [(kind.mark or "", kind) for kind in RECORD_KINDS.values() if kind.content is not None]
         keys: dict[str, tuple[str, int, RecordKind]] = {}
         for region in wanted:
             for n, attempt in listing.state.of(region).attempts.items():
-                for kind in kinds:
+                for mark, kind in kinds:
                     # A claim is read of an open attempt alone: of one that has ended, the outcome says more.
-                    if getattr(attempt, kind.mark or "") and (kind.record is not Claim or attempt.is_open):
+                    if getattr(attempt, mark) and (kind.record is not Claim or not attempt.has_outcome):
                         keys[self.layout.attempt(region, n, kind.name)] = (region, n, kind)
         etags = {key: listing.objects[key].etag for key in keys}
         bodies = self._cache.bodies(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
@@ -581,9 +582,11 @@ def _check_pages(state: RunState, regions: Iterable[str]) -> None:
     for region in regions:
         for attempt in state.of(region).attempts.values():
             record = attempt.outcome or attempt.claim
-            inputs = Inputs.of(record.inputs if record is not None else ())
-            # Of a group that no plan has nothing can be checked, and nobody takes its readers for valid.
-            for ref in inputs.unseen(checked) if inputs.is_known else inputs.singles.values():
+            inputs = record.inputs if record is not None else ()
+            if isinstance(inputs, Inputs):
+                # Of a group that no plan has nothing can be checked, and nobody takes its readers for valid.
+                inputs = tuple(inputs.unseen(checked) if inputs.is_known else inputs.singles.values())
+            for ref in inputs:
                 producer = state.regions.get(ref.region)
                 if producer is None or ref.attempt <= producer.closed_at:
                     continue

@@ -28,8 +28,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.record_kinds import RECORD_KINDS, kind_of
@@ -38,7 +38,7 @@ from airflow_recovery.model.records import RunIdentity
 # Each fits exactly what the methods below write: a number that is written in another way is another name.
 _NUMBER = "[0-9]{8}"
 _TURN = "(?:[0-9]{4}|[1-9][0-9]{4,7})"
-_ATTEMPT_KEY = re.compile(rf"t/([^/]+)/({_NUMBER})\.([a-z]+)(?:-({_TURN}))?")
+_ATTEMPT_NAME = re.compile(rf"({_NUMBER})\.([a-z]+)(?:-({_TURN}))?")
 _KIND_BELOW_T = re.compile(rf"t/[^/]+/{_NUMBER}\.(?!x-)([a-z]+)(?:-[0-9]+)?")
 _PLAN_KEY = re.compile("plan/([0-9a-f]+)")
 _PUBLISH_KEY = re.compile(f"publish/({_NUMBER})")
@@ -82,8 +82,7 @@ def parse_number(segment: str) -> int | None:
     return int(segment) if re.fullmatch(_NUMBER, segment) else None
 
 
-@dataclass(frozen=True)
-class AttemptKey:
+class AttemptKey(NamedTuple):
     """What the name of an object below ``t/`` says. ``number``: a committer's epoch, a pin's turn, a batch's, or 0."""
 
     region: str
@@ -93,14 +92,20 @@ class AttemptKey:
 
 
 def _attempt_key(path: str) -> AttemptKey | None:
-    match = _ATTEMPT_KEY.fullmatch(path)
-    kind = RECORD_KINDS.get(match[3]) if match is not None else None
-    if match is None or kind is None or not kind.is_of_attempt or (match[4] is None) != (kind.number is None):
+    folder, _, below = path.partition("/")
+    region, _, name = below.partition("/")
+    parts = _parts_of_name(name) if folder == "t" and region else None
+    kind = RECORD_KINDS.get(parts[1]) if parts is not None else None
+    if parts is None or kind is None or not kind.is_of_attempt or (parts[2] is None) != (kind.number is None):
         return None
-    number = int(match[4] or 0)
-    return (
-        None if match[4] is not None and number < kind.first else AttemptKey(match[1], int(match[2]), kind.name, number)
-    )
+    attempt, _, number = parts
+    return None if number is not None and number < kind.first else AttemptKey(region, attempt, kind.name, number or 0)
+
+
+@lru_cache(maxsize=4096)  # in most regions' folders there are the same names
+def _parts_of_name(name: str) -> tuple[int, str, int | None] | None:
+    match = _ATTEMPT_NAME.fullmatch(name)
+    return (int(match[1]), match[2], None if match[3] is None else int(match[3])) if match is not None else None
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ class JournalLayout:
             return f"{SHARED_FOLDER}/{encode(self.identity.run_key)}"
         return "/".join(encode(name) for name in (self.identity.dag_id, self.identity.run_key, self.identity.group_id))
 
-    @property
+    @cached_property
     def prefix(self) -> str:
         """The keys of all records of the run, and no others, begin with this."""
         return f"{self._path}/"

@@ -91,8 +91,9 @@ def is_pinned_after(turn: int) -> bool:
 
 def in_order(attempts: Mapping[int, Attempt]) -> dict[int, Attempt]:
     """``attempts`` with `Attempt.is_followed` set where a later one was claimed."""
+    if len(attempts) < 2:  # as most are
+        return dict(attempts)
     latest = max((n for n, attempt in attempts.items() if attempt.is_claimed), default=0)
-    # Most attempts are the only one of their region: nothing to replace.
     return {
         n: attempt if attempt.is_followed == (n < latest) else replace(attempt, is_followed=n < latest)
         for n, attempt in attempts.items()

@@ -315,6 +315,8 @@ def _reader(kind: type[Any], exact: bool) -> _Read:
         keys[field_.name] for field_ in own if not field_.metadata.get("later") and (exact or _is_needed(field_))
     }
 
+    make = _maker(kind)
+
     def read(value: Any) -> Any:
         if type(value) is not dict:
             raise _unlike(f"an object with {', '.join(readers)}", value)
@@ -334,12 +336,29 @@ def _reader(kind: type[Any], exact: bool) -> _Read:
         for name, (choose, default) in flat_fields.items():
             chosen = choose(kind, value.keys())
             given[name] = default if chosen in bare else _reader(chosen, False)(value)
-        try:
-            return kind(**given)
-        except ValueError as error:  # what the class itself refuses
-            raise Unlike(str(error)) from error
+        return make(given)
 
     return read
+
+
+def _maker(kind: type[Any]) -> Callable[[dict[str, Any]], Any]:
+    """What makes a value of a dataclass of its fields by name. It raises `Unlike` for what the class itself refuses."""
+
+    def made(given: dict[str, Any]) -> Any:
+        try:
+            return kind(**given)
+        except ValueError as error:
+            raise Unlike(str(error)) from error
+
+    def filled(given: dict[str, Any]) -> Any:
+        value = object.__new__(kind)
+        object.__setattr__(value, "__dict__", {**defaults, **given})
+        return value
+
+    # The constructor of a frozen class sets each field by a call: where it does nothing else, this is a third of it.
+    defaults = {field_.name: field_.default for field_ in fields(kind) if field_.default is not MISSING}
+    has_factories = any(field_.default_factory is not MISSING for field_ in fields(kind))
+    return made if has_factories or hasattr(kind, "__post_init__") or hasattr(kind, "__slots__") else filled
 
 
 def _is_needed(field_: Field[Any]) -> bool:
@@ -361,7 +380,7 @@ def _read_of(hint: Any, exact: bool) -> _Read:
     if origin is tuple:
         if len(args) == 2 and args[1] is ...:
             return _texts if args[0] is str else _list_reader(_read_of(args[0], exact))
-        return _fixed_reader(tuple(_read_of(arg, exact) for arg in args), lambda *values: values)
+        return _fixed_reader(tuple(_read_of(arg, exact) for arg in args), tuple)
     if origin is not None and issubclass(origin, Mapping):
         return _object_reader(_read_of(args[1], exact))
     if isinstance(hint, type) and issubclass(hint, Enum):
@@ -432,14 +451,14 @@ def _list_reader(read: _Read) -> _Read:
     return read_all
 
 
-def _fixed_reader(readers: tuple[_Read, ...], make: Callable[..., Any]) -> _Read:
+def _fixed_reader(readers: tuple[_Read, ...], make: Callable[[list[Any]], Any]) -> _Read:
     length = len(readers)
 
     def read_each(values: Any) -> Any:
         if type(values) is not list or len(values) != length:
             raise _unlike(f"a list of {length}", values)
         try:
-            return make(*[read(value) for read, value in zip(readers, values)])  # noqa: B905 - as long as each other
+            return make([read(value) for read, value in zip(readers, values)])  # noqa: B905 - as long as each other
         except Unlike:
             for number, (read, value) in enumerate(zip(readers, values, strict=True)):
                 _read_at(read, value, f"[{number}]")
@@ -473,8 +492,12 @@ def _member_reader(kind: type[Enum]) -> _Read:
 def _annotated_reader(hint: Any, marks: tuple[Any, ...], exact: bool) -> _Read:
     if ROW in marks:
         hints = get_type_hints(hint, include_extras=True)
-        readers = tuple(_read_of(hints[field_.name], exact) for field_ in _row_fields(hint))
-        return _fixed_reader(readers, hint)
+        names = [field_.name for field_ in _row_fields(hint)]
+        make = _maker(hint)
+        return _fixed_reader(
+            tuple(_read_of(hints[name], exact) for name in names),
+            lambda values: make(dict(zip(names, values))),  # noqa: B905 - as long as each other
+        )
     form = next((mark for mark in marks if isinstance(mark, Form)), None)
     if form is not None:
         return form.read

@@ -244,11 +244,8 @@ def _written(refs: Sequence[InputRef]) -> list[Any]:
 
 
 def _read(value: Any) -> Sequence[InputRef]:
-    is_grouped = type(value) is list and any(type(part) is dict and "group" in part for part in value)
-    parts = list_from_json(
-        value, lambda part: InputGroupRef if is_grouped and type(part) is dict and "group" in part else InputRef
-    )
-    return Inputs(parts) if is_grouped else parts
+    parts = list_from_json(value, lambda part: InputGroupRef if type(part) is dict and "group" in part else InputRef)
+    return Inputs(parts) if any(type(part) is InputGroupRef for part in parts) else parts
 
 
 InputRefs = Annotated[Sequence[InputRef], Form(_written, _read)]
