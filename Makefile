@@ -52,8 +52,8 @@ docs: setup ## Build the documentation into build/site, without a network
 	$(PYTHON_BIN) -m scripts.rooms_picture
 	NO_MKDOCS_2_WARNING=1 $(PYTHON_BIN) -m mkdocs build --strict
 
-bench: setup ## Measure; results are written to a file with the machine's description
-	$(PYTHON_BIN) -m benchmarks
+bench: setup ## Measure, and write docs/benchmarks.md (an hour; ONLY="peers command_line" measures these parts alone)
+	$(PYTHON_BIN) -m benchmarks $(if $(ONLY),--only $(ONLY))
 
 vendor: ## Put the Recovery tab's library into the tree anew, from npm (needed only to change it)
 	@scripts/vendor.sh

@@ -1,4 +1,9 @@
-"""``python -m benchmarks [--only NAME ...] [--repeats N] [--out FOLDER]``: measure, and write the results to files."""
+"""``python -m benchmarks [--only NAME ...]``: measure, write the results to files, and the page of them.
+
+Without names: all that are published. Each result is written as soon as it is there, and the page after it, so that
+what an interrupted call has measured is kept. A goal that is missed is no failure, and a benchmark that fails keeps the
+result that it had before.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from importlib import import_module
+import traceback
 from pathlib import Path
 
 from scripts.wheel import use_wheel
@@ -17,50 +21,51 @@ use_wheel()
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "dags"))  # as in Airflow: jobs are imported from the DAGs folder
 
-from benchmarks.report import Report  # noqa: E402
-
-NAMES = (
-    "parsing",
-    "s3_requests",
-    "kept_region",
-    "plan_scale",
-    "planner",
-    "resume",
-    "journal",
-    "first_paint",
-    "command_line",
-    "splits",
-    "split_log",
-    "overhead_connect",
-    "overhead_submit",
-    "recovery_time",
-    "lost_input",
-    "split_commit",
-    "approximate_channel",
-    "approximate_failure",
-)
+from benchmarks.catalogue import CATALOGUE  # noqa: E402
+from benchmarks.page import write_page  # noqa: E402
+from benchmarks.report import RESULTS  # noqa: E402
 
 
 def main() -> int:
-    """Run the benchmarks that were asked for, one after the other. A goal that is missed is no failure."""
+    """Run the benchmarks that were asked for, one after the other; 1 where one of them could not be measured."""
+    known = {benchmark.name: benchmark for benchmark in CATALOGUE}
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", action="append", choices=NAMES, help="this benchmark alone; may be repeated")
+    parser.add_argument("--only", nargs="+", action="extend", choices=known, metavar="NAME", help="these alone")
+    parser.add_argument("--list", action="store_true", help="say what there is, and how long it takes")
     parser.add_argument("--repeats", type=int, help="rounds of each benchmark, in place of its own default")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder for the results")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results; elsewhere: without the page")
     arguments = parser.parse_args()
     if arguments.repeats is not None and arguments.repeats < 1:
         parser.error("--repeats: expected at least 1")
-    for name in arguments.only or NAMES:
-        measure: Callable[[Path, int | None], Report] = import_module(f"benchmarks.{name}").measure
-        begun = time.monotonic()
-        print(f"{name} ...", flush=True)
-        with tempfile.TemporaryDirectory(prefix="airflow-recovery-benchmark-") as folder:
-            report = measure(Path(folder) / name, arguments.repeats)
-        report.write(arguments.out)
-        print(
-            f"{report.text()}\n  ({time.monotonic() - begun:.0f} s, written to {arguments.out / name}.md)", flush=True
-        )
-    return 0
+    chosen = arguments.only or [benchmark.name for benchmark in CATALOGUE if benchmark.is_published]
+    if arguments.list:
+        for benchmark in CATALOGUE:
+            published = "" if benchmark.is_published else "   (not on the page)"
+            print(f"{benchmark.name:20} {benchmark.minutes:3g} min   {benchmark.question}{published}")
+        return 0
+    failed = [name for name in chosen if not _run(name, arguments.repeats, arguments.out)]
+    if failed:
+        print(f"not measured: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _run(name: str, repeats: int | None, out: Path) -> bool:
+    """Whether there is a result."""
+    (benchmark,) = (benchmark for benchmark in CATALOGUE if benchmark.name == name)
+    begun = time.monotonic()
+    print(f"{name} ...", flush=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="airflow-recovery-benchmark-", ignore_cleanup_errors=True) as folder:
+            report = benchmark.measure(Path(folder) / name, repeats)
+    except Exception:
+        traceback.print_exc()
+        return False
+    seconds = time.monotonic() - begun
+    path = report.write(out, seconds)
+    if out == RESULTS:
+        write_page()
+    print(f"{report.text()}\n  ({seconds:.0f} s, written to {path})", flush=True)
+    return True
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An S3 server and a whole Airflow that runs one task at a time: the ground that the Airflow benchmarks stand on."""
+"""An S3 server and a whole Airflow: the ground that the Airflow benchmarks stand on."""
 
 from __future__ import annotations
 
@@ -111,8 +111,11 @@ class LocalPipeline:
 
 
 @contextmanager
-def open_local_pipeline(folder: Path, env: Mapping[str, str]) -> Iterator[LocalPipeline]:
-    """Start the S3 server and Airflow below ``folder``; leave no process behind. ``env`` is added to Airflow's."""
+def open_local_pipeline(folder: Path, env: Mapping[str, str], *, parallelism: int = 1) -> Iterator[LocalPipeline]:
+    """Start the S3 server and Airflow below ``folder``; leave no process behind.
+
+    ``env`` is added to Airflow's. ``parallelism``: how many tasks run at the same time.
+    """
     folder.mkdir(parents=True)
     cpu_file = folder / "cpu.jsonl"
     cpu_file.touch()
@@ -141,7 +144,7 @@ def open_local_pipeline(folder: Path, env: Mapping[str, str]) -> Iterator[LocalP
             "AWS_EC2_METADATA_DISABLED": "true",
             **env,
         }
-        with LocalAirflow(folder / "airflow", HERE / "dags", env=settings, parallelism=1) as airflow:
+        with LocalAirflow(folder / "airflow", HERE / "dags", env=settings, parallelism=parallelism) as airflow:
             yield LocalPipeline(airflow, folder, cpu_file)
 
 

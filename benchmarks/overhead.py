@@ -1,39 +1,111 @@
-"""What recovery costs while nothing fails: the demo's job with it and without it, in turns, one task at a time."""
+"""What recovery costs while nothing fails: one pipeline with it and without it, in turns, one task at a time."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from statistics import median, quantiles
 
-from benchmarks.local_pipeline import LocalPipeline, Measured, MeasuredRun, median_of
+import psutil  # type: ignore[import-untyped]
+
+from airflow_recovery.testing.spark_cluster import connect_server
+from benchmarks.local_pipeline import LocalPipeline, Measured, MeasuredRun, median_of, open_local_pipeline
+from benchmarks.peers.flights import steps
 from benchmarks.report import Figure, Report, Table
+from scripts.demo.lake import fill_lake
 
 GOAL = 0.03
-GROUP = "flights."
 PUBLISH = "publish"
 NO_CPU = Measured(PUBLISH, 0.0, 0.0, 0.0)
 
 
+@dataclass(frozen=True)
+class Way:
+    """One way to run a pipeline: its DAGs are ``<dags>_plain`` and ``<dags>_recovering``.
+
+    ``group``: what the ids of the second one's tasks begin with.
+    """
+
+    name: str
+    dags: str
+    title: str
+    what: str
+    without: str
+    group: str = ""
+
+
+SUBMIT = Way(
+    "overhead_submit",
+    "submit",
+    "No-failure overhead of a declared job (spark-submit)",
+    "The demo's job with all flights in one region (eight regions)",
+    "the same vertex functions in `SparkSubmitOperator`s, reading and overwriting Parquet by prefix",
+    "flights.",
+)
+CONNECT = Way(
+    "overhead_connect",
+    "connect",
+    "No-failure overhead of a declared job (Spark Connect)",
+    "The demo's job with all flights in one region (eight regions)",
+    "the same vertex functions in Python tasks on the same server, reading and overwriting Parquet by prefix",
+    "flights.",
+)
+DROP_IN = Way(
+    "overhead_drop_in",
+    "peers",
+    "No-failure overhead of drop-in operators",
+    "The eight applications of the comparison with peers, by `RecoverableSparkSubmitOperator` with nothing said",
+    "the same applications by `SparkSubmitOperator`",
+)
+
+
+def measure_submit(folder: Path, repeats: int | None) -> Report:
+    """``repeats`` (default 2) pairs of runs, about 80 s each."""
+    with open_local_pipeline(folder / "pipeline", lake_env(folder)) as pipeline:
+        return measure_overhead(pipeline, SUBMIT, repeats or 2)
+
+
+def measure_connect(folder: Path, repeats: int | None) -> Report:
+    """``repeats`` (default 3) pairs of runs."""
+    env = lake_env(folder)
+    with connect_server(conf={"spark.sql.shuffle.partitions": "4"}) as server:
+        connection = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
+        jvm = psutil.Process(server.pid)
+
+        def cpu_s() -> float:
+            times = jvm.cpu_times()
+            return float(times.user + times.system)
+
+        with open_local_pipeline(
+            folder / "pipeline", {**env, "AIRFLOW_CONN_SPARK_CONNECT": json.dumps(connection)}
+        ) as pipeline:
+            return measure_overhead(pipeline, CONNECT, repeats or 3, cpu_s)
+
+
+def measure_drop_in(folder: Path, repeats: int | None) -> Report:
+    """``repeats`` (default 2) pairs of runs, about a minute each."""
+    folder.mkdir(parents=True)
+    fill_lake(folder / "lake")
+    names = {steps.LAKE: "lake", steps.OUTPUT: "output", steps.LEDGER: "ledger", steps.ORDER: "order"}
+    env = {variable: str(folder / name) for variable, name in names.items()}
+    with open_local_pipeline(folder / "pipeline", env) as pipeline:
+        return measure_overhead(pipeline, DROP_IN, repeats or 2)
+
+
 def measure_overhead(
-    pipeline: LocalPipeline,
-    way: str,
-    rounds: int,
-    server_cpu_s: Callable[[], float] = lambda: 0.0,
-    *,
-    warm_up: bool = False,
+    pipeline: LocalPipeline, way: Way, rounds: int, server_cpu_s: Callable[[], float] = lambda: 0.0
 ) -> Report:
     """``rounds`` pairs of runs. The order changes from pair to pair, so that a drift of the machine favours nobody.
 
-    ``server_cpu_s`` gives the CPU time of a server so far; ``warm_up`` begins with a run of each that does not count.
+    A run of each comes first that does not count. ``server_cpu_s`` gives the CPU time of a server so far.
     """
-    kinds = (f"{way}_plain", f"{way}_recovering")
+    kinds = (f"{way.dags}_plain", f"{way.dags}_recovering")
     loads: list[float] = []
-    for dag_id in kinds if warm_up else ():
+    for dag_id in kinds:
         pipeline.run(dag_id, "2012-12-31T00:00:00Z")
     runs: dict[str, list[MeasuredRun]] = {kind: [] for kind in kinds}
     server: dict[str, list[float]] = {kind: [] for kind in kinds}
@@ -45,31 +117,31 @@ def measure_overhead(
             runs[dag_id].append(pipeline.run(dag_id, f"{day}T00:00:00Z"))
             server[dag_id].append(server_cpu_s() - before)
     plain, ours = runs[kinds[0]], runs[kinds[1]]
-    regions = _more([_regions_s(our) for our in ours], [_regions_s(run) for run in plain])
+    regions = _more([_regions_s(way, our) for our in ours], [_regions_s(way, run) for run in plain])
     with_publish = _more([_all_s(our) for our in ours], [_all_s(run) for run in plain])
     makespan = _more([our.makespan_s for our in ours], [run.makespan_s for run in plain])
-    cpu = _more(_cpu_s(ours, server[kinds[1]]), _cpu_s(plain, server[kinds[0]]))
-    pairs = [_more([_regions_s(a)], [_regions_s(b)]) for a, b in zip(ours, plain, strict=True)]
+    cpu = _more(_cpu_s(way, ours, server[kinds[1]]), _cpu_s(way, plain, server[kinds[0]]))
+    pairs = [_more([_regions_s(way, a)], [_regions_s(way, b)]) for a, b in zip(ours, plain, strict=True)]
     seconds = sorted(
-        a.seconds - _regions(without)[name].seconds
+        a.seconds - _regions(way, without)[name].seconds
         for run, without in zip(ours, plain, strict=True)
-        for name, a in _regions(run).items()
+        for name, a in _regions(way, run).items()
     )
     least, fixed, most = quantiles(seconds, n=4)
+    publishes = f"{way.group}{PUBLISH}" in ours[0].tasks
+    at_the_end = (
+        " The publish task at the end of a group has no counterpart in the plain DAG; it is counted in the figures "
+        "that say so."
+    )
     return Report(
-        name=f"overhead_{way}",
-        title=f"No-failure overhead ({'spark-submit' if way == 'submit' else 'Spark Connect'})",
+        name=way.name,
+        title=way.title,
         method=(
-            "The demo's job with all flights in one region (eight regions), one task at a time, "
-            f"{rounds} times without and with recovery in turns"
-            + (" (after one run of each that does not count)" if warm_up else "")
-            + ". Each overhead is the median over the pairs of (with / without - 1). Without: the same vertex "
-            "functions in "
-            + ("`SparkSubmitOperator`s" if way == "submit" else "plain Python tasks on the same warm server")
-            + ", reading and overwriting Parquet by prefix, the same Spark settings. The time is that of the task "
-            "instances as Airflow has it. The publish task at the end of a group has no counterpart in the plain DAG; "
-            "it is counted in the figures that say so. CPU time: that of all task processes, their Spark "
-            "applications, and the Connect server. What a region costs more is a fixed time, whatever the region "
+            f"{way.what}, one task at a time, {rounds} times without and with recovery in turns, after one run of each "
+            "that does not count. Each overhead is the median over the pairs of (with / without - 1). Without: "
+            f"{way.without}, with the same Spark settings. The time is that of the task instances as Airflow has "
+            f"it.{at_the_end if publishes else ''} CPU time: that of all task processes, their Spark applications, and "
+            "the Connect server where there is one. What a region costs more is a fixed time, whatever the region "
             f"does: where it is {100 * GOAL:.0f} % of the region's own is the break-even."
         ),
         figures=[
@@ -80,12 +152,12 @@ def measure_overhead(
             Figure("the same, lower quartile", least, "s"),
             Figure("the same, upper quartile", most, "s"),
             Figure(f"break-even: that is {100 * GOAL:.0f} % of a region of", max(0.0, fixed) / GOAL, "s"),
-            Figure("overhead with the publish task", 100 * with_publish, "%"),
-            Figure("overhead of the makespan, with the publish task", 100 * makespan, "%"),
-            Figure("overhead in CPU time, without the publish task", 100 * cpu, "%"),
+            *([Figure("overhead with the publish task", 100 * with_publish, "%")] if publishes else []),
+            Figure("overhead of the makespan, with all tasks", 100 * makespan, "%"),
+            Figure("overhead in CPU time of the regions", 100 * cpu, "%"),
             Figure("load of the machine before a run (median)", median(loads), ""),
         ],
-        tables=[_by_region(ours, plain)],
+        tables=[_by_region(way, ours, plain)],
         samples={
             kind: [
                 {
@@ -104,32 +176,32 @@ def _more(ours: Sequence[float], plain: Sequence[float]) -> float:
     return median(a / b for a, b in zip(ours, plain, strict=True)) - 1
 
 
-def _regions(run: MeasuredRun) -> dict[str, Measured]:
-    named = {name.removeprefix(GROUP): each for name, each in run.tasks.items()}
-    return {name: each for name, each in named.items() if name != PUBLISH}
+def _regions(way: Way, run: MeasuredRun) -> dict[str, Measured]:
+    named = {name.removeprefix(way.group): measured for name, measured in run.tasks.items()}
+    return {name: measured for name, measured in named.items() if name != PUBLISH}
 
 
-def _regions_s(run: MeasuredRun) -> float:
-    return sum(region.seconds for region in _regions(run).values())
+def _regions_s(way: Way, run: MeasuredRun) -> float:
+    return sum(region.seconds for region in _regions(way, run).values())
 
 
 def _all_s(run: MeasuredRun) -> float:
     return sum(task.seconds for task in run.tasks.values())
 
 
-def _cpu_s(runs: Sequence[MeasuredRun], server: Sequence[float]) -> list[float]:
+def _cpu_s(way: Way, runs: Sequence[MeasuredRun], server: Sequence[float]) -> list[float]:
     return [
-        sum(task.cpu_s for task in _regions(run).values()) + server_s
+        sum(task.cpu_s for task in _regions(way, run).values()) + server_s
         for run, server_s in zip(runs, server, strict=True)
     ]
 
 
-def _by_region(ours: Sequence[MeasuredRun], plain: Sequence[MeasuredRun]) -> Table:
+def _by_region(way: Way, ours: Sequence[MeasuredRun], plain: Sequence[MeasuredRun]) -> Table:
     rows = []
-    for name in [*_regions(plain[0]), PUBLISH]:
-        found = [run.tasks[f"{GROUP}{name}"] for run in ours]
-        other = [_regions(run).get(name, NO_CPU) for run in plain]
-        sides = [(side, what) for what in ("seconds", "cpu_s") for side in (other, found)]
+    for name in [name.removeprefix(way.group) for name in ours[0].tasks]:
+        recovering = [run.tasks[f"{way.group}{name}"] for run in ours]
+        other = [_regions(way, run).get(name, NO_CPU) for run in plain]
+        sides = [(side, what) for what in ("seconds", "cpu_s") for side in (other, recovering)]
         rows.append([name, *(f"{median_of(side, what):.3f}" for side, what in sides)])
     return Table(
         "By region (medians)",
@@ -141,7 +213,6 @@ def _by_region(ours: Sequence[MeasuredRun], plain: Sequence[MeasuredRun]) -> Tab
 def lake_env(folder: Path) -> dict[str, str]:
     """Fill the demo's lake below ``folder``; the environment that tells the DAGs of it, and of the regions."""
     from benchmarks.whole_flights import flights
-    from scripts.demo.lake import fill_lake
 
     folder.mkdir(parents=True)
     fill_lake(folder / "lake")

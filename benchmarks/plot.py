@@ -1,57 +1,136 @@
-"""A plot of a few lines on two logarithmic axes, as SVG. Nothing to install."""
+"""The page's charts, as SVG: drawn from a result's samples, with labels beside what they name. Nothing to install."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from math import ceil, floor, log10
+from typing import Any
 
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 420, 70, 40, 220, 50
-COLOURS = ("#1b6ca8", "#c0392b", "#27864b", "#8e44ad", "#b9770e", "#34495e")
+WIDTH = 820
+FIRST = "airflow-recovery"
+"""The system that is drawn in colour."""
 
-
-def log_log_svg(title: str, x_title: str, y_title: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """Draw ``lines`` of (x, y), all above zero. Both axes are marked at powers of ten."""
-    xs = [log10(x) for points in lines.values() for x, _ in points]
-    ys = [log10(y) for points in lines.values() for _, y in points]
-    x_low, x_high, y_low, y_high = floor(min(xs)), ceil(max(xs)), floor(min(ys)), ceil(max(ys))
-
-    def at(x: float, y: float) -> tuple[float, float]:
-        """Where the powers x and y of ten are."""
-        across = (x - x_low) / max(1, x_high - x_low) * (WIDTH - LEFT - RIGHT)
-        up = (y - y_low) / max(1, y_high - y_low) * (HEIGHT - TOP - BOTTOM)
-        return round(LEFT + across, 1), round(HEIGHT - BOTTOM - up, 1)
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" '
-        f'font-size="12"><rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        _text(LEFT, 22, title, size=14),
-        _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, x_title, anchor="middle"),
-        _text(8, TOP - 8, y_title),
-    ]
-    for power in range(x_low, x_high + 1):
-        x, bottom = at(power, y_low)
-        parts += [_line(x, bottom, x, TOP), _text(x, bottom + 16, _number(power), anchor="middle")]
-    for power in range(y_low, y_high + 1):
-        left, y = at(x_low, power)
-        parts += [_line(left, y, WIDTH - RIGHT, y), _text(left - 6, y + 4, _number(power), anchor="end")]
-    for number, (name, points) in enumerate(lines.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        placed = [at(log10(x), log10(y)) for x, y in points]
-        path = " ".join(f"{x},{y}" for x, y in placed)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts += [f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in placed]
-        parts.append(_text(WIDTH - RIGHT + 12, TOP + 18 * number, name, colour=colour))
-    return "\n".join([*parts, "</svg>"]) + "\n"
+STYLE = """\
+<style>
+  .ground { fill: #ffffff; }
+  text { font: 13px system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif; fill: #24292f;
+         paint-order: stroke; stroke: #ffffff; stroke-width: 4px; stroke-linejoin: round; }
+  .title { font-size: 16px; font-weight: 600; }
+  .head { font-weight: 600; }
+  .quiet { fill: #6e7781; }
+  .ours { fill: #0b6bcb; }
+  .others { fill: #b6bec8; }
+  .bad { fill: #c9431f; }
+  .strong { font-weight: 600; }
+  .rule { stroke: #d0d7de; stroke-width: 1; }
+  .mark { stroke: #6e7781; stroke-width: 1; stroke-dasharray: 3 3; }
+  @media (prefers-color-scheme: dark) {
+    .ground { fill: #16191f; }
+    text { fill: #e6edf3; stroke: #16191f; }
+    .quiet { fill: #9199a3; }
+    .ours { fill: #58a6ff; }
+    .others { fill: #4d5661; }
+    .bad { fill: #ff7b54; }
+    .rule { stroke: #343b44; }
+    .mark { stroke: #9199a3; }
+  }
+</style>"""
 
 
-def _number(power: int) -> str:
-    return f"{10**power:,}" if power >= 0 else f"{10.0**power:g}"
+def recoveries(samples: Mapping[str, Any]) -> str:
+    """How long each system takes to recover from each disturbance: a bar a system, over the work that was lost."""
+    rows: dict[str, list[Mapping[str, Any]]] = {}
+    for outcome in samples["outcomes"]:
+        if outcome["work_s"] is not None:
+            rows.setdefault(outcome["disturbance"], []).append(outcome)
+    left, right, height = 170, 190, 21
+    most = max(outcome["ratio"] or 0.0 for outcomes in rows.values() for outcome in outcomes)
+    scale = (WIDTH - left - right) / most
+    marks = []
+    y = 78
+    for disturbance, outcomes in rows.items():
+        marks.append(_text(20, y, disturbance, "head"))
+        y += 10
+        for outcome in outcomes:
+            ours = outcome["system"] == FIRST
+            failed = outcome["ratio"] is None or not outcome["right"]
+            marks.append(_text(left - 10, y + 13, outcome["system"], "strong" if ours else "quiet", anchor="end"))
+            if outcome["ratio"] is not None and outcome["right"]:
+                kind = "ours" if ours else "others"
+                marks.append(_bar(left, y + 3, scale * outcome["ratio"], 13, kind))
+                said = outcome["text"]
+                at = left + scale * outcome["ratio"] + 8
+            else:
+                said, at = outcome["text"], left + 8
+            marks.append(_text(at, y + 13, said, "bad strong" if failed else "strong" if ours else ""))
+            y += height
+        y += 24
+    one = left + scale
+    rule = f'<line class="mark" x1="{one:.1f}" y1="62" x2="{one:.1f}" y2="{y - 24}"/>'
+    said = "Time from the failure until the run is done, in multiples of the work that truly had to run again"
+    return _svg(
+        "Recovery, beside what people use today",
+        y - 8,
+        [_text(20, 48, said, "quiet"), rule, *marks, _text(one + 4, y - 14, "1: the work itself", "quiet")],
+    )
 
 
-def _line(x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#ddd"/>'
+def failures(samples: Mapping[str, Any]) -> str:
+    """The clean run and the disturbed ones on one axis of time: a bar a try, red where its driver was killed."""
+    clean_s = samples["clean"]["seconds"]
+    runs = [("nothing fails", samples["clean"])]
+    runs += [(f"seed {run['seed']}: {len(run['kills'])} kills", run) for run in samples["runs"]]
+    last = max(max(run["seconds"] for _, run in runs) / clean_s, samples["goal"]) * 1.02
+    left, right = 150, 76
+    scale = (WIDTH - left - right) / last
+    marks = []
+    y = 76
+    for name, run in runs:
+        lanes = _lanes(run["tries"])
+        height = 15 * len(lanes)
+        marks.append(_text(20, y + height / 2 + 4, name, "strong"))
+        for lane, tries in enumerate(lanes):
+            for tried in tries:
+                begun, ended = tried["begun"] / clean_s * scale, tried["ended"] / clean_s * scale
+                kind = "ours" if tried["succeeded"] else "bad"
+                marks.append(_bar(left + begun, y + 15 * lane, max(0.8, ended - begun - 0.6), 12, kind))
+        end = left + run["seconds"] / clean_s * scale
+        marks.append(_text(end + 8, y + height / 2 + 4, f"{run['seconds'] / clean_s:.2f}", "strong"))
+        y += height + 22
+    for at, said in ((1.0, "the clean run"), (samples["flink"], "Flink's"), (samples["goal"], "goal")):
+        x = left + at * scale
+        marks.append(f'<line class="mark" x1="{x:.1f}" y1="66" x2="{x:.1f}" y2="{y - 10}"/>')
+        above = said == "goal"
+        marks.append(
+            _text(x + (4 if above else -4), y + 4, f"{said} {at:g}", "quiet", anchor="start" if above else "end")
+        )
+    said = "Every try of every task, red where it failed, on an axis of the clean run's time"
+    return _svg("A failure every thirtieth of the run", y + 18, [_text(20, 48, said, "quiet"), *marks])
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 12, colour: str = "black") -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}" fill="{colour}">{escape(text)}</text>'
+def _lanes(tries: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """As few rows as there are tries at the same time."""
+    lanes: list[list[Mapping[str, Any]]] = []
+    for tried in sorted(tries, key=lambda tried: (tried["begun"], tried["task"])):
+        free = next((lane for lane in lanes if lane[-1]["ended"] <= tried["begun"]), None)
+        if free is None:
+            lanes.append([tried])
+        else:
+            free.append(tried)
+    return lanes
+
+
+def _svg(title: str, height: float, marks: Sequence[str]) -> str:
+    size = f"0 0 {WIDTH} {height:.0f}"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" role="img" aria-labelledby="title">'
+    ground = f'<rect class="ground" width="{WIDTH}" height="{height:.0f}" rx="6"/>'
+    named = f'<title id="title">{escape(title)}</title>'
+    return "\n".join([head, named, STYLE, ground, _text(20, 28, title, "title"), *marks, "</svg>"]) + "\n"
+
+
+def _bar(x: float, y: float, width: float, height: float, kind: str) -> str:
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="2"/>'
+
+
+def _text(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

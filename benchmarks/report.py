@@ -1,4 +1,4 @@
-"""A benchmark's outcome, as a file for people and one for programs."""
+"""What one benchmark has found, and the file that keeps it: ``results/NAME.json``, from which the page is written."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 
 from benchmarks.machine import describe_machine
 
+RESULTS = Path(__file__).parent / "results"
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -24,11 +26,16 @@ class Figure:
     reached: bool | None = None
 
     @property
+    def measured(self) -> str:
+        """The value with its unit."""
+        return f"{self.value:.4g} {self.unit}".strip()
+
+    @property
     def text(self) -> str:
         """The value with its unit, and whether the goal is reached."""
         if self.reached is None:
-            return f"{self.value:.4g} {self.unit}"
-        return f"{self.value:.4g} {self.unit} (goal: {self.goal}; {'reached' if self.reached else 'NOT reached'})"
+            return self.measured
+        return f"{self.measured} (goal: {self.goal}; {'reached' if self.reached else 'NOT reached'})"
 
 
 @dataclass(frozen=True)
@@ -42,10 +49,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """What one benchmark found. ``method`` says how it was measured; ``samples`` holds every single measurement.
-
-    ``files`` are written beside it: a plot, under its file name.
-    """
+    """What one benchmark found. ``method`` says how it was measured; ``samples`` holds every single measurement."""
 
     name: str
     title: str
@@ -53,42 +57,42 @@ class Report:
     figures: Sequence[Figure]
     tables: Sequence[Table] = ()
     samples: Mapping[str, Any] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
 
-    def write(self, folder: Path) -> None:
-        """Write ``<folder>/<name>.json`` and ``.md``, with the machine's description."""
+    def write(self, folder: Path, seconds: float) -> Path:
+        """Write ``<folder>/<name>.json``, with the machine's description; ``seconds`` is how long it took."""
         folder.mkdir(parents=True, exist_ok=True)
-        machine = describe_machine()
-        measured_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        document = {"measured_at": measured_at, "machine": machine, **asdict(self)}
-        for file, content in document.pop("files").items():
-            (folder / file).write_text(content, encoding="utf-8")
-        (folder / f"{self.name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        (folder / f"{self.name}.md").write_text(self._markdown(measured_at, machine), encoding="utf-8")
+        record = Record(
+            self, datetime.now(timezone.utc).isoformat(timespec="minutes"), round(seconds), describe_machine()
+        )
+        path = folder / f"{self.name}.json"
+        path.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
+        return path
 
     def text(self) -> str:
         """The figures, one a line."""
         wide = max(len(figure.name) for figure in self.figures)
         return "\n".join(f"  {figure.name:{wide}}  {figure.text}" for figure in self.figures)
 
-    def _markdown(self, measured_at: str, machine: Mapping[str, str]) -> str:
-        figures = [(figure.name, figure.text) for figure in self.figures]
-        parts = [
-            f"# {self.title}",
-            self.method,
-            *_table(Table("Result", ("what", "found"), figures)),
-            *(part for table in self.tables for part in _table(table)),
-            *(f"![{file}]({file})" for file in self.files if file.endswith(".svg")),
-            *_table(Table(f"Machine, at {measured_at}", ("what", "found"), list(machine.items()))),
-        ]
-        return "\n\n".join(parts) + "\n"
+
+@dataclass(frozen=True)
+class Record:
+    """A report as it was written: when, on which machine, and how many seconds the measurement took."""
+
+    report: Report
+    measured_at: str
+    seconds: float
+    machine: Mapping[str, str]
+
+
+def read_record(path: Path) -> Record:
+    """What `Report.write` has written."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    report = document.pop("report")
+    figures = [Figure(**figure) for figure in report.pop("figures")]
+    tables = [Table(**table) for table in report.pop("tables")]
+    return Record(Report(**report, figures=figures, tables=tables), **document)
 
 
 def summary(values: Sequence[float]) -> tuple[str, str, str, int]:
     """Median, least and most, and how many: the columns of a table of samples."""
     return f"{median(values):.3f}", f"{min(values):.3f}", f"{max(values):.3f}", len(values)
-
-
-def _table(table: Table) -> tuple[str, str]:
-    lines = [table.columns, ["---"] * len(table.columns), *table.rows]
-    return f"## {table.title}", "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)

@@ -20,7 +20,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.plot import log_log_svg
 from benchmarks.report import Figure, Report, Table
 from scripts.wheel import INSTALLED, use_wheel
 
@@ -101,11 +100,6 @@ def measure(folder: Path, repeats: int | None) -> Report:
             Table("Growth of our cost, ms", ("case and step", *(f"{size:,}" for size in GROWTH)), growth[0]),
         ],
         samples={"lines": samples, "growth": growth[1]},
-        files={
-            "flink_scale.svg": log_log_svg(
-                "Cost by number of execution vertices", "execution vertices", "ms", growth[1]
-            )
-        },
     )
 
 

@@ -1,0 +1,64 @@
+"""Every benchmark: what it asks, and how long its answer takes. ``make bench`` runs those that are published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.report import Report
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """``minutes`` on two quiet cores. ``where``: its module, and its function where
+    that is not ``measure``; it takes a folder that is not there yet, and ``--repeats``."""
+
+    name: str
+    question: str
+    minutes: float
+    is_published: bool = True
+    where: str = ""
+
+    def measure(self, folder: Path, repeats: int | None) -> Report:
+        """Run it. ``repeats`` is in place of its own number of rounds."""
+        module, _, function = (self.where or self.name).partition(":")
+        measure: Callable[[Path, int | None], Report]
+        measure = getattr(import_module(f"benchmarks.{module}"), function or "measure")
+        return measure(folder, repeats)
+
+
+CATALOGUE = (
+    Benchmark(
+        "peers",
+        "How long does a pipeline take to recover, here and with what people use today?",
+        12,
+        where="peers.comparison",
+    ),
+    Benchmark(
+        "mtbf_per_run", "How much longer does a run take in which drivers are killed?", 7, where="mtbf:measure_per_run"
+    ),
+    Benchmark("mtbf_submit", "... where each region is an application of its own?", 9, where="mtbf:measure_submit"),
+    Benchmark("command_line", "How much processor time does a command take before its answer is read?", 1),
+    Benchmark("kept_region", "What does a region cost that need not run?", 2),
+    Benchmark(
+        "overhead_drop_in", "What do drop-in operators cost while nothing fails?", 6, where="overhead:measure_drop_in"
+    ),
+    Benchmark("overhead_submit", "... a declared job, by spark-submit?", 8, where="overhead:measure_submit"),
+    Benchmark("overhead_connect", "... and on a warm Spark Connect server?", 4, where="overhead:measure_connect"),
+    Benchmark("resume", "How long until a run of 1,000 finished regions is resumed?", 1),
+    Benchmark("planner", "How fast are plans at Flink's scale, beside Flink's own scheduler?", 5),
+    Benchmark("parsing", "What does a task group cost when its DAG file is parsed?", 1),
+    Benchmark("first_paint", "When can a run of 1,000 regions be read in the Recovery tab?", 1),
+    Benchmark("recovery_time", "How long does a chain of long steps take to recover, over the work lost?", 15, False),
+    Benchmark("lost_input", "... when a result is gone that four applications read?", 20, False),
+    Benchmark("plan_scale", "How does the plan grow with regions, files, and awkward shapes?", 2, False),
+    Benchmark("journal", "What do the journal's operations cost on S3?", 1, False),
+    Benchmark("s3_requests", "How many requests does a region make?", 1, False),
+    Benchmark("splits", "What do splits cost a source?", 1, False),
+    Benchmark("split_log", "What does the assignment log of splits cost?", 1, False),
+    Benchmark("split_commit", "What is saved by a source that commits split by split?", 3, False),
+    Benchmark("approximate_channel", "How many requests does a channel make, and how late are its rows?", 3, False),
+    Benchmark("approximate_failure", "How long does a chain of streams stand still when a region dies?", 6, False),
+)

@@ -1,0 +1,39 @@
+"""The job of `benchmarks.mtbf_job`, with an application for each region, and with one Spark for each run."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timezone
+
+from airflow.sdk import DAG, Param
+
+from airflow_recovery import FixedDelay
+from airflow_recovery.operators import SparkJobTaskGroup
+from airflow_recovery.task.spark_connection import SparkScope
+from benchmarks.mtbf_job import PER_RUN, SUBMITTED, WARM_UP
+
+CONF = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+}
+lake = Param(f"file://{os.environ.get('BENCHMARK_LAKE', '')}", type="string")
+
+KINDS: dict[str, tuple[SparkScope, int]] = {
+    "submit": ("per-region", SUBMITTED),
+    "submit_warm_up": ("per-region", WARM_UP),
+    "per_run": ("per-run", PER_RUN),
+    "per_run_warm_up": ("per-run", WARM_UP),
+}
+
+for kind, (scope, parts) in KINDS.items():
+    with DAG(
+        f"mtbf_{kind}", schedule=None, start_date=datetime(2012, 1, 1, tzinfo=timezone.utc), params={"lake": lake}
+    ):
+        SparkJobTaskGroup(
+            group_id="year",
+            job=f"benchmarks.mtbf_job:year_in_{parts}",
+            conf=CONF,
+            spark=scope,
+            # As Flink's benchmark has it: however often, and at once.
+            restart_strategy=FixedDelay(attempts=1000, delay_s=0),
+        )

@@ -1,0 +1,72 @@
+"""`docs/benchmarks.md` is what the results say, and a stranger finds out what each file of `benchmarks` is."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchmarks import page, plot
+from benchmarks.catalogue import CATALOGUE
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FOLDER = REPOSITORY / "benchmarks"
+
+
+def test_the_page_is_what_the_results_say() -> None:
+    assert page.PAGE.read_text(encoding="utf-8") == page.render(page.read_records())
+
+
+def test_the_charts_are_what_the_results_say() -> None:
+    charts = page.charts(page.read_records())
+    assert {path.name for path in page.PAGE.parent.glob("benchmarks-*.svg")} == set(charts)
+    for name, svg in charts.items():
+        assert (page.PAGE.parent / name).read_text(encoding="utf-8") == svg
+
+
+def test_each_benchmark_has_its_module_and_each_file_is_explained() -> None:
+    named = {(benchmark.where or benchmark.name).partition(":")[0] for benchmark in CATALOGUE}
+    assert [name for name in sorted(named) if find_spec(f"benchmarks.{name}") is None] == []
+    explained = set(re.findall(r"`(\w+)\.py`", (FOLDER / "README.md").read_text(encoding="utf-8")))
+    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "catalogue"}
+    assert files == {name for name in named if "." not in name} | (explained & files)
+    assert explained <= files
+
+
+def test_a_chart_shows_who_never_got_there_and_who_was_wrong() -> None:
+    outcome = {"disturbance": "a result is gone", "work_s": 10.0, "right": True, "ratio": 1.25, "text": "1.25"}
+    svg = plot.recoveries(
+        {
+            "outcomes": [
+                {**outcome, "system": "airflow-recovery"},
+                {**outcome, "system": "<b>", "ratio": None, "text": "never"},
+                {**outcome, "system": "green", "right": False, "text": "done with wrong numbers"},
+            ]
+        }
+    )
+    assert svg.count('<rect class="ours"') == 1
+    assert '<rect class="others"' not in svg
+    for said in (">never<", ">done with wrong numbers<", ">&lt;b&gt;<"):
+        assert said in svg
+
+
+def test_a_chart_of_failures_has_a_bar_for_each_try_and_as_few_lanes_as_ran_at_once() -> None:
+    def tried(task: str, begun: float, ended: float, *, succeeded: bool) -> dict[str, object]:
+        return {"task": task, "number": 1, "begun": begun, "ended": ended, "succeeded": succeeded}
+
+    clean = {"seconds": 10.0, "tries": [tried("a", 0, 5, succeeded=True), tried("b", 5, 10, succeeded=True)]}
+    disturbed = {
+        "seconds": 15.0,
+        "seed": 1,
+        "kills": [4.0],
+        "tries": [
+            tried("a", 0, 4, succeeded=False),
+            tried("a", 4, 10, succeeded=True),
+            tried("b", 8, 15, succeeded=True),
+        ],
+    }
+    svg = plot.failures({"clean": clean, "runs": [disturbed], "goal": 2.2, "flink": 2.0})
+    assert (svg.count('<rect class="ours"'), svg.count('<rect class="bad"')) == (4, 1)
+    assert ">1.50<" in svg
+    heights = {line.split('y="')[1].split('"')[0] for line in svg.splitlines() if line.startswith('<rect class="ours"')}
+    assert len(heights) == 3
