@@ -181,13 +181,8 @@ class SparkSubmission(SparkApplication):
             log.warning("What the driver of %s@%d said is left behind: %s", claim.region, claim.attempt, error)
 
     def _jvm_variables(self, job: SparkSubmitOperator) -> dict[str, str]:
-        """What makes the driver's JVM start sooner, where the user does not say how it starts."""
-        mode, folder = configured_driver_jvm()
-        environment = {**os.environ, **(job.env_vars or {})}
-        if said_elsewhere(environment, job.conf or {}, job.properties_file) is not None:
-            return {}
         of_connection = self._connection.extra_dejson.get("spark-binary") if self._connection is not None else None
-        return jvm_variables(mode, folder, job._spark_binary or of_connection or "spark-submit", environment)
+        return _jvm_variables(job, job._spark_binary or of_connection or "spark-submit")
 
     @property
     def _is_local(self) -> bool:
@@ -297,8 +292,18 @@ def connect_server_command(
             "address. Use another connection or deploy_mode, or leave spark= out"
         )
     return hook._build_spark_submit_command("spark-internal"), {
-        str(key): str(value) for key, value in (hook._env or {}).items()
+        **_jvm_variables(job, hook._connection["spark_binary"]),
+        **{str(key): str(value) for key, value in (hook._env or {}).items()},
     }
+
+
+def _jvm_variables(job: SparkSubmitOperator, submit: str) -> dict[str, str]:
+    """What makes the JVM of ``job`` start sooner, where the user does not say how it starts."""
+    mode, folder = configured_driver_jvm()
+    environment = {**os.environ, **(job.env_vars or {})}
+    if said_elsewhere(environment, job.conf or {}, job.properties_file) is not None:
+        return {}
+    return jvm_variables(mode, folder, submit, environment)
 
 
 def _key_of(name: str) -> str:

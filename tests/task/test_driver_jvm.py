@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -11,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import DriverJvm, configured_driver_jvm
-from airflow_recovery.task import class_archive
+from airflow_recovery.task import class_archive, spark_submission
 from airflow_recovery.task.class_archive import (
     NEEDED_BYTES,
     USER_OPTIONS,
@@ -25,6 +27,7 @@ from airflow_recovery.task.class_archive import (
     make_archive,
 )
 from airflow_recovery.task.driver_jvm import in_environment, jvm_variables, said_elsewhere
+from airflow_recovery.task.spark_submission import connect_server_command
 
 SUBMIT = """#!/bin/sh
 # Dumps as a JVM does that ends with -XX:ArchiveClassesAtExit; fails where it is told to.
@@ -230,6 +233,23 @@ def test_settings_are_checked(monkeypatch):
     monkeypatch.setenv("AIRFLOW__RECOVERY__DRIVER_JVM", "fast")
     with pytest.raises(ConfigurationError, match=r"one of archive, short-lived, plain in .* found 'fast'"):
         configured_driver_jvm()
+
+
+def test_the_server_of_a_run_starts_as_drivers_do(monkeypatch):
+    monkeypatch.setattr(spark_submission, "jvm_variables", lambda mode, folder, *_: {"is": f"{mode.value} {folder}"})
+    monkeypatch.setenv("AIRFLOW_CONN_OWN", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    monkeypatch.setenv("AIRFLOW__RECOVERY__CLASS_ARCHIVES", "/opt/classes")
+    for name in USER_OPTIONS:
+        monkeypatch.delenv(name, raising=False)
+
+    def started(conf: dict[str, str]) -> dict[str, str]:
+        operator = SparkSubmitOperator(task_id="start", conn_id="own", env_vars={"FLIGHTS": "1"})
+        return connect_server_command(operator, conf, "d.g")[1]
+
+    for mode in ("archive", "short-lived", "plain"):
+        monkeypatch.setenv("AIRFLOW__RECOVERY__DRIVER_JVM", mode)
+        assert started({}) == {"is": f"{mode} /opt/classes", "FLIGHTS": "1"}
+    assert started({"spark.driver.extraJavaOptions": "-Xss4m"}) == {"FLIGHTS": "1"}
 
 
 def test_the_file_imports_the_standard_library_alone() -> None:
