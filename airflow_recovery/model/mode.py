@@ -31,6 +31,8 @@ class RegionMode:
     """
 
     name: ClassVar[str] = "batch"
+    needs_own_application: ClassVar[bool] = False
+    """Whether its regions are submitted by themselves also where the other regions of their run share a Spark."""
 
     @classmethod
     def of(cls: type[M], record: HasMode) -> M:

@@ -192,7 +192,7 @@ class SparkRegionOperator(SubmittingOperator):
                 on_claim=self._on_claim,
                 heartbeat_s=interval_s(opened.run.heartbeat_timeouts.timeout_s),
             )
-            alone = self._run_spark is None or mode.needs_own_application(planned)
+            alone = self._run_spark is None or planned.mode.needs_own_application
             own_server = None if alone else self._own_server(opened.settings, context)
             return self._application_of(program, context, own_server)
 

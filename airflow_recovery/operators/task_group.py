@@ -14,6 +14,7 @@ from airflow_recovery.hooks.settings import is_recovery_on
 from airflow_recovery.job import Job
 from airflow_recovery.job.chains import Chain, batch_label, batch_size, batches, chains, check_length, initializers
 from airflow_recovery.job.loading import job_reference, load_job
+from airflow_recovery.job.mode import planned_mode
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
 from airflow_recovery.model.failover_strategy import FailoverStrategyLike, RecoveryModeLike, declared_strategy
 from airflow_recovery.model.job_recovery import declared_job_recovery
@@ -74,7 +75,7 @@ class SparkJobTaskGroup(TaskGroup):
     :param spark: ``per-region``: each region is a Spark application of its own. ``per-run``: all regions of a run share
         one; a setup task starts it as a Spark Connect server, by spark-submit with the group's arguments on the worker,
         and a teardown task ends it. Regions with ``commit="split"`` and streaming regions are submitted by
-        themselves all the same.
+        themselves all the same, and don't wait for it.
     :param outlets: assets that are updated when the results are published.
     :param retention: when intermediate results may be deleted; without it, as the job or the configuration says.
     :param failover_strategy: ``region``, ``full`` or ``individual``: which regions restart with a failed one; for a job
@@ -196,11 +197,20 @@ class SparkJobTaskGroup(TaskGroup):
                 if not regions.consumers(region.name):
                     operators[region.name] >> publish
             if spark == PER_RUN:
-                self._add_spark(publish, operator_args, for_all if conn_id is None else {**for_all, "conn_id": conn_id})
+                first = [operators[name] for name in _first_on_shared_spark(declared)]
+                for_stop = for_all if conn_id is None else {**for_all, "conn_id": conn_id}
+                self._add_spark(first, publish, operator_args, for_stop)
 
-    def _add_spark(self, last: BaseOperator, arguments: Mapping[str, Any], for_all: Mapping[str, Any]) -> None:
-        """Setup before all that has no task before it, and teardown behind the last task."""
-        roots = [task for task in self.iter_tasks() if not task.upstream_task_ids]
+    def _add_spark(
+        self,
+        first: Sequence[BaseOperator],
+        last: BaseOperator,
+        arguments: Mapping[str, Any],
+        for_all: Mapping[str, Any],
+    ) -> None:
+        """Setup before the ``first`` tasks that use it, and teardown behind the last task. Nothing where none does."""
+        if not first:
+            return
         names = {START_TASK, STOP_TASK} & {str(task.label) for task in self.iter_tasks()}
         if names:
             raise JobDefinitionError(
@@ -212,7 +222,7 @@ class SparkJobTaskGroup(TaskGroup):
         start = StartSparkOperator(task_id=START_TASK, group_id=group_id, **{"job_recovery": self.job_recovery, **own})
         stop = StopSparkOperator(task_id=STOP_TASK, group_id=group_id, **for_all)
         start.is_setup = True
-        start >> roots
+        start >> first
         last >> stop.as_teardown(setups=start)
 
     def _refuse_without_recovery(self, declared: Job, spark: SparkScope) -> None:
@@ -227,6 +237,20 @@ class SparkJobTaskGroup(TaskGroup):
                     f"SparkJobTaskGroup {self.group_id!r}: recovery is off, and the result of {name!r} is cached by a "
                     "server that only recovery tells when to drop it: declare it with result=BLOCKING."
                 )
+
+
+def _first_on_shared_spark(job: Job) -> list[str]:
+    """The regions that use a run's own Spark, and have none before them that does."""
+    regions = job.regions()
+    first: list[str] = []
+    behind: set[str] = set()
+    for region in regions.regions:
+        if not behind.isdisjoint(region.upstream):
+            behind.add(region.name)
+        elif not planned_mode(job.modes, region, regions, job.vertices).needs_own_application:
+            first.append(region.name)
+            behind.add(region.name)
+    return first
 
 
 def _last_task(modes: Sequence[DeclaringMode]) -> tuple[str, type[RecoveryPublishOperator]]:

@@ -54,6 +54,8 @@ class SplitMode(RegionMode):
     """Base of what this mode writes."""
 
     name: ClassVar[str] = "split"
+    needs_own_application: ClassVar[bool] = True
+    """Whether its vertices treat every row by itself is seen in Spark's plans, which a Connect server does not show."""
 
 
 @dataclass(frozen=True)

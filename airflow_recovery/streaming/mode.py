@@ -36,6 +36,8 @@ class StreamingMode(RegionMode):
     """Base of what this mode writes."""
 
     name: ClassVar[str] = "streaming"
+    needs_own_application: ClassVar[bool] = True
+    """A streaming region runs as long as its channels do."""
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,6 @@ class TaskMode:
     def check_connection(self, region: RegionPlan, vertices: Mapping[str, Vertex], connection: Connection) -> None:
         """Raise `JobDefinitionError` or `ConfigurationError` where the region can't run over this connection."""
 
-    def needs_own_application(self, region: RegionPlan) -> bool:
-        """Whether the region is submitted by itself also where the other regions of its run share a Spark."""
-        return False
-
     def application(self, inner: SparkApplication, own: RegionTry) -> SparkApplication:
         """``inner``, with whatever the mode does around it."""
         return inner

@@ -31,9 +31,5 @@ class SplitTask(TaskMode):
                 "'spark', or declare its vertices without commit='split'"
             )
 
-    def needs_own_application(self, region: RegionPlan) -> bool:
-        """For the same reason."""
-        return True
-
 
 MODE = SplitTask()

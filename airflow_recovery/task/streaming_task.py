@@ -213,10 +213,6 @@ def _first_line(error: BaseException) -> str:
 class StreamingTask(TaskMode):
     """A region at a channel: behind the start gate, and heard at its channels whatever becomes of it."""
 
-    def needs_own_application(self, region: RegionPlan) -> bool:
-        """It runs as long as its channels do."""
-        return True
-
     def check_connection(self, region: RegionPlan, vertices: Mapping[str, Vertex], connection: Connection) -> None:
         """Raise `ConfigurationError` for Spark Connect: a streaming region is an application of its own."""
         check_streaming_connection(region.name, connection)

@@ -249,6 +249,22 @@ def test_a_run_with_a_spark_of_its_own_has_a_setup_and_a_teardown_around_its_reg
     assert {task.spark for task in dag.tasks if isinstance(task, SparkRegionOperator)} == {"per-run"}
 
 
+def test_a_region_that_is_submitted_by_itself_does_not_wait_for_the_spark_of_the_run() -> None:
+    dag = new_dag()
+    with dag:
+        SparkJobTaskGroup(group_id="g", job="dagjobs.split_wise:orders", spark="per-run")
+    assert dag.get_task("g.start_spark").downstream_task_ids == {"g.best", "g.stop_spark"}
+    assert dag.get_task("g.kept").upstream_task_ids == set()
+    assert dag.get_task("g.best").upstream_task_ids == {"g.start_spark", "g.kept"}
+
+
+def test_a_run_of_regions_that_are_all_submitted_by_themselves_has_no_spark_of_its_own() -> None:
+    dag = new_dag()
+    with dag:
+        SparkJobTaskGroup(group_id="g", job="dagjobs.streams:scoring", spark="per-run")
+    assert {task.task_id for task in dag.tasks} == {"g.events", "g.scores", "g.table", "g.audit"}
+
+
 def test_a_run_has_no_setup_task_of_ours_unless_it_has_a_spark_of_its_own() -> None:
     dag = new_dag()
     diamond(dag)

@@ -16,7 +16,6 @@ from airflow_recovery.model.records import AttemptState, Outcome, RunIdentity
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.result_type import BLOCKING
 from airflow_recovery.splits.mode import CommittedBatchRef, LostSplit, SplitOutcome, SplitPlan
-from airflow_recovery.task.mode import TaskMode
 from airflow_recovery.task.open_run import RunPlace
 from airflow_recovery.task.run_spark import open_run_spark
 from airflow_recovery.task.split_task import MODE
@@ -48,8 +47,8 @@ def test_the_summary_says_what_was_kept_and_what_is_lost() -> None:
 
 
 def test_it_is_submitted_by_itself_where_the_run_has_a_spark_of_its_own() -> None:
-    assert MODE.needs_own_application(RegionPlan("r", ("raw",), ("raw",), (), True, "f", mode=SplitPlan("raw")))
-    assert not TaskMode().needs_own_application(RegionPlan("r", ("raw",), ("raw",), (), True, "f"))
+    assert RegionPlan("r", ("raw",), ("raw",), (), True, "f", mode=SplitPlan("raw")).mode.needs_own_application
+    assert not RegionPlan("r", ("raw",), ("raw",), (), True, "f").mode.needs_own_application
 
 
 def test_a_runs_own_spark_needs_a_connection_that_submits(tmp_path: Path) -> None:
