@@ -13,7 +13,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install everything into .venv, and build the wheel into dist (a second run does nothing)
-	@scripts/setup.sh
+	@scripts/setup.sh --dev
 
 demo: ## Run a real pipeline, break it, watch it recover (KEEP=1 leaves Airflow up, S3A=1 has all data on S3)
 	@scripts/setup.sh $(if $(filter-out 0,$(S3A)),--s3a)

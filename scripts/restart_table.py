@@ -141,7 +141,7 @@ def environment(airflow: str) -> Path:
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         constraints = folder / "constraints.txt"
         constraints.write_text(fitting_constraints(airflow))
-        _pip(python, "install", "-c", str(constraints), f"apache-airflow=={airflow}", f"{REPOSITORY}[spark,dev]")
+        _pip(python, "install", "-c", str(constraints), f"apache-airflow=={airflow}", f"{REPOSITORY}[spark,demo,dev]")
         _pip(python, "uninstall", "--yes", "airflow-recovery")  # the tests run the wheel
         ready.touch()
     return python

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Makes .venv with everything that the demo and the tests need. A second run does nothing and needs no network.
-#   scripts/setup.sh          Python packages and Java: enough for `make demo`
+#   scripts/setup.sh          Python packages, Java, and an archive of Spark's classes, with which JVMs start sooner: what
+#                             `make demo` needs, and nothing of the tests
 #   scripts/setup.sh --s3a    and Spark's jars for S3 (12 MB), and versitygw, a real S3 server, where `go` is on the PATH:
 #                             for `make demo S3A=1`
-#   scripts/setup.sh --test   and PostgreSQL, Chromium, which tests the Recovery tab, and an archive of Spark's classes,
-#                             with which the tests' JVMs start sooner: for `make test`
+#   scripts/setup.sh --dev    and the Python packages of tests, lint, docs and benchmarks: for `make setup`
+#   scripts/setup.sh --test   all of that, PostgreSQL, and Chromium, which tests the Recovery tab: for `make test`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -60,28 +61,54 @@ ensure_java() {
     [ "${major:-0}" -ge 17 ] || die "java on the PATH is still ${major:-none} after the installation; set JAVA_HOME to Java 17"
 }
 
-ensure_venv() {
-    local python wanted
-    # What is installed is a function of these two files.
-    wanted=$(cat pyproject.toml constraints.txt | cksum)
-    if [ -f $STAMP ] && [ "$(cat $STAMP)" = "$wanted" ] && $VENV/bin/python -c '' 2>/dev/null; then
-        return
-    fi
-    python=$(find_python)
-    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-        is_debian_root || die "$python has no venv module; install your system's python3-venv package"
-        apt_install "python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv"
-    fi
-    say "installing into $VENV with $("$python" --version) (a few minutes the first time; details in $LOG)"
-    "$python" -m venv --clear $VENV || die "$python -m venv $VENV failed"
+# Every few seconds, while pip runs. Its log has the number of packages only when all of them have been fetched.
+show_progress() {
+    local began=$SECONDS all have
+    while sleep 5 && kill -0 $$ 2>/dev/null; do
+        all=$(sed -n 's/^Installing collected packages: //p' $LOG | tr , '\n' | wc -l)
+        have=$(find $VENV/lib -maxdepth 3 -name '*.dist-info' | wc -l)
+        if [ "$all" -gt 0 ]; then
+            say "$((SECONDS - began)) s: $have packages are installed ($all are new)"
+        else
+            say "$((SECONDS - began)) s: $(grep -c '^Collecting' $LOG) packages are fetched"
+        fi
+    done
+}
+
+pip_install() {
+    local progress status=0
+    : >$LOG
+    show_progress &
+    progress=$!
     # What the package needs, and not the package: that is installed as a wheel, apart (scripts/wheel.py).
-    if ! $VENV/bin/python -m pip install --disable-pip-version-check -c constraints.txt '.[spark,dev]' >$LOG 2>&1 \
-        || ! $VENV/bin/python -m pip uninstall --yes airflow-recovery >>$LOG 2>&1; then
-        tail -n 5 $LOG >&2
-        die "pip install failed; see $LOG"
+    {
+        $VENV/bin/python -m pip install --disable-pip-version-check --no-compile -c constraints.txt "$@" \
+            && $VENV/bin/python -m pip uninstall --yes airflow-recovery \
+            && { $VENV/bin/python -m compileall -q -j 0 $VENV/lib || true; }  # some ship files that are no Python
+    } >>$LOG 2>&1 || status=$?
+    kill $progress
+    return $status
+}
+
+# What is installed is a function of two files and of the extras. An environment that lacks only extras is added to.
+ensure_packages() {
+    local extras=$1 python wanted has
+    wanted=$(cat pyproject.toml constraints.txt | cksum)
+    has=$(cat $STAMP 2>/dev/null || true)
+    $VENV/bin/python -c '' 2>/dev/null || has=
+    case $has in "$wanted $extras"*) return ;; esac
+    if [ "${has% *}" != "$wanted" ]; then
+        python=$(find_python)
+        if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+            is_debian_root || die "$python has no venv module; install your system's python3-venv package"
+            apt_install "python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv"
+        fi
+        "$python" -m venv --clear $VENV || die "$python -m venv $VENV failed"
     fi
+    say "installing into $VENV with $($VENV/bin/python --version) (a few minutes the first time; details in $LOG)"
+    pip_install ".[$extras]" || { tail -n 5 $LOG >&2; die "pip install failed; see $LOG"; }
     rm -rf build/lib build/bdist.* airflow_recovery.egg-info
-    printf '%s' "$wanted" >$STAMP
+    printf '%s' "$wanted $extras" >$STAMP
 }
 
 ensure_wheel() {
@@ -131,23 +158,25 @@ ensure_class_archive() {
     [ -d $VENV/spark-classes ] || say "archiving Spark's classes (half a minute)"
     PATH="$PWD/$VENV/bin:$PATH" $VENV/bin/python -m scripts.wheel airflow_recovery.task.class_archive \
         --folder $VENV/spark-classes >$LOG 2>&1 \
-        || say "no archive was made, and the tests' JVMs start slower; see $LOG"
+        || say "no archive was made, and Spark starts slower; see $LOG"
 }
 
 case "${1:-}" in
-    '' | --s3a | --test) ;;
-    *) die "unknown argument $1; expected nothing, --s3a or --test" ;;
+    '' | --s3a) extras=spark,demo ;;
+    --dev | --test) extras=spark,demo,dev ;;
+    *) die "unknown argument $1; expected nothing, --s3a, --dev or --test" ;;
 esac
-ensure_venv
+ensure_packages $extras
 ensure_wheel
 ensure_java
-if [ -n "${1:-}" ]; then
+ensure_class_archive
+case "${1:-}" in --s3a | --test)
     ensure_s3a_jars
     ensure_versitygw
-fi
+    ;;
+esac
 if [ "${1:-}" = --test ]; then
     ensure_postgresql
     ensure_chromium
-    ensure_class_archive
 fi
 say "ready ($($VENV/bin/python --version), Java $(java_major))"

@@ -109,7 +109,9 @@ def test_set_up_is_executable_and_refuses_unknown_arguments_before_it_does_anyth
     script = REPOSITORY / "scripts" / "setup.sh"
     done = subprocess.run([script, "--nonsense"], cwd="/", capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.splitlines() == ["setup: error: unknown argument --nonsense; expected nothing, --s3a or --test"]
+    assert done.stderr.splitlines() == [
+        "setup: error: unknown argument --nonsense; expected nothing, --s3a, --dev or --test"
+    ]
 
 
 def test_set_up_names_a_python_that_does_not_fit(tmp_path: Path) -> None:
