@@ -23,7 +23,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -76,15 +76,24 @@ def servers_folder() -> Path:
 class Keeper:
     """One server, from its start to its end."""
 
-    def __init__(self, order: Order, folder: Path) -> None:
+    def __init__(
+        self,
+        order: Order,
+        folder: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._order = order
+        self._clock = clock
+        self._pause = pause
         self._log = folder / "log"
         self._process = self._start(folder)
-        self._why = "it ended by itself"
 
     def keep(self) -> None:
         """Until the server has ended, by itself or since nobody needs it."""
         number: int | None = None
+        why = "its keeper was told to end"
         try:
             if not self._comes_up():
                 return
@@ -93,11 +102,11 @@ class Keeper:
             if line is None:
                 return
             number = int(json.loads(line)["number"])
-            self._while_needed(number)
+            why = self.wait_unneeded(number)
         finally:
-            self._stop()
+            self.stop()
             if number is not None:
-                self._tell_end(number)
+                self._tell_end(number, why)
 
     def _start(self, folder: Path) -> subprocess.Popen[bytes]:
         scratch = folder / "tmp"
@@ -128,19 +137,19 @@ class Keeper:
                 return False
         return True
 
-    def _while_needed(self, number: int) -> None:
+    def wait_unneeded(self, number: int) -> str:
+        """Until nobody needs the server, the ``number``-th of its run, or it has ended; why that is."""
         slots = Slots(open_spec_store(self._order.store), self._order.prefix)
-        used_s = time.monotonic()
+        used_s = self._clock()
         while self._process.poll() is None:
-            time.sleep(LOOK_EVERY_S)
+            self._pause(LOOK_EVERY_S)
             if self._is_used():
-                used_s = time.monotonic()
-            elif time.monotonic() - used_s > self._order.idle_s:
-                self._why = f"nobody was connected to it for {self._order.idle_s:.0f} s"
-                return
+                used_s = self._clock()
+            elif self._clock() - used_s > self._order.idle_s:
+                return f"nobody was connected to it for {self._order.idle_s:.0f} s"
             elif _is_filled(slots, number + 1):
-                self._why = "its run does not need it any more"
-                return
+                return "its run does not need it any more"
+        return "it ended by itself"
 
     def _is_used(self) -> bool:
         import psutil  # type: ignore[import-untyped]
@@ -153,7 +162,8 @@ class Keeper:
             )
         return False
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End the server, if it has not ended."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -162,8 +172,8 @@ class Keeper:
                 self._process.kill()
         self._process.wait()
 
-    def _tell_end(self, number: int) -> None:
-        document = {"why": self._why, "code": self._process.returncode, "output": self._output()}
+    def _tell_end(self, number: int, why: str) -> None:
+        document = {"why": why, "code": self._process.returncode, "output": self._output()}
         with suppress(StoreError):
             store = open_spec_store(self._order.store)
             store.put(end_key(self._order.prefix, number), json.dumps(document).encode())

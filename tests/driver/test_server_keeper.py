@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from airflow_recovery.driver.region_spec import StoreSpec
-from airflow_recovery.driver.server_keeper import Order, StartedKeeper, end_key, servers_folder
+from airflow_recovery.driver.server_keeper import Keeper, Order, StartedKeeper, end_key, servers_folder
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.store import open_store
 from airflow_recovery.testing.spark_cluster import free_port
@@ -138,25 +138,52 @@ def test_fault_144_a_keeper_is_killed_and_its_server_dies_with_it(order: Order) 
     assert not leftovers()
 
 
-def test_a_server_lives_on_without_the_task_while_somebody_is_connected_and_ends_when_it_is_idle(order: Order) -> None:
+def test_a_server_lives_on_without_the_task_and_ends_when_it_is_idle(order: Order) -> None:
     keeper, server = started(replace(order, idle_s=0.5))
-    with socket.create_connection((order.host, order.port)):
-        keeper.leave(1)
-        time.sleep(4)
-        assert not is_gone(server.pid)
+    keeper.leave(1)
     assert end_of(order, 1)["why"] == "nobody was connected to it for 0 s"
     assert is_gone(server.pid)
     eventually(lambda: not leftovers())
 
 
-def test_fault_146_a_server_that_its_run_does_not_need_ends_when_the_last_one_has_left(order: Order) -> None:
-    keeper, server = started(order)
-    with socket.create_connection((order.host, order.port)):
-        keeper.leave(3)
-        fill_slot(order, 4)
-        time.sleep(3)
-        assert not is_gone(server.pid)
-    assert end_of(order, 3)["why"] == "its run does not need it any more"
+class Looks:
+    """A clock that goes on by the keeper's pauses, and a client that leaves within one of them."""
+
+    def __init__(self, order: Order, folder: Path, *, leaves_at_s: float) -> None:
+        self.now_s = 0.0
+        self._leaves_at_s = leaves_at_s
+        folder.mkdir()
+        self.keeper = Keeper(order, folder, clock=lambda: self.now_s, pause=self._pause)
+        eventually(lambda: self._connects(order))
+
+    def _connects(self, order: Order) -> bool:
+        try:
+            self._client = socket.create_connection((order.host, order.port))
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    def _pause(self, seconds: float) -> None:
+        self.now_s += seconds
+        if self.now_s == self._leaves_at_s:
+            self._client.close()
+
+
+def test_a_server_is_not_idle_while_somebody_is_connected(order: Order, tmp_path: Path) -> None:
+    looks = Looks(replace(order, idle_s=5.0), tmp_path / "server", leaves_at_s=30)
+    assert looks.keeper.wait_unneeded(1) == "nobody was connected to it for 5 s"
+    looks.keeper.stop()
+    assert looks.now_s == 30 - 1 + 6  # the first look at which it is more than five seconds
+
+
+def test_fault_146_a_server_that_its_run_does_not_need_ends_when_the_last_one_has_left(
+    order: Order, tmp_path: Path
+) -> None:
+    looks = Looks(order, tmp_path / "server", leaves_at_s=7)
+    fill_slot(order, 4)
+    assert looks.keeper.wait_unneeded(3) == "its run does not need it any more"
+    looks.keeper.stop()
+    assert looks.now_s == 7
 
 
 def test_how_a_server_has_ended_is_told_without_its_secrets(order: Order) -> None:
