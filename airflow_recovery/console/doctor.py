@@ -17,7 +17,7 @@ from airflow_recovery.doctor.result import CheckResult, Status, is_wrong, not_ch
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.scrub import scrubbed, scrubbed_json
 
-_SIGNS = {Status.OK: "ok    ", Status.NOT_CHECKED: "?     ", Status.WRONG: "WRONG "}
+_SIGNS = {Status.OK: "ok    ", Status.WARNING: "warn  ", Status.NOT_CHECKED: "?     ", Status.WRONG: "WRONG "}
 _BUNDLE_TIMEOUT_S = 10.0
 _MAX_RESULTS = 100
 _MAX_CHARACTERS = 2000

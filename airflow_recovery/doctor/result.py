@@ -11,6 +11,8 @@ class Status(str, Enum):
     """Whether what was checked is in order."""
 
     OK = "ok"
+    WARNING = "warning"
+    """It works; something else is recommended."""
     NOT_CHECKED = "not checked"
     """It can't be seen from here; nothing is known to be wrong."""
     WRONG = "wrong"
@@ -18,7 +20,10 @@ class Status(str, Enum):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line. ``found`` says what there is; where that is wrong, ``expected`` and ``next_step`` say the rest."""
+    """One line. ``found`` says what there is; where that is wrong, ``expected`` and ``next_step`` say the rest.
+
+    ``expected`` of a warning is what is recommended.
+    """
 
     check: str
     status: Status
@@ -32,6 +37,8 @@ class CheckResult:
             text = self.found
         elif self.status is Status.NOT_CHECKED:
             text = f"not checked: {_sentence(self.found)}"
+        elif self.status is Status.WARNING:
+            text = f"recommended {self.expected}, found {_sentence(self.found)}"
         else:
             text = f"expected {self.expected}, found {_sentence(self.found)}"
         return " ".join(f"{self.check}: {text} {self.next_step}".split())
@@ -51,6 +58,11 @@ def wrong(check: str, *, expected: str, found: object, next_step: str) -> CheckR
     return CheckResult(check, Status.WRONG, _one_line(found), expected, next_step)
 
 
+def warning(check: str, *, recommended: str, found: object, next_step: str) -> CheckResult:
+    """Something that works, and that costs time or money on a bad day."""
+    return CheckResult(check, Status.WARNING, _one_line(found), recommended, next_step)
+
+
 def not_checked(check: str, why: object, next_step: str = "") -> CheckResult:
     """A result for what can't be seen from here; ``why`` may be the error that was raised."""
     return CheckResult(check, Status.NOT_CHECKED, _one_line(why), next_step=next_step)
@@ -62,7 +74,7 @@ def is_wrong(results: Iterable[CheckResult]) -> bool:
 
 
 def summary(results: Iterable[CheckResult]) -> str:
-    """How many results have which status: ``9 ok, 1 not checked, 2 wrong.``"""
+    """How many results have which status: ``9 ok, 0 warning, 1 not checked, 2 wrong.``"""
     statuses = [result.status for result in results]
     return ", ".join(f"{statuses.count(status)} {status.value}" for status in Status) + "."
 

@@ -79,4 +79,9 @@ def _masked(result: CheckResult) -> CheckResult:
     return replace(result, found=str(redact(result.found)), expected=str(redact(result.expected)))
 
 
-_LEVELS = {Status.OK: logging.INFO, Status.NOT_CHECKED: logging.WARNING, Status.WRONG: logging.ERROR}
+_LEVELS = {
+    Status.OK: logging.INFO,
+    Status.WARNING: logging.WARNING,
+    Status.NOT_CHECKED: logging.WARNING,
+    Status.WRONG: logging.ERROR,
+}

@@ -18,6 +18,7 @@ from airflow_recovery.attempt.task_instances import HOW_TO_CONFIGURE_CLEARS, Cle
 from airflow_recovery.doctor.checking import Check
 from airflow_recovery.doctor.clocks import check_clock
 from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
+from airflow_recovery.doctor.fault_detection import check_detection
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.doctor.spark import SparkConnection, check_connect_client, check_master, check_submission
 from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_store
@@ -255,6 +256,15 @@ def check_settings(component: Component) -> Iterator[CheckResult]:
         yield _check_own_backend(settings)
 
 
+def check_airflow_settings(component: Component) -> Iterator[CheckResult]:
+    """Airflow's own settings that decide how soon a fault is noticed, as this process has them."""
+    from airflow.sdk import conf
+
+    executors = conf.get("core", "executor").split(",")
+    is_local = all(executor.rpartition(".")[2] == "LocalExecutor" for executor in executors)
+    yield from check_detection(component, conf.getfloat, is_local_executor=is_local)
+
+
 def _check_own_backend(settings: RecoverySettings) -> CheckResult:
     from airflow_recovery.airflow_compat import resolve_state_backend
     from airflow_recovery.api_server.state_backend import RecoveryCallsMixin
@@ -347,6 +357,7 @@ class AirflowChecks:
         if needs.spark:
             yield Check("the driver's archive", partial(check_archive, self._environment, on_s3=on_s3), timeout_s=60.0)
         yield Check("[recovery]", partial(check_settings, self._component))
+        yield Check("how soon Airflow notices a fault", partial(check_airflow_settings, self._component))
         if settings is not None:
             yield from self._of_stores(settings)
         if needs.asks_api_server and self._asks_api_server:

@@ -37,7 +37,7 @@ def test_over_a_folder(recorded, tmp_path: Path) -> None:
     code, said = recorded.call("doctor")
     assert code == ExitCode.DONE, said
     assert said.startswith("ok    journal and results: file://")
-    assert said.endswith(" ok, 0 not checked, 0 wrong.\n")
+    assert said.endswith(" ok, 0 warning, 0 not checked, 0 wrong.\n")
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "raced"] == []
     code, said = recorded.call("doctor", "--json")
     document = json.loads(said)

@@ -76,7 +76,7 @@ def test_the_line_says_what_was_expected_found_and_what_to_do() -> None:
     assert not_checked("API server", "nobody asked", "Ask.").text() == "API server: not checked: nobody asked. Ask."
     assert is_wrong([told])
     assert not is_wrong([ok("a", "b"), not_checked("a", "b")])
-    assert summary([told, ok("a", "b")]) == "1 ok, 0 not checked, 1 wrong."
+    assert summary([told, ok("a", "b")]) == "1 ok, 0 warning, 0 not checked, 1 wrong."
     assert wrong("a", expected="b", found=NothingRecorded("it's gone"), next_step="c").found == "it's gone"
 
 

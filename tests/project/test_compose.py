@@ -17,6 +17,10 @@ import jsonschema
 import pytest
 import yaml
 
+from airflow_recovery.doctor.components import Component
+from airflow_recovery.doctor.fault_detection import SETTINGS, check_detection
+from airflow_recovery.doctor.result import Status
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCHEMA = Path(__file__).parent / "data" / "compose-spec.json"
 PORT_OF_IMAGE = {"postgres": 5432}
@@ -150,6 +154,32 @@ def test_every_setting_of_airflow_exists(services: dict[str, Any]) -> None:
             if name.startswith("AIRFLOW__"):
                 section, _, key = name.removeprefix("AIRFLOW__").lower().partition("__")
                 assert key in known_options(section, conf), name
+
+
+def detection_warnings(environment: dict[str, str]) -> set[str]:
+    """The settings of which ``doctor`` would warn a worker with this environment; all others are Airflow's defaults."""
+
+    def read(section: str, option: str) -> float:
+        default = next(each.default for each in SETTINGS if (each.section, each.option) == (section, option))
+        return float(environment.get(f"AIRFLOW__{section}__{option}".upper(), default))
+
+    found = [result for component in Component for result in check_detection(component, read, is_local_executor=True)]
+    return {result.check for result in found if result.status is Status.WARNING}
+
+
+@pytest.mark.parametrize("name", ["scheduler", "apiserver", "dag-processor", "triggerer"])
+def test_faults_are_noticed_as_soon_as_recommended(services: dict[str, dict[str, Any]], name: str) -> None:
+    environment = services[f"airflow-{name}"]["environment"]
+    changed = {each.variable: f"{each.recommended:g}" for each in SETTINGS if each.recommended != each.default}
+    assert {variable: environment.get(variable) for variable in changed} == changed
+    assert detection_warnings(environment) == set()
+
+
+def test_control_with_airflows_defaults_they_are_not(services: dict[str, dict[str, Any]]) -> None:
+    environment = services["airflow-scheduler"]["environment"]
+    changed = {each.variable for each in SETTINGS if each.recommended != each.default}
+    left = {name: value for name, value in environment.items() if name not in changed}
+    assert detection_warnings(left) == {each.name for each in SETTINGS if each.variable in changed}
 
 
 def test_every_spark_class_and_launcher_is_in_the_wheel(services: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ from airflow_recovery.task.doctor import (
     AirflowChecks,
     ApiServer,
     Asked,
+    check_airflow_settings,
     check_connection,
     check_description,
     check_settings,
@@ -309,6 +310,27 @@ def test_a_worker_is_looked_at_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     )
     assert "put" in results["rights on the results"].found  # the driver runs here
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "raced"] == []
+    orphans = results["[scheduler] orphaned_tasks_check_interval"]
+    assert (orphans.status, orphans.expected) == (Status.WARNING, "30 s")
+    assert "300 s" in orphans.found
+    assert orphans.next_step.startswith("Set AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL=30 for the scheduler")
+
+
+def test_control_what_is_recommended_of_airflows_settings_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL="30")
+    found = {result.check: result for result in check_airflow_settings(Component.SCHEDULER)}
+    assert found["[scheduler] orphaned_tasks_check_interval"].status is Status.OK
+    assert found["[scheduler] task_instance_heartbeat_timeout"].status is Status.WARNING
+
+
+@pytest.mark.parametrize(("executor", "is_own"), [("LocalExecutor", True), ("CeleryExecutor,LocalExecutor", False)])
+def test_a_worker_says_whether_the_scheduler_has_settings_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, executor: str, is_own: bool
+) -> None:
+    set_all(monkeypatch, CORE__EXECUTOR=executor)
+    found = {result.check: result for result in check_airflow_settings(Component.WORKER)}
+    next_step = found["[scheduler] orphaned_tasks_check_interval"].next_step
+    assert ("--component scheduler" not in next_step) is is_own
 
 
 def test_what_a_component_does_not_need_is_not_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

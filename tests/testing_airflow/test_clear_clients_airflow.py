@@ -232,8 +232,10 @@ def test_doctor_finds_nothing_wrong_as_a_task_and_over_the_connection(airflow: L
     assert state == "success", said
     for check in (STORE_DOOR, BACKEND, PLUGIN, "clock of the API server", "clock of the database", "Java"):
         assert f"OK  {check}: " in said
+    assert "WARNING  [workers] execution_api_retries: recommended 10 attempts, found 5 attempts: running tasks" in said
     found = doctor_command(airflow, AIRFLOW__RECOVERY__API_CONN_ID="airflow_recovery_default")
     assert wrong(found) == []
+    assert found["[workers] execution_api_retries"]["status"] == "warning"
     for check in (REST_DOOR, BACKEND, PLUGIN, "API server's [recovery]"):
         assert found[check]["status"] == "ok"
 
