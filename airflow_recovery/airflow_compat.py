@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from airflow.cli.cli_config import ActionCommand as ActionCommand
     from airflow.cli.cli_config import CLICommand as CLICommand
     from airflow.cli.cli_config import GroupCommand as GroupCommand
+    from airflow.jobs.job import Job as Job
+    from airflow.listeners import hookimpl as hookimpl
     from airflow.models import Log as Log
     from airflow.models.dag import DagModel as DagModel
     from airflow.models.dagbag import DBDagBag as DBDagBag
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from airflow.utils.session import create_session as create_session
     from airflow.utils.sqlalchemy import get_dialect_name as get_dialect_name
     from airflow.utils.state import DagRunState as DagRunState
+    from airflow.utils.state import State as State
     from airflow.utils.state import TaskInstanceState as TaskInstanceState
 else:
     _NAMES = {
@@ -55,6 +58,8 @@ else:
         "airflow.api_fastapi.common.db.common": "SessionDep",
         "airflow.api_fastapi.core_api.security": "GetUserDep requires_access_dag",
         "airflow.cli.cli_config": "ActionCommand CLICommand GroupCommand",
+        "airflow.jobs.job": "Job",
+        "airflow.listeners": "hookimpl",
         "airflow.models": "Log",
         "airflow.models.dag": "DagModel",
         "airflow.models.dagbag": "DBDagBag",
@@ -72,7 +77,7 @@ else:
         "airflow.utils.cli": "suppress_logs_and_warning",
         "airflow.utils.session": "create_session",
         "airflow.utils.sqlalchemy": "get_dialect_name",
-        "airflow.utils.state": "DagRunState TaskInstanceState",
+        "airflow.utils.state": "DagRunState State TaskInstanceState",
     }
     _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

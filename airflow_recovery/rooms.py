@@ -58,9 +58,12 @@ ROOMS: dict[str, Room] = {
     "streaming": Room("a mode: regions that run at the same time, with channels between them", _CORE),
     "doctor": Room("what `airflow recovery doctor` looks at without Airflow", (*_RECORDED, "job", "driver")),
     "airflow_compat": Room("what is used of Airflow beyond its public interface", knows_airflow=True),
+    "scheduler_start": Room("inside Airflow's scheduler, before it begins", knows_airflow=True),
     "hooks": Room("connections and settings; clients of the API server", _CORE, knows_airflow=True),
     "triggers": Room("what deferred tasks wait for", (*_CORE, "hooks"), knows_airflow=True),
-    "api_server": Room("inside Airflow's API server: compare-and-clear, REST, the tab", (*_CORE, "hooks"), True),
+    "api_server": Room(
+        "inside Airflow's API server: compare-and-clear, REST, the tab", (*_CORE, "hooks", "scheduler_start"), True
+    ),
     "task": Room(
         "the worker's side of a task: from Airflow's context to one run of a region",
         (*_CORE, "doctor", "hooks", "triggers", "api_server"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_recovery import scheduler_start
 from airflow_recovery.attempt.clear_protocol import API_PREFIX
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -43,7 +44,10 @@ def _tab(page: str, destination: str, parameters: str) -> dict[str, str]:
 
 
 class RecoveryPlugin(AirflowPlugin):
-    """Mounts the recovery endpoint in the API server, and its pages as tabs of a DAG and of a DAG run."""
+    """Mounts the recovery endpoint in the API server, and its pages as tabs of a DAG and of a DAG run.
+
+    In the scheduler, its listener waits at the start (`airflow_recovery.scheduler_start`).
+    """
 
     name = "airflow_recovery"
     fastapi_apps = [  # noqa: RUF012 - declared as an instance attribute by Airflow
@@ -53,3 +57,4 @@ class RecoveryPlugin(AirflowPlugin):
         _tab("run.html", "dag_run", "dag_id={DAG_ID}&run_id={RUN_ID}"),
         _tab("dag.html", "dag", "dag_id={DAG_ID}"),
     ]
+    listeners = [scheduler_start]  # noqa: RUF012 - as above
