@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
+from airflow_recovery.doctor.fault_detection import SETTINGS
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer
 from benchmarks.machine import CPU_FILE_VARIABLE
@@ -21,6 +23,17 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 BUCKET = "recovery"
 RUN_TIMEOUT_S = 900.0
+DEFAULTS, RECOMMENDED = "Airflow's defaults", "recommended"
+AIRFLOW_VALUES: Mapping[str, Mapping[str, str]] = {
+    DEFAULTS: {},
+    RECOMMENDED: {setting.variable: f"{setting.recommended:g}" for setting in SETTINGS},
+}
+"""What is set for an Airflow whose own intervals are measured (``fast=False``), under a name for people."""
+RECOMMENDED_TEXT = ", ".join(
+    f"{setting.name} = {setting.recommended:g} (default {setting.default:g})"
+    for setting in SETTINGS
+    if setting.recommended != setting.default
+)
 
 
 def import_path() -> str:
@@ -111,10 +124,18 @@ class LocalPipeline:
 
 
 @contextmanager
-def open_local_pipeline(folder: Path, env: Mapping[str, str], *, parallelism: int = 1) -> Iterator[LocalPipeline]:
+def open_local_pipeline(
+    folder: Path,
+    env: Mapping[str, str],
+    *,
+    parallelism: int = 1,
+    database: Literal["sqlite", "postgresql"] = "sqlite",
+    fast: bool = True,
+) -> Iterator[LocalPipeline]:
     """Start the S3 server and Airflow below ``folder``; leave no process behind.
 
-    ``env`` is added to Airflow's. ``parallelism``: how many tasks run at the same time.
+    ``env`` is added to Airflow's. ``parallelism``: how many tasks run at the same time. ``fast=False``: with the
+    intervals that Airflow has by default, in place of those of its tests.
     """
     folder.mkdir(parents=True)
     cpu_file = folder / "cpu.jsonl"
@@ -144,7 +165,9 @@ def open_local_pipeline(folder: Path, env: Mapping[str, str], *, parallelism: in
             "AWS_EC2_METADATA_DISABLED": "true",
             **env,
         }
-        with LocalAirflow(folder / "airflow", HERE / "dags", env=settings, parallelism=parallelism) as airflow:
+        with LocalAirflow(
+            folder / "airflow", HERE / "dags", database=database, env=settings, fast=fast, parallelism=parallelism
+        ) as airflow:
             yield LocalPipeline(airflow, folder, cpu_file)
 
 

@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WORK_S = float(os.environ.get("BENCHMARK_WORK_S", "30"))
+LONG_WORK_S = 9 * WORK_S
 STEPS = ("step_1", "step_2", "step_3", "step_4")
 
 slow = job("slow")
+single = job("single")
+long = job("long")
 
 
-def work(frame: DataFrame) -> DataFrame:
+def work(frame: DataFrame, seconds: float = WORK_S) -> DataFrame:
     """The one row of ``frame``, after the time."""
-    return frame.selectExpr("id + 1 AS id", f"reflect('java.lang.Thread', 'sleep', {int(1000 * WORK_S)}L) AS slept")
+    return frame.selectExpr("id + 1 AS id", f"reflect('java.lang.Thread', 'sleep', {int(1000 * seconds)}L) AS slept")
 
 
 def fail_once() -> None:
@@ -57,6 +60,28 @@ def step_3(step_2: DataFrame) -> DataFrame:
 def step_4(step_3: DataFrame) -> DataFrame:
     fail_once()
     return work(step_3)
+
+
+@single.source
+def one_row(spark: SparkSession) -> DataFrame:
+    return spark.range(1)
+
+
+@single.sink
+def only_step(one_row: DataFrame) -> DataFrame:
+    """With its source it is the one region of its job."""
+    return work(one_row)
+
+
+@long.source
+def one_long_row(spark: SparkSession) -> DataFrame:
+    return spark.range(1)
+
+
+@long.sink
+def long_step(one_long_row: DataFrame) -> DataFrame:
+    """As `only_step`, with more work."""
+    return work(one_long_row, LONG_WORK_S)
 
 
 def run_plain(spark: SparkSession, step: str, output: str) -> None:

@@ -71,8 +71,9 @@ class PostgresDatabase:
         self._run("createdb", "--template", EMPTY, OWNER)
 
     def start(self, processes: Processes) -> None:
-        """Start the server, with no database but its own ``postgres``."""
-        self._initialise()
+        """Start the server: the first time with no database but its own ``postgres``, later with what it had."""
+        if not self._data.exists():
+            self._initialise()
         command = [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)]
         for name, value in SETTINGS.items():
             command += ["-c", f"{name}={value}"]
