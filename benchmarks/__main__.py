@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 import traceback
 from pathlib import Path
 
@@ -23,7 +22,7 @@ sys.path.insert(0, str(REPOSITORY / "dags"))  # as in Airflow: jobs are imported
 
 from benchmarks.catalogue import CATALOGUE  # noqa: E402
 from benchmarks.page import write_page  # noqa: E402
-from benchmarks.report import RESULTS  # noqa: E402
+from benchmarks.report import RESULTS, recorded  # noqa: E402
 
 
 def main() -> int:
@@ -52,19 +51,17 @@ def main() -> int:
 def _run(name: str, repeats: int | None, out: Path) -> bool:
     """Whether there is a result."""
     (benchmark,) = (benchmark for benchmark in CATALOGUE if benchmark.name == name)
-    begun = time.monotonic()
     print(f"{name} ...", flush=True)
     try:
         with tempfile.TemporaryDirectory(prefix="airflow-recovery-benchmark-", ignore_cleanup_errors=True) as folder:
-            report = benchmark.measure(Path(folder) / name, repeats)
+            for record in recorded(benchmark.measure(Path(folder) / name, repeats)):
+                path = record.write(out)
+                if out == RESULTS:
+                    write_page()
     except Exception:
         traceback.print_exc()
         return False
-    seconds = time.monotonic() - begun
-    path = report.write(out, seconds)
-    if out == RESULTS:
-        write_page()
-    print(f"{report.text()}\n  ({seconds:.0f} s, written to {path})", flush=True)
+    print(f"{record.report.text()}\n  ({record.seconds:.0f} s, written to {path})", flush=True)
     return True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -12,8 +12,11 @@ from benchmarks.report import Report
 
 @dataclass(frozen=True)
 class Benchmark:
-    """``minutes`` on two quiet cores. ``where``: its module, and its function where
-    that is not ``measure``; it takes a folder that is not there yet, and ``--repeats``."""
+    """``minutes`` on two quiet cores. ``where``: its module, and its function where that is not ``measure``.
+
+    The function takes a folder that is not there yet, and ``--repeats``. It returns a report, or yields ever more
+    complete ones, so that what was measured is kept where it is interrupted.
+    """
 
     name: str
     question: str
@@ -21,12 +24,11 @@ class Benchmark:
     is_published: bool = True
     where: str = ""
 
-    def measure(self, folder: Path, repeats: int | None) -> Report:
+    def measure(self, folder: Path, repeats: int | None) -> Iterator[Report]:
         """Run it. ``repeats`` is in place of its own number of rounds."""
         module, _, function = (self.where or self.name).partition(":")
-        measure: Callable[[Path, int | None], Report]
-        measure = getattr(import_module(f"benchmarks.{module}"), function or "measure")
-        return measure(folder, repeats)
+        found = getattr(import_module(f"benchmarks.{module}"), function or "measure")(folder, repeats)
+        yield from [found] if isinstance(found, Report) else found
 
 
 CATALOGUE = (

@@ -99,17 +99,18 @@ class Killer:
                 self.kills.append(time.time())
 
 
-def measure_submit(folder: Path, repeats: int | None) -> Report:
+def measure_submit(folder: Path, repeats: int | None) -> Iterator[Report]:
     """Each region is an application by spark-submit, and its JVM is what is killed. ``repeats`` (1) seeds."""
     return _measure(folder, "submit", SUBMITTED, repeats or 1)
 
 
-def measure_per_run(folder: Path, repeats: int | None) -> Report:
+def measure_per_run(folder: Path, repeats: int | None) -> Iterator[Report]:
     """All regions share their run's own Spark; a region's driver is its task's process. ``repeats`` (1) seeds."""
     return _measure(folder, "per_run", PER_RUN, repeats or 1)
 
 
-def _measure(folder: Path, kind: str, parts: int, seeds: int) -> Report:
+def _measure(folder: Path, kind: str, parts: int, seeds: int) -> Iterator[Report]:
+    """A report after each seed."""
     folder.mkdir(parents=True)
     fill_lake(folder / "all")
     days = sorted((folder / "all" / "flights").rglob("*.csv"))
@@ -134,7 +135,7 @@ def _measure(folder: Path, kind: str, parts: int, seeds: int) -> Report:
                 f"{runs[-1].ratio:.2f} times the clean run",
                 flush=True,
             )
-    return _report(kind, parts, clean, runs)
+            yield _report(kind, parts, clean, runs)
 
 
 class _Bench:

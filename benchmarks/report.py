@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -58,16 +58,6 @@ class Report:
     tables: Sequence[Table] = ()
     samples: Mapping[str, Any] = field(default_factory=dict)
 
-    def write(self, folder: Path, seconds: float) -> Path:
-        """Write ``<folder>/<name>.json``, with the machine's description; ``seconds`` is how long it took."""
-        folder.mkdir(parents=True, exist_ok=True)
-        record = Record(
-            self, datetime.now(timezone.utc).isoformat(timespec="minutes"), round(seconds), describe_machine()
-        )
-        path = folder / f"{self.name}.json"
-        path.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
-        return path
-
     def text(self) -> str:
         """The figures, one a line."""
         wide = max(len(figure.name) for figure in self.figures)
@@ -76,16 +66,31 @@ class Report:
 
 @dataclass(frozen=True)
 class Record:
-    """A report as it was written: when, on which machine, and how many seconds the measurement took."""
+    """A report as it is kept: when it was begun, how long it took, and the machine as it was before."""
 
     report: Report
     measured_at: str
     seconds: float
     machine: Mapping[str, str]
 
+    def write(self, folder: Path) -> Path:
+        """Write ``<folder>/<name>.json``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.report.name}.json"
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        return path
+
+
+def recorded(reports: Iterator[Report]) -> Iterator[Record]:
+    """Each of ``reports`` with the time and the machine as they were before the first one."""
+    machine, begun = describe_machine(), datetime.now(timezone.utc)
+    for report in reports:
+        seconds = (datetime.now(timezone.utc) - begun).total_seconds()
+        yield Record(report, begun.isoformat(timespec="minutes"), round(seconds), machine)
+
 
 def read_record(path: Path) -> Record:
-    """What `Report.write` has written."""
+    """What `Record.write` has written."""
     document = json.loads(path.read_text(encoding="utf-8"))
     report = document.pop("report")
     figures = [Figure(**figure) for figure in report.pop("figures")]

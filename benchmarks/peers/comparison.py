@@ -137,7 +137,7 @@ class _Bench:
         begun = [line["step"] for line in before if line["what"] == "begun"]
         by_person = int(isinstance(system, AsProcess))
         twice = [step for step in STEPS if begun.count(step) > 1]
-        at_once = [step for step in twice if _overlap([line for line in before if line["step"] == step])]
+        at_once = [step for step in twice if ran_at_once([line for line in before if line["step"] == step])]
         yield Outcome(system.name, KILLED, None, None, by_person, True, (), twice, at_once)
         yield self._outcome(system, LOSES, self._since_failure(end), persons)
 
@@ -192,8 +192,8 @@ class _Bench:
         return rows_of({step: self.ledger.lines(step, "ended")[-1]["out"] for step in ("by_carrier", "report")})
 
 
-def measure(folder: Path, repeats: int | None) -> Report:
-    """``repeats`` (default 1) rounds of three runs for each system."""
+def measure(folder: Path, repeats: int | None) -> Iterator[Report]:
+    """``repeats`` (default 1) rounds of three runs for each system; a report after each system."""
     rounds = repeats or 1
     folder.mkdir(parents=True)
     fill_lake(folder / "lake")
@@ -209,6 +209,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
     problems = [f"Luigi and Dagster: {missing}"] if missing else []
     for number in range(rounds):
         outcomes += _on_airflow(bench, folder / f"airflow-{number}", shared)
+        yield _report(outcomes, bare_s, problems, None, rounds)
         for name, script, says_again in (
             (LUIGI, "luigi_pipeline.py", False),
             (DAGSTER, "dagster_pipeline.py", True),
@@ -223,8 +224,9 @@ def measure(folder: Path, repeats: int | None) -> Report:
                     problems.append(f"{name}: {error}")
                 finally:
                     _end_all(shared[LEDGER])
+                yield _report(outcomes, bare_s, problems, None, rounds)
     declarative = measure_declarative(folder / "declarative", {**clean_environment(), **shared}, order)
-    return _report(outcomes, bare_s, problems, declarative, rounds)
+    yield _report(outcomes, bare_s, problems, declarative, rounds)
 
 
 def _on_airflow(bench: _Bench, folder: Path, shared: Mapping[str, str]) -> Iterator[Outcome]:
@@ -272,7 +274,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _overlap(lines: Sequence[Mapping[str, Any]]) -> bool:
+def ran_at_once(lines: Sequence[Mapping[str, Any]]) -> bool:
     """Whether two applications of one step ran at the same time; one that has not said that it ended does not count."""
     begun = {line["pid"]: line["at"] for line in lines if line["what"] == "begun"}
     ended = {line["pid"]: line["at"] for line in lines if line["what"] != "begun"}
@@ -284,7 +286,7 @@ def _report(
     outcomes: Sequence[Outcome],
     bare_s: Mapping[str, float],
     problems: Sequence[str],
-    declarative: Mapping[str, Any],
+    declarative: Mapping[str, Any] | None,
     rounds: int,
 ) -> Report:
     by_cell: dict[tuple[str, str], list[Outcome]] = {}
@@ -333,12 +335,12 @@ def _report(
         tables=[
             Table("Recovery time over the work that had to run again", ("disturbance", *systems), rows),
             Table("What ran more than once", ("disturbance", *systems), again),
-            declarative["table"],
+            *([declarative["table"]] if declarative else []),
         ],
         samples={
             "bare_s": dict(bare_s),
             "outcomes": [{**asdict(outcome), "ratio": outcome.ratio, "text": outcome.text} for outcome in outcomes],
-            "declarative": declarative["samples"],
+            "declarative": declarative["samples"] if declarative else None,
             "goal": GOAL,
         },
     )
