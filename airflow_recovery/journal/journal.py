@@ -268,12 +268,12 @@ class Journal:
         """Every claim without an outcome, of whatever region, by one listing. Their inputs may not be deleted."""
         return self.data_in_use().claims
 
-    def data_in_use(self) -> DataInUse:
-        """Whose data may not be deleted, whatever any plan says, by one listing."""
+    def data_in_use(self, listed: Iterable[ObjectInfo] | None = None) -> DataInUse:
+        """Whose data may not be deleted, whatever any plan says, by one listing: ``listed``, where nothing will be."""
         keys: dict[tuple[str, int], str] = {}
         ended: set[tuple[str, int]] = set()
         turns: dict[tuple[str, int], int] = {}
-        for info in self.store.list(f"{self.layout.prefix}t/"):
+        for info in self.store.list(f"{self.layout.prefix}t/") if listed is None else listed:
             key = self.layout.parse_attempt(info.key)
             if key is not None and key.kind == "claim":
                 keys[key.region, key.attempt] = info.key

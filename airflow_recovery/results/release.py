@@ -37,12 +37,12 @@ class Deleted:
 
 
 class Candidate(NamedTuple):
-    """An attempt of ``region`` that may go, and those that go ``also``. ``objects``: how many it has, if known."""
+    """An attempt of ``region`` that may go, and those that go ``also``. ``data``: what it has, where it was listed."""
 
     region: str
     attempt: Attempt
     also: tuple[int, ...] = ()
-    objects: int = 0
+    data: Deleted | None = None
 
     def markers(self, who: str) -> list[Released]:
         """What is written before anything is deleted."""
@@ -82,10 +82,15 @@ class Releaser:
         [deleted] = self.release_all([Candidate(region, attempt, tuple(also))])
         return deleted
 
-    def release_all(self, candidates: Sequence[Candidate]) -> list[Deleted]:
-        """Markers, one look for readers, delete. Raises the store's errors; may be called again where that happened."""
-        if not self._dry_run:
-            self._mark([released for candidate in candidates for released in candidate.markers(self._who)])
+    def release_all(self, candidates: Sequence[Candidate], listed: Iterable[ObjectInfo] | None = None) -> list[Deleted]:
+        """Markers, one look for readers, delete. Raises the store's errors; may be called again where that happened.
+
+        ``listed``: all objects of the journal, where they were listed before. That is enough for a dry run alone.
+        """
+        if self._dry_run:
+            readers = Readers(self._journal.data_in_use(listed))
+            return [self._delete_unless_read(candidate, readers, {}) for candidate in candidates]
+        self._mark([released for candidate in candidates for released in candidate.markers(self._who)])
         readers = look_for_readers(self._journal)
         together = self._listed_together(candidates)
         return [self._delete_unless_read(candidate, readers, together) for candidate in candidates]
@@ -103,7 +108,10 @@ class Releaser:
         """What lies below the prefixes of very many attempts, as far as a few listings tell."""
         if len(candidates) <= CONNECTIONS:
             return {}
-        objects = {self._prefix(region, attempt.number): count for region, attempt, _, count in candidates}
+        objects = {
+            self._prefix(region, attempt.number): data.objects if data is not None else 0
+            for region, attempt, _, data in candidates
+        }
         listed: dict[str, list[ObjectInfo]] = {}
         for page in in_pages(objects):
             listed |= list_together(self._results, page)
@@ -112,13 +120,15 @@ class Releaser:
     def _delete_unless_read(
         self, candidate: Candidate, readers: Readers, listed: dict[str, list[ObjectInfo]]
     ) -> Deleted:
-        region, attempt, also, _ = candidate
+        region, attempt, also, data = candidate
         numbers = (attempt.number, *also)
         texts = readers.of(region, *numbers)
         if attempt.batches or also:
             texts += self._made_of(region, numbers)
         if texts:
             return Deleted(readers=", ".join(texts))
+        if self._dry_run and data is not None and not also:
+            return data
         by_attempt = [self.delete_data(region, number, listed.get(self._prefix(region, number))) for number in numbers]
         deleted = Deleted(sum(one.objects for one in by_attempt), sum(one.size for one in by_attempt))
         if attempt.outcome is not None and attempt.outcome.shared is not None and not self._dry_run:

@@ -32,6 +32,7 @@ from airflow_recovery.results.sweep_found import (
     CLOCK_MARGIN_S,
     Ages,
     AttemptData,
+    RunData,
     data_of_run,
     find_runs,
     find_shared,
@@ -116,7 +117,8 @@ class Sweeper:
     def _sweep_run(self, journal: Journal) -> None:
         identity = journal.identity
         run = self._read(journal)
-        self._runs.append(run)
+        # All that unfinished uploads are compared with: what lies in the stores may be much, and there are many runs.
+        self._runs.append(replace(run, ages=Ages(self._now_s, {}), data=RunData(), listed=None))
         if identity == shared_identity(identity.run_key) and self._end_dead_readers(run):
             run = replace(run, was_read_until_now=True)
         releaser = Releaser(
@@ -174,11 +176,12 @@ class Sweeper:
             if attempt is not None and verdict.may_go:
                 data = run.data.attempts.get((name, number))
                 also = rule.released_with(region, number)
-                candidates.append(Candidate(region, attempt, also, data.objects if data is not None else 0))
+                listed = Deleted(data.objects, data.size) if data is not None else Deleted()
+                candidates.append(Candidate(region, attempt, also, listed))
         if not candidates:
             return {}
         keys = [(candidate.region, candidate.attempt.number) for candidate in candidates]
-        return dict(zip(keys, releaser.release_all(candidates), strict=True))
+        return dict(zip(keys, releaser.release_all(candidates, run.listed), strict=True))
 
     def _read(self, journal: Journal) -> SweptRun:
         # The data before the journal: a claim comes before its data, so what is seen of an attempt has a claim in the
@@ -204,6 +207,7 @@ class Sweeper:
             names={encode(name): name for name in names},
             ages=ages,
             data=data,
+            listed=listed if self._options.dry_run else None,
         )
 
     def _listed_views(self) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_recovery.journal.journal import Journal
@@ -9,6 +10,7 @@ from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.sweep_found import Ages, RunData
+from airflow_recovery.store.object_store import ObjectInfo
 
 DAY_S = 24 * 3600
 OPEN_ATTEMPT_S = 7 * DAY_S
@@ -44,6 +46,8 @@ class SweptRun:
     data: RunData
     was_read_until_now: bool = False
     """Shared results that a run has held until this very sweep: their silence begins now."""
+    listed: Sequence[ObjectInfo] | None = None
+    """All objects of the journal, in a dry run: it looks once, since it deletes nothing."""
 
     @property
     def where(self) -> str:

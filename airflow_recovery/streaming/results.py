@@ -47,7 +47,7 @@ class StreamingResults(ResultsMode):
         self, run: SweptRun, results: ObjectStore, report: SweepReport, options: SweepOptions, *, now_s: float
     ) -> None:
         """Delete what the table of this module says, once it is older than the grace time."""
-        if not any(isinstance(region.mode, StreamingPlan) for region in run.plan.regions):
+        if not any(isinstance(group.template.mode, StreamingPlan) for group in run.plan.groups):
             return
         sweep = _ChannelSweep(run, results, report, options, now_s)
         prefix = run.journal.layout.channels

@@ -169,8 +169,9 @@ def test_fault_105_control_numbers_in_any_script_leave_the_run_unswept(kept: Kep
 def test_fault_105_control_numbers_in_any_script_stop_the_tasks(kept: Kept, monkeypatch) -> None:
     world = kept.superseded()
     odd_objects(kept, world.journal())
-    loose = layout_module._ATTEMPT_KEY.pattern.replace("[0-9]", r"\d")
-    monkeypatch.setattr(layout_module, "_ATTEMPT_KEY", re.compile(loose))
+    loose = layout_module._ATTEMPT_NAME.pattern.replace("[0-9]", r"\d")
+    monkeypatch.setattr(layout_module, "_ATTEMPT_NAME", re.compile(loose))
+    monkeypatch.setattr(layout_module, "_parts_of_name", layout_module._parts_of_name.__wrapped__)
     with pytest.raises(KeyError):
         world.state()
 
