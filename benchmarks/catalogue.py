@@ -35,7 +35,7 @@ CATALOGUE = (
     Benchmark(
         "peers",
         "How long does a pipeline take to recover, here and with what people use today?",
-        12,
+        16,
         where="peers.comparison",
     ),
     Benchmark(
@@ -49,6 +49,7 @@ CATALOGUE = (
     ),
     Benchmark("overhead_submit", "... a declared job, by spark-submit?", 8, where="overhead:measure_submit"),
     Benchmark("overhead_connect", "... and on a warm Spark Connect server?", 4, where="overhead:measure_connect"),
+    Benchmark("s3_requests", "How many requests does a region make?", 1),
     Benchmark("resume", "How long until a run of 1,000 finished regions is resumed?", 1),
     Benchmark("planner", "How fast are plans at Flink's scale, beside Flink's own scheduler?", 5),
     Benchmark("parsing", "What does a task group cost when its DAG file is parsed?", 1),
@@ -58,7 +59,6 @@ CATALOGUE = (
     Benchmark("lost_input", "... when a result is gone that four applications read?", 20, False),
     Benchmark("plan_scale", "How does the plan grow with regions, files, and awkward shapes?", 2, False),
     Benchmark("journal", "What do the journal's operations cost on S3?", 1, False),
-    Benchmark("s3_requests", "How many requests does a region make?", 1, False),
     Benchmark("splits", "What do splits cost a source?", 1, False),
     Benchmark("split_log", "What does the assignment log of splits cost?", 1, False),
     Benchmark("split_commit", "What is saved by a source that commits split by split?", 3, False),

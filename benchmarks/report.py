@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
@@ -13,6 +14,8 @@ from typing import Any
 from benchmarks.machine import describe_machine
 
 RESULTS = Path(__file__).parent / "results"
+INNERMOST = re.compile(r"([\[{])\n\s*([^\[\]{}]*?)\n\s*([\]}])")
+"""An object or a list of JSON without others in it. A line break is never inside a string."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ class Record:
         """Write ``<folder>/<name>.json``."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.report.name}.json"
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        text = json.dumps(asdict(self), indent=1)
+        path.write_text(INNERMOST.sub(_on_one_line, text) + "\n", encoding="utf-8")
         return path
 
 
@@ -87,6 +91,10 @@ def recorded(reports: Iterator[Report]) -> Iterator[Record]:
     for report in reports:
         seconds = (datetime.now(timezone.utc) - begun).total_seconds()
         yield Record(report, begun.isoformat(timespec="minutes"), round(seconds), machine)
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    return found[1] + re.sub(r"\n\s*", " ", found[2]) + found[3]
 
 
 def read_record(path: Path) -> Record:

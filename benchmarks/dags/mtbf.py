@@ -10,7 +10,6 @@ from airflow.sdk import DAG, Param
 from airflow_recovery import FixedDelay
 from airflow_recovery.operators import SparkJobTaskGroup
 from airflow_recovery.task.spark_connection import SparkScope
-from benchmarks.mtbf_job import PER_RUN, SUBMITTED, WARM_UP
 
 CONF = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -18,20 +17,20 @@ CONF = {
 }
 lake = Param(f"file://{os.environ.get('BENCHMARK_LAKE', '')}", type="string")
 
-KINDS: dict[str, tuple[SparkScope, int]] = {
-    "submit": ("per-region", SUBMITTED),
-    "submit_warm_up": ("per-region", WARM_UP),
-    "per_run": ("per-run", PER_RUN),
-    "per_run_warm_up": ("per-run", WARM_UP),
+KINDS: dict[str, tuple[SparkScope, str]] = {
+    "submit": ("per-region", "submitted"),
+    "submit_warm_up": ("per-region", "warm_up"),
+    "per_run": ("per-run", "per_run"),
+    "per_run_warm_up": ("per-run", "warm_up"),
 }
 
-for kind, (scope, parts) in KINDS.items():
+for kind, (scope, job) in KINDS.items():
     with DAG(
         f"mtbf_{kind}", schedule=None, start_date=datetime(2012, 1, 1, tzinfo=timezone.utc), params={"lake": lake}
     ):
         SparkJobTaskGroup(
             group_id="year",
-            job=f"benchmarks.mtbf_job:year_in_{parts}",
+            job=f"benchmarks.mtbf_job:{job}",
             conf=CONF,
             spark=scope,
             # As Flink's benchmark has it: however often, and at once.

@@ -35,7 +35,7 @@ NEEDED = {RAISES: ("report",), LOSES: ("joined", "report"), LOSES_FILE: ("joined
 TIMED = tuple(NEEDED)
 PATIENCE = 2
 """How often a person tries before giving up."""
-WAIT_S = 120.0
+WAIT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -206,10 +206,13 @@ def measure(folder: Path, repeats: int | None) -> Iterator[Report]:
     truth = rows_of({step: ledger.lines(step, "ended")[-1]["out"] for step in ("by_carrier", "report")})
     bench = _Bench(ledger, order, bare_s, truth)
     outcomes: list[Outcome] = []
+    declarative: dict[str, Any] | None = None
     problems = [f"Luigi and Dagster: {missing}"] if missing else []
     for number in range(rounds):
         outcomes += _on_airflow(bench, folder / f"airflow-{number}", shared)
-        yield _report(outcomes, bare_s, problems, None, rounds)
+        yield _report(outcomes, bare_s, problems, declarative, rounds)
+        if declarative is None:
+            declarative = measure_declarative(folder / "declarative", {**clean_environment(), **shared}, order)
         for name, script, says_again in (
             (LUIGI, "luigi_pipeline.py", False),
             (DAGSTER, "dagster_pipeline.py", True),
@@ -224,9 +227,7 @@ def measure(folder: Path, repeats: int | None) -> Iterator[Report]:
                     problems.append(f"{name}: {error}")
                 finally:
                     _end_all(shared[LEDGER])
-                yield _report(outcomes, bare_s, problems, None, rounds)
-    declarative = measure_declarative(folder / "declarative", {**clean_environment(), **shared}, order)
-    yield _report(outcomes, bare_s, problems, declarative, rounds)
+            yield _report(outcomes, bare_s, problems, declarative, rounds)
 
 
 def _on_airflow(bench: _Bench, folder: Path, shared: Mapping[str, str]) -> Iterator[Outcome]:
@@ -255,10 +256,12 @@ def _end_all(ledger: str) -> None:
 def _bare(folder: Path) -> dict[str, float]:
     """Every step by spark-submit, one after the other, and how long it took."""
     seconds = {}
-    for step in STEPS:
-        begun = time.monotonic()
-        submit(step, str(folder))
-        seconds[step] = time.monotonic() - begun
+    folder.mkdir()
+    with (folder / "log").open("wb") as log:
+        for step in STEPS:
+            begun = time.monotonic()
+            submit(step, str(folder), log)
+            seconds[step] = time.monotonic() - begun
     return seconds
 
 

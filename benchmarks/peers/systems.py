@@ -17,7 +17,7 @@ from benchmarks.peers.flights.steps import SINKS
 
 HERE = Path(__file__).parent
 ENVIRONMENT = REPOSITORY / "build" / "peers"
-RUN_TIMEOUT_S = 300.0
+RUN_TIMEOUT_S = 900.0
 
 
 class System(ABC):

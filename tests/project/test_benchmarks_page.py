@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks import page, plot
 from benchmarks.catalogue import CATALOGUE
+from benchmarks.report import Figure, Record, Report, Table, read_record
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "benchmarks"
@@ -70,3 +71,18 @@ def test_a_chart_of_failures_has_a_bar_for_each_try_and_as_few_lanes_as_ran_at_o
     assert ">1.50<" in svg
     heights = {line.split('y="')[1].split('"')[0] for line in svg.splitlines() if line.startswith('<rect class="ours"')}
     assert len(heights) == 3
+
+
+def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
+    report = Report(
+        "peers",
+        "A title",
+        "How {it} was [measured].",
+        [Figure("one", 1.5, "s", "at most 2 s", True), Figure("none", float("inf"), "s")],
+        [Table("Rows", ["a", "b"], [["x | y", 1], ["{", "]"]])],
+        {"tries": [{"begun": 1.0, "name": "a"}, {"begun": 2.0, "name": "[b\n]"}], "kills": [1, 2], "none": []},
+    )
+    record = Record(report, "2026-01-01T00:00+00:00", 3, {"cores": "2"})
+    path = record.write(tmp_path)
+    assert read_record(path) == record
+    assert '{"begun": 1.0, "name": "a"}' in path.read_text()

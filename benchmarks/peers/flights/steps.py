@@ -16,6 +16,7 @@ import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 APPLICATION = str(Path(__file__).parent / "application.py")
 STEPS: dict[str, tuple[str, ...]] = {
@@ -49,12 +50,14 @@ def arguments(step: str, lake: str, inputs: Mapping[str, str], out: str) -> list
     return [step, "--lake", lake, "--out", out, *read]
 
 
-def submit(step: str, folder: str) -> None:
+def submit(step: str, folder: str, log: IO[bytes] | None = None) -> None:
     """Run one step by spark-submit, to its end; each result has a folder below ``folder``, which is overwritten.
 
-    Raises `subprocess.CalledProcessError` where it fails.
+    ``log`` is where it says what it does; by default where this process does. Raises `subprocess.CalledProcessError`
+    where it fails.
     """
     inputs = {name: f"{folder}/{name}" for name in STEPS[step]}
     conf = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
     words = arguments(step, os.environ[LAKE], inputs, f"{folder}/{step}")
-    subprocess.run(["spark-submit", "--master", "local[2]", "--name", step, *conf, APPLICATION, *words], check=True)
+    command = ["spark-submit", "--master", "local[2]", "--name", step, *conf, APPLICATION, *words]
+    subprocess.run(command, check=True, stdout=log, stderr=log)
