@@ -19,8 +19,8 @@ from airflow_recovery.testing.s3_server import SECRET_KEY
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "dags"
-WEAKENED = {
-    "AIRFLOW__STATE_STORE__BACKEND": "weakened.WeakenedBackend",
+PER_RUN_BACKEND = {
+    "AIRFLOW__STATE_STORE__BACKEND": "weakened.PerRunBackend",
     "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "backends"), os.environ.get("PYTHONPATH")])),
 }
 
@@ -89,24 +89,11 @@ def pipeline(
     start_s3_server: Callable[[str], S3Server],
     connect_url: str,
 ) -> Pipeline:
-    """The product as it is; on the first of the S3 servers."""
-    server = start_s3_server(s3_server_names[0])
-    return shared.enter_context(
-        open_pipeline(tmp_path_factory.mktemp("pipeline"), server, connect_url, metrics=metrics.environment())
-    )
-
-
-@pytest.fixture(scope="module")
-def weakened_pipeline(
-    s3_server_names: list[str],
-    tmp_path_factory: pytest.TempPathFactory,
-    start_s3_server: Callable[[str], S3Server],
-    connect_url: str,
-) -> Iterator[Pipeline]:
-    """Without a clear client, or with a weaker one (`backends/weakened.py`); on the last of the S3 servers."""
+    """The product as it is, but for runs that ask for less (`backends/weakened.py`); on the last of the S3 servers."""
     server = start_s3_server(s3_server_names[-1])
-    with open_pipeline(tmp_path_factory.mktemp("weakened"), server, connect_url, WEAKENED) as up:
-        yield up
+    return shared.enter_context(
+        open_pipeline(tmp_path_factory.mktemp("pipeline"), server, connect_url, metrics.environment())
+    )
 
 
 @pytest.fixture(scope="session")
@@ -133,20 +120,14 @@ def finished(two_runs: dict[str, DagRun]) -> DagRun:
 
 
 @contextmanager
-def open_pipeline(
-    folder: Path,
-    server: S3Server,
-    connect_url: str,
-    extra: dict[str, str] | None = None,
-    metrics: dict[str, str] | None = None,
-) -> Iterator[Pipeline]:
+def open_pipeline(folder: Path, server: S3Server, connect_url: str, metrics: dict[str, str]) -> Iterator[Pipeline]:
     bucket = f"integration-{uuid.uuid4().hex[:8]}"
     server.create_bucket(bucket)
-    env = environment(folder, bucket, connect_url) | PATIENT | (metrics or {}) | (extra or {})
+    env = environment(folder, bucket, connect_url) | PATIENT | PER_RUN_BACKEND | metrics
     dags = copy_dags(folder)
     # Airflow itself refuses backfills on SQLite where anybody else writes, and its scheduler dies of a run that is
     # deleted under it.
-    airflow = LocalAirflow(folder / "airflow", dags, database="postgresql", env=env, recovery_backend=extra is None)
+    airflow = LocalAirflow(folder / "airflow", dags, database="postgresql", env=env)
     # Only the connection may let a task in.
     for name in [each for each in airflow.env if each.startswith("AWS_") and each != "AWS_EC2_METADATA_DISABLED"]:
         del airflow.env[name]

@@ -87,7 +87,7 @@ class StreamsPipeline(Pipeline):
 def streams(
     s3_server_names: list[str], tmp_path_factory: pytest.TempPathFactory, start_s3_server: Callable[[str], S3Server]
 ) -> Iterator[StreamsPipeline]:
-    """An Airflow of its own: its components are killed here, and it hears soon of a process that is frozen."""
+    """For the drill, an Airflow of its own: its components are killed, and it hears soon of what is frozen."""
     with standalone_cluster(cores=1, memory="1g") as cluster:
         yield from open_streams(start_s3_server(s3_server_names[0]), tmp_path_factory.mktemp("streams"), cluster)
 
@@ -119,8 +119,6 @@ def open_streams(server: S3Server, folder: Path, cluster: StandaloneCluster) -> 
     with S3Proxy(server, outage) as proxy, airflow:
         pipeline = StreamsPipeline(airflow, server, bucket, folder, outage=outage, endpoint_url=proxy.endpoint_url)
         pipeline.set_aws_password(SECRET_KEY)
-        for name, slots in (("one_slot", 1), ("two_slots", 2)):
-            airflow.api("POST", "/pools", {"name": name, "slots": slots, "include_deferred": False})
         yield pipeline
 
 
@@ -219,8 +217,8 @@ def assert_account(streams: Streams, journal: JournalObjects) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_only_what_is_killed_or_cleared_starts_again_and_the_ledger_is_the_difference(streams: Pipeline) -> None:
-    found = started(streams, "stages_single", hold_at=4 * IDS)
+def test_only_what_is_killed_or_cleared_starts_again_and_the_ledger_is_the_difference(pipeline: Pipeline) -> None:
+    found = started(pipeline, "stages_single", hold_at=4 * IDS)
     run = found.run
     found.wait_done("scores", 4 * IDS)
 
@@ -342,10 +340,12 @@ def test_a_budget_that_is_exceeded_fails_the_run_by_name(streams: Pipeline) -> N
     assert journal.publishes == []
 
 
-def test_a_region_without_a_slot_hangs_nobody(streams: Pipeline) -> None:
+def test_a_region_without_a_slot_hangs_nobody(pipeline: Pipeline) -> None:
     """The pool is too small: refused at once. It is large enough, and others are in it: the producer waits no longer
     than its block_timeout_s, says so, and its consumer ends by name when it gets the slot."""
-    narrow, crowded = started(streams, "stages_few_slots"), started(streams, "stages_no_slot", "hog")
+    for name, slots in (("one_slot", 1), ("two_slots", 2)):
+        pipeline.airflow.api("POST", "/pools", {"name": name, "slots": slots, "include_deferred": False})
+    narrow, crowded = started(pipeline, "stages_few_slots"), started(pipeline, "stages_no_slot", "hog")
 
     narrow.ends("failed")
     assert "Expected the pool 'one_slot' to have 2 slots" in narrow.run.log("events")

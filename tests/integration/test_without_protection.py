@@ -1,4 +1,4 @@
-"""No clear client; and the negative controls of the clear clients (`backends/weakened.py`)."""
+"""No clear client, and the negative controls of the clear clients: a run says by its name what it lacks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ TOTAL = [(sum(range(50)),)]
 
 
 def test_without_a_clear_client_a_region_retries_by_itself_and_a_lost_input_names_both_settings(
-    weakened_pipeline: Pipeline,
+    pipeline: Pipeline,
 ) -> None:
-    run = weakened_pipeline.run("chain")
+    run = pipeline.run("chain", name="client-off")
     run.make_fail_once("total")
     before = run.start().ends()
     assert before.executions() == {"made": 1, "total": 2}
@@ -40,9 +40,9 @@ def test_without_a_clear_client_a_region_retries_by_itself_and_a_lost_input_name
 
 
 def test_fault_66_control_without_a_clear_client_a_success_by_hand_leaves_the_run_stuck(
-    weakened_pipeline: Pipeline,
+    pipeline: Pipeline,
 ) -> None:
-    run = weakened_pipeline.run("chain")
+    run = pipeline.run("chain", name="client-off")
     run.make_broken("made")
     run.start().ends("failed")
     run.repair("made")
@@ -55,8 +55,8 @@ def test_fault_66_control_without_a_clear_client_a_success_by_hand_leaves_the_ru
     assert "[state_store] backend" in run.log("total")
 
 
-def test_fault_65_control_without_unblocking_the_rest_of_the_run_stays_blocked(weakened_pipeline: Pipeline) -> None:
-    run = weakened_pipeline.run("chain", name="unblock-off")
+def test_fault_65_control_without_unblocking_the_rest_of_the_run_stays_blocked(pipeline: Pipeline) -> None:
+    run = pipeline.run("chain", name="unblock-off")
     run.make_broken("made")
     run.start().ends("failed")
     run.repair("made")
@@ -69,10 +69,10 @@ def test_fault_65_control_without_unblocking_the_rest_of_the_run_stays_blocked(w
 
 @pytest.mark.drill
 def test_control_without_the_comparison_a_late_consumer_restarts_a_producer_that_is_at_work(
-    weakened_pipeline: Pipeline,
+    pipeline: Pipeline,
 ) -> None:
     # `left` misses `base` and wakes it; `side` decides the same when `base` is running already.
-    run = weakened_pipeline.run("diamond", name="compare-off")
+    run = pipeline.run("diamond", name="compare-off")
     run.hold("left", "side")
     run.start()
     run.wait_called("left")
@@ -94,9 +94,9 @@ def test_control_without_the_comparison_a_late_consumer_restarts_a_producer_that
 
 @pytest.mark.drill
 def test_control_where_clears_know_no_map_index_a_neighbour_is_stopped_and_runs_again(
-    weakened_pipeline: Pipeline,
+    pipeline: Pipeline,
 ) -> None:
-    run = lose_an_input_while_a_neighbour_is_at_work(weakened_pipeline, "indexes-off")
+    run = lose_an_input_while_a_neighbour_is_at_work(pipeline, "indexes-off")
     run.wait_called("raw-a.csv", 2)
     run.release("raw-a.csv")
     journal = run.ends()

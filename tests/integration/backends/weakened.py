@@ -1,8 +1,8 @@
-"""A state backend with a protection switched off, named by the run's id. For negative controls.
+"""The product's state backend, and for some runs one with a protection switched off: negative controls.
 
-``compare-off``: producers are cleared whatever they do now, and nobody else is. ``unblock-off``: what is blocked stays
-blocked. ``indexes-off``: all indexes of a mapped task are cleared. Any other run has no clear client: the call is
-stored as Airflow's default backend would.
+A run says so by its id. ``client-off``: there is no clear client, and the call is stored as Airflow's default backend
+would. ``compare-off``: producers are cleared whatever they do now, and nobody else is. ``unblock-off``: what is blocked
+stays blocked. ``indexes-off``: all indexes of a mapped task are cleared.
 """
 
 from __future__ import annotations
@@ -14,22 +14,30 @@ from airflow.state import TaskScope
 from airflow.state.metastore import MetastoreBackend
 
 from airflow_recovery.api_server.compare_and_clear import observe
-from airflow_recovery.api_server.state_backend import answer
+from airflow_recovery.api_server.state_backend import RecoveryStateBackend, answer
 from airflow_recovery.attempt.clear_protocol import CALL_KEY
 
 
-class WeakenedBackend(MetastoreBackend):
-    """Answers calls without comparing."""
+class PerRunBackend(RecoveryStateBackend):
+    """The Execution API calls `set`."""
 
     def set(self, scope: Any, key: str, value: str, *, session: Any = None, **arguments: Any) -> None:
-        if session is not None and key == CALL_KEY and isinstance(scope, TaskScope):
-            if "compare-off" in scope.run_id:
-                value = answer(session, scope, without_comparison(session, scope, value))
-            elif "indexes-off" in scope.run_id:
-                value = answer(session, scope, without_indexes(session, scope, value))
-            elif "unblock-off" in scope.run_id:
-                value = answer(session, scope, without_unblock(value))
-        super().set(scope, key, value, session=session, **arguments)
+        if session is not None and key == CALL_KEY and isinstance(scope, TaskScope) and "-off" in scope.run_id:
+            value = weakened_answer(session, scope, value)
+            MetastoreBackend.set(self, scope, key, value, session=session, **arguments)
+        else:
+            super().set(scope, key, value, session=session, **arguments)
+
+
+def weakened_answer(session: Any, scope: TaskScope, value: str) -> str:
+    if "compare-off" in scope.run_id:
+        return answer(session, scope, without_comparison(session, scope, value))
+    if "indexes-off" in scope.run_id:
+        return answer(session, scope, without_indexes(session, scope, value))
+    if "unblock-off" in scope.run_id:
+        return answer(session, scope, without_unblock(value))
+    assert "client-off" in scope.run_id, scope.run_id
+    return value
 
 
 def without_comparison(session: Any, scope: TaskScope, value: str) -> str:
