@@ -1,4 +1,7 @@
-"""The result of an application that three others read is lost, and one of them needs it: do the other two run again?"""
+"""The result of an application that three others read is lost, and one of them needs it: do the other two run again?
+
+Each way to say what becomes of them, with a program in place of Spark: `tests/task/test_drop_in_digests.py`.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ READERS = ("by_day", "by_route", "late")
     ("how", "other_order", "run_again"),
     [
         ("unsaid", False, {"joined", "late"}),
-        ("verify", True, {"joined", "late"}),
-        ("always", False, {"joined", *READERS}),
+        pytest.param("verify", True, {"joined", "late"}, marks=pytest.mark.drill),
+        pytest.param("always", False, {"joined", *READERS}, marks=pytest.mark.drill),
     ],
 )
 def test_who_runs_again_after_a_result_was_lost(

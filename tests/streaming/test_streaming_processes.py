@@ -50,8 +50,13 @@ def start(idle: list[StreamingDriverProcess], tmp_path_factory: pytest.TempPathF
             candidate.kill()
 
 
+@pytest.mark.drill
 def test_fault_13_59_a_scorer_dies_between_its_logs_and_its_neighbours_go_on(start: Start, tmp_path: Path) -> None:
-    """Killed with its output published and its input not committed; nothing is lost or repeated."""
+    """Killed with its output published and its input not committed; nothing is lost or repeated.
+
+    Beside the other tests between its logs without Spark (`test_channel_processes.py`), and at any moment with Spark in
+    Airflow (`tests/integration/test_streams.py`).
+    """
     spark_run = SparkStreamingRun(tmp_path)
     source, scorer, sink, spare = (start() for _ in range(4))
     for turn in range(4):
