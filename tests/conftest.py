@@ -107,8 +107,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        parameters = getattr(item, "callspec", None)
-        if parameters and ("s3_server" in parameters.params or parameters.params.get("store", "local") != "local"):
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        fixtures = {"s3_server", "one_s3_server"}.intersection(getattr(item, "fixturenames", ()))
+        if fixtures or parameters.get("store", "local") != "local":
             item.add_marker(pytest.mark.s3)
         if os.environ.get("CI") and any(map(item.get_closest_marker, OF_REAL_PROCESSES)):
             item.add_marker(pytest.mark.flaky(reruns=1))
@@ -139,8 +140,8 @@ SHARE_A_SPARK = (
 )
 """These ask for a Spark of the session (`tests/support/spark_fixtures.py`): one worker starts each of those once."""
 FIRST_WORKERS = "tests/integration"
-"""These share an Airflow of the session, and take half of the time: one worker has them for its own, and the other one
-helps when it has nothing else left to do."""
+"""These share an Airflow of the session, and take half of the time: one worker has them for its own, and the others
+help when they have nothing else left to do."""
 
 
 ONE_SPARK = "one Spark"
@@ -225,6 +226,12 @@ def start_s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
 def s3_server(request: pytest.FixtureRequest, start_s3_server: Callable[[str], S3Server]) -> S3Server:
     """A running S3 server with a bucket `BUCKET`; the test runs once for each."""
     return start_s3_server(request.param)
+
+
+@pytest.fixture(scope="session")
+def one_s3_server(start_s3_server: Callable[[str], S3Server], s3_server_names: list[str]) -> S3Server:
+    """For what takes long, and asks no more of a server than `tests/store` asks of each: the last one, a real one."""
+    return start_s3_server(s3_server_names[-1])
 
 
 @pytest.fixture(scope="session")

@@ -49,12 +49,12 @@ def run_behind(proxy: S3Proxy, server: S3Server, spark: SparkSession, folder: Pa
 
 
 def test_fault_57_no_split_is_lost_or_counted_twice(
-    spark: SparkSession, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, one_s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    s3_server.create_bucket(BUCKET)
+    one_s3_server.create_bucket(BUCKET)
     losses = Losses()
-    with S3Proxy(s3_server, losses) as proxy:
-        spark_run = run_behind(proxy, s3_server, spark, tmp_path)
+    with S3Proxy(one_s3_server, losses) as proxy:
+        spark_run = run_behind(proxy, one_s3_server, spark, tmp_path)
         spark_run.fail_after(2, monkeypatch)
         outcome = spark_run.go().outcome
         assert spark_run.numbers(outcome) == [*range(8)]
@@ -66,16 +66,16 @@ def test_fault_57_no_split_is_lost_or_counted_twice(
 
 
 def test_control_who_does_not_read_back_takes_its_own_batch_for_anothers(
-    spark: SparkSession, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, one_s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    s3_server.create_bucket(BUCKET)
+    one_s3_server.create_bucket(BUCKET)
     put = Journal._put
 
     def not_mine(journal, record, key, is_mine):
         return put(journal, record, key, (lambda found: False) if ".part-" in key else is_mine)
 
-    with S3Proxy(s3_server, Losses()) as proxy:
-        spark_run = run_behind(proxy, s3_server, spark, tmp_path)
+    with S3Proxy(one_s3_server, Losses()) as proxy:
+        spark_run = run_behind(proxy, one_s3_server, spark, tmp_path)
         monkeypatch.setattr(journal_module.Journal, "_put", not_mine)
         with pytest.raises(Exception, match=r"part-0000"):
             spark_run.go()

@@ -181,13 +181,13 @@ def test_fault_92_what_was_given_back_and_has_vanished_since_it_was_put_is_the_z
 # four processes, one of which is killed
 
 
-def test_fault_56_four_processes_of_which_one_is_killed_while_every_write_loses_its_reply(s3_server: S3Server):
+def test_fault_56_four_processes_of_which_one_is_killed_while_every_write_loses_its_reply(one_s3_server: S3Server):
     uri = f"s3://recovery-tests/{uuid.uuid4().hex}"
-    store = S3Store(uri, endpoint_url=s3_server.endpoint_url, session=s3_server.session())
+    store = S3Store(uri, endpoint_url=one_s3_server.endpoint_url, session=one_s3_server.session())
     listed(store, splits())
     lost = Counter[str]()
     rule = loses_first_reply(lost)
-    with S3Proxy(s3_server, rule) as proxy:
+    with S3Proxy(one_s3_server, rule) as proxy:
         workers = [start(uri, proxy.endpoint_url, 1, hangs_at=2)]
         try:
             said(workers[0], "hangs")  # with two batches, and one batch in its hands
@@ -229,15 +229,15 @@ def test_fault_56_four_processes_of_which_one_is_killed_while_every_write_loses_
     assert any(".part-" in each for each in lost)
 
 
-def test_fault_91_fewer_processes_more_again_and_code_back_and_forth_on_a_real_store(s3_server: S3Server):
+def test_fault_91_fewer_processes_more_again_and_code_back_and_forth_on_a_real_store(one_s3_server: S3Server):
     """Four subtasks read all, then two, then four; then code X is killed, code Y is killed, and X reads on."""
     uri = f"s3://recovery-tests/{uuid.uuid4().hex}"
-    store = S3Store(uri, endpoint_url=s3_server.endpoint_url, session=s3_server.session())
+    store = S3Store(uri, endpoint_url=one_s3_server.endpoint_url, session=one_s3_server.session())
     workers: list[subprocess.Popen[str]] = []
 
     def go(code: str, parallelism: int, *subtasks: int, hangs_at: int | None = None) -> None:
         begun = [
-            start(uri, s3_server.endpoint_url, subtask, hangs_at=hangs_at, code=code, parallelism=parallelism)
+            start(uri, one_s3_server.endpoint_url, subtask, hangs_at=hangs_at, code=code, parallelism=parallelism)
             for subtask in subtasks
         ]
         workers.extend(begun)

@@ -82,18 +82,18 @@ Start = Callable[[str, int, Reconnect], ChannelEndProcess]
 
 
 @pytest.fixture
-def channel_store(s3_server: S3Server) -> S3Store:
+def channel_store(one_s3_server: S3Server) -> S3Store:
     uri = f"s3://recovery-tests/{uuid.uuid4().hex}"
-    return S3Store(uri, endpoint_url=s3_server.endpoint_url, session=s3_server.session())
+    return S3Store(uri, endpoint_url=one_s3_server.endpoint_url, session=one_s3_server.session())
 
 
 @pytest.fixture
-def start(s3_server: S3Server, channel_store: S3Store) -> Iterator[Start]:
+def start(one_s3_server: S3Server, channel_store: S3Store) -> Iterator[Start]:
     """Processes of streaming regions, which end with the test."""
     started: list[ChannelEndProcess] = []
 
     def start_one(role: str, attempt: int, reconnect: Reconnect) -> ChannelEndProcess:
-        started.append(ChannelEndProcess(s3_server, channel_store.base_uri, role, attempt, reconnect))
+        started.append(ChannelEndProcess(one_s3_server, channel_store.base_uri, role, attempt, reconnect))
         return started[-1]
 
     yield start_one
