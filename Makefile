@@ -3,8 +3,9 @@ PYTHON_BIN := .venv/bin/python
 # Runs a module of the installed wheel, as a user would, and not the one in this folder.
 ON_WHEEL := $(PYTHON_BIN) -m scripts.wheel
 PYTEST_ARGS ?=
-# Tests that share an Airflow or a Spark run in one worker (tests/conftest.py), in the order of their files.
-TWO_WORKERS := -n 2 --dist loadscope
+# Tests that share an Airflow or a Spark run in one worker (tests/conftest.py). One worker more than cores: each of them
+# waits a fifth of its time for processes that it has started.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-approximate test drill docs lint types test-types bench vendor clean
@@ -38,7 +39,7 @@ test-types:
 test: ## Set-up, lint, and every test (PYTEST_ARGS="..." for pytest)
 	@scripts/setup.sh --test
 	@$(MAKE) --no-print-directory lint
-	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest $(TWO_WORKERS) $(PYTEST_ARGS)
+	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest -n $(WORKERS) --dist loadscope $(PYTEST_ARGS)
 
 CRASH_KIT := $(ON_WHEEL) airflow_recovery.testing.crash_kit
 
