@@ -148,6 +148,22 @@ ONE_SPARK = "one Spark"
 FORK_OFTEN = ("tests/testing/test_crash_kit.py",)
 """These fork the worker some thousand times. A fork copies the page table, so it takes longer the more the worker has
 in memory: they run while it is small."""
+LONG = (
+    "tests/integration/test_examples.py",
+    "tests/integration/test_failures_and_losses.py",
+    "tests/integration/test_kills.py",
+    "tests/integration/test_parallel.py",
+    "tests/integration/test_splits.py",
+    "tests/integration/test_streams.py",
+    "tests/project/test_tutorial.py",
+    "tests/streaming/test_streaming_processes.py",
+    "tests/tab/test_tab_in_airflow.py",
+    "tests/task/test_out_of_memory.py",
+    "tests/testing/test_channel_simulation.py",
+    "tests/testing/test_simulated_schedules.py",
+    "tests/testing_airflow/test_clear_clients_airflow.py",
+)
+"""These take more than half a minute of processor time each."""
 
 
 def work_unit(nodeid: str) -> str:
@@ -158,7 +174,7 @@ def work_unit(nodeid: str) -> str:
 
 def rank(unit: str, real: set[str]) -> int:
     """When a unit's turn comes: a long one at the end would leave a core idle. ``real`` are those of real processes."""
-    order = (unit in FORK_OFTEN, unit == ONE_SPARK, unit in real, True)
+    order = (unit in FORK_OFTEN, unit == ONE_SPARK, unit in LONG, unit in real, True)
     return order.index(True)
 
 

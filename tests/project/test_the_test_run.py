@@ -162,6 +162,8 @@ def test_a_vertex_that_takes_a_spark_asks_for_no_session() -> None:
 def test_the_longest_units_are_begun_first_and_what_forks_often_before_all(pytestconfig: pytest.Config) -> None:
     conftest = pytestconfig.pluginmanager.get_plugin(str(TESTS / "conftest.py"))
     pure, real, forking = "tests/job/test_batches.py", "tests/tab/test_tab.py", "tests/testing/test_crash_kit.py"
-    units = [pure, real, forking, conftest.ONE_SPARK]
-    assert all((TESTS.parent / name).exists() for name in conftest.FORK_OFTEN)
-    assert sorted(units, key=lambda unit: conftest.rank(unit, {real})) == [forking, conftest.ONE_SPARK, real, pure]
+    units = [pure, real, conftest.LONG[0], forking, conftest.ONE_SPARK]
+    assert all((TESTS.parent / name).exists() for name in (*conftest.FORK_OFTEN, *conftest.LONG))
+    assert not any(conftest.work_unit(name) == conftest.ONE_SPARK for name in conftest.LONG)
+    by_rank = sorted(units, key=lambda unit: conftest.rank(unit, {real, conftest.LONG[0]}))
+    assert by_rank == [forking, conftest.ONE_SPARK, conftest.LONG[0], real, pure]
