@@ -23,7 +23,7 @@ from airflow_recovery.api_server.rest_plan import Group
 from airflow_recovery.api_server.store_routes import StoreRoute
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.errors import JournalError
-from airflow_recovery.journal.sharded_listing import list_sharded
+from airflow_recovery.journal.sharded_listing import list_whole
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.story.mode import ChannelView, story_modes
 from airflow_recovery.story.region_status import RegionStatus
@@ -99,7 +99,7 @@ def get_run(
     store = deployment_journal()
     groups = groups_of(store, dag_id, row.run_key)
     journal = journal_of(store, dag_id, row.run_key, group, groups)
-    listed = list(list_sharded(store, journal.layout, ()))
+    listed = list(list_whole(store, journal.layout, journal.recorded_regions))
     version = version_of(journal, listed, tries, row.state, str(can_act), *groups)
     headers = {"ETag": f'"{version}"', "Cache-Control": "private, no-cache"}
     if if_none_match == f'"{version}"':

@@ -338,6 +338,10 @@ class Journal:
         many = get_many(self.store, keys.values())
         return {hash_: self._decode(PlanRecord, many[key].body, key) for hash_, key in keys.items()}
 
+    def recorded_regions(self) -> set[str]:
+        """The names of the regions of all recorded plans. Raises the store's errors."""
+        return {name for plan in self.read_plans().values() for name in plan.by_name}
+
     def read_plan(self, hash_: str) -> PlanRecord:
         """The plan with this hash (`plan_hash`). Raises `ObjectMissing` where the run has never recorded it."""
         return self._read(PlanRecord, self.layout.plan(hash_))

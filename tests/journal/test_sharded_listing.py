@@ -14,7 +14,7 @@ from airflow_recovery.errors import StoreAccessDenied
 from airflow_recovery.journal import sharded_listing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.journal.sharded_listing import list_sharded
+from airflow_recovery.journal.sharded_listing import list_sharded, list_whole
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, RunIdentity
 from airflow_recovery.store.object_store import ObjectInfo
@@ -130,4 +130,22 @@ def test_it_is_the_plain_listing_without_heartbeats_whatever_is_known_and_whatev
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sharded_listing, "REGIONS_A_SHARD", size)
         keys = [each.key for each in list_sharded(store, LAYOUT, known)]
+        patched.setattr(sharded_listing, "PAGE_KEYS", size)
+        found = [each.key for each in list_whole(store, LAYOUT, lambda: known)]
     assert keys == [each.key for each in store.list(LAYOUT.prefix) if not each.key.startswith(LAYOUT.heartbeats)]
+    assert found == keys
+
+
+def test_of_a_journal_of_one_page_nobody_asks_for_the_regions(finished: MemoryStore, monkeypatch: pytest.MonkeyPatch):
+    def never() -> list[str]:
+        raise AssertionError("its plans were read")
+
+    monkeypatch.setattr(sharded_listing, "PAGE_KEYS", 2_003)
+    assert len(list(list_whole(finished, LAYOUT, never))) == 2_002
+
+
+def test_a_large_journal_is_listed_in_two_round_trips_where_nobody_knows_how_large_it_is(finished: MemoryStore):
+    """The first page alone, then what is left at once: two listings of it must meet."""
+    store = MeetingStore(finished, 2)
+    assert len(list(list_whole(store, LAYOUT, lambda: REGIONS))) == 2_002
+    assert store.counts() == {Verb.LIST: 4}
