@@ -6,18 +6,33 @@ edge between them. A plan is kept as its groups. A single `RegionPlan` is made w
 
 from __future__ import annotations
 
+import hashlib
+import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Annotated, Any, TypeVar, overload
 
-from airflow_recovery.model.codec import ROW, Form, Id, Unlike, digest_of, later, list_from_json, needed, to_json
+from airflow_recovery.model.codec import (
+    ROW,
+    Form,
+    Id,
+    Unlike,
+    canonical_json,
+    digest_of,
+    later,
+    list_from_json,
+    needed,
+    to_json,
+)
 from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
 
 T = TypeVar("T")
+_KEY_JSON = json.JSONEncoder().encode
+"""As `canonical_json`, of a string."""
 
 WIDE = 64
 """A group of more regions than that is written as a group. In records of narrower ones every region is written out."""
@@ -105,6 +120,10 @@ class RegionGroup:
             return (self.template.name,)
         return tuple(subtask_region(self.template.name, key) for key in self.keys)
 
+    def name_at(self, index: int) -> str:
+        """The name of the region at ``index``, without those of the others."""
+        return self.template.name if self.keys is None else subtask_region(self.template.name, self.keys[index])
+
     @cached_property
     def index_of(self) -> Mapping[str, int]:
         """The index of each of its regions, by the region's name."""
@@ -132,7 +151,19 @@ class RegionGroup:
         """The fingerprint of the region at ``index``, computed from the group's parts."""
         if self.keys is None:
             return self.template.fingerprint
-        return region_fingerprint(self.vertex_fingerprints(index), self.template.results, self.keys[index])
+        if self.own_fingerprints:
+            return region_fingerprint(self.vertex_fingerprints(index), self.template.results, self.keys[index])
+        hashed, rest = self._fingerprint_parts
+        found = hashed.copy()
+        found.update(f"{_KEY_JSON(self.keys[index])}{rest}".encode())
+        return found.hexdigest()[:32]
+
+    @cached_property
+    def _fingerprint_parts(self) -> tuple[hashlib._Hash, str]:
+        """What `region_fingerprint` digests before the key, hashed, and what comes after it: alike in all subtasks."""
+        results = canonical_json({"results": list(self.template.results)})
+        vertices = canonical_json({"vertices": [list(pair) for pair in self.template.vertex_fingerprints]})
+        return hashlib.sha256(f'{results[:-1]},"subtask":'.encode()), f",{vertices[1:]}"
 
     def region(self, index: int, inputs: Sequence[str]) -> RegionPlan:
         """The region at ``index``, which reads the regions ``inputs``."""
@@ -188,7 +219,7 @@ class _Made(Sequence[T]):
 class MadeByName(Mapping[str, T]):
     """A mapping by the ``names`` of regions whose values are made when they are asked for."""
 
-    def __init__(self, names: Mapping[str, object], make: Callable[[str], T]) -> None:
+    def __init__(self, names: Collection[str], make: Callable[[str], T]) -> None:
         self._names = names
         self._make = make
 
@@ -207,6 +238,26 @@ class MadeByName(Mapping[str, T]):
         return len(self._names)
 
 
+class _Names(Collection[str]):
+    """The names of the regions of some groups, in their order. One is looked up without the others."""
+
+    def __init__(self, regions: GroupedRegions) -> None:
+        self._regions = regions
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            self._regions.place(str(name))
+        except KeyError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(group.names for group in self._regions.groups)
+
+    def __len__(self) -> int:
+        return len(self._regions)
+
+
 class GroupedRegions(_Made[RegionPlan]):
     """The regions of some groups, group by group, as a plan has them. ``groups`` are in topological order.
 
@@ -221,7 +272,7 @@ class GroupedRegions(_Made[RegionPlan]):
             _check_group(group, self.by_group)
             self.by_group[group.name] = group
         self._ends = list(accumulate(map(len, self.groups)))
-        self._regions: dict[int, RegionPlan] = {}
+        self._regions: dict[str, RegionPlan] = {}
         self._inputs: dict[str, tuple[str, ...]] = {}
         super().__init__(self._ends[-1] if self._ends else 0, self._region)
 
@@ -238,25 +289,25 @@ class GroupedRegions(_Made[RegionPlan]):
     @cached_property
     def position(self) -> Mapping[str, int]:
         """Where each region stands, by its name."""
-        return {name: at for at, name in enumerate(chain.from_iterable(group.names for group in self.groups))}
+        return {name: at for at, name in enumerate(_Names(self))}
 
     @cached_property
     def by_name(self) -> Mapping[str, RegionPlan]:
         """The regions by name."""
-        return MadeByName(self.position, lambda name: self._region(self.position[name]))
+        return MadeByName(_Names(self), lambda name: self._made(*self.place(name)))
 
     @cached_property
     def readers(self) -> Mapping[str, Sequence[str]]:
         """The names of the regions that read something of each region, in topological order."""
-        return MadeByName(self.position, self._readers_of)
+        return MadeByName(_Names(self), self._readers_of)
 
     @cached_property
-    def edges_to_readers(self) -> Mapping[str, Sequence[GroupEdge]]:
-        """The groups that read something of each group, in topological order."""
-        found: dict[str, list[GroupEdge]] = {group.name: [] for group in self.groups}
+    def reading(self) -> Mapping[str, Sequence[tuple[RegionGroup, DistributionPattern]]]:
+        """The groups that read something of each group, in topological order, and by which pattern."""
+        found: dict[str, list[tuple[RegionGroup, DistributionPattern]]] = {name: [] for name in self.by_group}
         for group in self.groups:
             for edge in group.inputs:
-                found[edge.group].append(GroupEdge(group.name, edge.pattern))
+                found[edge.group].append((group, edge.pattern))
         return found
 
     @cached_property
@@ -266,19 +317,33 @@ class GroupedRegions(_Made[RegionPlan]):
 
     def group_of(self, region: str) -> RegionGroup:
         """The group that has the region of that name. Raises `KeyError`."""
-        return self.groups[bisect_right(self._ends, self.position[region])]
+        return self.place(region)[0]
+
+    def place(self, region: str) -> tuple[RegionGroup, int]:
+        """The group that has the region of that name, and the region's index in it. Raises `KeyError`."""
+        group = self.by_group.get(region)
+        if group is not None and group.keys is None:
+            return group, 0
+        # A region's name has no bracket, a subtask's has its key in brackets behind it (`subtask_region`).
+        group = self.by_group[region.partition("[")[0]]
+        return group, group.index_of[region]
 
     def _members(self, group: RegionGroup) -> Sequence[RegionPlan]:
         start = self.position[group.names[0]] if group.names else 0
         return _Made(len(group), lambda index: self[start + index])
 
     def _region(self, at: int) -> RegionPlan:
-        region = self._regions.get(at)
+        number = bisect_right(self._ends, at)
+        group = self.groups[number]
+        return self._made(group, at - (self._ends[number] - len(group)))
+
+    def _made(self, group: RegionGroup, index: int) -> RegionPlan:
+        name = group.name_at(index)
+        region = self._regions.get(name)
         if region is None:
-            number = bisect_right(self._ends, at)
-            group = self.groups[number]
-            index = at - (self._ends[number] - len(group))
-            region = self._regions[at] = group.region(index, self._connected(group, index, group.inputs, self._inputs))
+            edges = [(self.by_group[edge.group], edge.pattern) for edge in group.inputs]
+            region = group.region(index, self._connected(group, index, edges, self._inputs))
+            self._regions[name] = region
         return region
 
     @cached_property
@@ -286,25 +351,27 @@ class GroupedRegions(_Made[RegionPlan]):
         return {}
 
     def _readers_of(self, region: str) -> Sequence[str]:
-        group = self.group_of(region)
-        edges = self.edges_to_readers[group.name]
-        return self._connected(group, group.index_of[region], edges, self._all_readers)
+        group, index = self.place(region)
+        return self._connected(group, index, self.reading[group.name], self._all_readers)
 
     def _connected(
-        self, group: RegionGroup, index: int, edges: Sequence[GroupEdge], shared: dict[str, tuple[str, ...]]
+        self,
+        group: RegionGroup,
+        index: int,
+        edges: Sequence[tuple[RegionGroup, DistributionPattern]],
+        shared: dict[str, tuple[str, ...]],
     ) -> Sequence[str]:
         """The names at the other ends of ``edges``. Where all regions of ``group`` have the same, they share them."""
         if not edges:
             return ()
-        if all(edge.pattern is DistributionPattern.ALL_TO_ALL for edge in edges):
+        if all(pattern is DistributionPattern.ALL_TO_ALL for _, pattern in edges):
             if group.name not in shared:
-                names = [self.by_group[edge.group].names for edge in edges]
+                names = [other.names for other, _ in edges]
                 shared[group.name] = names[0] if len(names) == 1 else tuple(chain.from_iterable(names))
             return shared[group.name]
         ends = [
-            other.names if edge.pattern is DistributionPattern.ALL_TO_ALL else (other.names[index],)
-            for edge in edges
-            for other in (self.by_group[edge.group],)
+            other.names if pattern is DistributionPattern.ALL_TO_ALL else (other.name_at(index),)
+            for other, pattern in edges
         ]
         return tuple(chain.from_iterable(ends)) if sum(map(len, ends)) <= WIDE else _chained(ends)
 

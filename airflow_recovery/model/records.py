@@ -16,7 +16,7 @@ from airflow_recovery.errors import Failure
 from airflow_recovery.model.codec import Id, Key, flat, later
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.groups import DistributionPattern, GroupEdge, GroupedRegions, RegionGroup, Regions
+from airflow_recovery.model.groups import DistributionPattern, GroupedRegions, RegionGroup, Regions
 from airflow_recovery.model.inputs import InputRef, InputRefs, Inputs, grouped
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.mode import BATCH, RegionMode, value_class
@@ -100,33 +100,43 @@ class PlanRecord:
         return self._grouped.by_group
 
     @property
-    def reading_groups(self) -> Mapping[str, Sequence[GroupEdge]]:
-        """The groups that read something of each group, in topological order. `RegionGroup.inputs` is the inverse."""
-        return self._grouped.edges_to_readers
+    def reading_groups(self) -> Mapping[str, Sequence[tuple[RegionGroup, DistributionPattern]]]:
+        """The groups that read something of each group, in topological order, and by which pattern."""
+        return self._grouped.reading
 
     def group_of(self, region: str) -> RegionGroup:
         """The group that has the region of that name. Raises `KeyError`."""
         return self._grouped.group_of(region)
+
+    def place(self, region: str) -> tuple[RegionGroup, int]:
+        """The group that has the region of that name, and the region's index in it. Raises `KeyError`."""
+        return self._grouped.place(region)
 
     def reads(self, region: str, refs: Sequence[InputRef]) -> bool:
         """Whether ``refs`` are the inputs of the region of that name: all of them, and no others.
 
         False too where what ``refs`` stand for is not known. As cheap as there are groups, if both name the same ones.
         """
-        if not isinstance(refs, Inputs):
-            return {ref.region for ref in refs} == set(self.by_name[region].inputs)
-        whole = {group.name: group.keys_digest for group in self._read_as_groups(region)}
-        if whole != {name: ref.keys for name, ref in refs.groups.items()}:
-            return refs.is_known and {ref.region for ref in refs} == set(self.by_name[region].inputs)
-        group = self.group_of(region)
-        singles: set[str] = set()
+        group, index = self.place(region)
+        whole: Mapping[str, str] = {}
+        if isinstance(refs, Inputs):
+            whole = {producer.name: producer.keys_digest for producer in self._read_as_groups(region)}
+            if whole == {name: ref.keys for name, ref in refs.groups.items()}:
+                read = list(refs.singles)
+            elif refs.is_known:
+                read, whole = [ref.region for ref in refs], {}
+            else:
+                return False
+        else:
+            read = [ref.region for ref in refs]
+        expected: list[str] = []
         for edge in group.inputs:
-            names = self.groups_by_name[edge.group].names
+            producer = self.groups_by_name[edge.group]
             if edge.pattern is DistributionPattern.POINTWISE:
-                singles.add(names[group.index_of[region]])
+                expected.append(producer.name_at(index))
             elif edge.group not in whole:
-                singles.update(names)
-        return refs.singles.keys() == singles
+                expected += producer.names
+        return read == expected or set(read) == set(expected)
 
     def grouped(self, region: str, refs: Sequence[InputRef]) -> Sequence[InputRef]:
         """``refs`` as a record of that region has them: a wide group that it reads as a whole is named once."""

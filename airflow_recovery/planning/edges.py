@@ -6,57 +6,79 @@ their group. No region has the name of a group of several.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 
-from airflow_recovery.model.groups import DistributionPattern, GroupEdge, RegionGroup
+from airflow_recovery.model.groups import DistributionPattern, RegionGroup
 from airflow_recovery.model.records import PlanRecord
 
 
 class Edges:
-    """The edges of one plan, by region: found out for all regions of a group at once, when one is asked for."""
+    """The edges of one plan. Nothing is found out of regions that nobody asks for."""
 
     def __init__(self, plan: PlanRecord) -> None:
         self._plan = plan
-        self._groups = {name: group for group in plan.groups for name in (group.name, *group.names)}
-        self._members = {group.name: group.names for group in plan.groups if len(group) > 1}
+        self._groups = plan.groups_by_name
+        self._places: dict[str, tuple[RegionGroup, int]] = {}
+        """The subtasks that were met. What is reached pointwise needs no look at the other subtasks of its group."""
         self._inputs: dict[str, tuple[str, ...]] = {}
         self._readers: dict[str, tuple[str, ...]] = {}
 
+    def place(self, region: str) -> tuple[RegionGroup, int]:
+        """The group that has the region of that name, and the region's index in it. Raises `KeyError`."""
+        group = self._groups.get(region)
+        if group is not None and group.keys is None:
+            return group, 0
+        place = self._places.get(region)
+        if place is None:
+            place = self._places[region] = self._plan.place(region)
+        return place
+
+    def position(self, region: str) -> tuple[int, int]:
+        """Sorts regions into topological order."""
+        group, index = self.place(region)
+        return self._numbers[group.name], index
+
     def group(self, node: str) -> RegionGroup:
         """The group that a node is, or that a region is in."""
-        return self._groups[node]
+        group = self._groups.get(node)
+        return self.place(node)[0] if group is None else group
+
+    def node(self, group: RegionGroup) -> str:
+        """All regions of ``group`` as one node; of a group of one, its region."""
+        return group.name if len(group) > 1 else group.name_at(0)
 
     def members(self, node: str) -> Sequence[str]:
         """The regions of a node that is a group of several, by index; nothing for a region."""
-        return self._members.get(node, ())
+        group = self._groups.get(node)
+        return group.names if group is not None and len(group) > 1 else ()
 
-    def inputs(self, region: str) -> tuple[str, ...]:
-        """What ``region`` reads, in the order of its inputs."""
-        if region not in self._inputs:
-            group = self._groups[region]
-            self._inputs.update(self._nodes(group, group.inputs))
-        return self._inputs[region]
+    def inputs(self, node: str) -> tuple[str, ...]:
+        """What a node reads, in the order of its inputs. All regions of a group together read whole groups."""
+        found = self._inputs.get(node)
+        if found is None:
+            edges = [(self._groups[edge.group], edge.pattern) for edge in self.group(node).inputs]
+            found = self._inputs[node] = self._ends(node, edges)
+        return found
 
-    def readers(self, region: str) -> tuple[str, ...]:
-        """Who reads ``region``, in topological order."""
-        if region not in self._readers:
-            group = self._groups[region]
-            self._readers.update(self._nodes(group, self._plan.reading_groups[group.name]))
-        return self._readers[region]
+    def readers(self, node: str) -> tuple[str, ...]:
+        """Who reads a node, in topological order."""
+        found = self._readers.get(node)
+        if found is None:
+            found = self._readers[node] = self._ends(node, self._plan.reading_groups[self.group(node).name])
+        return found
 
-    def _nodes(self, group: RegionGroup, edges: Sequence[GroupEdge]) -> Mapping[str, tuple[str, ...]]:
-        """What stands at the other ends of ``edges``, by region of ``group``."""
-        others = [self._plan.groups_by_name[edge.group] for edge in edges]
-        if all(edge.pattern is DistributionPattern.ALL_TO_ALL for edge in edges):
-            return dict.fromkeys(group.names, tuple(map(_node, others)))
-        columns = [
-            other.names if edge.pattern is DistributionPattern.POINTWISE else repeat(_node(other))
-            for edge, other in zip(edges, others, strict=True)
-        ]
-        return dict(zip(group.names, zip(*columns, strict=False), strict=True))
+    def _ends(self, node: str, edges: Iterable[tuple[RegionGroup, DistributionPattern]]) -> tuple[str, ...]:
+        ends = []
+        for other, pattern in edges:
+            end = self.node(other)
+            if pattern is DistributionPattern.POINTWISE and end == other.name and node not in self._groups:
+                index = self.place(node)[1]
+                end = other.name_at(index)
+                self._places[end] = other, index
+            ends.append(end)
+        return tuple(ends)
 
-
-def _node(group: RegionGroup) -> str:
-    """All regions of ``group`` as one node; of a group of one, its region."""
-    return group.name if len(group) > 1 else group.names[0]
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {group.name: number for number, group in enumerate(self._plan.groups)}

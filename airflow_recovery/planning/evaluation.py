@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from airflow_recovery.errors import UnknownRegion
@@ -38,9 +39,10 @@ from airflow_recovery.model.inputs import InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest, is_of_rows
 from airflow_recovery.model.mode import BATCH, RegionMode
 from airflow_recovery.model.records import ExternalObject, FenceCause, PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.edges import Edges
 from airflow_recovery.planning.inputs_read import InputsRead
-from airflow_recovery.planning.mode import planning_of
+from airflow_recovery.planning.mode import planning, planning_of
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
 
 Available = Callable[[str, Attempt, str], "Reason | None"]
@@ -76,7 +78,6 @@ class Evaluation:
         self.topology = plan
         self.state = state
         self.edges = Edges(plan)
-        self._regions = plan.by_name
         self._probe = available
         self._asks = True
         self._externals = externals or {}
@@ -106,9 +107,14 @@ class Evaluation:
         if region in self._invalid:
             return self._invalid[region]
         self._check(region)
-        for node in in_order(region, self._rests_on, self._invalid):
-            self._evaluate(node)
-        return self._invalid[region]
+        return self._validity(region)
+
+    def _validity(self, node: str) -> Reason | None:
+        """Why a node is not valid, once all that this rests on is known as well."""
+        if node not in self._invalid:
+            for needed in in_order(node, self._rests_on, self._invalid):
+                self._evaluate(needed)
+        return self._invalid[node]
 
     def why_not_available(self, region: str, results: Iterable[str]) -> Reason | None:
         """`None` where these results of the current attempt are there. Only for regions with a current attempt."""
@@ -126,10 +132,19 @@ class Evaluation:
                 return known[result]
         return None
 
-    def why_not_readable(self, consumer: str, producer: str) -> Reason | None:
-        """Why ``producer`` must run before ``consumer``: what ``consumer`` reads of it is not valid, or not there."""
-        reason = self.invalid_because(producer)
-        return self.why_not_available(producer, self.results_read(consumer, producer)) if reason is None else reason
+    def unreadable(self, consumer: str, node: str, *, wants_data: bool = True) -> Iterator[tuple[str, Reason]]:
+        """The regions of ``node`` that must run before ``consumer``, a node, and why: not valid, or not there.
+
+        Without ``wants_data`` only those that are not valid: nothing is asked for.
+        """
+        is_valid = self._validity(node) is None
+        results = self.results_read(consumer, node)
+        for producer in self.edges.members(node) or (node,):
+            reason = None if is_valid else self._invalid[producer]
+            if reason is None and wants_data:
+                reason = self.why_not_available(producer, results)
+            if reason is not None:
+                yield producer, reason
 
     def results_read(self, consumer: str, producer: str) -> tuple[str, ...]:
         """The results of ``producer`` that ``consumer`` reads."""
@@ -171,16 +186,19 @@ class Evaluation:
             return self._must[region]
         self._check(region)
         # Consumers first, over this region's descendants only: the data of no other region is asked for.
-        for node in in_order(region, self._wanted_by, self._must):
-            self._must[node] = self._evaluate_must_run(node)
+        for node in in_order(region, self.edges.readers, self._must):
+            self._evaluate_must_run(node)
         return self._must[region]
 
     def must_run(self) -> list[str]:
         """The regions that must run, in topological order. All are looked at, in the order of fewest steps."""
-        names = list(self.topology.position)
-        for name in names:
-            self.invalid_because(name)
-        return [name for name in reversed(names) if self.why_must_run(name) is not None][::-1]
+        nodes = [self.edges.node(group) for group in self.topology.groups]
+        for node in nodes:
+            self._validity(node)
+        for node in reversed(nodes):
+            self._evaluate_must_run(node)
+        names = chain.from_iterable(self.edges.members(node) or (node,) for node in nodes)
+        return [name for name in names if self._must[name] is not None]
 
     def is_decided(self, region: str) -> bool:
         """It must run, whatever its producers come to."""
@@ -201,19 +219,15 @@ class Evaluation:
             name = queue.pop()
             wants_data = not self.is_undecided(name)
             for node in self.edges.inputs(name):
-                members = self.edges.members(node)
-                edge = self.topology.group_of(name).name, node, wants_data
-                if members and edge in seen:
+                edge = self.edges.group(name).name if self.edges.members(node) else name, node, wants_data
+                if edge in seen:
                     continue
                 seen.add(edge)
-                for producer in members or (node,):
-                    if producer in found:
-                        continue
-                    reason = self.why_not_readable(name, producer) if wants_data else self.invalid_because(producer)
-                    if reason is not None:
+                for producer, reason in self.unreadable(name, node, wants_data=wants_data):
+                    if producer not in found:
                         found[producer] = reason
                         queue.append(producer)
-        return {name: found[name] for name in sorted(found, key=self.topology.position.__getitem__)}
+        return {name: found[name] for name in sorted(found, key=self.edges.position)}
 
     def why_not_committed(self, region: str) -> Reason | None:
         """Of a valid region: its finish is prepared, and has to be committed to its sink before it counts."""
@@ -242,7 +256,7 @@ class Evaluation:
         if not self._is_told(basis):
             return Reason(region, Why.INPUTS_CHANGED, _other_inputs(basis, ()))
         remade = self._read.remade(basis)
-        superseded = (self.why_superseded(region, pin) for pin in remade if pin.region in self._regions)
+        superseded = (self.why_superseded(region, pin) for pin in remade if self._is_planned(pin.region))
         return next((reason for reason in superseded if reason is not None), None)
 
     def mode_basis(self, region: str, ti_id: str | None) -> RegionMode:
@@ -257,8 +271,7 @@ class Evaluation:
     def why_disconnected(self, region: str, basis: RegionMode) -> Reason | None:
         """Does what an attempt works, or has worked, with at the same time as others not count any more?"""
         self._check(region)
-        planned = self._regions[region]
-        return planning_of(planned).why_disconnected(planned, self.state, basis)
+        return planning_of(self.edges.group(region).template).why_disconnected(self._regions, region, self.state, basis)
 
     def early_cutoffs(self, region: str, basis: Sequence[InputRef] | None) -> tuple[EarlyCutoff, ...]:
         """The inputs in ``basis`` that were made again, and that ``region`` keeps its result on all the same."""
@@ -267,7 +280,7 @@ class Evaluation:
         if basis is None or not self._is_told(basis):
             return ()
         for pin in self._read.remade(basis):
-            now = self._remade(pin) if pin.region in self._regions else None
+            now = self._remade(pin) if self._is_planned(pin.region) else None
             if now is None or self.why_superseded(region, pin) is not None:
                 continue
             assumed = [result for result, mode in self.edge(region, pin.region) if mode is Determinism.ASSUME]
@@ -361,46 +374,48 @@ class Evaluation:
         reason = self.invalid_because(region)
         return reason is not None and region not in self._decided and self.why_must_run(region) is reason
 
-    def _rests_on(self, node: str) -> Iterable[str]:
+    def _rests_on(self, node: str) -> Sequence[str]:
         """Whose validity decides on that of ``node``: nobody else's where its own trace is not valid already."""
-        members = self.edges.members(node)
-        if members or self.why_invalid_by_itself(node) is not None:
-            return members
+        if not self.edges.members(node) and self.why_invalid_by_itself(node) is not None:
+            return ()
         template = self.edges.group(node).template
-        return (*self.edges.inputs(node), *planning_of(template).producers(template))
+        return self.edges.inputs(node) + planning_of(template).producers(template)
 
     def _evaluate(self, node: str) -> None:
         members = self.edges.members(node)
+        for name in members or (node,):
+            if name not in self._invalid:
+                own = self.why_invalid_by_itself(name)
+                reason = self._invalid[name] = own if own is not None else self._evaluate_inputs(name)
+                if reason is not None and not self._awaits_a_producer(name):
+                    self._decided[name] = [name]
         if members:
-            self._invalid[node] = next((self._invalid[name] for name in members if self._invalid[name]), None)
-            decided = [name for name in members if name in self._decided]
-        else:
-            own = self.why_invalid_by_itself(node)
-            self._invalid[node] = own if own is not None else self._evaluate_inputs(node)
-            decided = [node] if self._invalid[node] is not None and not self._awaits_a_producer(node) else []
-        if decided:
-            self._decided[node] = decided
+            self._invalid[node] = next(filter(None, map(self._invalid.__getitem__, members)), None)
+            decided = list(filter(self._decided.__contains__, members))
+            if decided:
+                self._decided[node] = decided
 
     def _evaluate_alone(self, name: str) -> Reason | None:
         attempt = self.state.of(name).current
-        if attempt is None or attempt.outcome is None:
+        outcome = None if attempt is None else attempt.outcome
+        if attempt is None or outcome is None:
             return self._why_no_finish(name)
-        outcome = attempt.outcome
         if attempt.is_abandoned:
             return Reason(name, Why.NOT_COMMITTED, f"attempt {attempt.number} was abandoned")
-        planned = self._regions[name]
-        today = planned.fingerprint
+        group, index = self.edges.place(name)
+        today = group.fingerprint(index)
         if today is not None and outcome.fingerprint != today:
             return Reason(name, Why.CODE_CHANGED, f"since attempt {attempt.number}")
-        changed = self._changed_external(name, outcome.externals)
-        if changed is not None:
-            return Reason(name, Why.EXTERNAL_CHANGED, changed)
-        mode = planning_of(planned)
-        moved = mode.why_source_changed(planned, outcome, self._known.get(planned.mode.name))
+        if name in self._externals:
+            changed = _changed_external(outcome.externals, self._externals[name])
+            if changed is not None:
+                return Reason(name, Why.EXTERNAL_CHANGED, changed)
+        mode = group.template.mode.name
+        moved = planning(mode).why_source_changed(self._regions, name, outcome, self._known.get(mode))
         if moved is not None:
             return Reason(name, Why.SPLITS_CHANGED, moved)
         if not self.topology.reads(name, outcome.inputs):
-            return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, planned.inputs))
+            return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, self._regions[name].inputs))
         return None
 
     def _evaluate_inputs(self, name: str) -> Reason | None:
@@ -410,11 +425,10 @@ class Evaluation:
         reason = None if self._are_as_read(current.outcome.inputs) else self._why_input_invalid(name)
         if reason is not None:
             return reason
-        planned = self._regions[name]
-        mode = planning_of(planned)
-        return mode.why_disconnected(planned, self.state, current.outcome.mode) or mode.why_peer_invalid(
-            self._regions, self.state, name, self._invalid
-        )
+        mode = planning_of(self.edges.group(name).template)
+        return mode.why_disconnected(
+            self._regions, name, self.state, current.outcome.mode
+        ) or mode.why_peer_invalid(self._regions, name, self.state, self._invalid)
 
     def _are_as_read(self, refs: Sequence[InputRef]) -> bool:
         """Each is valid, at the very attempt that was read. False of groups, which are cheap to look at themselves."""
@@ -453,8 +467,8 @@ class Evaluation:
 
     def _is_before(self, reason: Reason | None, region: str) -> bool:
         """It is about an input that stands before ``region``."""
-        position = self.topology.position
-        return reason is not None and reason.source is not None and position[reason.source] < position[region]
+        position = self.edges.position
+        return reason is not None and reason.source is not None and position(reason.source) < position(region)
 
     def _may_come_right(self, name: str, node: str) -> bool:
         """What ``name`` has read of a node counts, or may do so once it has been made again."""
@@ -528,29 +542,15 @@ class Evaluation:
             return Reason(name, Why.RESET, f"{marked.who}: {marked.why}" if marked is not None else "")
         return Reason(name, Why.NEVER_FINISHED, f"attempt {state.latest_attempt} is open" if state.open_attempt else "")
 
-    def _changed_external(self, name: str, recorded: tuple[ExternalObject, ...]) -> str | None:
-        if name not in self._externals:
-            return None
-        before = {(external.vertex, external.uri): external for external in recorded}
-        now = {(external.vertex, external.uri): external for external in self._externals[name]}
-        for key in sorted(before.keys() | now.keys()):
-            if before.get(key) != now.get(key):
-                what = "is new" if key not in before else "is gone" if key not in now else "has other content"
-                return f"{key[1]} {what}"
-        return None
-
-    def _wanted_by(self, node: str) -> Sequence[str]:
-        return self.edges.members(node) or self.edges.readers(node)
-
-    def _evaluate_must_run(self, node: str) -> Reason | None:
+    def _evaluate_must_run(self, node: str) -> None:
         members = self.edges.members(node)
+        for name in members or (node,):
+            if name not in self._must:
+                reason = self.invalid_because(name)
+                wanted = () if name in self._decided else self._wanted(name)
+                self._must[name] = (self.why_not_available(name, wanted) if wanted else None) or reason
         if members:
-            return next((self._must[name] for name in members if self.is_decided(name)), None)
-        reason = self.invalid_because(node)
-        if node in self._decided:
-            return reason
-        wanted = self._wanted(node)
-        return (self.why_not_available(node, wanted) if wanted else None) or reason
+            self._must[node] = next((self._must[name] for name in members if self.is_decided(name)), None)
 
     def _wanted(self, name: str) -> tuple[str, ...]:
         """The results of ``name`` that somebody wants who runs, or who reads outside the job."""
@@ -561,8 +561,19 @@ class Evaluation:
         return tuple(wanted)
 
     def _check(self, region: str) -> None:
-        if region not in self.topology.position:
+        if not self._is_planned(region):
             raise UnknownRegion(f"{region!r} is not a region of this plan, which has {', '.join(self._regions)}.")
+
+    def _is_planned(self, region: str) -> bool:
+        try:
+            self.edges.place(region)
+        except KeyError:
+            return False
+        return True
+
+    @property
+    def _regions(self) -> Mapping[str, RegionPlan]:
+        return self.topology.by_name
 
 
 def in_order(start: str, needs: Callable[[str], Iterable[str]], done: Container[str]) -> Iterator[str]:
@@ -570,20 +581,28 @@ def in_order(start: str, needs: Callable[[str], Iterable[str]], done: Container[
 
     What is handed out is to be ``done`` before the next one is asked for.
     """
-    if all(need in done for need in needs(start)):
-        yield start
-        return
     opened: set[str] = set()
     waiting = [start]
     while waiting:
         name = waiting[-1]
-        if name in done or name in opened:
+        left = () if name in opened or name in done else [need for need in needs(name) if need not in done]
+        if left:
+            opened.add(name)
+            waiting += left
+        else:
             waiting.pop()
             if name not in done:
                 yield name
-        else:
-            opened.add(name)
-            waiting += [need for need in needs(name) if need not in done]
+
+
+def _changed_external(recorded: tuple[ExternalObject, ...], today: tuple[ExternalObject, ...]) -> str | None:
+    before = {(external.vertex, external.uri): external for external in recorded}
+    now = {(external.vertex, external.uri): external for external in today}
+    for key in sorted(before.keys() | now.keys()):
+        if before.get(key) != now.get(key):
+            what = "is new" if key not in before else "is gone" if key not in now else "has other content"
+            return f"{key[1]} {what}"
+    return None
 
 
 def _other_inputs(read: Sequence[InputRef], reads: Sequence[str]) -> str:

@@ -34,19 +34,23 @@ class PlannedMode:
 
 
 class PlanningMode:
-    """The questions, with batch's answers."""
+    """The questions, with batch's answers. ``regions`` are those of the plan: one is made when it is looked up."""
 
     planned: ClassVar[type[PlannedMode]] = PlannedMode
     """The class of what a plan says of the mode."""
 
-    def why_source_changed(self, region: RegionPlan, outcome: Outcome, known: object) -> str | None:
+    def why_source_changed(
+        self, regions: Mapping[str, RegionPlan], region: str, outcome: Outcome, known: object
+    ) -> str | None:
         """How what ``region`` is to read today is other than what the finish ``outcome`` has read, if it is.
 
         ``known``: what the mode knows of the run besides its records (`Evaluation.known`).
         """
         return None
 
-    def why_disconnected(self, region: RegionPlan, state: RunState, basis: RegionMode) -> Reason | None:
+    def why_disconnected(
+        self, regions: Mapping[str, RegionPlan], region: str, state: RunState, basis: RegionMode
+    ) -> Reason | None:
         """Why what an attempt works, or has worked, with at the same time as others does not count any more.
 
         ``basis``: what its claim or its outcome says of it.
@@ -54,7 +58,7 @@ class PlanningMode:
         return None
 
     def why_peer_invalid(
-        self, regions: Mapping[str, RegionPlan], state: RunState, region: str, invalid: Mapping[str, Reason | None]
+        self, regions: Mapping[str, RegionPlan], region: str, state: RunState, invalid: Mapping[str, Reason | None]
     ) -> Reason | None:
         """Why a finish is invalid because of a region that fed it while it ran. ``invalid``: of those before it."""
         return None

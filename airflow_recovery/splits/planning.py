@@ -35,16 +35,19 @@ class SplitBooks:
 class SplitPlanning(PlanningMode):
     """A subtask that pulls its splits has read exactly those that the log says are its own."""
 
-    def why_source_changed(self, region: RegionPlan, outcome: Outcome, known: object) -> str | None:
+    def why_source_changed(
+        self, regions: Mapping[str, RegionPlan], region: str, outcome: Outcome, known: object
+    ) -> str | None:
         """Which splits the finish has that are another subtask's, or lacks."""
-        planned = SplitPlan.of(region)
+        planned = SplitPlan.of(regions[region])
         if not planned.pulls_splits or not isinstance(known, SplitBooks):
             return None
         book = known.books.get(planned.split_source)
         if book is None:
             return None
-        subtask = region.subtask.index if region.subtask is not None else 0
-        return book.invalid_because(subtask, known.subtasks[planned.split_source], SplitOutcome.of(outcome).batches)
+        subtask = regions[region].subtask
+        index = subtask.index if subtask is not None else 0
+        return book.invalid_because(index, known.subtasks[planned.split_source], SplitOutcome.of(outcome).batches)
 
 
 MODE = SplitPlanning()

@@ -66,22 +66,24 @@ class StreamingPlanning(PlanningMode):
 
     planned = PlannedChannels
 
-    def why_disconnected(self, region: RegionPlan, state: RunState, basis: RegionMode) -> Reason | None:
+    def why_disconnected(
+        self, regions: Mapping[str, RegionPlan], region: str, state: RunState, basis: RegionMode
+    ) -> Reason | None:
         """Are the channels in ``basis`` not the channels of now?"""
         pins = pinned_channels(basis)
         worked = {pin.result for pin in pins}
-        today = {channel.result for channel in StreamingPlan.of(region).channels}
+        today = {channel.result for channel in StreamingPlan.of(regions[region]).channels}
         if worked != today:
             detail = f"channels {sorted(worked)}, now {sorted(today)}"
-            return Reason(region.name, Why.INPUTS_CHANGED, detail)
-        other = other_channels(region, state, pins)
+            return Reason(region, Why.INPUTS_CHANGED, detail)
+        other = other_channels(regions[region], state, pins)
         if other is None:
             return None
         detail, producer = other
-        return Reason(region.name, Why.CHANNEL_RESTARTED, detail, source=producer if producer != region.name else None)
+        return Reason(region, Why.CHANNEL_RESTARTED, detail, source=producer if producer != region else None)
 
     def why_peer_invalid(
-        self, regions: Mapping[str, RegionPlan], state: RunState, region: str, invalid: Mapping[str, Reason | None]
+        self, regions: Mapping[str, RegionPlan], region: str, state: RunState, invalid: Mapping[str, Reason | None]
     ) -> Reason | None:
         """A region that it reads from had finished, and starts over: so does it. One that has not finished goes on."""
         for producer in self.producers(regions[region]):

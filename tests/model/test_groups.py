@@ -46,10 +46,10 @@ def test_groups_and_their_edges_say_who_reads_whom(seed: int) -> None:
             ]
             edges = [(edge.group, each.name, edge.pattern) for edge in each.inputs]
             assert edges == [
-                (producer, each.name, edge.pattern)
+                (producer, each.name, pattern)
                 for producer, _, _ in edges
-                for edge in plan.reading_groups[producer]
-                if edge.group == each.name
+                for reader, pattern in plan.reading_groups[producer]
+                if reader is each
             ]
 
 
