@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 _BEGUN = time.perf_counter()
@@ -20,6 +21,8 @@ _BEGUN = time.perf_counter()
 from airflow_recovery.errors import JobDefinitionError  # noqa: E402
 from airflow_recovery.journal.journal import Journal  # noqa: E402
 from airflow_recovery.journal.run_state import Attempt  # noqa: E402
+from airflow_recovery.model.groups import GroupedRegions  # noqa: E402
+from airflow_recovery.model.records import PlanRecord  # noqa: E402
 from airflow_recovery.planning.evaluation import Evaluation  # noqa: E402
 from airflow_recovery.planning.plan import Action  # noqa: E402
 from airflow_recovery.planning.plan_making import plan  # noqa: E402
@@ -59,8 +62,14 @@ def of_shape(case: str, levels: int, parallelism: int) -> dict[str, Any]:
 
     request = RegionFailure(failed)
     scenario = request.apply(Scenario(record, state, available))
-    judged = Evaluation(scenario.topology, scenario.state, available=scenario.available)
-    restart_set, restart_set_ms = _timed(lambda: len(RestartSet(judged, same_rows=False)))
+    # Nothing was asked of this plan before: what the plan above knows of itself was found out to make the run.
+    fresh = PlanRecord(record.job, GroupedRegions(map(replace, record.groups)))
+
+    def decide() -> int:
+        evaluation = Evaluation(fresh, scenario.state, available=available)
+        return len(RestartSet(evaluation, same_rows=False, failed=[failed]))
+
+    restart_set, restart_set_ms = _timed(decide)
     made_plan, plan_ms = _timed(lambda: plan(record, state, available, request))
     return {
         "record_ms": record_ms + regions_ms,

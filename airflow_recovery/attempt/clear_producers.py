@@ -93,9 +93,9 @@ def _report(
 ) -> tuple[tuple[str, str], ...]:
     """Write `.lost` for each result that is gone. Returns what will run and why, as it is shown to a person."""
     # A clear must not wait for data that nobody but a person's curiosity wants: nothing is asked for it.
-    planned = plan_of(evaluation, ask=False)
+    planned = plan_of(evaluation, ask=False, failed=[caller])
     plan = brief(planned)
-    run.log.info("The failover as planned: %s.", plan_line(planned))
+    run.log.info("The failover as planned: %s.", plan_line(planned, len(run.today.regions)))
     for region, reason in lost.items():
         attempt = evaluation.current(region)
         # Nothing is reported of a region that is not valid: there is no result that could be gone.

@@ -70,7 +70,8 @@ class Attempt:
     @property
     def oldest(self) -> int:
         """The first of the attempts that the finish is made of: its own, unless it took over batches."""
-        return min(self.outcome.mode.attempts if self.outcome is not None else (), default=self.number)
+        attempts = self.outcome.mode.attempts if self.outcome is not None else ()
+        return min(attempts) if attempts else self.number
 
     @property
     def is_prepared(self) -> bool:
@@ -122,7 +123,7 @@ class RegionState:
     @cached_property
     def reset_watermark(self) -> int:
         """The highest reset: attempts up to here do not count (0 if none)."""
-        return max((n for n, attempt in self.attempts.items() if attempt.is_reset), default=0)
+        return max([n for n, attempt in self.attempts.items() if attempt.is_reset], default=0)
 
     @property
     def invalid_up_to(self) -> int:
@@ -157,10 +158,11 @@ class RegionState:
 
         Nor does one count that took over batches of an attempt up to there: whoever resets wants them made again.
         """
-        void = self.invalid_up_to
-        for n in sorted(self.attempts, reverse=True):
+        for n in sorted(self.attempts, reverse=True) if len(self.attempts) > 1 else self.attempts:
             attempt = self.attempts[n]
-            if attempt.is_finished and min(n, attempt.oldest) > void:
+            if attempt.is_reset or n <= self.closed_at:
+                return None
+            if attempt.is_finished and (attempt.oldest >= n or attempt.oldest > self.invalid_up_to):
                 return attempt
         return None
 

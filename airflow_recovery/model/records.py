@@ -113,14 +113,17 @@ class PlanRecord:
         return self._grouped.place(region)
 
     def reads(self, region: str, refs: Sequence[InputRef]) -> bool:
-        """Whether ``refs`` are the inputs of the region of that name: all of them, and no others.
+        """Whether ``refs`` are the inputs of the region of that name: all of them, and no others."""
+        return self.reads_at(*self.place(region), refs)
+
+    def reads_at(self, group: RegionGroup, index: int, refs: Sequence[InputRef]) -> bool:
+        """As `reads`, of the region at that `place`.
 
         False too where what ``refs`` stand for is not known. As cheap as there are groups, if both name the same ones.
         """
-        group, index = self.place(region)
         whole: Mapping[str, str] = {}
-        if isinstance(refs, Inputs):
-            whole = {producer.name: producer.keys_digest for producer in self._read_as_groups(region)}
+        if type(refs) is Inputs:
+            whole = {producer.name: producer.keys_digest for producer in self._read_as_groups(group)}
             if whole == {name: ref.keys for name, ref in refs.groups.items()}:
                 read = list(refs.singles)
             elif refs.is_known:
@@ -140,7 +143,7 @@ class PlanRecord:
 
     def grouped(self, region: str, refs: Sequence[InputRef]) -> Sequence[InputRef]:
         """``refs`` as a record of that region has them: a wide group that it reads as a whole is named once."""
-        return grouped(refs, self._read_as_groups(region))
+        return grouped(refs, self._read_as_groups(self.group_of(region)))
 
     def find_group(self, name: str, keys: str) -> RegionGroup | None:
         """The group of that name whose keys have that digest (`RegionGroup.keys_digest`), if it is in this plan."""
@@ -180,8 +183,15 @@ class PlanRecord:
                 found.setdefault(region.subtask.of, []).append(region)
         return found
 
-    def _read_as_groups(self, region: str) -> Sequence[RegionGroup]:
-        edges = self.group_of(region).inputs
+    @cached_property
+    def subtask_names(self) -> Mapping[str, Sequence[str]]:
+        """As `subtasks`: their names."""
+        if isinstance(self.regions, GroupedRegions):
+            return {group.name: group.names for group in self.groups if group.keys is not None}
+        return {vertex: [region.name for region in regions] for vertex, regions in self.subtasks.items()}
+
+    def _read_as_groups(self, group: RegionGroup) -> Sequence[RegionGroup]:
+        edges = group.inputs
         whole = (self.groups_by_name[edge.group] for edge in edges if edge.pattern is DistributionPattern.ALL_TO_ALL)
         return [group for group in whole if group.is_wide]
 

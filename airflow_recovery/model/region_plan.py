@@ -62,10 +62,12 @@ class RegionPlan:
     mode: RegionMode = flat(BATCH, value_class)
     """How it runs."""
 
-    @cached_property
+    @property
     def is_volatile(self) -> bool:
         """A coordinator of it takes no snapshots."""
-        return any(not coordinator.supports_batch_snapshot for coordinator in self.coordinators)
+        return bool(self.coordinators) and any(
+            not coordinator.supports_batch_snapshot for coordinator in self.coordinators
+        )
 
     def reads_of(self, producer: RegionPlan) -> tuple[str, ...]:
         """The results of ``producer``, one of its inputs, that it reads. Where the plan does not tell: all of them."""

@@ -21,7 +21,7 @@ from airflow_recovery.planning.reason import Reason
 
 def restarted_with(topology: PlanRecord, region: RegionPlan) -> tuple[str, ...]:
     """The other subtasks of a vertex whose coordinator is volatile; none for any other region."""
-    return tuple(sibling.name for sibling in _siblings(topology, region)) if region.is_volatile else ()
+    return tuple(_siblings(topology, region)) if region.is_volatile else ()
 
 
 class VertexRestarts:
@@ -61,7 +61,7 @@ class VertexRestarts:
 
     def _started_of(self, vertex: str) -> set[str]:
         if vertex not in self._started:
-            states = {sibling.name: self._state.of(sibling.name) for sibling in self._topology.subtasks[vertex]}
+            states = {name: self._state.of(name) for name in self._topology.subtask_names[vertex]}
             self._started[vertex] = {name for name, state in states.items() if has_started(state)}
             self._answered[vertex] = Counter(
                 answer for name in self._started[vertex] for answer in _answers(states[name])
@@ -76,18 +76,18 @@ def coordinator_snapshots(topology: PlanRecord, state: RunState, region: RegionP
     """
     snapshots: list[CoordinatorSnapshot] = []
     for sibling in _siblings(topology, region) if region.coordinators else ():
-        current = state.of(sibling.name).current
+        current = state.of(sibling).current
         outcome = current.outcome if current is not None else None
-        if outcome is not None and outcome.fingerprint == sibling.fingerprint:
-            snapshots += [CoordinatorSnapshot(vertex, sibling.name, body) for vertex, body in outcome.coordinators]
+        if outcome is not None and outcome.fingerprint == topology.by_name[sibling].fingerprint:
+            snapshots += [CoordinatorSnapshot(vertex, sibling, body) for vertex, body in outcome.coordinators]
     return tuple(snapshots)
 
 
-def _siblings(topology: PlanRecord, region: RegionPlan) -> list[RegionPlan]:
+def _siblings(topology: PlanRecord, region: RegionPlan) -> list[str]:
     """The other subtasks of its vertex."""
     if region.subtask is None:
         return []
-    return [other for other in topology.subtasks[region.subtask.of] if other.name != region.name]
+    return [name for name in topology.subtask_names[region.subtask.of] if name != region.name]
 
 
 def has_started(region: RegionState) -> bool:

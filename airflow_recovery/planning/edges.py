@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import count, repeat
 
 from airflow_recovery.model.groups import DistributionPattern, RegionGroup
 from airflow_recovery.model.records import PlanRecord
@@ -21,6 +22,7 @@ class Edges:
         self._groups = plan.groups_by_name
         self._places: dict[str, tuple[RegionGroup, int]] = {}
         """The subtasks that were met. What is reached pointwise needs no look at the other subtasks of its group."""
+        self._members: dict[str, Sequence[str]] = {}
         self._inputs: dict[str, tuple[str, ...]] = {}
         self._readers: dict[str, tuple[str, ...]] = {}
 
@@ -51,7 +53,12 @@ class Edges:
     def members(self, node: str) -> Sequence[str]:
         """The regions of a node that is a group of several, by index; nothing for a region."""
         group = self._groups.get(node)
-        return group.names if group is not None and len(group) > 1 else ()
+        if group is None or group.keys is None or len(group.keys) == 1:
+            return ()
+        if node not in self._members:
+            self._members[node] = group.names
+            self._places.update(zip(group.names, zip(repeat(group), count()), strict=False))
+        return self._members[node]
 
     def inputs(self, node: str) -> tuple[str, ...]:
         """What a node reads, in the order of its inputs. All regions of a group together read whole groups."""
@@ -71,8 +78,11 @@ class Edges:
     def _ends(self, node: str, edges: Iterable[tuple[RegionGroup, DistributionPattern]]) -> tuple[str, ...]:
         ends = []
         for other, pattern in edges:
-            end = self.node(other)
-            if pattern is DistributionPattern.POINTWISE and end == other.name and node not in self._groups:
+            if other.keys is None:
+                end = other.template.name
+            elif pattern is DistributionPattern.ALL_TO_ALL or node in self._groups:
+                end = self.node(other)
+            else:
                 index = self.place(node)[1]
                 end = other.name_at(index)
                 self._places[end] = other, index

@@ -39,7 +39,6 @@ from airflow_recovery.model.inputs import InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest, is_of_rows
 from airflow_recovery.model.mode import BATCH, RegionMode
 from airflow_recovery.model.records import ExternalObject, FenceCause, PlanRecord
-from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.edges import Edges
 from airflow_recovery.planning.inputs_read import InputsRead
 from airflow_recovery.planning.mode import planning, planning_of
@@ -78,6 +77,7 @@ class Evaluation:
         self.topology = plan
         self.state = state
         self.edges = Edges(plan)
+        self._regions = plan.by_name
         self._probe = available
         self._asks = True
         self._externals = externals or {}
@@ -132,14 +132,18 @@ class Evaluation:
                 return known[result]
         return None
 
-    def unreadable(self, consumer: str, node: str, *, wants_data: bool = True) -> Iterator[tuple[str, Reason]]:
+    def unreadable(
+        self, consumer: str, node: str, *, wants_data: bool = True, but: Container[str] = ()
+    ) -> Iterator[tuple[str, Reason]]:
         """The regions of ``node`` that must run before ``consumer``, a node, and why: not valid, or not there.
 
-        Without ``wants_data`` only those that are not valid: nothing is asked for.
+        Without ``wants_data`` only those that are not valid: nothing is asked for. Nor is anything of those in ``but``.
         """
         is_valid = self._validity(node) is None
         results = self.results_read(consumer, node)
         for producer in self.edges.members(node) or (node,):
+            if producer in but:
+                continue
             reason = None if is_valid else self._invalid[producer]
             if reason is None and wants_data:
                 reason = self.why_not_available(producer, results)
@@ -289,6 +293,10 @@ class Evaluation:
             cutoffs.append(EarlyCutoff(region, pin.region, pin.attempt, now.number, by, detail))
         return tuple(cutoffs)
 
+    def may_come_right(self, region: str) -> bool:
+        """It is not valid, and may be once others have run again: its own trace is sound."""
+        return self.invalid_because(region) is not None and region not in self._decided
+
     def always_follows(self, region: str, producer: str) -> bool:
         """``region`` runs again whenever its input ``producer`` has, whatever that writes."""
         return self.edge_follows(region, producer, same_rows=True) is True
@@ -298,6 +306,8 @@ class Evaluation:
 
         `None`: the digests of what ``consumer`` has read decide.
         """
+        if not self.edges.group(producer).template.determinism:
+            return True
         modes = [mode for _, mode in self.edge(consumer, producer)]
         if Determinism.ALWAYS in modes:
             return True
@@ -306,14 +316,17 @@ class Evaluation:
         return None if same_rows else True
 
     def follows(self, consumer: str, producer: str, *, same_rows: bool = True) -> bool:
-        """Must ``consumer``, which has finished, run again once its input ``producer`` has been made again?
+        """Must ``consumer`` run again, or for the first time, once its input ``producer`` has been made again?
 
         With ``same_rows`` as it was read, so that a ``verify`` edge holds where what was read has a digest.
         """
         told = self.edge_follows(consumer, producer, same_rows=same_rows)
         if told is not None:
             return told
-        digested = dict(self.pins(consumer)[producer].digests)
+        pin = self.pins(consumer).get(producer)
+        if pin is None:
+            return True
+        digested = dict(pin.digests)
         edge = self.edge(consumer, producer)
         return any(mode is Determinism.VERIFY and result not in digested for result, mode in edge)
 
@@ -385,8 +398,8 @@ class Evaluation:
         members = self.edges.members(node)
         for name in members or (node,):
             if name not in self._invalid:
-                own = self.why_invalid_by_itself(name)
-                reason = self._invalid[name] = own if own is not None else self._evaluate_inputs(name)
+                reason = self.why_invalid_by_itself(name) or self._evaluate_inputs(name)
+                self._invalid[name] = reason
                 if reason is not None and not self._awaits_a_producer(name):
                     self._decided[name] = [name]
         if members:
@@ -411,10 +424,11 @@ class Evaluation:
             if changed is not None:
                 return Reason(name, Why.EXTERNAL_CHANGED, changed)
         mode = group.template.mode.name
-        moved = planning(mode).why_source_changed(self._regions, name, outcome, self._known.get(mode))
-        if moved is not None:
-            return Reason(name, Why.SPLITS_CHANGED, moved)
-        if not self.topology.reads(name, outcome.inputs):
+        if mode in self._known:
+            moved = planning(mode).why_source_changed(self._regions, name, outcome, self._known[mode])
+            if moved is not None:
+                return Reason(name, Why.SPLITS_CHANGED, moved)
+        if not self.topology.reads_at(group, index, outcome.inputs):
             return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, self._regions[name].inputs))
         return None
 
@@ -426,17 +440,19 @@ class Evaluation:
         if reason is not None:
             return reason
         mode = planning_of(self.edges.group(name).template)
-        return mode.why_disconnected(
-            self._regions, name, self.state, current.outcome.mode
-        ) or mode.why_peer_invalid(self._regions, name, self.state, self._invalid)
+        return mode.why_disconnected(self._regions, name, self.state, current.outcome.mode) or mode.why_peer_invalid(
+            self._regions, name, self.state, self._invalid
+        )
 
     def _are_as_read(self, refs: Sequence[InputRef]) -> bool:
         """Each is valid, at the very attempt that was read. False of groups, which are cheap to look at themselves."""
-        if isinstance(refs, Inputs):
+        if type(refs) is Inputs:
             return False
         for ref in refs:
+            if self._invalid[ref.region] is not None:
+                return False
             now = self.state.of(ref.region).current
-            if self._invalid[ref.region] is not None or now is None or now.number != ref.attempt:
+            if now is None or now.number != ref.attempt:
                 return False
         return True
 
@@ -570,10 +586,6 @@ class Evaluation:
         except KeyError:
             return False
         return True
-
-    @property
-    def _regions(self) -> Mapping[str, RegionPlan]:
-        return self.topology.by_name
 
 
 def in_order(start: str, needs: Callable[[str], Iterable[str]], done: Container[str]) -> Iterator[str]:

@@ -97,21 +97,25 @@ def plan_of(
     published: frozenset[InputRef] = frozenset(),
     ask: bool = True,
     together: Sequence[PlannedRestarts] = (),
+    failed: Sequence[str] | None = None,
 ) -> Plan:
     """The plan of a run that is evaluated already: what ``evaluation`` was told of its data is not asked for again.
 
     ``seen`` is the run as it is, where ``evaluation`` is about a scenario. Without ``ask`` no store is asked
-    anything. ``together``: what restarts together, of the modes that were asked.
+    anything. ``together``: what restarts together, of the modes that were asked. ``failed``: only the regions that run
+    or wait because these do are looked at, and are in the plan.
     """
     if not ask:
         evaluation = evaluation.without_asking()
-    certain = RestartSet(evaluation, same_rows=True)
+    certain = RestartSet(evaluation, same_rows=True, failed=failed)
     possible = certain
     templates = (group.template for group in evaluation.topology.groups)
     if any(mode is Determinism.VERIFY for template in templates for _, mode in template.determinism):
-        possible = RestartSet(evaluation, same_rows=False)
+        possible = RestartSet(evaluation, same_rows=False, failed=failed)
     making = _Making(evaluation, seen or evaluation.state, certain, possible, published)
-    regions = tuple(making.region(region) for region in evaluation.topology.regions)
+    topology = evaluation.topology
+    planned = topology.regions if failed is None else [topology.by_name[name] for name in possible]
+    regions = tuple(map(making.region, planned))
     said = next((restarted.planned for restarted in together if restarted.planned.text()), PlannedMode())
     for restarted in together:
         regions = tuple(_with_restart(region, restarted) for region in regions)

@@ -42,13 +42,13 @@ def count_text(plan: Plan) -> str:
     return f"{len(plan.regions)} regions: {', '.join(said)}."
 
 
-def plan_line(plan: Plan) -> str:
-    """What runs and what waits, in one line for a task's log."""
+def plan_line(plan: Plan, regions: int) -> str:
+    """What runs and what waits of so many regions, in one line for a task's log."""
     said = [
         f"{action.value} {', '.join(folded(plan.names(action), plan))}" for action in NOT_KEPT if plan.names(action)
     ]
-    kept = len(plan.names(Action.KEEP, Action.RELEASE))
-    return "; ".join([*said, f"keep {kept} of {len(plan.regions)}"])
+    left = regions - len(plan.names(*NOT_KEPT))
+    return "; ".join([*said, f"leave {left} of {regions} as they are"])
 
 
 def brief(plan: Plan) -> tuple[tuple[str, str], ...]:

@@ -1,20 +1,21 @@
 """Flink's restart set over results: every region that will have run when all is done.
 
-`Evaluation` says what must run *now*, who wants which result, and who follows. What runs now is made again. That may be
+`Evaluation` says what is valid and there, who wants which result, and who follows. What runs is made again. That may be
 an input of others, which then must run as well, and may want results that are gone:
 
-    a region runs       it must run now, or follows one that runs
+    a region runs       it has failed (asked of the whole run: it must run now), or follows one that runs
     all its results     are made again, so that whoever has read one of them may follow
-    all that it reads   has to be there: each single result is asked for, and its producer runs where it is gone
+    all that it reads   has to be valid, and there: each single result is asked for, and its producer runs where not
     its siblings        run too, where they have started and the coordinator of their vertex is volatile
 
-A decision is looked at once: what it changes goes on a list, and nothing else is evaluated again. So the cost is that
-of the regions that run and of the edges around them. Why a region runs is found out when it is asked for.
+A decision is looked at once: what it changes goes on a list, and nothing else is evaluated. So the cost is that of the
+regions that run, of the edges around them, and of what decides whether their inputs are valid. All regions of a group
+that follow together are one step. Why a region runs is found out when it is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from airflow_recovery.planning.coordinators import VertexRestarts, has_started, restarted_with
 from airflow_recovery.planning.evaluation import Evaluation
@@ -25,35 +26,43 @@ from airflow_recovery.planning.scenario import SUPPOSED
 class RestartSet:
     """The regions that will have run when all is done; iterated in topological order.
 
-    With ``same_rows`` whatever is made again has the rows that its readers had read, so that a ``verify`` edge holds;
+    ``failed``: those that run because these regions do, as after a failure in Flink; `None`: all of the run. With
+    ``same_rows`` whatever is made again has the rows that its readers had read, so that a ``verify`` edge holds;
     else it has other ones. Asks for the results that are wanted, each once, through ``evaluation``.
     """
 
-    def __init__(self, evaluation: Evaluation, *, same_rows: bool) -> None:
+    def __init__(self, evaluation: Evaluation, *, same_rows: bool, failed: Iterable[str] | None = None) -> None:
         self._evaluation = evaluation
         self._topology = evaluation.topology
         self._edges = evaluation.edges
         self._same_rows = same_rows
         self._runs: set[str] = set()
         self._lost: dict[str, Reason] = {}
-        """Why a region runs that is kept as of now: its data is gone, or its siblings take it along."""
+        """Why a region runs for others: what they read of it is not valid or gone, or its siblings take it along."""
         self._vertices = VertexRestarts(evaluation.topology, evaluation.state)
         self._restarted_vertices: set[str] = set()
         self._to_follow: list[str] = []
-        """Regions that run, whose consumers are still to be looked at."""
+        """Nodes that run, whose consumers are still to be looked at."""
         self._to_ask: list[str] = []
-        """Regions that run, whose inputs are still to be asked for."""
+        """Nodes that run, whose inputs are still to be looked at."""
+        self._undecided: set[str] = set()
+        """Regions that those wait for which run, and of which only others' runs will tell whether they run."""
         self._followed: set[tuple[str, str]] = set()
         self._asked: set[tuple[str, str]] = set()
         self._first: dict[str, str | None] = {}
         """The first region of a node that runs; asked for when all is closed."""
+        for name in evaluation.must_run() if failed is None else failed:
+            if failed is None and evaluation.is_undecided(name):
+                self._undecided.add(name)
+            else:
+                self._add(name)
         self._close()
 
     def __contains__(self, region: object) -> bool:
         return region in self._runs
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._runs, key=self._topology.position.__getitem__))
+        return iter(sorted(self._runs, key=self._edges.position))
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -69,7 +78,7 @@ class RestartSet:
             superseded = evaluation.why_node_superseded(region, node, self._runs.__contains__)
             reasons = [reason for reason in (followed, superseded) if reason is not None]
             if reasons:
-                return min(reasons, key=lambda reason: self._topology.position[reason.source or ""])
+                return min(reasons, key=lambda reason: self._edges.position(reason.source or ""))
         last = evaluation.why_disconnected_now(region) or self._lost.get(region) or evaluation.why_must_run(region)
         if last is None:
             raise AssertionError(f"{region} runs without a reason")
@@ -87,18 +96,15 @@ class RestartSet:
 
     def _close(self) -> None:
         """Apply the rule until nothing is added."""
-        undecided = []
-        for name in self._evaluation.must_run():
-            if self._evaluation.is_undecided(name):
-                undecided.append(name)
-            else:
-                self._add(name)
         self._drain()
+        looked_at: set[str] = set()
         # Who read something else than what counts as it is, once all that is made again has been made.
-        for name in undecided:
-            if name not in self._runs and self._is_superseded(name):
-                self._add(name)
-                self._drain()
+        while left := self._undecided - looked_at:
+            for name in sorted(left, key=self._edges.position):
+                if name not in self._runs and self._is_superseded(name):
+                    self._add(name)
+                    self._drain()
+            looked_at |= left
 
     def _is_superseded(self, name: str) -> bool:
         superseded = self._evaluation.why_node_superseded
@@ -109,49 +115,80 @@ class RestartSet:
         while self._to_ask:
             name = self._to_ask.pop()
             for node in self._edges.inputs(name):
-                if node in self._runs:
-                    continue
-                results = self._evaluation.results_read(name, node)
-                for producer in self._left(name, node, self._asked):
-                    reason = self._evaluation.why_not_available(producer, results)
-                    if reason is not None:
-                        self._lost[producer] = reason
-                        self._add(producer)
+                if node not in self._runs and self._is_new_edge(name, node, self._asked):
+                    self._ask(name, node)
             self._follow()
 
-    def _add(self, name: str) -> None:
-        self._runs.add(name)
-        self._to_follow.append(name)
-        self._to_ask.append(name)
+    def _ask(self, name: str, node: str) -> None:
+        """What ``name``, which runs, reads of ``node`` has to be valid, and there."""
+        evaluation = self._evaluation
+        for producer, reason in evaluation.unreadable(name, node, but=self._runs):
+            lost: Reason | None = reason
+            if evaluation.may_come_right(producer):  # its data is wanted all the same
+                lost = evaluation.why_not_available(producer, evaluation.results_read(name, node))
+            if lost is None:
+                self._await(producer)
+                continue
+            self._lost[producer] = lost
+            self._add(producer)
 
-    def _left(self, name: str, node: str, done: set[tuple[str, str]], *, is_alike: bool = True) -> Iterator[str]:
-        """The regions of ``node`` that do not run yet.
+    def _await(self, region: str) -> None:
+        """Until it is known what becomes of ``region``, which comes right or not with what it has read."""
+        waiting = [region]
+        while waiting:
+            name = waiting.pop()
+            if name in self._undecided:
+                continue
+            self._undecided.add(name)
+            for node in self._edges.inputs(name):
+                for producer, _ in self._evaluation.unreadable(name, node, wants_data=False, but=self._runs):
+                    if self._evaluation.may_come_right(producer):
+                        waiting.append(producer)
+                    else:
+                        self._add(producer)
 
-        None where its edge to the group of ``name`` is ``done``, which it is from now on where it ``is_alike`` for all.
-        """
+    def _add(self, node: str) -> None:
+        """It runs: a region, or what is left of a group."""
         members = self._edges.members(node)
-        if members:
-            edge = self._edges.group(name).name, node
-            if edge in done:
-                return
-            if is_alike:
-                done.add(edge)
-        for other in members or (node,):
-            if other not in self._runs:
-                yield other
+        if self._runs.issuperset(members or (node,)):
+            return
+        self._runs.update(members or (node,))
+        self._to_follow.append(node)
+        self._to_ask.append(node)
+
+    def _is_new_edge(self, name: str, node: str, known: set[tuple[str, str]]) -> bool:
+        """False where ``node``, a group, was met from the group of ``name``: what is true of one is of all of them."""
+        if not self._edges.members(node):
+            return True
+        edge = self._edges.group(name).name, node
+        is_new = edge not in known
+        known.add(edge)
+        return is_new
 
     def _follow(self) -> None:
         while self._to_follow:
-            name = self._to_follow.pop()
-            for node in self._edges.readers(name):
-                if node in self._runs:
-                    continue
-                told = self._evaluation.edge_follows(node, name, same_rows=self._same_rows)
-                is_alike = told is not None or self._edges.group(name).is_wide
-                for consumer in self._left(name, node, self._followed, is_alike=is_alike):
-                    if told or (told is None and self._evaluation.follows(consumer, name)):
-                        self._add(consumer)
-            self._take_siblings_along(name)
+            node = self._to_follow.pop()
+            readers = self._edges.readers(node)
+            told = [self._evaluation.edge_follows(reader, node, same_rows=self._same_rows) for reader in readers]
+            members = self._edges.members(node)
+            if members and None in told:
+                self._to_follow += members  # what each of them was read at decides
+                continue
+            for reader, follows in zip(readers, told, strict=True):
+                if follows and self._is_new_edge(node, reader, self._followed):
+                    self._add(reader)
+                elif follows is None:
+                    self._follow_by_digests(node, reader)
+            if not members:
+                self._take_siblings_along(node)
+
+    def _follow_by_digests(self, name: str, reader: str) -> None:
+        # The record of a group that is named once has the digests of all its regions, or none.
+        if self._edges.group(name).is_wide and not self._is_new_edge(name, reader, self._followed):
+            return
+        for consumer in self._edges.members(reader) or (reader,):
+            if consumer not in self._runs and self._evaluation.follows(consumer, name):
+                self._add(consumer)
 
     def _take_siblings_along(self, name: str) -> None:
         group, state = self._edges.group(name), self._evaluation.state

@@ -10,6 +10,7 @@ from types import FrameType
 import pytest
 
 from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.planning.coordinators import VertexRestarts
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.reason import Reason
 from airflow_recovery.planning.restart_set import RestartSet
@@ -64,6 +65,7 @@ def test_control_where_each_subtask_looks_at_all_the_others_the_cost_is_quadrati
 
     def forgets(self: RestartSet, name: str) -> None:
         self._restarted_vertices.clear()
+        self._vertices = VertexRestarts(self._topology, self._evaluation.state)
         take_along(self, name)
 
     monkeypatch.setattr(RestartSet, "_take_siblings_along", forgets)

@@ -85,6 +85,10 @@ def test_what_a_plan_restarts_is_flinks_restart_set(logical, data: st.DataObject
         return None if there[result] else Reason(region, Why.OUTPUT_MISSING)
 
     evaluation = Evaluation(plan, RunState(states), available=available)
-    restarted = {subtask for name in RestartSet(evaluation, same_rows=True) for subtask in subtasks[name]}
-    assert restarted == naive.restart(failed, lambda partition: there[text(partition)])
+    region = next(name for name, members in subtasks.items() if failed in members)
+    for begun in (None, [region]):
+        restarted = {
+            subtask for name in RestartSet(evaluation, same_rows=True, failed=begun) for subtask in subtasks[name]
+        }
+        assert restarted == naive.restart(failed, lambda partition: there[text(partition)])
     assert len(asked) == len(set(asked))
