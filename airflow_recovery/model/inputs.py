@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby, repeat
+from string import ascii_letters
 from typing import Annotated, Any, overload
 
 from airflow_recovery.errors import InputsUnknown
-from airflow_recovery.model.codec import Form, Id, Key, later, list_from_json, to_json
-from airflow_recovery.model.groups import RegionGroup
+from airflow_recovery.model.codec import Form, Id, Key, Unlike, later, list_from_json, to_json
+from airflow_recovery.model.groups import WIDE, RegionGroup
 
 FindGroup = Callable[[str, str], "RegionGroup | None"]
 """The group of that name whose keys have that digest (`RegionGroup.keys_digest`); `None` where no plan has it."""
@@ -36,13 +39,44 @@ class InputRef:
     digests: tuple[tuple[str, str], ...] = later(())
 
 
+def _others_written(others: Sequence[tuple[int, int]]) -> Any:
+    """A list of [index, attempt]; of many a text of runs, at most one character a region."""
+    if len(others) <= WIDE or not all(0 < attempt <= len(ascii_letters) for _, attempt in others):
+        return [list(pair) for pair in others]
+    runs, end = [], 0
+    for _, same in groupby(enumerate(others), lambda item: (item[1][1], item[1][0] - item[0])):
+        run = [pair for _, pair in same]
+        runs += [(".", run[0][0] - end), (ascii_letters[run[0][1] - 1], len(run))]
+        end = run[-1][0] + 1
+    return "".join(f"{letter}{'' if length == 1 else length}" for letter, length in runs if length)
+
+
+def _others_read(value: Any) -> tuple[tuple[int, int], ...]:
+    if type(value) is not str:
+        return list_from_json(value, lambda item: tuple[int, int])
+    if not _RUNS.fullmatch(value):
+        raise Unlike(f"expected runs of attempts such as '.120b3', found {value[:80]!r}")
+    others: list[tuple[int, int]] = []
+    at = 0
+    for letter, length in _RUN.findall(value):
+        end = at + int(length or 1)
+        if letter != ".":
+            others += zip(range(at, end), repeat(ascii_letters.index(letter) + 1), strict=False)
+        at = end
+    return tuple(others)
+
+
+_RUN = re.compile(r"([.a-zA-Z])([1-9][0-9]{0,5})?")
+_RUNS = re.compile(rf"(?:{_RUN.pattern})+")
+
+
 @dataclass(frozen=True)
 class GroupAttempts:
     """An attempt of each region of a group, by index: ``attempt``, but for ``others``, (index, attempt) by index."""
 
     count: int
     attempt: int
-    others: Annotated[tuple[tuple[int, int], ...], Key("except")] = later(())
+    others: Annotated[tuple[tuple[int, int], ...], Key("except"), Form(_others_written, _others_read)] = later(())
 
     def __post_init__(self) -> None:
         indexes = [index for index, _ in self.others]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import string
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
@@ -116,10 +118,24 @@ class Groups:
     def _attempts(self, ref: dict[str, Any]) -> list[Named]:
         names = self._names.get((ref["group"], ref["keys"]), ())
         attempts = ref["attempts"]
-        others = dict(attempts.get("except", ()))
+        others = _others(attempts.get("except", ()))
         if not names or len(names) != attempts["count"] or not others.keys() <= set(range(len(names))):
             raise ValueError(f"it has read the group {ref['group']} with the keys {ref['keys']}, which no plan has")
         return [Named(name, int(others.get(at, attempts["attempt"]))) for at, name in enumerate(names)]
+
+
+def _others(written: Any) -> dict[int, int]:
+    """The attempts by index, as pairs or as runs: ``.120b3``, the regions 120 to 122 at attempt 2."""
+    if not isinstance(written, str):
+        return dict(written)
+    others: dict[int, int] = {}
+    at = 0
+    for run in re.findall("[^0-9][0-9]*", written):
+        length = int(run[1:] or 1)
+        if run[0] != ".":
+            others |= dict.fromkeys(range(at, at + length), string.ascii_letters.index(run[0]) + 1)
+        at += length
+    return others
 
 
 def _combined(digests: Iterable[tuple[str, str]]) -> str:

@@ -478,10 +478,16 @@ READ_AS_GROUPS = Inputs(
         InputRef("carriers", 2),
     ]
 )
+READ_IN_RUNS = InputGroupRef(
+    "by_hour",
+    "8d4241665d43b8ba",
+    GroupAttempts.of([3 if at in (5, 7) else 27 if at == 199 else 2 if at < 80 else 1 for at in range(200)]),
+)
 EXAMPLES_2: dict[str, Record] = {
     "plan": GROUPED,
     "claim": replace(cast(Claim, EXAMPLES["claim"]), inputs=READ_AS_GROUPS),
     "outcome": replace(cast(Outcome, EXAMPLES["outcome"]), inputs=READ_AS_GROUPS),
+    "claim-runs": replace(cast(Claim, EXAMPLES["claim"]), inputs=Inputs([READ_IN_RUNS])),
 }
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from region_groups import ALL_TO_ALL, POINTWISE, group
 
 from airflow_recovery.errors import InputsUnknown
@@ -20,6 +23,7 @@ from airflow_recovery.model.inputs import (
     grouped,
 )
 from airflow_recovery.model.records import Claim, PlanRecord
+from airflow_recovery.verify import groups as checker
 
 KEYS = [str(key) for key in range(WIDE + 1)]
 MADE = group("made", keys=KEYS)
@@ -165,15 +169,38 @@ def test_a_claim_with_a_group_is_read_as_it_was_written() -> None:
     }
 
 
-@pytest.mark.parametrize("exceptions", [0, 700])
-def test_a_claim_of_a_subtask_with_10_000_inputs_has_at_most_16_kib(exceptions: int) -> None:
+ATTEMPTS: dict[str, Callable[[int], int]] = {
+    "all alike": lambda at: 1,
+    "the first 700 were made again": lambda at: 2 if at < 700 else 1,
+    "every other one was made again": lambda at: 1 + at % 2,
+    "none as its neighbour": lambda at: 1 + at * 7 % 52,
+}
+
+
+@pytest.mark.parametrize("attempts", ATTEMPTS.values(), ids=ATTEMPTS)
+def test_a_claim_of_a_subtask_with_10_000_inputs_has_at_most_16_kib(attempts: Callable[[int], int]) -> None:
     made = group("made", keys=[str(key) for key in range(10_000)])
     own = [(f"result_{number}", "d" * 64) for number in range(4)]
-    refs = [InputRef(name, 2 if at % 10_000 < exceptions else 1, tuple(own)) for at, name in enumerate(made.names)]
+    refs = [InputRef(name, attempts(at), tuple(own)) for at, name in enumerate(made.names)]
     inputs = grouped(refs, [made])
     assert isinstance(inputs, Inputs)
     assert len(inputs.groups["made"].digests) == 4
-    assert len(canonical_json(to_json(claim(inputs)))) <= 16 * 1024
+    written = canonical_json(to_json(claim(inputs)))
+    assert len(written) <= 16 * 1024
+    read = from_json(Claim, json.loads(written)).inputs
+    assert isinstance(read, Inputs)
+    assert list(read.groups["made"].attempts) == [attempts(at) for at in range(10_000)]
+
+
+@given(st.lists(st.integers(0, 54), min_size=WIDE, max_size=200))
+def test_the_attempts_of_a_group_are_read_as_they_were_written(numbers: list[int]) -> None:
+    attempts = GroupAttempts.of(numbers)
+    written = to_json(attempts)
+    assert from_json(GroupAttempts, json.loads(json.dumps(written))) == attempts
+    others = written.get("except", ())
+    assert len(others) <= len(numbers)
+    if isinstance(others, str):
+        assert checker._others(others) == dict(attempts.others)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +210,9 @@ def test_a_claim_of_a_subtask_with_10_000_inputs_has_at_most_16_kib(exceptions: 
         {"keys": 7},
         {"attempts": {"count": 3}},
         {"attempts": {"count": 3, "attempt": 1, "except": [[3, 1]]}},
+        {"attempts": {"count": 3, "attempt": 1, "except": ".b2x"}},
+        {"attempts": {"count": 3, "attempt": 1, "except": ".2 b"}},
+        {"attempts": {"count": 3, "attempt": 1, "except": ""}},
         {"digests": [["made"]]},
     ],
 )
