@@ -11,10 +11,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.groups import DistributionPattern, GroupEdge, GroupedRegions, RegionGroup
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, Outcome, PlanRecord
-from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan, SubtaskPlan
+from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan
 from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_making import plan
@@ -121,21 +122,13 @@ def ladder(size: int) -> Case:
 def volatile_vertex(size: int) -> Case:
     """A vertex whose coordinator takes no snapshots, and one that reads all its subtasks. One subtask fails."""
     coordinators = (CoordinatorPlan("v", supports_batch_snapshot=False),)
-    subtasks = [
-        RegionPlan(
-            f"v[{at}]",
-            ("v",),
-            ("v",),
-            (),
-            False,
-            "code",
-            subtask=SubtaskPlan("v", at, str(at)),
-            coordinators=coordinators,
-        )
-        for at in range(size)
-    ]
-    reader = RegionPlan("r", ("r",), ("r",), tuple(region.name for region in subtasks), True, "code", reads=("v",))
-    return Case(*_all_finished([*subtasks, reader]), _there, RegionFailure("v[0]"))
+    vertex = RegionPlan("v", ("v",), ("v",), (), False, None, (("v", "code"),), coordinators=coordinators)
+    reader = RegionPlan("r", ("r",), ("r",), (), True, "code", reads=("v",))
+    groups = (
+        RegionGroup(vertex, (), tuple(map(str, range(size)))),
+        RegionGroup(reader, (GroupEdge("v", DistributionPattern.ALL_TO_ALL),)),
+    )
+    return Case(*_all_finished(GroupedRegions(groups)), _there, RegionFailure("v[0]"))
 
 
 def random_run(size: int, seed: int = 7) -> tuple[PlanRecord, RunState]:
@@ -154,7 +147,7 @@ def random_run(size: int, seed: int = 7) -> tuple[PlanRecord, RunState]:
 
 
 def _all_finished(regions: Sequence[RegionPlan]) -> tuple[PlanRecord, RunState]:
-    record = PlanRecord("random", tuple(regions))
+    record = PlanRecord("random", regions)
     return record, finished(record)
 
 

@@ -7,13 +7,13 @@ edge between them. A plan is kept as its groups. A single `RegionPlan` is made w
 from __future__ import annotations
 
 import hashlib
-import json
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate, chain
+from json.encoder import encode_basestring_ascii
 from typing import Annotated, Any, TypeVar, overload
 
 from airflow_recovery.model.codec import (
@@ -31,8 +31,6 @@ from airflow_recovery.model.codec import (
 from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
 
 T = TypeVar("T")
-_KEY_JSON = json.JSONEncoder().encode
-"""As `canonical_json`, of a string."""
 
 WIDE = 64
 """A group of more regions than that is written as a group. In records of narrower ones every region is written out."""
@@ -155,7 +153,7 @@ class RegionGroup:
             return region_fingerprint(self.vertex_fingerprints(index), self.template.results, self.keys[index])
         hashed, rest = self._fingerprint_parts
         found = hashed.copy()
-        found.update(f"{_KEY_JSON(self.keys[index])}{rest}".encode())
+        found.update(f"{encode_basestring_ascii(self.keys[index])}{rest}".encode())
         return found.hexdigest()[:32]
 
     @cached_property
@@ -164,6 +162,12 @@ class RegionGroup:
         results = canonical_json({"results": list(self.template.results)})
         vertices = canonical_json({"vertices": [list(pair) for pair in self.template.vertex_fingerprints]})
         return hashlib.sha256(f'{results[:-1]},"subtask":'.encode()), f",{vertices[1:]}"
+
+    def subtask(self, index: int) -> tuple[str, int] | None:
+        """Of which region the one at ``index`` is a subtask, and which; `None` for a region without subtasks."""
+        if self.keys is not None:
+            return self.template.name, index
+        return None if self.template.subtask is None else (self.template.subtask.of, self.template.subtask.index)
 
     def region(self, index: int, inputs: Sequence[str]) -> RegionPlan:
         """The region at ``index``, which reads the regions ``inputs``."""

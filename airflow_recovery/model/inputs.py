@@ -52,10 +52,12 @@ def _others_written(others: Sequence[tuple[int, int]]) -> Any:
 
 
 def _others_read(value: Any) -> tuple[tuple[int, int], ...]:
-    if type(value) is not str:
-        return list_from_json(value, lambda item: tuple[int, int])
-    if not _RUNS.fullmatch(value):
-        raise Unlike(f"expected runs of attempts such as '.120b3', found {value[:80]!r}")
+    if type(value) is list and all(
+        type(pair) is list and list(map(type, pair)) == [int, int] and min(pair) >= 0 for pair in value
+    ):
+        return tuple((index, attempt) for index, attempt in value)
+    if type(value) is not str or not _RUNS.fullmatch(value):
+        raise Unlike(f"expected pairs of index and attempt, or runs such as '.120b3', found {str(value)[:80]!r}")
     others: list[tuple[int, int]] = []
     at = 0
     for letter, length in _RUN.findall(value):

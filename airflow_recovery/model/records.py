@@ -121,6 +121,8 @@ class PlanRecord:
 
         False too where what ``refs`` stand for is not known. As cheap as there are groups, if both name the same ones.
         """
+        if not group.inputs:
+            return not refs
         whole: Mapping[str, str] = {}
         if type(refs) is Inputs:
             whole = {producer.name: producer.keys_digest for producer in self._read_as_groups(group)}

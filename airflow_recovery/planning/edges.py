@@ -6,7 +6,7 @@ their group. No region has the name of a group of several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import count, repeat
 
@@ -48,7 +48,8 @@ class Edges:
 
     def node(self, group: RegionGroup) -> str:
         """All regions of ``group`` as one node; of a group of one, its region."""
-        return group.name if len(group) > 1 else group.name_at(0)
+        keys = group.keys
+        return group.template.name if keys is None or len(keys) > 1 else group.name_at(0)
 
     def members(self, node: str) -> Sequence[str]:
         """The regions of a node that is a group of several, by index; nothing for a region."""
@@ -64,30 +65,45 @@ class Edges:
         """What a node reads, in the order of its inputs. All regions of a group together read whole groups."""
         found = self._inputs.get(node)
         if found is None:
-            edges = [(self._groups[edge.group], edge.pattern) for edge in self.group(node).inputs]
-            found = self._inputs[node] = self._ends(node, edges)
+            group = self.group(node)
+            edges = [(self._groups[edge.group], edge.pattern) for edge in group.inputs]
+            found = self._ends(node, group, edges, self._inputs)
         return found
 
     def readers(self, node: str) -> tuple[str, ...]:
         """Who reads a node, in topological order."""
         found = self._readers.get(node)
         if found is None:
-            found = self._readers[node] = self._ends(node, self._plan.reading_groups[self.group(node).name])
+            group = self.group(node)
+            found = self._ends(node, group, self._plan.reading_groups[group.template.name], self._readers)
         return found
 
-    def _ends(self, node: str, edges: Iterable[tuple[RegionGroup, DistributionPattern]]) -> tuple[str, ...]:
-        ends = []
-        for other, pattern in edges:
-            if other.keys is None:
-                end = other.template.name
-            elif pattern is DistributionPattern.ALL_TO_ALL or node in self._groups:
-                end = self.node(other)
-            else:
-                index = self.place(node)[1]
-                end = other.name_at(index)
-                self._places[end] = other, index
-            ends.append(end)
-        return tuple(ends)
+    def _ends(
+        self,
+        node: str,
+        group: RegionGroup,
+        edges: Sequence[tuple[RegionGroup, DistributionPattern]],
+        known: dict[str, tuple[str, ...]],
+    ) -> tuple[str, ...]:
+        """What stands at the other ends of ``edges``. Without pointwise ones that is alike for all of ``group``."""
+        name = group.template.name
+        if group.keys is None or node == name:
+            known[node] = tuple([self.node(other) for other, _ in edges])
+        elif not any(pattern is DistributionPattern.POINTWISE for _, pattern in edges):
+            known[node] = self.inputs(name) if known is self._inputs else self.readers(name)
+        else:
+            index = self.place(node)[1]
+            ends = [
+                self.node(other) if pattern is DistributionPattern.ALL_TO_ALL else other.name_at(index)
+                for other, pattern in edges
+            ]
+            self._places |= {
+                end: (other, index)
+                for end, (other, pattern) in zip(ends, edges, strict=True)
+                if pattern is DistributionPattern.POINTWISE
+            }
+            known[node] = tuple(ends)
+        return known[node]
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

@@ -34,14 +34,14 @@ from typing import NamedTuple
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.groups import WIDE
+from airflow_recovery.model.groups import WIDE, RegionGroup
 from airflow_recovery.model.inputs import InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest, is_of_rows
 from airflow_recovery.model.mode import BATCH, RegionMode
 from airflow_recovery.model.records import ExternalObject, FenceCause, PlanRecord
 from airflow_recovery.planning.edges import Edges
 from airflow_recovery.planning.inputs_read import InputsRead
-from airflow_recovery.planning.mode import planning, planning_of
+from airflow_recovery.planning.mode import PlanningMode, planning, planning_of
 from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
 
 Available = Callable[[str, Attempt, str], "Reason | None"]
@@ -90,11 +90,12 @@ class Evaluation:
         self._asked: dict[str, dict[str, Reason | None]] = {}
         self._must: dict[str, Reason | None] = {}
         """Why a node is not valid, and why it must run: of a group of several, the first of its regions that does."""
+        self._read_by: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
 
     def without_asking(self) -> Evaluation:
         """The same evaluation, which asks for no more data: what was not asked for so far is taken to be there."""
         found = copy.copy(self)
-        found._asks, found._must = False, {}
+        found._asks, found._must, found._read_by = False, {}, {}
         return found
 
     def current(self, region: str) -> Attempt | None:
@@ -333,7 +334,7 @@ class Evaluation:
     def why_invalid_by_itself(self, region: str) -> Reason | None:
         """As `invalid_because`, as far as it is not about other regions."""
         if region not in self._invalid_by_itself:
-            self._invalid_by_itself[region] = self._evaluate_alone(region)
+            self._invalid_by_itself[region] = self._evaluate_alone(region, *self.edges.place(region))
         return self._invalid_by_itself[region]
 
     def why_disconnected_now(self, region: str) -> Reason | None:
@@ -395,27 +396,37 @@ class Evaluation:
         return self.edges.inputs(node) + planning_of(template).producers(template)
 
     def _evaluate(self, node: str) -> None:
+        """Find out whether a node is valid. What it rests on is known."""
         members = self.edges.members(node)
-        for name in members or (node,):
+        if not members:
+            self._evaluate_region(node, *self.edges.place(node))
+            return
+        group = self.edges.group(node)
+        for index, name in enumerate(members):
             if name not in self._invalid:
-                reason = self.why_invalid_by_itself(name) or self._evaluate_inputs(name)
-                self._invalid[name] = reason
-                if reason is not None and not self._awaits_a_producer(name):
-                    self._decided[name] = [name]
-        if members:
-            self._invalid[node] = next(filter(None, map(self._invalid.__getitem__, members)), None)
-            decided = list(filter(self._decided.__contains__, members))
-            if decided:
-                self._decided[node] = decided
+                self._evaluate_region(name, group, index)
+        self._invalid[node] = next(filter(None, map(self._invalid.__getitem__, members)), None)
+        decided = list(filter(self._decided.__contains__, members))
+        if decided:
+            self._decided[node] = decided
 
-    def _evaluate_alone(self, name: str) -> Reason | None:
+    def _evaluate_region(self, name: str, group: RegionGroup, index: int) -> None:
+        if name not in self._invalid_by_itself:
+            self._invalid_by_itself[name] = self._evaluate_alone(name, group, index)
+        reason = self._invalid_by_itself[name]
+        if reason is None:
+            reason = self._evaluate_inputs(name, planning(group.template.mode.name))
+        self._invalid[name] = reason
+        if reason is not None and not self._awaits_a_producer(name):
+            self._decided[name] = [name]
+
+    def _evaluate_alone(self, name: str, group: RegionGroup, index: int) -> Reason | None:
         attempt = self.state.of(name).current
         outcome = None if attempt is None else attempt.outcome
         if attempt is None or outcome is None:
             return self._why_no_finish(name)
         if attempt.is_abandoned:
             return Reason(name, Why.NOT_COMMITTED, f"attempt {attempt.number} was abandoned")
-        group, index = self.edges.place(name)
         today = group.fingerprint(index)
         if today is not None and outcome.fingerprint != today:
             return Reason(name, Why.CODE_CHANGED, f"since attempt {attempt.number}")
@@ -432,15 +443,15 @@ class Evaluation:
             return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, self._regions[name].inputs))
         return None
 
-    def _evaluate_inputs(self, name: str) -> Reason | None:
+    def _evaluate_inputs(self, name: str, mode: PlanningMode) -> Reason | None:
         current = self.state.of(name).current
         if current is None or current.outcome is None:
             raise AssertionError(f"{name} has no finish, and was not found to be invalid by itself")
-        reason = None if self._are_as_read(current.outcome.inputs) else self._why_input_invalid(name)
+        outcome = current.outcome
+        reason = None if self._are_as_read(outcome.inputs) else self._why_input_invalid(name)
         if reason is not None:
             return reason
-        mode = planning_of(self.edges.group(name).template)
-        return mode.why_disconnected(self._regions, name, self.state, current.outcome.mode) or mode.why_peer_invalid(
+        return mode.why_disconnected(self._regions, name, self.state, outcome.mode) or mode.why_peer_invalid(
             self._regions, name, self.state, self._invalid
         )
 
@@ -570,11 +581,22 @@ class Evaluation:
 
     def _wanted(self, name: str) -> tuple[str, ...]:
         """The results of ``name`` that somebody wants who runs, or who reads outside the job."""
-        wanted = dict.fromkeys(self.wanted_in_any_case(name))
-        for node in self.edges.readers(name):
-            if self._must[node] is not None if self.edges.members(node) else self.is_decided(node):
-                wanted |= dict.fromkeys(self.results_read(node, name))
-        return tuple(wanted)
+        in_any_case, read = self.wanted_in_any_case(name), self._read_by_who_runs(name)
+        return tuple(dict.fromkeys((*in_any_case, *read))) if read else in_any_case
+
+    def _read_by_who_runs(self, name: str) -> tuple[str, ...]:
+        readers = self.edges.readers(name)
+        # Alike for all regions of a group that the same nodes read.
+        key = self.edges.group(name).template.name, readers
+        if key not in self._read_by:
+            running = [
+                node
+                for node in readers
+                if (self._must[node] is not None if self.edges.members(node) else self.is_decided(node))
+            ]
+            results = chain.from_iterable(self.results_read(node, name) for node in running)
+            self._read_by[key] = tuple(dict.fromkeys(results))
+        return self._read_by[key]
 
     def _check(self, region: str) -> None:
         if not self._is_planned(region):

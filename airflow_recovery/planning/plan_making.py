@@ -113,9 +113,8 @@ def plan_of(
     if any(mode is Determinism.VERIFY for template in templates for _, mode in template.determinism):
         possible = RestartSet(evaluation, same_rows=False, failed=failed)
     making = _Making(evaluation, seen or evaluation.state, certain, possible, published)
-    topology = evaluation.topology
-    planned = topology.regions if failed is None else [topology.by_name[name] for name in possible]
-    regions = tuple(map(making.region, planned))
+    names = possible if failed is not None else chain.from_iterable(group.names for group in evaluation.topology.groups)
+    regions = tuple(map(making.region, names))
     said = next((restarted.planned for restarted in together if restarted.planned.text()), PlannedMode())
     for restarted in together:
         regions = tuple(_with_restart(region, restarted) for region in regions)
@@ -165,17 +164,19 @@ class _Making:
         retention = evaluation.topology.retention
         self._policy = retention.policy if retention is not None else ReleasePolicy.KEEP
 
-    def region(self, region: RegionPlan) -> PlannedRegion:
+    def region(self, name: str) -> PlannedRegion:
         """One entry of the plan."""
-        name = region.name
+        group, index = self._edges.place(name)
+        region = group.template
         seen = self._seen.of(name)
         current = seen.current
-        action, refused = self._action(region, self._evaluation.current(name)), None
+        action, refused = self._action(name, region), None
         blocked = ""
         if name in self._possible:
-            refused = self._why_refused(region)
-            behind = self._behind_refused(region)
-            self._refused[name] = behind if refused is None else name
+            refused = self._why_refused(name)
+            behind = self._behind_refused(name)
+            if refused is not None or behind is not None:
+                self._refused[name] = behind if refused is None else name
             if refused is not None:
                 action = Action.REFUSED
             elif behind is not None:
@@ -196,26 +197,23 @@ class _Making:
             cause=None if reason is None else self._cause(reason),
             after=() if reason is None else _joined(map(self._running_of, self._edges.inputs(name))),
             evidence=self._evidence(name, reason),
-            subtask=None if region.subtask is None else (region.subtask.of, region.subtask.index),
+            subtask=group.subtask(index),
         )
 
-    def _action(self, region: RegionPlan, current: Attempt | None) -> Action:
-        if region.name in self._certain:
+    def _action(self, name: str, region: RegionPlan) -> Action:
+        if name in self._certain:
             return Action.RUN
-        if region.name in self._possible:
+        if name in self._possible:
             return Action.WAIT
-        if self._evaluation.why_not_committed(region.name) is not None:
+        if self._evaluation.why_not_committed(name) is not None:
             return Action.COMMIT
-        if (
-            region.final
-            or region.persistent
-            or not self._read.isdisjoint((region.name, self._edges.group(region.name).name))
-        ):
+        if region.final or region.persistent or not self._read.isdisjoint((name, region.name)):
             return Action.KEEP
+        current = self._evaluation.current(name)
         if current is None or current.is_released or current.is_lost:
             return Action.KEEP
         # `airflow_recovery.results.release_rule` has the whole rule, with grace times: here is what no clock decides.
-        is_published = InputRef(region.name, current.number) in self._published
+        is_published = InputRef(name, current.number) in self._published
         has_succeeded = self._policy is ReleasePolicy.ON_RUN_SUCCESS and is_published
         return Action.RELEASE if has_succeeded or self._policy is ReleasePolicy.AS_CONSUMED else Action.KEEP
 
@@ -226,9 +224,9 @@ class _Making:
             return None
         # What a pre-check would say now comes first; what follows from others' runs is known by looking ahead only.
         now = self._evaluation.invalid_because(name)
-        later = self._possible.why(name)
         if now is not None and (now.cause is None or now.cause.region in self._possible):
             return now
+        later = self._possible.why(name)
         if later.source is None:
             return later
         read = f"read {later.source}@{self._number(later.source)}, which is to be made again"
@@ -236,22 +234,22 @@ class _Making:
             return Reason(name, Why.INPUT_DIFFERS, f"if it does: {read}", source=later.source)
         return Reason(name, Why.INPUT_REMADE, read, source=later.source)
 
-    def _why_refused(self, region: RegionPlan) -> Reason | None:
+    def _why_refused(self, region: str) -> Reason | None:
         """Its newest attempt has ended a restart budget, and neither a person's reset nor other code has renewed it."""
-        state = self._evaluation.state.of(region.name)
+        state = self._evaluation.state.of(region)
         newest = state.attempts.get(state.latest_attempt)
         ended = newest.outcome if newest is not None and newest.number > state.closed_at else None
         if newest is None or ended is None or ended.budget_ended is None:
             return None
-        if newest.is_reset_by_hand or ended.is_of_other_code(region.fingerprint):
+        if newest.is_reset_by_hand or ended.is_of_other_code(self._evaluation.topology.by_name[region].fingerprint):
             return None
-        return Reason(region.name, Why.FAILED, f"attempt {newest.number} at {ended.ended_at}: {ended.budget_ended}")
+        return Reason(region, Why.FAILED, f"attempt {newest.number} at {ended.ended_at}: {ended.budget_ended}")
 
-    def _behind_refused(self, region: RegionPlan) -> str | None:
+    def _behind_refused(self, region: str) -> str | None:
         """The refused region before it. `None` also where it is at work: it has begun."""
-        if not self._refused or self._evaluation.state.of(region.name).open_attempt is not None:
+        if not self._refused or self._evaluation.state.of(region).open_attempt is not None:
             return None
-        return next(filter(None, map(self._refused_of, self._edges.inputs(region.name))), None)
+        return next(filter(None, map(self._refused_of, self._edges.inputs(region))), None)
 
     def _refused_of(self, node: str) -> str | None:
         # All its regions come before those that read it.

@@ -38,9 +38,10 @@ class RestartSet:
         self._same_rows = same_rows
         self._runs: set[str] = set()
         self._lost: dict[str, Reason] = {}
-        """Why a region runs for others: what they read of it is not valid or gone, or its siblings take it along."""
+        """Why a region runs that others read: what they read of it is not valid, or gone."""
         self._vertices = VertexRestarts(evaluation.topology, evaluation.state)
-        self._restarted_vertices: set[str] = set()
+        self._restarted_vertices: dict[str, str] = {}
+        """Why the subtasks of a vertex restart together."""
         self._to_follow: list[str] = []
         """Nodes that run, whose consumers are still to be looked at."""
         self._to_ask: list[str] = []
@@ -79,10 +80,24 @@ class RestartSet:
             reasons = [reason for reason in (followed, superseded) if reason is not None]
             if reasons:
                 return min(reasons, key=lambda reason: self._edges.position(reason.source or ""))
-        last = evaluation.why_disconnected_now(region) or self._lost.get(region) or evaluation.why_must_run(region)
+        last = (
+            evaluation.why_disconnected_now(region)
+            or self._lost.get(region)
+            or evaluation.why_must_run(region)
+            or self._why_taken_along(region)
+        )
         if last is None:
             raise AssertionError(f"{region} runs without a reason")
         return last
+
+    def _why_taken_along(self, region: str) -> Reason | None:
+        subtask = self._topology.by_name[region].subtask
+        cause = self._restarted_vertices.get(subtask.of) if subtask is not None else None
+        if cause is None:
+            return None
+        newest = f"{region}@{self._evaluation.state.of(region).latest_attempt}"
+        said = f"{SUPPOSED}: {cause}"
+        return Reason(region, Why.RESET, said, evidence=(Evidence(f"reset of {newest}", said),))
 
     def _why_followed(self, region: str, node: str) -> Reason | None:
         if node not in self._first:
@@ -201,9 +216,11 @@ class RestartSet:
         cause = self._vertices.why(region, reason)
         if cause is None:
             return
-        self._restarted_vertices.add(region.subtask.of)
-        for sibling in restarted_with(self._topology, region):
-            if sibling not in self._runs and has_started(state.of(sibling)):
-                evidence = Evidence(f"reset of {sibling}@{state.of(sibling).latest_attempt}", f"{SUPPOSED}: {cause}")
-                self._lost[sibling] = Reason(sibling, Why.RESET, evidence.said, evidence=(evidence,))
+        self._restarted_vertices[region.subtask.of] = cause
+        siblings = [sibling for sibling in restarted_with(self._topology, region) if sibling not in self._runs]
+        started = [sibling for sibling in siblings if has_started(state.of(sibling))]
+        if self._edges.members(group.name) and len(started) == len(siblings):
+            self._add(group.name)
+        else:
+            for sibling in started:
                 self._add(sibling)
