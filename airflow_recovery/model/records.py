@@ -135,9 +135,12 @@ class PlanRecord:
         else:
             read = [ref.region for ref in refs]
         expected: list[str] = []
+        groups = self.groups_by_name
         for edge in group.inputs:
-            producer = self.groups_by_name[edge.group]
-            if edge.pattern is DistributionPattern.POINTWISE:
+            producer = groups[edge.group]
+            if producer.keys is None:
+                expected.append(edge.group)
+            elif edge.pattern is DistributionPattern.POINTWISE:
                 expected.append(producer.name_at(index))
             elif edge.group not in whole:
                 expected += producer.names

@@ -35,7 +35,7 @@ class VertexRestarts:
 
     def has_started(self, vertex: str) -> bool:
         """Is there a subtask of ``vertex`` that a reset would take an attempt from?"""
-        return bool(self._started_of(vertex))
+        return bool(self.started(vertex))
 
     def why(self, region: RegionPlan, reason: Reason) -> str | None:
         """Why the other subtasks have to be reset, now that ``region`` must run because of ``reason``.
@@ -45,7 +45,7 @@ class VertexRestarts:
         if region.subtask is None or not region.is_volatile:
             return None
         mine = self._state.of(region.name)
-        started = self._started_of(region.subtask.of)
+        started = self.started(region.subtask.of)
         others = len(started) - (region.name in started)
         if not others:
             return None
@@ -59,7 +59,8 @@ class VertexRestarts:
             return None
         return f"{cause}, whose coordinator takes no snapshots, was reset: {reset.why}"
 
-    def _started_of(self, vertex: str) -> set[str]:
+    def started(self, vertex: str) -> set[str]:
+        """The subtasks of ``vertex`` that a reset would take an attempt from."""
         if vertex not in self._started:
             states = {name: self._state.of(name) for name in self._topology.subtask_names[vertex]}
             self._started[vertex] = {name for name, state in states.items() if has_started(state)}

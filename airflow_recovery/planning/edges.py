@@ -6,7 +6,7 @@ their group. No region has the name of a group of several.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import count, repeat
 
@@ -67,7 +67,7 @@ class Edges:
         if found is None:
             group = self.group(node)
             edges = [(self._groups[edge.group], edge.pattern) for edge in group.inputs]
-            found = self._ends(node, group, edges, self._inputs)
+            found = self._inputs[node] = self._ends(node, group, edges, self.inputs)
         return found
 
     def readers(self, node: str) -> tuple[str, ...]:
@@ -75,7 +75,8 @@ class Edges:
         found = self._readers.get(node)
         if found is None:
             group = self.group(node)
-            found = self._ends(node, group, self._plan.reading_groups[group.template.name], self._readers)
+            edges = self._plan.reading_groups[group.template.name]
+            found = self._readers[node] = self._ends(node, group, edges, self.readers)
         return found
 
     def _ends(
@@ -83,27 +84,22 @@ class Edges:
         node: str,
         group: RegionGroup,
         edges: Sequence[tuple[RegionGroup, DistributionPattern]],
-        known: dict[str, tuple[str, ...]],
+        of_whole: Callable[[str], tuple[str, ...]],
     ) -> tuple[str, ...]:
         """What stands at the other ends of ``edges``. Without pointwise ones that is alike for all of ``group``."""
-        name = group.template.name
-        if group.keys is None or node == name:
-            known[node] = tuple([self.node(other) for other, _ in edges])
-        elif not any(pattern is DistributionPattern.POINTWISE for _, pattern in edges):
-            known[node] = self.inputs(name) if known is self._inputs else self.readers(name)
-        else:
-            index = self.place(node)[1]
-            ends = [
-                self.node(other) if pattern is DistributionPattern.ALL_TO_ALL else other.name_at(index)
-                for other, pattern in edges
-            ]
-            self._places |= {
-                end: (other, index)
-                for end, (other, pattern) in zip(ends, edges, strict=True)
-                if pattern is DistributionPattern.POINTWISE
-            }
-            known[node] = tuple(ends)
-        return known[node]
+        if group.keys is None or node == group.template.name:
+            return tuple([other.template.name if other.keys is None else self.node(other) for other, _ in edges])
+        if not any(pattern is DistributionPattern.POINTWISE for _, pattern in edges):
+            return of_whole(group.template.name)
+        index = self.place(node)[1]
+        ends = []
+        for other, pattern in edges:
+            if pattern is DistributionPattern.POINTWISE:
+                ends.append(other.name_at(index))
+                self._places[ends[-1]] = other, index
+            else:
+                ends.append(self.node(other))
+        return tuple(ends)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

@@ -38,7 +38,7 @@ from airflow_recovery.model.groups import WIDE, RegionGroup
 from airflow_recovery.model.inputs import InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest, is_of_rows
 from airflow_recovery.model.mode import BATCH, RegionMode
-from airflow_recovery.model.records import ExternalObject, FenceCause, PlanRecord
+from airflow_recovery.model.records import ExternalObject, FenceCause, Outcome, PlanRecord
 from airflow_recovery.planning.edges import Edges
 from airflow_recovery.planning.inputs_read import InputsRead
 from airflow_recovery.planning.mode import PlanningMode, planning, planning_of
@@ -83,7 +83,6 @@ class Evaluation:
         self._externals = externals or {}
         self._known = known or {}
         self._read = InputsRead(plan, state)
-        self._invalid_by_itself: dict[str, Reason | None] = {}
         self._invalid: dict[str, Reason | None] = {}
         self._decided: dict[str, list[str]] = {}
         """The regions of a node whose trace is not valid, whatever their producers come to."""
@@ -333,9 +332,7 @@ class Evaluation:
 
     def why_invalid_by_itself(self, region: str) -> Reason | None:
         """As `invalid_because`, as far as it is not about other regions."""
-        if region not in self._invalid_by_itself:
-            self._invalid_by_itself[region] = self._evaluate_alone(region, *self.edges.place(region))
-        return self._invalid_by_itself[region]
+        return self._evaluate_alone(region, *self.edges.place(region), self.state.of(region).current)
 
     def why_disconnected_now(self, region: str) -> Reason | None:
         """`why_disconnected` of the finish that counts."""
@@ -389,11 +386,14 @@ class Evaluation:
         return reason is not None and region not in self._decided and self.why_must_run(region) is reason
 
     def _rests_on(self, node: str) -> Sequence[str]:
-        """Whose validity decides on that of ``node``: nobody else's where its own trace is not valid already."""
-        if not self.edges.members(node) and self.why_invalid_by_itself(node) is not None:
+        """Whose validity decides on that of ``node``: nobody else's where it has no finish that counts."""
+        group = self.edges.group(node)
+        template = group.template
+        is_region = group.keys is None or node != template.name
+        if is_region and self.state.of(node).current is None:
             return ()
-        template = self.edges.group(node).template
-        return self.edges.inputs(node) + planning_of(template).producers(template)
+        inputs, more = self.edges.inputs(node), planning(template.mode.name).producers(template)
+        return inputs + more if more else inputs
 
     def _evaluate(self, node: str) -> None:
         """Find out whether a node is valid. What it rests on is known."""
@@ -411,17 +411,16 @@ class Evaluation:
             self._decided[node] = decided
 
     def _evaluate_region(self, name: str, group: RegionGroup, index: int) -> None:
-        if name not in self._invalid_by_itself:
-            self._invalid_by_itself[name] = self._evaluate_alone(name, group, index)
-        reason = self._invalid_by_itself[name]
-        if reason is None:
-            reason = self._evaluate_inputs(name, planning(group.template.mode.name))
+        current = self.state.of(name).current
+        reason = self._evaluate_alone(name, group, index, current)
+        if reason is None and current is not None and current.outcome is not None:
+            reason = self._evaluate_inputs(name, current.outcome, planning(group.template.mode.name))
         self._invalid[name] = reason
         if reason is not None and not self._awaits_a_producer(name):
             self._decided[name] = [name]
 
-    def _evaluate_alone(self, name: str, group: RegionGroup, index: int) -> Reason | None:
-        attempt = self.state.of(name).current
+    def _evaluate_alone(self, name: str, group: RegionGroup, index: int, attempt: Attempt | None) -> Reason | None:
+        """Why ``attempt``, the finish that counts, is not valid, as far as it is not about other regions."""
         outcome = None if attempt is None else attempt.outcome
         if attempt is None or outcome is None:
             return self._why_no_finish(name)
@@ -443,11 +442,7 @@ class Evaluation:
             return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, self._regions[name].inputs))
         return None
 
-    def _evaluate_inputs(self, name: str, mode: PlanningMode) -> Reason | None:
-        current = self.state.of(name).current
-        if current is None or current.outcome is None:
-            raise AssertionError(f"{name} has no finish, and was not found to be invalid by itself")
-        outcome = current.outcome
+    def _evaluate_inputs(self, name: str, outcome: Outcome, mode: PlanningMode) -> Reason | None:
         reason = None if self._are_as_read(outcome.inputs) else self._why_input_invalid(name)
         if reason is not None:
             return reason

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from airflow_recovery.planning.coordinators import VertexRestarts, has_started, restarted_with
+from airflow_recovery.planning.coordinators import VertexRestarts, restarted_with
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Evidence, Reason, Why
 from airflow_recovery.planning.scenario import SUPPOSED
@@ -71,7 +71,9 @@ class RestartSet:
     def why(self, region: str) -> Reason:
         """Why ``region``, one of the set, runs: its own cause, else the first of its inputs that it follows."""
         evaluation = self._evaluation
-        own = evaluation.why_invalid_by_itself(region)
+        own = None
+        if evaluation.invalid_because(region) is not None:
+            own = evaluation.why_invalid_by_itself(region)
         if own is not None:
             return own
         for node in self._edges.inputs(region):
@@ -91,8 +93,9 @@ class RestartSet:
         return last
 
     def _why_taken_along(self, region: str) -> Reason | None:
-        subtask = self._topology.by_name[region].subtask
-        cause = self._restarted_vertices.get(subtask.of) if subtask is not None else None
+        group, index = self._edges.place(region)
+        subtask = group.subtask(index)
+        cause = None if subtask is None else self._restarted_vertices.get(subtask[0])
         if cause is None:
             return None
         newest = f"{region}@{self._evaluation.state.of(region).latest_attempt}"
@@ -164,10 +167,10 @@ class RestartSet:
 
     def _add(self, node: str) -> None:
         """It runs: a region, or what is left of a group."""
-        members = self._edges.members(node)
-        if self._runs.issuperset(members or (node,)):
+        members = self._edges.members(node) or (node,)
+        if self._runs.issuperset(members):
             return
-        self._runs.update(members or (node,))
+        self._runs.update(members)
         self._to_follow.append(node)
         self._to_ask.append(node)
 
@@ -183,17 +186,17 @@ class RestartSet:
     def _follow(self) -> None:
         while self._to_follow:
             node = self._to_follow.pop()
-            readers = self._edges.readers(node)
-            told = [self._evaluation.edge_follows(reader, node, same_rows=self._same_rows) for reader in readers]
             members = self._edges.members(node)
-            if members and None in told:
-                self._to_follow += members  # what each of them was read at decides
-                continue
-            for reader, follows in zip(readers, told, strict=True):
+            for reader in self._edges.readers(node):
+                follows = self._evaluation.edge_follows(reader, node, same_rows=self._same_rows)
                 if follows and self._is_new_edge(node, reader, self._followed):
                     self._add(reader)
-                elif follows is None:
+                elif follows is None and not members:
                     self._follow_by_digests(node, reader)
+                elif follows is None:
+                    # What each of them was read at decides.
+                    self._to_follow += members
+                    break
             if not members:
                 self._take_siblings_along(node)
 
@@ -206,7 +209,7 @@ class RestartSet:
                 self._add(consumer)
 
     def _take_siblings_along(self, name: str) -> None:
-        group, state = self._edges.group(name), self._evaluation.state
+        group = self._edges.group(name)
         if not group.template.is_volatile:
             return
         region = self._topology.by_name[name]
@@ -218,7 +221,8 @@ class RestartSet:
             return
         self._restarted_vertices[region.subtask.of] = cause
         siblings = [sibling for sibling in restarted_with(self._topology, region) if sibling not in self._runs]
-        started = [sibling for sibling in siblings if has_started(state.of(sibling))]
+        has_started = self._vertices.started(region.subtask.of)
+        started = [sibling for sibling in siblings if sibling in has_started]
         if self._edges.members(group.name) and len(started) == len(siblings):
             self._add(group.name)
         else:
