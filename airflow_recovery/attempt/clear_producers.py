@@ -93,9 +93,9 @@ def _report(
 ) -> tuple[tuple[str, str], ...]:
     """Write `.lost` for each result that is gone. Returns what will run and why, as it is shown to a person."""
     # A clear must not wait for data that nobody but a person's curiosity wants: nothing is asked for it.
-    # The task that publishes is no region: what it waits for begins.
-    begins = [region for region in lost if not evaluation.may_come_right(region)]
-    planned = plan_of(evaluation, ask=False, failed=[caller] if caller in run.regions else begins)
+    # The task that publishes is no region: it waits for those that must run.
+    failed = [caller] if caller in run.regions else list(filter(evaluation.is_decided, lost))
+    planned = plan_of(evaluation, ask=False, failed=failed)
     plan = brief(planned)
     run.log.info("The failover as planned: %s.", plan_line(planned, len(run.today.regions)))
     for region, reason in lost.items():

@@ -52,6 +52,7 @@ class RestartSet:
         self._asked: set[tuple[str, str]] = set()
         self._first: dict[str, str | None] = {}
         """The first region of a node that runs; asked for when all is closed."""
+        self._failed = frozenset(failed or ())
         for name in evaluation.must_run() if failed is None else failed:
             if failed is None and evaluation.is_undecided(name):
                 self._undecided.add(name)
@@ -88,6 +89,8 @@ class RestartSet:
             or evaluation.why_must_run(region)
             or self._why_taken_along(region)
         )
+        if last is None and region in self._failed:
+            last = Reason(region, Why.FAILED)
         if last is None:
             raise AssertionError(f"{region} runs without a reason")
         return last

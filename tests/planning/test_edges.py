@@ -185,9 +185,11 @@ def test_a_plan_of_groups_is_planned_as_its_regions_written_out(drawn) -> None:
         mine_set, its_set = (RestartSet(each, same_rows=same_rows) for each in both)
         assert list(mine_set) == list(its_set)
         decided = [name for name in mine.must_run() if mine.is_decided(name)]
-        of_each = [set(RestartSet(both[0], same_rows=same_rows, failed=[name])) for name in decided]
-        assert all(set(mine_set) >= found for found in of_each)
-        assert list(mine_set) == list(RestartSet(both[1], same_rows=same_rows, failed=decided))
+        assert list(RestartSet(its, same_rows=same_rows, failed=decided)) == list(mine_set)
+        for name in decided:
+            of_one = [RestartSet(each, same_rows=same_rows, failed=[name]) for each in both]
+            assert set(of_one[0]) == set(of_one[1]) <= set(mine_set)
+            assert [of_one[0].why(other) for other in of_one[0]] == [of_one[1].why(other) for other in of_one[1]]
     mine_plan, its_plan = (plan_of(each) for each in both)
     assert Plan.from_json(json.loads(json.dumps(mine_plan.to_json()))) == mine_plan
     assert regions_told(mine_plan) == regions_told(its_plan)
