@@ -162,11 +162,8 @@ class RegionState:
             attempt = self.attempts[n]
             if attempt.is_reset or n <= self.closed_at:
                 return None
-            outcome = attempt.outcome
-            if outcome is not None and outcome.state is AttemptState.FINISHED:
-                taken_over = outcome.mode.attempts
-                if not taken_over or min(taken_over) > self.invalid_up_to:
-                    return attempt
+            if attempt.is_finished and (attempt.oldest >= n or attempt.oldest > self.invalid_up_to):
+                return attempt
         return None
 
     @cached_property

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, repeat
-from string import ascii_letters
 from typing import Annotated, Any, overload
 
 from airflow_recovery.errors import InputsUnknown
@@ -41,12 +40,12 @@ class InputRef:
 
 def _others_written(others: Sequence[tuple[int, int]]) -> Any:
     """A list of [index, attempt]; of many a text of runs, at most one character a region."""
-    if len(others) <= WIDE or not all(0 < attempt <= len(ascii_letters) for _, attempt in others):
+    if len(others) <= WIDE or not all(0 < attempt <= len(_LETTERS) for _, attempt in others):
         return [list(pair) for pair in others]
     runs, end = [], 0
     for _, same in groupby(enumerate(others), lambda item: (item[1][1], item[1][0] - item[0])):
         run = [pair for _, pair in same]
-        runs += [(".", run[0][0] - end), (ascii_letters[run[0][1] - 1], len(run))]
+        runs += [(".", run[0][0] - end), (_LETTERS[run[0][1] - 1], len(run))]
         end = run[-1][0] + 1
     return "".join(f"{letter}{'' if length == 1 else length}" for letter, length in runs if length)
 
@@ -63,11 +62,13 @@ def _others_read(value: Any) -> tuple[tuple[int, int], ...]:
     for letter, length in _RUN.findall(value):
         end = at + int(length or 1)
         if letter != ".":
-            others += zip(range(at, end), repeat(ascii_letters.index(letter) + 1), strict=False)
+            others += zip(range(at, end), repeat(_LETTERS.index(letter) + 1), strict=False)
         at = end
     return tuple(others)
 
 
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""Stand for the attempts from 1 on."""
 _RUN = re.compile(r"([.a-zA-Z])([1-9][0-9]{0,5})?")
 _RUNS = re.compile(rf"(?:{_RUN.pattern})+")
 
