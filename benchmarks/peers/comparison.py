@@ -18,7 +18,15 @@ import psutil  # type: ignore[import-untyped]
 from benchmarks.local_pipeline import open_local_pipeline
 from benchmarks.peers.declarative import measure_declarative
 from benchmarks.peers.flights.steps import AT_ONCE, LAKE, LEDGER, ORDER, OUTPUT, STEPS, submit
-from benchmarks.peers.systems import AsProcess, OnAirflow, System, clean_environment, install_peers, rows_of
+from benchmarks.peers.systems import (
+    AsProcess,
+    OnAirflow,
+    System,
+    clean_environment,
+    install_peers,
+    pinned_peers,
+    rows_of,
+)
 from benchmarks.report import Figure, Report, Table
 from scripts.demo.lake import fill_lake
 
@@ -121,9 +129,9 @@ class _Bench:
         end, persons = self._run(system, "2013-01-01", disturb, lose=None)
         ended = [line["at"] for line in self.ledger.lines("by_route", "ended")]
         jvm_s = min((at for at in ended if at > killed[0]), default=None)
-        # Of a system that stops, a person comes for each of the two.
-        yield self._outcome(system, JVM, None if jvm_s is None else jvm_s - killed[0], min(1, persons))
-        yield self._outcome(system, RAISES, self._since_failure(end), persons // 2)
+        came = sum(jvm_s is None or at < jvm_s for at in persons)
+        yield self._outcome(system, JVM, None if jvm_s is None else jvm_s - killed[0], came)
+        yield self._outcome(system, RAISES, self._since_failure(end), len(persons) - came)
 
     def loses(self, system: System) -> Iterator[Outcome]:
         def disturb() -> None:
@@ -139,11 +147,11 @@ class _Bench:
         twice = [step for step in STEPS if begun.count(step) > 1]
         at_once = [step for step in twice if ran_at_once([line for line in before if line["step"] == step])]
         yield Outcome(system.name, KILLED, None, None, by_person, True, (), twice, at_once)
-        yield self._outcome(system, LOSES, self._since_failure(end), persons)
+        yield self._outcome(system, LOSES, self._since_failure(end), len(persons))
 
     def loses_a_file(self, system: System) -> Iterator[Outcome]:
         end, persons = self._run(system, "2013-01-03", lambda: None, lose="joined", one_file=True)
-        yield self._outcome(system, LOSES_FILE, self._since_failure(end), persons)
+        yield self._outcome(system, LOSES_FILE, self._since_failure(end), len(persons))
 
     def cleared(self, system: OnAirflow) -> Iterator[Outcome]:
         """A clear of all runs the same eight steps whatever had happened."""
@@ -157,17 +165,17 @@ class _Bench:
 
     def _run(
         self, system: System, run: str, disturb: Callable[[], None], *, lose: str | None, one_file: bool = False
-    ) -> tuple[float | None, int]:
-        """A run to its end, or until a person gives up: when that was (`None`: never), and how often one was needed."""
+    ) -> tuple[float | None, list[float]]:
+        """A run to its end, or until a person gives up: when that was (`None`: never), and when somebody came."""
         self.ledger.turn_page()
         self.order.write_text(json.dumps({"step": "report", "lose": lose, "one_file": one_file}))
         system.begin(run)
         disturb()
         done, end = system.wait()
-        persons = 0
-        while not done and persons < PATIENCE:
+        persons: list[float] = []
+        while not done and len(persons) < PATIENCE:
+            persons.append(time.time())
             system.again()
-            persons += 1
             done, end = system.wait()
         if done and self.order.exists():
             raise RuntimeError(f"{system.name}: the run of {run} has ended, and nothing failed")
@@ -332,7 +340,7 @@ def _report(
             "rows are not those of the undisturbed applications. "
             + (f"{rounds} rounds. " if rounds > 1 else "")
             + (f"Not measured: {'; '.join(problems)}. " if problems else "")
-            + "Airflow's intervals are those of its tests."
+            + f"Versions: {', '.join(pinned_peers())}. Airflow's intervals are those of its tests."
         ),
         figures=figures,
         tables=[

@@ -82,6 +82,8 @@ class _Pipeline:
                 if kill_when is not None and process.poll() is None:
                     _kill_jvms(process.pid)
                 code = process.wait(TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                code = -1
             finally:
                 _kill_jvms(process.pid)
                 process.kill()

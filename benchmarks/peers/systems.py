@@ -16,6 +16,7 @@ from benchmarks.local_pipeline import REPOSITORY, LocalPipeline
 from benchmarks.peers.flights.steps import SINKS
 
 HERE = Path(__file__).parent
+REQUIREMENTS = HERE / "requirements.txt"
 ENVIRONMENT = REPOSITORY / "build" / "peers"
 RUN_TIMEOUT_S = 900.0
 
@@ -114,16 +115,21 @@ class AsProcess(System):
             )
 
 
+def pinned_peers() -> list[str]:
+    """What is installed for the comparison, with versions."""
+    return [line for line in REQUIREMENTS.read_text().splitlines() if not line.startswith("#")]
+
+
 def install_peers() -> str | None:
     """Make the environment `build/peers` of `requirements.txt`; why that is not possible, or `None`."""
-    wanted = (HERE / "requirements.txt").read_text()
+    wanted = REQUIREMENTS.read_text()
     stamp = ENVIRONMENT / "made-of"
     if stamp.exists() and stamp.read_text() == wanted:
         return None
     pip = [str(ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     for command in (
         [sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)],
-        [*pip, "-r", str(HERE / "requirements.txt")],
+        [*pip, "-r", str(REQUIREMENTS)],
     ):
         done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
         if done.returncode != 0:
