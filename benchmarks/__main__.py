@@ -1,8 +1,8 @@
 """``python -m benchmarks [--only NAME ...]``: measure, write the results to files, and the page of them.
 
-Without names: all that are published. Each result is written as soon as it is there, and the page after it, so that
-what an interrupted call has measured is kept. A goal that is missed is no failure, and a benchmark that fails keeps the
-result that it had before.
+Without names: all but the longest, and those of single parts. Each result is written as soon as it is there, and the
+page after it, so that what an interrupted call has measured is kept. A goal that is missed is no failure, and a benchmark
+that fails keeps the result that it had before.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.repeats is not None and arguments.repeats < 1:
         parser.error("--repeats: expected at least 1")
-    chosen = arguments.only or [benchmark.name for benchmark in CATALOGUE if benchmark.is_published]
+    chosen = arguments.only or [benchmark.name for benchmark in CATALOGUE if benchmark.runs_unasked]
     if arguments.list:
         for benchmark in CATALOGUE:
-            published = "" if benchmark.is_published else "   (not on the page)"
-            print(f"{benchmark.name:20} {benchmark.minutes:3g} min   {benchmark.question}{published}")
+            asked = "" if benchmark.runs_unasked else "   (with --only)"
+            print(f"{benchmark.name:20} {benchmark.minutes:3g} min   {benchmark.question}{asked}")
         return 0
     failed = [name for name in chosen if not _run(name, arguments.repeats, arguments.out)]
     if failed:

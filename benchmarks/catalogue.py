@@ -1,4 +1,4 @@
-"""Every benchmark: what it asks, and how long its answer takes. ``make bench`` runs those that are published."""
+"""Every benchmark: what it asks, and how long its answer takes. ``make bench`` runs the shorter ones."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from benchmarks.report import Report
 
 @dataclass(frozen=True)
 class Benchmark:
-    """``minutes`` on two quiet cores. ``where``: its module, and its function where that is not ``measure``.
+    """``minutes`` on two quiet cores. ``runs_unasked``: in a call that names none.
 
-    The function takes a folder that is not there yet, and ``--repeats``. It returns a report, or yields ever more
-    complete ones, so that what was measured is kept where it is interrupted.
+    ``where``: its module, and its function where that is not ``measure``. It takes a folder that is not there yet, and
+    ``--repeats``. It returns a report, or yields ever more complete ones, so that what was measured is kept where it is
+    interrupted.
     """
 
     name: str
     question: str
     minutes: float
-    is_published: bool = True
+    runs_unasked: bool = True
     where: str = ""
 
     def measure(self, folder: Path, repeats: int | None) -> Iterator[Report]:

@@ -1,6 +1,6 @@
 """``docs/benchmarks.md`` and its charts, written whole from the results: ``python -m benchmarks.page``.
 
-A benchmark that is not published has no section. A result keeps its section until it is measured again, and says when
+A benchmark without a result has no section. A result keeps its section until it is measured again, and says when
 and under which load it was measured; `tests/project/test_benchmarks_page.py` holds the page to the results.
 """
 
@@ -41,8 +41,8 @@ def write_page(folder: Path = RESULTS, page: Path = PAGE) -> None:
 
 
 def read_records(folder: Path = RESULTS) -> dict[str, Record]:
-    """The results that are there, of published benchmarks, in the page's order."""
-    names = (benchmark.name for benchmark in CATALOGUE if benchmark.is_published)
+    """The results that are there, in the order of the catalogue."""
+    names = (benchmark.name for benchmark in CATALOGUE)
     return {name: read_record(folder / f"{name}.json") for name in names if (folder / f"{name}.json").exists()}
 
 
