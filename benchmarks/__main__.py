@@ -1,8 +1,8 @@
 """``python -m benchmarks [--only NAME ...]``: measure, write the results to files, and the page of them.
 
 Without names: all but the longest, and those of single parts. Each result is written as soon as it is there, and the
-page after it, so that what an interrupted call has measured is kept. A goal that is missed is no failure, and a benchmark
-that fails keeps the result that it had before.
+page after it, so that what an interrupted call has measured is kept. A goal that is missed is no failure, and a
+benchmark that fails keeps the result that it had before.
 """
 
 from __future__ import annotations
