@@ -149,6 +149,7 @@ FORK_OFTEN = ("tests/testing/test_crash_kit.py",)
 """These fork the worker some thousand times. A fork copies the page table, so it takes longer the more the worker has
 in memory: they run while it is small."""
 LONG = (
+    "tests/integration/test_airflows_features.py",
     "tests/integration/test_examples.py",
     "tests/integration/test_failures_and_losses.py",
     "tests/integration/test_kills.py",

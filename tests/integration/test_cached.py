@@ -6,7 +6,7 @@ raw ~ kept (CACHED) --> total
 from __future__ import annotations
 
 import pytest
-from pipeline import Pipeline
+from pipeline import Pipeline, empty_folder
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
@@ -16,8 +16,7 @@ SQUARES = [(sum(n * n for n in range(9)),)]
 def test_a_retry_of_the_consumer_keeps_the_cached_producer_and_a_clear_after_the_end_makes_it_again(
     pipeline: Pipeline,
 ) -> None:
-    lake = pipeline.folder / "kept"
-    lake.mkdir()
+    lake = empty_folder(pipeline.folder / "kept")
     (lake / "a.csv").write_text("".join(f"{n}\n" for n in range(9)))
     run = pipeline.run("kept", {"lake": f"file://{lake}"})
     run.make_fail_once("total")

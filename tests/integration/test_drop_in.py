@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
 def test_two_existing_applications_recover(pipeline: Pipeline) -> None:
     lake = pipeline.folder / "lake"
-    lake.mkdir()
+    lake.mkdir(exist_ok=True)
     (lake / "raw.csv").write_text("amount\n1\n\n41\n")
     run = pipeline.run("existing")
     run.group_id = "~28operators~29"

@@ -6,7 +6,7 @@ Each way to say what becomes of them, with a program in place of Spark: `tests/t
 from __future__ import annotations
 
 import pytest
-from pipeline import Pipeline
+from pipeline import Pipeline, empty_folder
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
@@ -24,8 +24,7 @@ READERS = ("by_day", "by_route", "late")
 def test_who_runs_again_after_a_result_was_lost(
     pipeline: Pipeline, how: str, other_order: bool, run_again: set[str]
 ) -> None:
-    lake = pipeline.folder / "lake" / f"joined_{how}"
-    lake.mkdir(parents=True)
+    lake = empty_folder(pipeline.folder / "lake" / f"joined_{how}")
     (lake / "raw.csv").write_text("amount,day\n1,2013-01-01\n1,2013-01-01\n,2013-01-02\n40,2013-01-02\n")
     run = pipeline.run(f"joined_{how}")
     run.group_id = "~28operators~29"

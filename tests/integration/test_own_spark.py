@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import psutil
 import pytest
-from pipeline import Pipeline
+from pipeline import Pipeline, empty_folder
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
@@ -28,8 +28,7 @@ def keepers(pipeline: Pipeline) -> list[psutil.Process]:
 def test_fault_142_a_killed_server_takes_what_it_has_cached_and_recovery_makes_that_again_on_another_one(
     pipeline: Pipeline,
 ) -> None:
-    lake = pipeline.folder / "own_spark"
-    lake.mkdir()
+    lake = empty_folder(pipeline.folder / "own_spark")
     (lake / "a.csv").write_text("".join(f"{n}\n" for n in range(9)))
     run = pipeline.run("own_spark", {"lake": f"file://{lake}"})
     run.hold("total")

@@ -6,14 +6,13 @@ given[a], given[b] --> seen ~ drops
 from __future__ import annotations
 
 import pytest
-from pipeline import Pipeline
+from pipeline import Pipeline, empty_folder
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
 
 def test_new_ones_go_on_where_those_before_them_were(pipeline: Pipeline) -> None:
-    lake = pipeline.folder / "drops"
-    lake.mkdir()
+    lake = empty_folder(pipeline.folder / "drops")
     for number in ("10", "11"):
         (lake / number).touch()
     run = pipeline.run("snapshots", {"lake": str(lake)})

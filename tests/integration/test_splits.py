@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from journal_objects import JournalObjects
-from pipeline import RUN_TIMEOUT_S, DagRun, Pipeline, is_gone
+from pipeline import RUN_TIMEOUT_S, DagRun, Pipeline, empty_folder, is_gone
 
 from airflow_recovery.testing.spark_drivers import kill_9
 
@@ -24,7 +24,7 @@ TASK = "g.numbers"
 
 def write_files(lake: Path, count: int) -> None:
     """One number a file, six bytes each."""
-    lake.mkdir()
+    empty_folder(lake)
     for number in range(count):
         write_file(lake, number, number)
 

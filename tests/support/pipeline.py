@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -259,6 +260,13 @@ class DagRun:
         driver = driver_of(name, self.airflow.home)
         assert driver is not None
         return driver
+
+
+def empty_folder(path: Path) -> Path:
+    """Made anew: where CI is set, a test that has failed runs again, and finds what its first try has left."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    return path
 
 
 def is_gone(process: psutil.Process) -> bool:
