@@ -64,8 +64,12 @@ def shared(pytestconfig: pytest.Config) -> Iterator[ExitStack]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """At the end of the session would be too late: two Airflows take a core from the tests of other folders."""
-    if SHARED in item.config.stash and (nextitem is None or HERE not in nextitem.path.parents):
+    """At the end of the session would be too late: two Airflows take a core from the tests of other folders.
+
+    Nothing is stopped where pytest-rerunfailures is about to run the last test again.
+    """
+    is_last = nextitem is None or HERE not in nextitem.path.parents
+    if SHARED in item.config.stash and is_last and not getattr(item, "_finalizers_suspended", False):
         item.config.stash[SHARED].close()
 
 
