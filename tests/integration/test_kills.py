@@ -111,7 +111,9 @@ def test_a_running_task_that_is_cleared_ends_its_application(held: DagRun) -> No
     assert len(journal.fenced(REGION)) == 1
 
 
+@pytest.mark.drill
 def test_fault_66_a_running_task_that_is_marked_failed_ends_its_application(held: DagRun) -> None:
+    """Airflow tells it so as it tells one that was cleared."""
     processes = processes_of(held.jvm(REGION, 1))
 
     held.mark(REGION, "failed")
