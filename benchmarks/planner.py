@@ -40,14 +40,15 @@ def measure(folder: Path, repeats: int | None) -> Report:
         _spread("ladder", ladder, LADDERS[-1], figures),
         _spread("volatile", volatile_vertex, VERTICES[-1], figures),
     ]
-    reads, commands = [], []
+    reads, commands, tabs = [], [], []
     for name, (levels, parallelism) in FINISHED.items():
         objects: dict[str, bytes] = {}
         finished_run(planned(chain(levels, parallelism)).record, objects)
         file = folder / f"{levels}.pickle"
         file.write_bytes(pickle.dumps(objects))
         reads.append(_read_row(name, file, rounds, figures))
-        commands += _command_rows(name, file, figures)
+        commands += _command_rows(name, file, folder / "bytecode", figures)
+        tabs.append(_tab_row(name, file, (levels, parallelism), folder / "airflow", figures))
     return Report(
         name="planner",
         title="The planner that runs, beside Flink's scheduler",
@@ -72,6 +73,11 @@ def measure(folder: Path, repeats: int | None) -> Report:
             Table("Shapes that spread", ("shape", "size", "plan, ms"), spreading),
             Table(f"Listing to plan at {DELAY_MS} ms a request", ("run", "s", "CPU s", "requests", "peak MB"), reads),
             Table("Commands, CPU seconds of the process", ("run", "command", "CPU s", "requests", "MB"), commands),
+            Table(
+                f"First answer of the Recovery tab, and the next one if nothing has changed; {DELAY_MS} ms a request",
+                ("run", "CPU s", "s", "next: CPU s", "s", "requests of both", "bytes", "peak MB"),
+                tabs,
+            ),
         ],
         samples={"flink": list(flink.values())},
     )  # fmt: skip
@@ -150,46 +156,60 @@ def _read_row(name: str, objects: Path, rounds: int, figures: list[Figure]) -> t
     return name, f"{seconds:.1f}", f"{cpu_s:.1f}", requests, f"{found[0]['peak_mb']:.0f}"
 
 
-def _command_rows(name: str, objects: Path, figures: list[Figure]) -> list[tuple[object, ...]]:
+def _tab_row(name: str, objects: Path, shape: tuple[int, int], home: Path, figures: list[Figure]) -> tuple[object, ...]:
+    with serving(objects, DELAY_MS) as server:
+        found = _ours(["tab", server.endpoint_url, *map(str, shape)], {"AIRFLOW_HOME": str(home)})
+        requests = server.requests()
+    cpu_s = found["first_cpu_s"]
+    goal = f"at most {CPU_GOAL_S:g} s"
+    figures.append(Figure(f"Recovery tab, {name}", cpu_s, "s of CPU", goal, cpu_s <= CPU_GOAL_S))
+    seconds = [f"{found[key]:.1f}" for key in ("first_cpu_s", "again_cpu_s")]
+    times = [f"{found[key] / 1000:.1f}" for key in ("first_ms", "again_ms")]
+    peak = f"{found['peak_mb']:.0f}"
+    return name, seconds[0], times[0], seconds[1], times[1], requests, found["bytes"], peak
+
+
+def _command_rows(name: str, objects: Path, bytecode: Path, figures: list[Figure]) -> list[tuple[object, ...]]:
+    """``bytecode``: what pip compiles where it installs the package."""
+    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(bytecode)}
     rows: list[tuple[object, ...]] = []
-    with serving(objects) as server, tempfile.TemporaryFile() as said:
-        options = (
-            "--journal",
-            "s3://bucket/journal",
-            "--endpoint-url",
-            server.endpoint_url,
-            "--s3-region",
-            "us-east-1",
-        )
+    with serving(objects) as server:
+        store = ("--journal", "s3://bucket/journal", "--endpoint-url", server.endpoint_url, "--s3-region", "us-east-1")
         for command in COMMANDS:
             run = ("wide", "date-2026-01-01T000000Z") if command[0] != "gc" else ()
+            words = [command[0], *run, *command[1:], *store]
+            _command(words, compiled)  # compiles what it imports
             before = server.requests()
-            process = subprocess.Popen(
-                [sys.executable, "-m", "airflow_recovery", command[0], *run, *command[1:], *options],
-                env={**os.environ, **_CREDENTIALS},
-                stdout=said,
-            )
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode:
-                raise RuntimeError(f"{' '.join(command)} has exited with {process.returncode}")
-            cpu_s = usage.ru_utime + usage.ru_stime
+            cpu_s, peak_mb = _command(words, compiled)
             told = " ".join(command)
             goal = f"at most {CPU_GOAL_S:g} s"
             figures.append(Figure(f"{told}, {name}", cpu_s, "s of CPU", goal, cpu_s <= CPU_GOAL_S))
-            rows.append((name, told, f"{cpu_s:.1f}", server.requests() - before, f"{usage.ru_maxrss / 1024:.0f}"))
+            rows.append((name, told, f"{cpu_s:.1f}", server.requests() - before, f"{peak_mb:.0f}"))
     return rows
+
+
+def _command(words: list[str], more: Mapping[str, str]) -> tuple[float, float]:
+    """CPU seconds and peak memory in MB of a process of its own. Raises `RuntimeError` where it fails."""
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "airflow_recovery", *words], env={**os.environ, **_CREDENTIALS, **more}, stdout=said
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(words)} has exited with {process.returncode}")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 _CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_EC2_METADATA_DISABLED": "true"}
 
 
-def _ours(arguments: list[str]) -> dict[str, Any]:
+def _ours(arguments: list[str], more: Mapping[str, str] | None = None) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.planner_case", *arguments]
     try:
         done = subprocess.run(
             command,
-            env={**os.environ, **_CREDENTIALS},
+            env={**os.environ, **_CREDENTIALS, **(more or {})},
             stdout=subprocess.PIPE,
             text=True,
             check=True,
@@ -197,5 +217,5 @@ def _ours(arguments: list[str]) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired:
         return {"refused": f"no end within {TIMEOUT_S} s"}
-    document: dict[str, Any] = json.loads(done.stdout)
+    document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # Airflow logs to the same place
     return document

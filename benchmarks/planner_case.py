@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.planner_case CASE LEVELS PARALLELISM``: a declared job of that shape, its plan record, a run in
 which every region has finished, and the plan after one lost result. ``... finished ENDPOINT``: from the first request
-for a journal of finished regions to their plan.
+for a journal of finished regions to their plan. ``... tab ENDPOINT LEVELS PARALLELISM``: the Recovery tab's first
+answer for such a run, as JSON; what it asks Airflow's database is in memory.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, TypeVar
+from unittest.mock import MagicMock, patch
 
 _BEGUN = time.perf_counter()
 
@@ -100,6 +103,57 @@ def of_finished(endpoint_url: str) -> dict[str, Any]:
     return {"read_ms": read_ms, "cpu_s": time.process_time() - cpu_s, "regions": regions, "peak_mb": _peak_mb()}
 
 
+def of_tab(endpoint_url: str, levels: int, parallelism: int) -> dict[str, Any]:
+    """The endpoint's own function, with a task instance of each region; and its answer when nothing has changed."""
+    from fastapi import Response
+    from pydantic import TypeAdapter
+
+    from airflow_recovery.api_server import rest_run
+    from airflow_recovery.api_server.budget import BudgetedStore
+    from airflow_recovery.api_server.dag_runs import RunRow
+    from airflow_recovery.api_server.journals import REQUEST_BYTES
+    from airflow_recovery.attempt.task_instances import Observation, TaskTry
+
+    store = S3Store("s3://bucket/journal", endpoint_url=endpoint_url, region_name="us-east-1")
+    store.prepare()
+    group = IDENTITY.group_id
+    tries = [
+        TaskTry(f"{group}.v{level}", at if parallelism > 1 else -1, 1, f"ti-v{level}-{at}", "success")
+        for level in range(levels)
+        for at in range(parallelism)
+    ]
+    observed = Observation({task.key: task for task in tries})
+    answers = {
+        "find_dag_run": RunRow("run", IDENTITY.run_key, "success", None),
+        "observe": observed,
+        "may_act": True,
+        "deployment_journal": BudgetedStore(store, REQUEST_BYTES),
+    }
+    adapter, session, response = TypeAdapter(rest_run.RunAnswer), MagicMock(), Response()
+
+    def ask(etag: str | None) -> Any:
+        return rest_run.get_run(IDENTITY.dag_id, "run", session, MagicMock(), response, None, etag)
+
+    with ExitStack() as patched:
+        for name, answer in answers.items():
+            patched.enter_context(patch.object(rest_run, name, MagicMock(return_value=answer)))
+        cpu_s = time.process_time()
+        body, first_ms = _timed(lambda: adapter.dump_json(ask(None)))
+        first_cpu_s, cpu_s = time.process_time() - cpu_s, time.process_time()
+        again, again_ms = _timed(lambda: ask(response.headers["ETag"]))
+        again_cpu_s = time.process_time() - cpu_s
+    if again.status_code != 304:
+        raise RuntimeError(f"expected 304 where nothing has changed, found {again.status_code}")
+    return {
+        "first_ms": first_ms,
+        "first_cpu_s": first_cpu_s,
+        "again_ms": again_ms,
+        "again_cpu_s": again_cpu_s,
+        "bytes": len(body),
+        "peak_mb": _peak_mb(),
+    }
+
+
 def _timed(act: Callable[[], T]) -> tuple[T, float]:
     gc.disable()  # as the commands do
     begun = time.perf_counter()
@@ -117,6 +171,8 @@ def main(arguments: list[str]) -> None:
     """Measure, and print."""
     if arguments[0] == "finished":
         measured = of_finished(arguments[1])
+    elif arguments[0] == "tab":
+        measured = of_tab(arguments[1], int(arguments[2]), int(arguments[3]))
     else:
         measured = of_shape(arguments[0], int(arguments[1]), int(arguments[2]))
     print(json.dumps({**measured, "import_ms": IMPORT_MS}), flush=True)
