@@ -18,8 +18,7 @@ REGIONS: dict[str, list[str]] = json.loads(os.environ.get("BENCHMARK_REGIONS", "
 SINCE = datetime(2012, 1, 1, tzinfo=timezone.utc)
 
 CONF = {
-    # Those of dags/flights_delays.py. A Connect server has its own.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # A Connect server has its own. Nothing of the JVM, so that each operator starts it as it does by default.
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
@@ -36,7 +37,7 @@ from airflow_recovery.model.location import comparable
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics
 from airflow_recovery.results.availability import probe_manifest
-from airflow_recovery.results.output_digest import digest_output
+from airflow_recovery.results.output_digest import digest_output, import_readers
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external
@@ -137,6 +138,8 @@ class DropInSubmission(SparkSubmission):
                 "Attempt %d: what it appends, an earlier attempt may have appended already (allow_duplicates).",
                 claim.attempt,
             )
+        if self._drop_in.read_limits is not None and any(map(self._is_digested, self._drop_in.outputs)):
+            threading.Thread(target=import_readers, name="import pyarrow", daemon=True).start()
         started = time.monotonic()
         try:
             if self.outlives_task:
@@ -235,6 +238,11 @@ class DropInSubmission(SparkSubmission):
         below = JournalLayout(self._identity).data_of(claim.region, claim.attempt)
         return f"{self._stores.results.base_uri}/{below}/{name}"
 
+    def _is_digested(self, name: str) -> bool:
+        """Whether readers of this output depend on its digest."""
+        result = qualified(self._drop_in.task_id, name)
+        return self._drop_in.determinism.is_verified and result in self._run.plan.read
+
     def _register(self, claim: Claim, name: str, uri: str | None) -> PartitionManifest:
         location = uri or self._managed(claim, name)
         store = self._stores.open_external(location)
@@ -247,7 +255,7 @@ class DropInSubmission(SparkSubmission):
         objects = tuple(ResultObject(info.key, info.size, info.etag) for info in listed if not _is_hidden(info.key))
         self._run.log.info("Output %s: %d objects at %s.", name, len(objects), location)
         manifest = PartitionManifest(qualified(claim.region, name), location, objects, managed=uri is None)
-        if not self._drop_in.determinism.is_verified or manifest.result not in self._run.plan.read:
+        if not self._is_digested(name):
             return manifest
         return digest_output(
             manifest,
@@ -268,6 +276,9 @@ class UnregisteredDropIn(DropInSubmission):
 
     def _heartbeat(self, claim: Claim) -> AbstractContextManager[object]:
         return nullcontext()
+
+    def _is_digested(self, name: str) -> bool:
+        return False
 
     def _register(self, claim: Claim, name: str, uri: str | None) -> PartitionManifest:
         location = uri or self._managed(claim, name)

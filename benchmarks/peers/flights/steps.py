@@ -35,7 +35,6 @@ AT_ONCE = 2
 """How many applications run at the same time, wherever they are started from."""
 
 CONF = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
