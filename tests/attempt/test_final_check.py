@@ -10,7 +10,7 @@ from airflow_recovery.attempt import region_task
 from airflow_recovery.errors import ClearNotConfigured, NotPublished, Overtaken
 from airflow_recovery.journal.published import published_result
 from airflow_recovery.model.inputs import InputRef
-from airflow_recovery.model.records import Claim
+from airflow_recovery.model.records import Claim, Reset
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.testing.fake_airflow import FakeClearClient
 
@@ -77,6 +77,43 @@ def test_case_2_control_where_the_final_check_clears_finished_tasks_only(monkeyp
     world = World(PAIR)
     assert p_is_made_again_before_c_reports(world)
     assert world.state().of("C").current.outcome.inputs == (InputRef("P", 1),)
+
+
+def a_reset_without_its_clear_beside_a_later_try(world: World) -> bool:
+    """C@1 is published; C's second try has kept it and made its final check, but not yet reported. Now somebody resets
+    C and dies before the clear; then P, cleared by hand, is kept. Whether the second try's success counts.
+    """
+    world.go_all()
+    world.publish()
+    world.airflow.clear("C")
+    c = world.airflow.start("C")
+    world.region_task(c, Process()).execute()
+    assert c.try_number == 2  # later than the try that made C@1
+    world.journal().reset(Reset("C", 1, "user", "asked for"))
+    world.airflow.clear("P")
+    world.go("P")
+    return world.airflow.end(c, "success")
+
+
+def test_a_try_after_the_one_that_was_reset_may_have_looked_before_the_reset_and_is_cleared():
+    world = World(PAIR)
+    assert not a_reset_without_its_clear_beside_a_later_try(world)
+    world.until_green()
+    assert world.current("C") == 2
+
+
+def test_control_where_a_later_try_is_trusted_to_have_seen_the_reset_it_is_forgotten(monkeypatch):
+    why_overtaken = final_check_module._why_overtaken
+
+    def trusting(evaluation, region, ti_id):
+        has_basis = evaluation.basis(region, ti_id) is not None
+        return why_overtaken(evaluation, region, ti_id) if has_basis else None
+
+    monkeypatch.setattr(final_check_module, "_why_overtaken", trusting)
+    world = World(PAIR)
+    assert a_reset_without_its_clear_beside_a_later_try(world)
+    assert world.until_green() == []
+    assert world.current("C") == 0
 
 
 def final_check_beside_a_zombies_claim(world: World) -> None:
