@@ -113,6 +113,19 @@ def test_a_database_is_lost_and_restored_while_somebody_is_connected(
     assert database.runs() == []
 
 
+def test_a_database_that_was_away_has_what_it_had(server: tuple[Bare, Processes]) -> None:
+    database, processes = server
+    database.add("first")
+    lasting = psycopg2.connect(database.dsn())
+
+    with database.down(processes), pytest.raises(psycopg2.OperationalError, match="refused"):
+        psycopg2.connect(database.dsn())
+
+    assert database.runs() == ["first"]
+    with pytest.raises(psycopg2.OperationalError), lasting.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
 def user_of(process: psutil.Process) -> str | None:
     """`None` where it has ended meanwhile: the server's helpers come and go."""
     try:
@@ -176,3 +189,5 @@ def test_what_needs_a_database_server_is_refused_with_sqlite(tmp_path: Path) -> 
         LocalAirflow(tmp_path, tmp_path, schedulers=2)
     with pytest.raises(LocalAirflowError, match="postgresql"):
         LocalAirflow(tmp_path, tmp_path).recreate_database()
+    with pytest.raises(LocalAirflowError, match="postgresql"), LocalAirflow(tmp_path, tmp_path).database_down():
+        raise AssertionError("it is down")

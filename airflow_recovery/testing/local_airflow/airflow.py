@@ -7,20 +7,14 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 from airflow_recovery.testing.local_airflow.postgres import PostgresDatabase
-from airflow_recovery.testing.local_airflow.processes import (
-    DATABASE,
-    Processes,
-    airflow_command,
-    component_of,
-    instances,
-)
+from airflow_recovery.testing.local_airflow.processes import Processes, airflow_command, component_of, instances
 from airflow_recovery.testing.local_airflow.runs import RunsApi
 from airflow_recovery.testing.local_airflow.settings import Login, airflow_environment, free_port
 from airflow_recovery.testing.local_airflow.sqlite import SqliteDatabase
@@ -154,18 +148,12 @@ class LocalAirflow(RunsApi):
         self._database.recreate()
         self._restart_with_new_database()
 
-    @contextmanager
-    def database_down(self) -> Iterator[None]:
-        """Shut the database server down, and start it again at the end. PostgreSQL only.
+    def database_down(self) -> AbstractContextManager[None]:
+        """Inside, the database server is shut down; then it is started again, with what it had. PostgreSQL only.
 
         Components that do not survive that stay ended: `start` starts them again.
         """
-        assert isinstance(self._database, PostgresDatabase)
-        self._processes.kill(DATABASE, signal.SIGINT)  # its "fast" shutdown, which waits for no client
-        try:
-            yield
-        finally:
-            self._database.start(self._processes)
+        return self._database.down(self._processes)
 
     def back_up_database(self, path: Path | str) -> None:
         """Write all of the metadata database to a file, while it is in use. PostgreSQL only."""

@@ -6,10 +6,12 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -80,6 +82,15 @@ class PostgresDatabase:
         assert self.folder is not None
         processes.start(DATABASE, command, self._client_env, self.folder, user=self._user)
         self._wait_ready(processes)
+
+    @contextmanager
+    def down(self, processes: Processes) -> Iterator[None]:
+        """Inside, the server is shut down, whoever is connected to it; then it is started again, with what it had."""
+        processes.kill(DATABASE, signal.SIGINT)  # its "fast" shutdown, which waits for no client
+        try:
+            yield
+        finally:
+            self.start(processes)
 
     def recreate(self) -> None:
         """Drop the database, whoever is connected to it, and make an empty, migrated one of the same name."""

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import uuid
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
@@ -39,6 +40,10 @@ class SqliteDatabase:
         del processes
         if not self._path.exists():
             shutil.copyfile(template_database(env), self._path)
+
+    def down(self, processes: Processes) -> AbstractContextManager[None]:
+        """Refused: there is no server."""
+        raise self._refused()
 
     def recreate(self) -> None:
         """Refused: a file can't be dropped under those who have it open."""
