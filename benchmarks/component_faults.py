@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -71,22 +72,22 @@ def measure(folder: Path, repeats: int | None) -> Report:
             "BENCHMARK_WORK_S": str(WORK_S),
         }
 
-        def rounds(name: str) -> list[Recovered]:
-            place = folder / name.replace(" ", "-")
+        def rounds(year: int, name: str) -> list[Recovered]:
             values = {**env, **AIRFLOW_VALUES[name]}
-            with open_local_pipeline(place, values, database="postgresql", fast=False) as pipeline:
-                bench = _Bench(pipeline.airflow, name)
+            with open_local_pipeline(folder / str(year), values, database="postgresql", fast=False) as pipeline:
+                bench = _Bench(pipeline.airflow, name, date(year, 1, 1))
                 return [recovered for _ in range(repeats or 1) for recovered in bench.round()]
 
-        found = [recovered for each in pool.map(rounds, AIRFLOW_VALUES) for recovered in each]
+        # Other dates in each: a session on the server is named after the region, its run's date and the attempt.
+        found = [recovered for each in pool.map(rounds, count(2013), AIRFLOW_VALUES) for recovered in each]
     return _report(found)
 
 
 class _Bench:
-    def __init__(self, airflow: LocalAirflow, values: str) -> None:
+    def __init__(self, airflow: LocalAirflow, values: str, day: date) -> None:
         self.airflow = airflow
         self._values = values
-        self._day = date(2013, 1, 1)
+        self._day = day
 
     def round(self) -> list[Recovered]:
         """Every fault, after a run of each DAG that nobody harms."""
