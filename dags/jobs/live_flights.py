@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery import job
 from airflow_recovery.streaming import APPROXIMATE, Streaming
+from jobs.lake import FLIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
-COLUMNS = (
-    "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay double, arr_time int, "
-    "sched_arr_time int, arr_delay double, carrier string, flight int, tailnum string, origin string, dest string, "
-    "air_time double, distance double, hour double, minute double, time_hour string"
-)
 DAYS_A_BATCH = 4
 LATE_MIN = 15.0
 
@@ -38,13 +34,13 @@ live_flights = job("live_flights")
 )
 def departures(spark: SparkSession, lake: str, rehearsal: str) -> DataFrame:
     """A file a day, the oldest first, some days a batch."""
-    files = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", DAYS_A_BATCH)
+    files = spark.readStream.schema(FLIGHTS).option("maxFilesPerTrigger", DAYS_A_BATCH)
     flights = files.csv(f"{lake}/flights/*/*.csv", header=True, nullValue="NA")
     if not rehearsal:
         return flights
 
     def slowed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The demo has a year in some minutes: slow enough to watch, and fast when everything was seen."""
+        """The demo has four months in some minutes: slow enough to watch, and fast when everything was seen."""
         from jobs.rehearsal import rehearse_pace
 
         rehearse_pace(rehearsal)

@@ -9,11 +9,11 @@ from pathlib import Path
 FAIL_ONCE = ".fail-once"
 """While the file ``<name>.fail-once`` is in the folder, the next call of that name fails. The call removes it."""
 REACHED = ".reached"
-"""Written by the call that is going to fail."""
+"""Written by the call that is going to fail, or that is held."""
 GO = ".go"
 """The call fails as soon as this file is there, so that its caller can arrange what the retry finds."""
 PAUSE = ".pause"
-"""While the file ``<name>.pause`` is in the folder, whoever reads an input file of that name goes no further."""
+"""While the file ``<name>.pause`` is in the folder, whoever has that name, or reads an input file of it, is held."""
 
 PACE = "pace"
 """While this file is in the folder, every batch of a stream takes so many seconds at least as stand in it."""
@@ -35,12 +35,15 @@ def rehearse_failure(folder: str, name: str, *, heartbeat_timeout_s: float = 600
 
 
 def rehearse_pause(folder: str, paths: Iterable[str], *, heartbeat_timeout_s: float = 600.0) -> None:
-    """Stay here while a file of ``paths`` is paused in ``folder``, at most for ``heartbeat_timeout_s``. Raises
+    """Stay here while one of ``paths`` (or names) is paused in ``folder``, at most for ``heartbeat_timeout_s``. Raises
     nothing."""
     if not folder:
         return
     for path in paths:
-        flag = Path(folder) / f"{Path(path).stem}{PAUSE}"
+        name = Path(path).stem
+        flag = Path(folder) / f"{name}{PAUSE}"
+        if flag.exists():
+            (Path(folder) / f"{name}{REACHED}").touch()
         deadline = time.monotonic() + heartbeat_timeout_s
         while flag.exists() and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -7,21 +7,23 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
+from scripts.demo.clock import Clock
 from scripts.wheel import use_wheel
 
+CLOCK = Clock()
 use_wheel()
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "dags"))  # as in Airflow: jobs are imported from the DAGs folder
 
 from airflow_recovery.testing.local_airflow import LocalAirflowError  # noqa: E402
-from scripts.demo.acts import DemoFailed, act_one, act_two  # noqa: E402
+from scripts.demo.acts import act_one, act_three, act_two  # noqa: E402
 from scripts.demo.checks import all_checks  # noqa: E402
 from scripts.demo.lake import fill_lake  # noqa: E402
 from scripts.demo.local_pipeline import LocalPipeline, open_local_pipeline, own_folder, stop_by_signals  # noqa: E402
+from scripts.demo.pipeline_run import DemoFailed  # noqa: E402
 from scripts.demo.report import saved, table  # noqa: E402
 from scripts.demo.results import copy_sinks  # noqa: E402
 
@@ -42,14 +44,14 @@ def main() -> int:
 
 
 def _run(folder: Path, *, keep: bool, on_s3: bool) -> int:
-    begun = time.monotonic()
     lake = folder / "lake"
     fill_lake(lake)
     print("Starting an S3 server and Airflow (API server, scheduler, DAG processor, triggerer) ...", flush=True)
     try:
         with open_local_pipeline(folder / "pipeline", lake, on_s3=on_s3) as pipeline:
+            CLOCK.lap("start")
+            print(f"  ready after {CLOCK.seconds:.0f} s; data is at {pipeline.results_uri}", flush=True)
             try:
-                print(f"  ready after {time.monotonic() - begun:.0f} s; data is at {pipeline.results_uri}", flush=True)
                 passed = _play(pipeline, folder, lake)
             except (DemoFailed, LocalAirflowError) as error:
                 print(f"\nThe demo failed: {error}", file=sys.stderr, flush=True)
@@ -63,19 +65,25 @@ def _run(folder: Path, *, keep: bool, on_s3: bool) -> int:
 
 
 def _play(pipeline: LocalPipeline, folder: Path, lake: Path) -> bool:
-    one, two = act_one(pipeline), act_two(pipeline)
-    stories = two.journal.stories()
-    print(f"\n{table(stories)}\n")
+    acts = []
+    for name, act in (("act one", act_one), ("act two", act_two), ("act three", act_three)):
+        acts.append(act(pipeline).journal())
+        CLOCK.lap(name)
+    _, two, three = acts
+    stories = two.stories()
+    print(f"\nAct two\n{table(stories)}\n\nAct three\n{table(three.stories())}\n")
     print(saved(stories))
     passed = True
-    for claim, wrong in all_checks(one, two, lake, pipeline.open_data):
+    for claim, wrong in all_checks(acts, lake, pipeline.open_data):
         print(f"{'ok    ' if wrong is None else 'FAILED'}  {claim}{'' if wrong is None else f': {wrong}'}")
         passed = passed and wrong is None
     output = folder / "output"
-    copy_sinks(two.journal, output, pipeline.open_data)
+    copy_sinks(two, output, pipeline.open_data)
+    CLOCK.lap("checks")
     again = sum(story.ran_again for story in stories)
     print(f"recovered: {len(stories) - again} regions kept, {again} run again")
-    print(f"output: {output}", flush=True)
+    print(f"output: {output}")
+    print(f"took {CLOCK}", flush=True)
     return passed
 
 

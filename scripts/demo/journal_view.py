@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,9 @@ from airflow_recovery.model.records import AttemptState, CommittedBatch, Outcome
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.splits.mode import SplitOutcome
 from airflow_recovery.store.object_store import ObjectStore
+
+_ENDED_WITH = re.compile(r"Cannot execute: .*Error code is: (-?\d+)", re.DOTALL)
+"""What the provider says of an application, behind its whole command line."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,9 @@ class JournalView:
 
 def _short(outcome: Outcome) -> str:
     if outcome.failure is not None and "said nothing" not in outcome.failure.message:
+        ended = _ENDED_WITH.search(outcome.failure.message)
+        if ended is not None:
+            return f"its spark-submit ended with {ended[1]}"
         return f"{outcome.failure.type}: {outcome.failure.message}".splitlines()[0]
     cause = outcome.cause.value if outcome.cause is not None else "fenced"
     return f"{cause}: {_summary(outcome.detail or '')}"

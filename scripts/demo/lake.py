@@ -15,7 +15,7 @@ TABLES = ("airlines", "airports", "flights", "planes", "weather")
 def fill_lake(folder: Path) -> None:
     """Copy every table to ``<folder>/<table>.csv``; the one that comes zipped is unpacked.
 
-    The flights are there a second time, a file a day: ``<folder>/flights/2013-01/2013-01-31.csv``.
+    The flights are there a second time, a file a day: ``<folder>/flights/2013-H1/2013-01-31.csv``.
 
     The package is never imported: its ``__init__`` needs a module that current setuptools no longer has. Raises
     `FileNotFoundError` where the installed package lacks a table.
@@ -35,7 +35,7 @@ def fill_lake(folder: Path) -> None:
 
 
 def split_by_day(table: Path, folder: Path) -> None:
-    """Write the rows of ``table``, which begin with year, month and day, to ``<year>-<month>/<date>.csv``."""
+    """Write the rows of ``table``, which begin with year, month and day, to ``<year>-<half>/<date>.csv``."""
     with table.open() as lines, ExitStack() as opened:
         header = next(lines)
         files: dict[str, TextIO] = {}
@@ -43,7 +43,7 @@ def split_by_day(table: Path, folder: Path) -> None:
             year, month, day, _ = line.split(",", 3)
             date = f"{year}-{int(month):02}-{int(day):02}"
             if date not in files:
-                path = folder / date[:7] / f"{date}.csv"
+                path = folder / f"{year}-H{1 if int(month) <= 6 else 2}" / f"{date}.csv"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 files[date] = opened.enter_context(path.open("w"))
                 files[date].write(header)

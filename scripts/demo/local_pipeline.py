@@ -7,16 +7,11 @@ import json
 import shutil
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from jobs.flights import MONTHS
-
-from airflow_recovery.journal.layout import run_key
-from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store import ObjectStore, open_store
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.local_airflow import LocalAirflow
@@ -33,14 +28,8 @@ from airflow_recovery.testing.s3a_jars import write_spark_conf
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUCKET = "recovery"
-DAG_ID = "flights_delays"
-GROUP_ID = "flights"
-TASKS_AT_ONCE = 2
-RUN_TIMEOUT_S = 900.0
-SHOWN_STATES = ("running", "success", "failed", "up_for_retry", "upstream_failed")
-
-States = Mapping[str, tuple[str, int]]
-"""State and try by region, or subtask of one (and ``publish``)."""
+TASKS_AT_ONCE = 4
+"""More than there are cores: a task that waits for a JVM, or for an answer, takes none."""
 
 
 class LocalPipeline:
@@ -60,34 +49,6 @@ class LocalPipeline:
     def open_data(self, location: str) -> ObjectStore:
         """The store with base URI ``location``, of a result."""
         return self._s3.sibling(location) if location.startswith("s3://") else open_store(location)
-
-    def identity(self, run_id: str) -> RunIdentity:
-        """Which journal belongs to a run of the demo's DAG."""
-        run = self.airflow.api("GET", f"/dags/{DAG_ID}/dagRuns/{run_id}")
-        key = run_key(logical_date=_iso(run["logical_date"]), partition_key=None, run_id=run_id)
-        return RunIdentity(DAG_ID, key, GROUP_ID)
-
-    def start_run(self, logical_date: str, conf: Mapping[str, Any] | None = None) -> str:
-        """Trigger a run of the demo's DAG; its run id (fit for a URL as it is)."""
-        return self.airflow.trigger(
-            DAG_ID, logical_date=logical_date, conf=conf, run_id=f"demo-{logical_date.partition('T')[0]}"
-        )
-
-    def states(self, run_id: str) -> States:
-        """State and try of every task of a run."""
-        return {
-            _name_of(instance["task_id"], instance["map_index"]): (
-                instance["state"] or "waiting",
-                int(instance["try_number"]),
-            )
-            for instance in self.airflow.task_instances(DAG_ID, run_id)
-        }
-
-
-def _name_of(task_id: str, map_index: int) -> str:
-    """As the journal names it; the only subtasks of the demo are months."""
-    region = task_id.removeprefix(f"{GROUP_ID}.")
-    return region if map_index < 0 else f"{region}[{MONTHS[map_index]}]"
 
 
 def journal_uri() -> str:
@@ -162,36 +123,6 @@ def stop_by_signals() -> None:
         signal.signal(signals, stop)
 
 
-class RunWatch:
-    """Waits for what happens in one run, and prints each change of a task once."""
-
-    def __init__(self, pipeline: LocalPipeline, run_id: str) -> None:
-        self._pipeline = pipeline
-        self._run_id = run_id
-        self._shown: dict[str, tuple[str, int]] = {}
-        self._begun = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the watch began."""
-        return time.monotonic() - self._begun
-
-    def until(self, done: Callable[[States], bool], timeout_s: float = RUN_TIMEOUT_S) -> None:
-        """Poll until ``done(states)``. Raises `LocalAirflowError` with the states of all tasks after ``timeout_s``."""
-
-        def poll() -> bool:
-            states = self._pipeline.states(self._run_id)
-            for name, now in sorted(states.items()):
-                # Of subtasks only how they end: they are many.
-                if self._shown.get(name) != now and now[0] in SHOWN_STATES and ("[" not in name or now[0] != "running"):
-                    self._shown[name] = now
-                    print(f"  {self.seconds:6.1f} s  {name:24} try {now[1]}: {now[0]}", flush=True)
-            return done(states)
-
-        airflow = self._pipeline.airflow
-        airflow.wait_until(poll, timeout_s, f"run {self._run_id}", lambda: airflow.describe(DAG_ID, self._run_id))
-
-
 def environment_of(folder: Path, lake_uri: str, results_uri: str, s3: S3Server) -> dict[str, str]:
     """What Airflow and Spark of a demo are told by environment variables. ``folder``: for Spark's own files."""
     aws = {"region_name": REGION, "endpoint_url": s3.endpoint_url}
@@ -204,6 +135,8 @@ def environment_of(folder: Path, lake_uri: str, results_uri: str, s3: S3Server) 
         ),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "FLIGHTS_LAKE": lake_uri,
+        "AIRFLOW__RECOVERY__DRIVER_JVM": "short-lived",
+        "AIRFLOW__RECOVERY__CLASS_ARCHIVES": f"{sys.prefix}/spark-classes",  # made by scripts/setup.sh
         # The daily schedule is for real life: here only the acts run.
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
@@ -213,8 +146,3 @@ def environment_of(folder: Path, lake_uri: str, results_uri: str, s3: S3Server) 
         "SPARK_LOCAL_DIRS": str(folder / "spark"),
         "AWS_EC2_METADATA_DISABLED": "true",
     }
-
-
-def _iso(moment: str | None) -> str | None:
-    """As the task sees it: the API says ``Z``, Python's ``isoformat`` says ``+00:00``."""
-    return None if moment is None else moment.replace("Z", "+00:00")

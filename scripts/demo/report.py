@@ -14,7 +14,7 @@ WHY_WIDTH = 62
 def table(stories: Sequence[RegionStory]) -> str:
     """One line a region (more where the reason is long): attempts, ran again or kept, why, Spark seconds.
 
-    The subtasks that were kept are one line; one that ran again has its own.
+    Where several subtasks were kept, they are one line; one that ran again has its own.
     """
     rows = _folded(stories)
     wide = max(len("region"), *(len(row.name) for row in rows))
@@ -34,7 +34,7 @@ def _folded(stories: Sequence[RegionStory]) -> list[RegionStory]:
     rows: list[RegionStory] = []
     for story in stories:
         kept = [one for one in stories if one.subtask_of == story.subtask_of and not one.ran_again]
-        if story.subtask_of is None or story.ran_again:
+        if story.subtask_of is None or story.ran_again or len(kept) == 1:
             rows.append(story)
         elif story is kept[0]:
             rows.append(

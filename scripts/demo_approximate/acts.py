@@ -10,7 +10,7 @@ from scripts.demo_approximate.flights import FlightsByDay
 from scripts.demo_approximate.live_pipeline import LivePipeline
 from scripts.demo_approximate.live_run import REGIONS, SCORER, SINK, LiveRun, Seen
 
-FIRST_KILL = date(2013, 2, 1)
+FIRST_KILL = date(2013, 1, 21)
 """A streaming region is killed when the running table has come so far."""
 BETWEEN = timedelta(days=12)
 """How far it must have come since the restart, before the next one is killed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 
 from airflow_recovery.store.s3 import S3Store
@@ -44,6 +45,13 @@ def open_live_pipeline(folder: Path, lake: Path, dags: Path = REPOSITORY / "dags
         )
         with airflow:
             yield LivePipeline(folder, airflow, s3)
+
+
+def end_stream(lake: Path, last: date) -> None:
+    """Remove the daily files after ``last``."""
+    for file in (lake / "flights").glob("*/*.csv"):
+        if date.fromisoformat(file.stem) > last:
+            file.unlink()
 
 
 def date_files(lake: Path) -> None:

@@ -30,7 +30,7 @@ GROUP = "flights"
 SOURCE, SCORER, SINK = "departures", "predicted", "delays_by_day"
 REGIONS = (SOURCE, SCORER, SINK)
 BATCH_S = 4.0
-"""So long the source takes for a batch of days at least: a year is six minutes."""
+"""So long the source takes for a batch of days at least: a month is half a minute."""
 TIMEOUT_S = 1200.0
 SHOWN = ("running", "success", "failed", "up_for_retry", "upstream_failed")
 

@@ -155,6 +155,13 @@ def test_the_files_are_a_stream_in_the_order_of_their_days(lake: Path) -> None:
     assert [candidate.stem for candidate in files] == list(FLIGHTS)
 
 
+def test_the_stream_ends_after_its_last_day(lake: Path) -> None:
+    from scripts.demo_approximate.live_pipeline import end_stream
+
+    end_stream(lake, date(2013, 1, 2))
+    assert sorted(file.stem for file in lake.glob("flights/*/*.csv")) == ["2013-01-01", "2013-01-02"]
+
+
 def test_flights_are_counted_in_the_files(lake: Path) -> None:
     from scripts.demo_approximate.flights import FlightsByDay
 

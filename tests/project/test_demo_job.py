@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,13 +49,18 @@ def write(path: Path, header: str, rows: Sequence[tuple[str, ...]]) -> None:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    header = "carrier tailnum origin dest dep_time arr_delay time_hour"
-    write(tmp_path / "flights.csv", header, FLIGHTS)
+    from jobs.lake import FLIGHTS as COLUMNS
+
+    columns = [column.split()[0] for column in COLUMNS.split(", ")]
+    given = ("carrier", "tailnum", "origin", "dest", "dep_time", "arr_delay", "time_hour")
+    flights = [tuple(dict(zip(given, row, strict=True)).get(name, "NA") for name in columns) for row in FLIGHTS]
+    header = " ".join(columns)
+    write(tmp_path / "flights.csv", header, flights)
     (tmp_path / "flights").mkdir()
-    for month in range(12):  # most of them are empty
-        folder = tmp_path / "flights" / f"2013-{month + 1:02}"
+    for half, month, rows in ((1, "01", flights[:2]), (2, "07", flights[2:])):
+        folder = tmp_path / "flights" / f"2013-H{half}"
         folder.mkdir()
-        write(folder / f"{folder.name}-01.csv", header, FLIGHTS[month : month + 1])
+        write(folder / f"2013-{month}-01.csv", header, rows)
     write(tmp_path / "weather.csv", "origin visib precip wind_speed time_hour", WEATHER)
     write(tmp_path / "planes.csv", "tailnum seats", [("N1", "99"), ("N2", "100")])
     write(tmp_path / "airlines.csv", "carrier name", [("UA", "United Air Lines Inc.")])
@@ -63,7 +69,7 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.mark.spark
 def test_spark_and_the_reference_agree_row_for_row(lake: Path) -> None:
-    from jobs.flights import MONTHS, flights
+    from jobs.flights import HALVES, flights
     from pyspark.sql import SparkSession
 
     from scripts.demo.reference import reference_rows
@@ -75,9 +81,7 @@ def test_spark_and_the_reference_agree_row_for_row(lake: Path) -> None:
     spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     try:
         splits: dict[str, Any] = {f"raw_{table}": [str(lake / f"{table}.csv")] for table in TABLES}
-        splits["raw_flights"] = {
-            month: [str(path) for path in (lake / "flights" / month).iterdir()] for month in MONTHS
-        }
+        splits["raw_flights"] = {half: [str(path) for path in (lake / "flights" / half).iterdir()] for half in HALVES}
         results = flights.run_local(spark, splits=splits)
         found = {sink: rows_of(row.asDict() for row in results[sink].collect()) for sink in expected}
     finally:
@@ -99,10 +103,10 @@ def test_control_one_other_row_is_a_difference() -> None:
 
 
 def test_the_job_has_the_shape_that_the_demo_needs() -> None:
-    from jobs.flights import MONTHS, flights
+    from jobs.flights import HALVES, flights
 
     from airflow_recovery.job.parallelism import LiteralKeys
-    from scripts.demo.acts import FAILS, KILLED, KILLED_READING, LOST, MONTH
+    from scripts.demo.acts import FAILS, HALF, KILLED, KILLED_READING, LOST
     from scripts.demo.checks import READS_LOST
 
     regions = flights.regions()
@@ -113,11 +117,56 @@ def test_the_job_has_the_shape_that_the_demo_needs() -> None:
     assert "cleaned_flights" in set(regions.region(LOST).upstream) & set(regions.region(KILLED).upstream)
     assert not set(regions.region("carrier_delays").upstream) & {LOST, KILLED}  # the side branch
     assert regions.region(KILLED).vertices == ("raw_planes", "planes", "weather_totals")  # a pipelined chain
-    assert flights.region_parallelism("cleaned_flights") == LiteralKeys(tuple(MONTHS))
-    assert MONTH in MONTHS
-    assert f"cleaned_flights[{MONTH}]" == KILLED_READING
+    assert flights.region_parallelism("cleaned_flights") == LiteralKeys(tuple(HALVES))
+    assert HALF in HALVES
+    assert f"cleaned_flights[{HALF}]" == KILLED_READING
     sinks = {name for name, vertex in flights.vertices.items() if vertex.kind.name == "SINK"}
     assert sinks == {"carrier_delays", "route_delays", "weather_delays"}
+
+
+def test_the_reference_of_the_report_counts_what_has_departed(lake: Path) -> None:
+    from scripts.demo.reference import reference_report
+
+    assert reference_report(lake) == ("[('count', 1), ('origin', 'JFK')]", "[('count', 3), ('origin', 'EWR')]")
+
+
+def test_kept_subtasks_are_one_line_of_the_table_and_a_single_one_has_its_name() -> None:
+    from scripts.demo.journal_view import RegionStory
+    from scripts.demo.report import table
+
+    def story(subtask: str, attempts: int) -> RegionStory:
+        return RegionStory(f"read[{subtask}]", "read", attempts, attempts > 1, "why", 1.5, 2.0)
+
+    def lines(*stories: RegionStory) -> list[list[str]]:
+        return [line.split() for line in table(stories).splitlines()[2:]]
+
+    again = ["read[a]", "2", "ran", "again", "why", "1.5"]
+    assert lines(story("a", 2), story("b", 1)) == [again, ["read[b]", "1", "kept", "why", "1.5"]]
+    several = ["read:", "2", "subtasks", "2", "kept", "their", "results", "stand", "3.0"]
+    assert lines(story("a", 2), story("b", 1), story("c", 1)) == [again, several]
+
+
+def test_an_application_that_was_killed_is_told_of_without_its_command_line() -> None:
+    from airflow_recovery.errors import Failure
+    from airflow_recovery.model.records import AttemptState, Outcome
+    from scripts.demo.journal_view import _short
+
+    def told(message: str) -> str:
+        return _short(Outcome("r", 1, AttemptState.FENCED, "w", "now", failure=Failure("Error", message)))
+
+    assert told("Cannot execute: spark-submit --name a r.py. Error code is: -9.") == "its spark-submit ended with -9"
+    assert told("no such column\nand so on") == "Error: no such column"
+
+
+def test_a_clock_names_the_parts_of_what_it_has_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    from scripts.demo import clock
+
+    moments = iter((100.0, 115.2, 160.0, 163.0))
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+    measured = clock.Clock()
+    measured.lap("start")
+    measured.lap("act one")
+    assert str(measured) == "63 s: start 15 s, act one 45 s"
 
 
 def test_a_rehearsed_failure_happens_once_and_never_without_its_folder(tmp_path: Path) -> None:
@@ -158,9 +207,9 @@ def test_the_lake_is_filled_from_the_installed_package_without_importing_it(tmp_
     fill_lake(tmp_path / "lake")
     names = sorted(path.name for path in (tmp_path / "lake").iterdir())
     assert names == sorted(["flights", *(f"{table}.csv" for table in ALL_TABLES)])
-    days = sorted((tmp_path / "lake" / "flights").glob("2013-??/*.csv"))
+    days = sorted((tmp_path / "lake" / "flights").glob("2013-H?/*.csv"))
     assert len(days) == 365
-    assert all(day.name.startswith(day.parent.name) for day in days)
+    assert [len([day for day in days if day.parent.name == half]) for half in ("2013-H1", "2013-H2")] == [181, 184]
     assert sum(len(day.read_text().splitlines()) - 1 for day in days) == 336_776
     with (tmp_path / "lake" / "flights.csv").open() as lines:
         assert sum(1 for _ in lines) == 336_776 + 1
