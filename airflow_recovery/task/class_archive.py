@@ -33,6 +33,13 @@ USER_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK
 SILENT = "-Xlog:disable"
 """A JVM says on its standard output why it leaves an archive aside, and Spark's own scripts read that."""
 
+HOT_CODE_LATER = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""Java's own numbers times ten: code is given to the second compiler, the dear one, when it has run so often. What a
+start runs a few thousand times is not; what a job runs for long gets there within the next seconds."""
+
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The first compiler alone, and one thread for garbage: a fifth less to start, and slower in a driver that computes."""
 
@@ -57,11 +64,15 @@ class _Interrupted(NoArchive):
 
 @dataclass(frozen=True)
 class SparkInstallation:
-    """A ``spark-submit`` with its Java. ``submit`` and ``java`` are programs; ``home`` has the folder ``jars``."""
+    """A ``spark-submit`` with its Java.
+
+    ``submit`` and ``java`` are programs; ``home`` has the folder ``jars``; ``conf`` need not be there.
+    """
 
     submit: Path
     java: Path
     home: Path
+    conf: Path
 
     @classmethod
     def found(cls, environment: Mapping[str, str], submit: str = "spark-submit") -> SparkInstallation:
@@ -76,17 +87,25 @@ class SparkInstallation:
         if not Path(home, "jars").is_dir():
             raise NoArchive(f"expected Spark's jars in {home}/jars, found no such folder")
         conf = Path(environment.get("SPARK_CONF_DIR") or f"{home}/conf")
-        if conf.is_dir() and any(conf.iterdir()):
-            raise NoArchive(f"Java archives no class path with a folder that has files, and {conf} is its first")
-        return cls(Path(program), Path(java).resolve(), Path(home).resolve())
+        return cls(Path(program), Path(java).resolve(), Path(home).resolve(), conf)
 
     def key(self) -> str:
-        """Another one for each Java and each set of jars, by name, size and time, as the JVM compares them."""
+        """Another one for each Java and each set of jars, by name, size and time, as the JVM compares them.
+
+        Raises `NoArchive` where there can be none.
+        """
+        if self.conf.is_dir() and any(self.conf.iterdir()):
+            raise NoArchive(f"Java archives no class path with a folder that has files, and {self.conf} is its first")
         digest = hashlib.sha256()
         for path in (self.java, *sorted(Path(self.home, "jars").iterdir())):
             about = path.stat()
             digest.update(f"{path} {about.st_size} {about.st_mtime_ns}\n".encode())
         return digest.hexdigest()[:16]
+
+    def conf_files(self) -> list[Path]:
+        """Those of them that are there in which a user may say how a JVM starts."""
+        files = [self.conf / name for name in ("spark-defaults.conf", "spark-env.sh")]
+        return [file for file in files if file.is_file()]
 
 
 def _home_of(submit: Path) -> Path:
@@ -187,7 +206,7 @@ def _dump(spark: SparkInstallation, part: Path, scratch: Path, environment: Mapp
     plain = {name: value for name, value in environment.items() if name not in without}
     plain["PYSPARK_PYTHON"] = plain["PYSPARK_DRIVER_PYTHON"] = sys.executable
     conf = {
-        "spark.ui.enabled": "false",
+        "spark.ui.port": "0",  # most drivers have one
         "spark.sql.shuffle.partitions": "1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -198,7 +217,8 @@ def _dump(spark: SparkInstallation, part: Path, scratch: Path, environment: Mapp
     if not part.exists():
         raise NoArchive("expected Spark's JVM to write the archive at its end, found that it did not")
     # Nobody else is the first to start with it.
-    _run([str(spark.submit), "--version"], scratch, plain | {"SPARK_SUBMIT_OPTS": java_options(part)})
+    started = f"{HOT_CODE_LATER} {java_options(part)}"
+    _run([str(spark.submit), "--version"], scratch, plain | {"SPARK_SUBMIT_OPTS": started})
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:

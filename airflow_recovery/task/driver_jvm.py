@@ -1,4 +1,5 @@
-"""How the JVM of a driver on this machine starts: with an archive of Spark's classes, where nobody says else."""
+"""How the JVM of a driver on this machine starts, where nobody says else: with an archive of Spark's classes, and with
+less compiling."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from airflow_recovery.hooks.settings import DriverJvm
 from airflow_recovery.task.class_archive import (
+    HOT_CODE_LATER,
     SHORT_LIVED,
     USER_OPTIONS,
     NoArchive,
@@ -33,33 +35,38 @@ def said_elsewhere(environment: Mapping[str, str], conf: Mapping[str, str], prop
         said = next((name for name in names if given.get(name)), None)
         if said is not None:
             return said
+    return _said_in(Path(properties_file)) if properties_file else None
+
+
+def _said_in(file: Path) -> str | None:
     try:
-        properties = Path(properties_file).read_text(encoding="utf-8") if properties_file else ""
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return properties_file  # spark-submit is the one to say what is wrong with it
-    return next((name for name in _USER_CONF if name in properties), None)
+        return str(file)  # spark-submit is the one to say what is wrong with it
+    return next((name for name in (*USER_OPTIONS, *_USER_CONF) if name in text), None)
 
 
 def jvm_variables(mode: DriverJvm, folder: Path | None, submit: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Variables with which ``submit`` starts its two JVMs, its own and the driver's. Raises nothing.
 
-    Where there is no archive one line in the log says why. ``folder`` is where archives are, if not in the cache.
+    None where Spark's own files say how a JVM starts. Where there is no archive one line in the log says why.
+    ``folder`` is where archives are, if not in the cache.
     """
     if mode is DriverJvm.PLAIN:
         return {}
-    options = SHORT_LIVED if mode is DriverJvm.SHORT_LIVED else ""
+    options = SHORT_LIVED if mode is DriverJvm.SHORT_LIVED else HOT_CODE_LATER
     try:
         folder = folder or default_folder(environment)
         spark = SparkInstallation.found(environment, submit)
+        if any(map(_said_in, spark.conf_files())):
+            return {}
         if environment.get(_LIVES_FOR_ONE_TASK):
             archive = find_archive(spark, folder)
         else:
             archive = find_or_make_archive(spark, folder, environment)
-        options = f"{options} {java_options(archive)}".strip()
+        options += f" {java_options(archive)}"
     except (NoArchive, OSError, RuntimeError) as error:  # RuntimeError: there is no home
         log.info("The driver's JVM starts without an archive of Spark's classes: %s.", error)
-    if not options:
-        return {}
     # The first one only puts the command together.
     return {"SPARK_SUBMIT_OPTS": options, "SPARK_LAUNCHER_OPTS": f"{SHORT_LIVED} {options}"}
 

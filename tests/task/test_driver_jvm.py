@@ -18,7 +18,9 @@ from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import DriverJvm, configured_driver_jvm
 from airflow_recovery.task import class_archive, spark_submission
 from airflow_recovery.task.class_archive import (
+    HOT_CODE_LATER,
     NEEDED_BYTES,
+    SHORT_LIVED,
     USER_OPTIONS,
     NoArchive,
     SparkInstallation,
@@ -68,7 +70,13 @@ def spark(environment: dict[str, str]) -> SparkInstallation:
     return SparkInstallation.found(environment)
 
 
-def variables(environment: dict[str, str], mode: DriverJvm = DriverJvm.ARCHIVE) -> dict[str, str]:
+WITHOUT_ARCHIVE = {
+    "SPARK_SUBMIT_OPTS": HOT_CODE_LATER,
+    "SPARK_LAUNCHER_OPTS": f"{SHORT_LIVED} {HOT_CODE_LATER}",
+}
+
+
+def variables(environment: dict[str, str], mode: DriverJvm = DriverJvm.QUICK) -> dict[str, str]:
     return jvm_variables(mode, None, "spark-submit", environment)
 
 
@@ -81,13 +89,13 @@ def wait_for(claim: Callable[[], bool]) -> None:
 
 def test_the_first_driver_starts_plainly_and_those_after_it_with_the_archive(environment, folder, spark, caplog):
     with caplog.at_level("INFO"):
-        assert variables(environment) == {}
+        assert variables(environment) == WITHOUT_ARCHIVE
     (why,) = caplog.messages
     assert why.startswith("The driver's JVM starts without an archive of Spark's classes: it is made in the background")
     archive = folder / f"{spark.key()}.jsa"
     wait_for(archive.exists)
     options = f"-Xlog:disable -XX:SharedArchiveFile={archive}"
-    assert variables(environment)["SPARK_SUBMIT_OPTS"] == options
+    assert variables(environment)["SPARK_SUBMIT_OPTS"] == f"{HOT_CODE_LATER} {options}"
     short = variables(environment, DriverJvm.SHORT_LIVED)
     assert short["SPARK_SUBMIT_OPTS"] == f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {options}"
     assert variables(environment, DriverJvm.PLAIN) == {}
@@ -97,7 +105,7 @@ def test_it_appears_when_a_jvm_has_started_with_it(environment, folder, spark, s
     archive = make_archive(spark, folder, {**environment, "JAVA_TOOL_OPTIONS": "-Da", "HADOOP_CONF_DIR": "/etc"})
     dumped, started = (spark_home / "submitted").read_text().splitlines()
     assert dumped.endswith(f"-XX:ArchiveClassesAtExit={folder}/{archive.stem}.part")
-    assert started == f"--version : -Xlog:disable -XX:SharedArchiveFile={folder}/{archive.stem}.part"
+    assert started == f"--version : {HOT_CODE_LATER} -Xlog:disable -XX:SharedArchiveFile={folder}/{archive.stem}.part"
     assert sorted(path.name for path in folder.iterdir()) == [archive.name, "lock"]
     assert make_archive(spark, folder, environment) == find_archive(spark, folder) == archive
     assert len((spark_home / "submitted").read_text().splitlines()) == 2
@@ -112,7 +120,7 @@ def test_what_can_not_be_made_is_tried_once(environment, folder, spark, spark_ho
     assert not list(folder.glob("*.part"))
     before = (spark_home / "submitted").read_text()
     with caplog.at_level("INFO"):
-        assert variables(environment) == {}
+        assert variables(environment) == WITHOUT_ARCHIVE
     assert "none could be made" in caplog.text
     assert (spark_home / "submitted").read_text() == before
 
@@ -164,10 +172,10 @@ def test_a_full_disk_a_folder_of_somebody_else_and_a_read_only_home_are_plain_st
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("one is made"))
     with monkeypatch.context() as full:
         full.setattr(class_archive.shutil, "disk_usage", lambda _: type("Usage", (), {"free": NEEDED_BYTES - 1}))
-        assert variables(environment) == {}
+        assert variables(environment) == WITHOUT_ARCHIVE
     assert "bytes of free space" in caplog.messages[-1]
     folder.chmod(0o777)
-    assert variables(environment) == {}
+    assert variables(environment) == WITHOUT_ARCHIVE
     assert "to be writable for nobody else" in caplog.messages[-1]
     with monkeypatch.context() as read_only:
 
@@ -175,7 +183,7 @@ def test_a_full_disk_a_folder_of_somebody_else_and_a_read_only_home_are_plain_st
             raise OSError(30, "Read-only file system")
 
         read_only.setattr(Path, "mkdir", refuse)
-        assert variables(environment) == {}
+        assert variables(environment) == WITHOUT_ARCHIVE
     assert "Read-only file system" in caplog.messages[-1]
 
 
@@ -195,12 +203,12 @@ def test_where_java_can_archive_nothing_or_a_machine_ends_with_its_task_none_is_
 ):
     caplog.set_level("INFO")
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("one is made"))
-    assert variables({**environment, "AIRFLOW_IS_K8S_EXECUTOR_POD": "True"}) == {}
+    assert variables({**environment, "AIRFLOW_IS_K8S_EXECUTOR_POD": "True"}) == WITHOUT_ARCHIVE
     (spark_home / "conf").mkdir()
     (spark_home / "conf" / "spark-defaults.conf").touch()
-    assert variables(environment) == {}
+    assert variables(environment) == WITHOUT_ARCHIVE
     assert "a folder that has files" in caplog.messages[-1]
-    assert variables({**environment, "PATH": ""}) == {}
+    assert variables({**environment, "PATH": ""}) == WITHOUT_ARCHIVE
 
 
 def test_nothing_is_done_where_a_user_says_how_jvms_start(tmp_path):
@@ -215,6 +223,24 @@ def test_nothing_is_done_where_a_user_says_how_jvms_start(tmp_path):
     assert said_elsewhere({}, {"spark.app.name": "a"}, str(properties)) is None
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("spark-defaults.conf", "spark.driver.extraJavaOptions -Xss4m\n"),
+        ("spark-env.sh", "export SPARK_SUBMIT_OPTS=-Xss4m\n"),
+    ],
+)
+def test_nothing_is_done_where_sparks_own_files_say_how_jvms_start(environment, spark_home, file, text):
+    (spark_home / "conf").mkdir()
+    (spark_home / "conf" / file).write_text("# nothing of JVMs\n")
+    assert variables(environment) == WITHOUT_ARCHIVE
+    (spark_home / "conf" / file).write_text(text)
+    assert variables(environment) == {}
+    elsewhere = spark_home / "elsewhere"
+    elsewhere.mkdir()
+    assert variables({**environment, "SPARK_CONF_DIR": str(elsewhere)}) == WITHOUT_ARCHIVE
+
+
 def test_the_variables_are_there_for_spark_submit_and_not_for_what_comes_after_it(monkeypatch):
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     with in_environment({"SPARK_SUBMIT_OPTS": "-Da"}):
@@ -223,7 +249,7 @@ def test_the_variables_are_there_for_spark_submit_and_not_for_what_comes_after_i
 
 
 def test_settings_are_checked(monkeypatch):
-    assert configured_driver_jvm() == (DriverJvm.ARCHIVE, None)
+    assert configured_driver_jvm() == (DriverJvm.QUICK, None)
     monkeypatch.setenv("AIRFLOW__RECOVERY__DRIVER_JVM", "Short-lived")
     monkeypatch.setenv("AIRFLOW__RECOVERY__CLASS_ARCHIVES", "/opt/classes")
     assert configured_driver_jvm() == (DriverJvm.SHORT_LIVED, Path("/opt/classes"))
@@ -231,7 +257,7 @@ def test_settings_are_checked(monkeypatch):
     with pytest.raises(ConfigurationError, match="an absolute path"):
         configured_driver_jvm()
     monkeypatch.setenv("AIRFLOW__RECOVERY__DRIVER_JVM", "fast")
-    with pytest.raises(ConfigurationError, match=r"one of archive, short-lived, plain in .* found 'fast'"):
+    with pytest.raises(ConfigurationError, match=r"one of quick, short-lived, plain in .* found 'fast'"):
         configured_driver_jvm()
 
 
@@ -246,7 +272,7 @@ def test_the_server_of_a_run_starts_as_drivers_do(monkeypatch):
         operator = SparkSubmitOperator(task_id="start", conn_id="own", env_vars={"FLIGHTS": "1"})
         return connect_server_command(operator, conf, "d.g")[1]
 
-    for mode in ("archive", "short-lived", "plain"):
+    for mode in ("quick", "short-lived", "plain"):
         monkeypatch.setenv("AIRFLOW__RECOVERY__DRIVER_JVM", mode)
         assert started({}) == {"is": f"{mode} /opt/classes", "FLIGHTS": "1"}
     assert started({"spark.driver.extraJavaOptions": "-Xss4m"}) == {"FLIGHTS": "1"}
