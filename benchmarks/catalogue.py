@@ -51,6 +51,8 @@ CATALOGUE = (
     Benchmark("overhead_submit", "... a declared job, by spark-submit?", 8, where="overhead:measure_submit"),
     Benchmark("overhead_connect", "... and on a warm Spark Connect server?", 4, where="overhead:measure_connect"),
     Benchmark("s3_requests", "How many requests does a region make?", 1),
+    Benchmark("spark_start", "What does the start of an application cost, over the Spark provider's own?", 5),
+    Benchmark("own_spark", "How long does a small region take on a Spark that the run has for itself?", 4),
     Benchmark("resume", "How long until a run of 1,000 finished regions is resumed?", 1),
     Benchmark("planner", "How fast are plans at Flink's scale, beside Flink's own scheduler?", 5),
     Benchmark("parsing", "What does a task group cost when its DAG file is parsed?", 1),
