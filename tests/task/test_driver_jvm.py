@@ -241,6 +241,13 @@ def test_nothing_is_done_where_sparks_own_files_say_how_jvms_start(environment, 
     assert variables({**environment, "SPARK_CONF_DIR": str(elsewhere)}) == WITHOUT_ARCHIVE
 
 
+def test_control_without_a_look_at_those_files_a_user_is_overheard(environment, spark_home, monkeypatch):
+    (spark_home / "conf").mkdir()
+    (spark_home / "conf" / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -Xss4m\n")
+    monkeypatch.setattr(SparkInstallation, "conf_files", lambda self: [])
+    assert variables(environment) == WITHOUT_ARCHIVE
+
+
 def test_the_variables_are_there_for_spark_submit_and_not_for_what_comes_after_it(monkeypatch):
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     with in_environment({"SPARK_SUBMIT_OPTS": "-Da"}):
