@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+
 from airflow_recovery.console.main import leave, main
 
 if __name__ == "__main__":
-    leave(main())
+    gc.disable()  # the process ends with its command: what a large run has left is not looked through once more
+    leave(main(), at_once=True)

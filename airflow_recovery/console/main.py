@@ -71,9 +71,12 @@ def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
         return exit_code_of(error)
 
 
-def leave(code: int) -> NoReturn:
-    """End this process. A check that was left behind may be held by a server, and must not hold the process."""
-    if any(thread.name.startswith(CHECK_THREAD) for thread in threading.enumerate()):
+def leave(code: int, *, at_once: bool = False) -> NoReturn:
+    """End this process. A check that was left behind may be held by a server, and must not hold the process.
+
+    ``at_once``: nothing of this process wants to be called at its end, and no value need be taken apart.
+    """
+    if at_once or any(thread.name.startswith(CHECK_THREAD) for thread in threading.enumerate()):
         sys.stdout.flush()
         sys.stderr.flush()
         # Spark's and Amazon's clients have threads of their own, for which Python waits at its end.
