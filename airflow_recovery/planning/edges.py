@@ -6,7 +6,7 @@ their group. No region has the name of a group of several.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import count, repeat
 
@@ -65,33 +65,30 @@ class Edges:
         """What a node reads, in the order of its inputs. All regions of a group together read whole groups."""
         found = self._inputs.get(node)
         if found is None:
-            group = self.group(node)
-            edges = [(self._groups[edge.group], edge.pattern) for edge in group.inputs]
-            found = self._inputs[node] = self._ends(node, group, edges, self.inputs)
+            edges = self.group(node).inputs
+            found = self._ends(node, [(self._groups[edge.group], edge.pattern) for edge in edges], self.inputs)
+            self._inputs[node] = found
         return found
 
     def readers(self, node: str) -> tuple[str, ...]:
         """Who reads a node, in topological order."""
         found = self._readers.get(node)
         if found is None:
-            group = self.group(node)
-            edges = self._plan.reading_groups[group.template.name]
-            found = self._readers[node] = self._ends(node, group, edges, self.readers)
+            found = self._readers[node] = self._ends(node, self._reading[self.group(node).template.name], self.readers)
         return found
 
     def _ends(
         self,
         node: str,
-        group: RegionGroup,
         edges: Sequence[tuple[RegionGroup, DistributionPattern]],
         of_whole: Callable[[str], tuple[str, ...]],
     ) -> tuple[str, ...]:
-        """What stands at the other ends of ``edges``. Without pointwise ones that is alike for all of ``group``."""
-        if group.keys is None or node == group.template.name:
+        """What stands at the other ends of ``edges``. Without pointwise ones that is alike for all of a group."""
+        if node in self._groups:
             return tuple([other.template.name if other.keys is None else self.node(other) for other, _ in edges])
+        group, index = self.place(node)
         if not any(pattern is DistributionPattern.POINTWISE for _, pattern in edges):
             return of_whole(group.template.name)
-        index = self.place(node)[1]
         ends = []
         for other, pattern in edges:
             if pattern is DistributionPattern.POINTWISE:
@@ -100,6 +97,10 @@ class Edges:
             else:
                 ends.append(self.node(other))
         return tuple(ends)
+
+    @cached_property
+    def _reading(self) -> Mapping[str, Sequence[tuple[RegionGroup, DistributionPattern]]]:
+        return self._plan.reading_groups
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
