@@ -85,8 +85,8 @@ def test_what_a_plan_restarts_is_flinks_restart_set(logical, data: st.DataObject
         return None if there[result] else Reason(region, Why.OUTPUT_MISSING)
 
     evaluation = Evaluation(plan, RunState(states), available=available)
-    region = next(name for name, members in subtasks.items() if failed in members)
-    for begun in (None, [region]):
+    of_failed = next(name for name, members in subtasks.items() if failed in members)
+    for begun in (None, [of_failed]):
         restarted = {
             subtask for name in RestartSet(evaluation, same_rows=True, failed=begun) for subtask in subtasks[name]
         }

@@ -281,8 +281,8 @@ def test_fault_51_where_verify_takes_any_digest_for_equal(broken):
 
 
 def test_fault_61_where_fingerprints_are_not_compared_old_code_stays(broken):
-    def same_code(self, name):
-        reason = evaluate(self, name)
+    def same_code(self, *given):
+        reason = evaluate(self, *given)
         return None if reason is not None and reason.why is Why.CODE_CHANGED else reason
 
     evaluate = Evaluation._evaluate_alone
