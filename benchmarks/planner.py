@@ -54,9 +54,10 @@ def measure(folder: Path, repeats: int | None) -> Report:
         title="The planner that runs, beside Flink's scheduler",
         method=(
             "Of ours, `record` is from the declared job to the plan record, which holds what Flink calls graph and "
-            "regions; `restart set` is the decision after a failure of the middle vertex's first subtask whose error "
-            "names one lost input, over a run in which everything has finished, and `plan` is the whole plan with its "
-            "reasons for every region. Of Flink, `graph`, `regions` and the restart set are the first calls in a "
+            "regions; `restart set` is who restarts after a failure of the middle vertex's first subtask whose error "
+            "names one lost input, over a run in which everything has finished, asked of a plan of which nothing was "
+            "asked before, and `plan` is the whole plan with its reasons for every region. Of Flink, `graph`, "
+            "`regions` and the restart set are the first calls in a "
             f"fresh JVM, {beside}. Memory: of ours the growth of the peak until the record is there, of Flink its live "
             "heap after a collection. Finished runs are on a stand-in for S3, over HTTP, with the real SDK."
         ),
@@ -65,7 +66,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
             Table(
                 "Shapes, cold",
                 (
-                    "shape", "record, ms", "restart set, ms", "plan, ms", "record, MB", "restarts",
+                    "shape", "record, ms", "restart set, ms", "its CPU, ms", "plan, ms", "record, MB", "restarts",
                     "Flink: graph, ms", "regions, ms", "restart set, ms", "MB", "restarts",
                 ),
                 rows,
@@ -114,7 +115,7 @@ def _shape_row(
     peer += [str(last["heap_mb"]), str(last["result"])] if last else ["-", "-"]
     if "refused" in ours[0]:
         figures.append(Figure(key, 0.0, "plans", f"a plan, not: {ours[0]['refused']}", reached=False))
-        return (key, ours[0]["refused"][:40], "-", "-", "-", "-", *peer)
+        return (key, ours[0]["refused"][:40], "-", "-", "-", "-", "-", *peer)
     found = {name: median(our[name] for our in ours) for name in ours[0]}
     if theirs[0] and theirs[1] and last:
         made = theirs[0]["cold_ms"] + theirs[1]["cold_ms"]
@@ -128,6 +129,7 @@ def _shape_row(
         key,
         f"{found['record_ms']:.0f}",
         f"{found['restart_set_ms']:.0f}",
+        f"{found['restart_set_cpu_ms']:.0f}",
         f"{found['plan_ms']:.0f}",
         f"{found['record_mb']:.0f}",
         f"{found['restarts']:.0f}",

@@ -1,9 +1,11 @@
 """One measurement of the planner that runs, in a process of its own; prints one JSON line.
 
 ``python -m benchmarks.planner_case CASE LEVELS PARALLELISM``: a declared job of that shape, its plan record, a run in
-which every region has finished, and the plan after one lost result. ``... finished ENDPOINT``: from the first request
-for a journal of finished regions to their plan. ``... tab ENDPOINT LEVELS PARALLELISM``: the Recovery tab's first
-answer for such a run, as JSON; what it asks Airflow's database is in memory.
+which every region has finished; and after a failure that names one lost result what restarts, and the whole plan. Plan
+and state of the run are in memory then, as Flink's graph is. ``... ladder SIZE`` and ``... volatile_vertex SIZE``: the
+plan of such a run. ``... finished ENDPOINT``: from the first request for a journal of finished regions to their plan.
+``... tab ENDPOINT LEVELS PARALLELISM``: the Recovery tab's first answer for such a run, as JSON; what it asks Airflow's
+database is in memory.
 """
 
 from __future__ import annotations
@@ -68,16 +70,18 @@ def of_shape(case: str, levels: int, parallelism: int) -> dict[str, Any]:
     # Nothing was asked of this plan before: what the plan above knows of itself was found out to make the run.
     fresh = PlanRecord(record.job, GroupedRegions(map(replace, record.groups)))
 
-    def decide() -> int:
+    def decide() -> tuple[int, float]:
+        before = time.process_time()
         evaluation = Evaluation(fresh, scenario.state, available=available)
-        return len(RestartSet(evaluation, same_rows=False, failed=[failed]))
+        return len(RestartSet(evaluation, same_rows=False, failed=[failed])), time.process_time() - before
 
-    restart_set, restart_set_ms = _timed(decide)
+    (restart_set, restart_set_cpu_s), restart_set_ms = _timed(decide)
     made_plan, plan_ms = _timed(lambda: plan(record, state, available, request))
     return {
         "record_ms": record_ms + regions_ms,
         "record_mb": record_mb,
         "restart_set_ms": restart_set_ms,
+        "restart_set_cpu_ms": 1000 * restart_set_cpu_s,
         "plan_ms": plan_ms,
         "regions": regions,
         "restarts": restart_set,
