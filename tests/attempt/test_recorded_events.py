@@ -80,6 +80,18 @@ def test_a_lost_input_and_the_failover_as_planned():
     assert (found.region, found.lost, found.plan[0][0]) == ("C", (InputRef("P", 1),), "P")
 
 
+def test_the_failover_as_planned_is_of_what_runs_because_of_the_loss_alone():
+    """The other branch has not run yet either, and not because of this."""
+    world = World({"P": (), "C": ("P",), "D": ("C",), "other": (), "reader": ("other",)})
+    world.go("P")
+    world.delete_results("P", 1)
+    with pytest.raises(InputLost):
+        world.go("C")
+    found = world.events[-1]
+    assert isinstance(found, FailoverPlanned)
+    assert [region for region, _ in found.plan] == ["P", "C", "D"]
+
+
 @pytest.mark.parametrize(
     ("error", "failure"),
     [

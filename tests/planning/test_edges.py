@@ -294,6 +294,41 @@ def test_an_edge_of_all_to_all_costs_as_its_subtasks_do() -> None:
     assert calls(800) / calls(100) / 8 < 1.1
 
 
+def calls_of_search(size: int, *, failed: Sequence[str] | None) -> int:
+    """How many functions of ours it takes to find who restarts in three vertices of ``size`` subtasks: 0 is lost."""
+    groups_made = [group("a", {}, size), group("b", {"a": POINTWISE}, size), group("c", {"b": POINTWISE}, size)]
+    plan = PlanRecord("job", GroupedRegions(groups_made))
+    state = finished(plan)
+    fresh = PlanRecord("job", GroupedRegions(map(replace, plan.groups)))
+
+    def available(region: str, attempt: Attempt, result: str) -> Reason | None:
+        return Reason(region, Why.OUTPUT_MISSING) if region == "a[k0]" else None
+
+    found = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal found
+        found += event == "call" and "airflow_recovery" in frame.f_code.co_filename
+
+    sys.setprofile(count)
+    try:
+        restarting = RestartSet(Evaluation(fresh, state, available=available), same_rows=True, failed=failed)
+    finally:
+        sys.setprofile(None)
+    assert {"a[k0]", "b[k0]", "c[k0]"} <= set(restarting)
+    return found
+
+
+def test_a_search_from_one_failed_subtask_costs_what_it_reaches_and_not_its_vertices() -> None:
+    # But for the names of one group, in which the failed subtask is looked up.
+    assert calls_of_search(800, failed=["b[k0]"]) - calls_of_search(100, failed=["b[k0]"]) <= 2 * 800
+
+
+def test_control_where_every_subtask_fails_the_search_costs_more_with_each() -> None:
+    few, many = ([f"b[k{at}]" for at in range(size)] for size in (100, 800))
+    assert calls_of_search(800, failed=many) > 6 * calls_of_search(100, failed=few)
+
+
 def test_control_where_what_was_read_is_compared_one_by_one_the_cost_is_quadratic(monkeypatch) -> None:
     def one_by_one(self: Evaluation, consumer: str, node: str) -> list[InputRef]:
         pins = self.pins(consumer)
