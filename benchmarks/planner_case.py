@@ -38,10 +38,11 @@ from airflow_recovery.results.places import Asker, ResultPlaces  # noqa: E402
 from airflow_recovery.store.s3 import S3Store  # noqa: E402
 from airflow_recovery.story.run_view import view_run  # noqa: E402
 from airflow_recovery.story.what_if import plan_run, prober_of  # noqa: E402
-from benchmarks.plan_scale import finished  # noqa: E402
+from benchmarks.plan_scale import Case, finished, ladder, volatile_vertex  # noqa: E402
 from benchmarks.shapes import IDENTITY, chain, planned  # noqa: E402
 
 T = TypeVar("T")
+SPREADING = {make.__name__: make for make in (ladder, volatile_vertex)}
 IMPORT_MS = 1000 * (time.perf_counter() - _BEGUN)
 
 
@@ -88,6 +89,19 @@ def of_shape(case: str, levels: int, parallelism: int) -> dict[str, Any]:
         "running": len(made_plan.names(Action.RUN)),
         "peak_mb": _peak_mb() - before_mb,
     }
+
+
+def of_spread(make: Callable[[int], Case], size: int) -> dict[str, Any]:
+    """The plan of a run that is in memory."""
+    case = make(size)
+
+    def planned_run() -> float:
+        before = time.process_time()
+        case.plan()
+        return time.process_time() - before
+
+    cpu_s, plan_ms = _timed(planned_run)
+    return {"plan_ms": plan_ms, "plan_cpu_ms": 1000 * cpu_s}
 
 
 def of_finished(endpoint_url: str) -> dict[str, Any]:
@@ -177,6 +191,8 @@ def main(arguments: list[str]) -> None:
         measured = of_finished(arguments[1])
     elif arguments[0] == "tab":
         measured = of_tab(arguments[1], int(arguments[2]), int(arguments[3]))
+    elif arguments[0] in SPREADING:
+        measured = of_spread(SPREADING[arguments[0]], int(arguments[1]))
     else:
         measured = of_shape(arguments[0], int(arguments[1]), int(arguments[2]))
     print(json.dumps({**measured, "import_ms": IMPORT_MS}), flush=True)

@@ -339,7 +339,8 @@ class Evaluation:
         current = self.state.of(region).current
         if current is None or current.outcome is None:
             return None
-        return self.why_disconnected(region, current.outcome.mode)
+        mode = planning(self.edges.group(region).template.mode.name)
+        return mode.why_disconnected(self._regions, region, self.state, current.outcome.mode)
 
     def pins(self, region: str) -> Mapping[str, InputRef]:
         """What the finish that counts has read, by region; nothing where there is none."""

@@ -167,7 +167,7 @@ class _Making:
     def region(self, name: str) -> PlannedRegion:
         """One entry of the plan."""
         group, index = self._edges.place(name)
-        region = group.template
+        region, inputs = group.template, self._edges.inputs(name)
         seen = self._seen.of(name)
         current = seen.current
         action, refused = self._action(name, region), None
@@ -185,7 +185,7 @@ class _Making:
         return PlannedRegion(
             name=name,
             vertices=region.vertices,
-            inputs=_joined(map(self._names_of, self._edges.inputs(name))),
+            inputs=_joined(map(self._names_of, inputs)) if inputs else (),
             action=action,
             attempt=current.number if current is not None else 0,
             latest_attempt=seen.latest_attempt,
@@ -195,7 +195,7 @@ class _Making:
             if reason is None
             else reason.detail + _would_append(region, seen, action) + blocked,
             cause=None if reason is None else self._cause(reason),
-            after=() if reason is None else _joined(map(self._running_of, self._edges.inputs(name))),
+            after=_joined(map(self._running_of, inputs)) if inputs and reason is not None else (),
             evidence=self._evidence(name, reason),
             subtask=group.subtask(index),
         )
