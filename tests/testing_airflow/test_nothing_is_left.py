@@ -34,10 +34,10 @@ time.sleep(600)
 
 
 def run_a_lasting_task(home: Path) -> tuple[LocalAirflow, list[int]]:
-    """A started Airflow with a task that lasts, and every process that it consists of."""
+    """An Airflow with a task that lasts, and every process that it consists of."""
     (home / "out").mkdir(parents=True)
     airflow = LocalAirflow(home, DAGS, env={"CLEAR_CLIENTS_OUT": str(home / "out")})
-    airflow.start()
+    airflow.start("api-server", "scheduler", "dag-processor")  # what a task needs
     airflow.trigger("lasting", run_id="lasting")
     noted = home / "out" / "lasting"
     airflow.wait_until(lambda: noted.exists() and len(noted.read_text().split()) == 2, 60, "the task to run")
