@@ -30,8 +30,9 @@ from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.store.probe import probe
+from airflow_recovery.task.attempt_sessions import ServerChoice
 from airflow_recovery.task.region_program import RegionProgram
-from airflow_recovery.task.region_session import RegionSession, ServerChoice
+from airflow_recovery.task.region_session import RegionSession
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.faulty_store import CountingStore, Verb
 from airflow_recovery.testing.s3_server import MotoServer

@@ -66,7 +66,7 @@ def run_over_connect(  # noqa: PLR0913 - what a session is opened with
     with (
         heartbeat(spec, open_early(spec) if journal is None else lambda: journal, log, stop=stop),
         reporting_failure(spec, progress, log, mask),
-        guarding(url, session_id=session_id, tag=spec.tag, user_id=user_id),
+        guarding(url, session_id=session_id, user_id=user_id),
     ):
         log.info("Spark Connect server: %s, session %s", host_of(url), session_id)
         spark = opened = open_session(url, session_id=session_id, user_id=user_id)

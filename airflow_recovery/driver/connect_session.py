@@ -26,8 +26,8 @@ def session_id_of(identity: RunIdentity, region: str, attempt: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
 
 
-def interrupt_attempt(url: str, *, session_id: str, tag: str, user_id: str) -> tuple[str, ...]:
-    """Interrupt the operations of another attempt, and close its session so that it can't start more.
+def interrupt_attempt(url: str, *, session_id: str, user_id: str) -> tuple[str, ...]:
+    """Interrupt all that runs in another attempt's session, and close that session so that nothing more begins there.
 
     Returns the ids of the operations that were interrupted; none where the session is closed already. For an attempt
     that must not go on: on_kill, or an orphan of an older attempt that the caller has fenced or is about to.
@@ -36,7 +36,7 @@ def interrupt_attempt(url: str, *, session_id: str, tag: str, user_id: str) -> t
 
     spark = open_session(url, session_id=session_id, user_id=user_id)
     try:
-        return tuple(spark.interruptTag(tag))
+        return tuple(spark.interruptAll())
     except PySparkException as error:
         if (error.getCondition() or "").startswith("INVALID_HANDLE."):  # closed: nothing of it runs
             return ()

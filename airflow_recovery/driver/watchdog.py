@@ -21,8 +21,8 @@ _DONE = b"done\n"
 
 
 @contextmanager
-def guarding(url: str, *, session_id: str, tag: str, user_id: str) -> Iterator[None]:
-    """Have the operations tagged ``tag`` interrupted if this process dies inside.
+def guarding(url: str, *, session_id: str, user_id: str) -> Iterator[None]:
+    """Have all operations of the session interrupted if this process dies inside.
 
     The order goes through the pipe, not through the arguments: the URL may hold a token. A process that this one forks
     (without exec) meanwhile keeps the pipe open, and delays the interruption until it ends too.
@@ -39,7 +39,7 @@ def guarding(url: str, *, session_id: str, tag: str, user_id: str) -> Iterator[N
     )
     assert watchdog.stdin is not None
     try:
-        order = {"url": url, "session_id": session_id, "tag": tag, "user_id": user_id}
+        order = {"url": url, "session_id": session_id, "user_id": user_id}
         watchdog.stdin.write(json.dumps(order).encode() + b"\n")
         watchdog.stdin.flush()
         yield
@@ -60,7 +60,7 @@ def main() -> int:
     signal.alarm(INTERRUPT_DEADLINE_S)  # the client repeats for longer against a server that is gone
     from airflow_recovery.driver.connect_session import interrupt_attempt
 
-    interrupt_attempt(order["url"], session_id=order["session_id"], tag=order["tag"], user_id=order["user_id"])
+    interrupt_attempt(order["url"], session_id=order["session_id"], user_id=order["user_id"])
     return 0
 
 

@@ -7,6 +7,8 @@ Decides nothing itself, and imports neither pyspark nor boto3 while a DAG file i
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
+from airflow_recovery.operators.start_spark import StartSparkOperator
+from airflow_recovery.operators.stop_spark import StopSparkOperator
 from airflow_recovery.operators.task_group import SparkJobTaskGroup
 from airflow_recovery.task.references import OutputReference
 
@@ -16,4 +18,6 @@ __all__ = [
     "RecoveryPublishOperator",
     "SparkJobTaskGroup",
     "SparkRegionOperator",
+    "StartSparkOperator",
+    "StopSparkOperator",
 ]

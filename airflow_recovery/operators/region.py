@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from airflow_recovery.hooks.settings import RecoverySettings
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import Claim, RunIdentity
+    from airflow_recovery.task.attempt_sessions import ServerChoice
     from airflow_recovery.task.region_program import RegionProgram
-    from airflow_recovery.task.region_session import ServerChoice
     from airflow_recovery.task.run_spark import RunSpark
     from airflow_recovery.task.subtask_batch import BeforeClaim
 

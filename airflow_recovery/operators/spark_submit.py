@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +31,14 @@ from airflow_recovery.task.references import (
     placeholders,
 )
 from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped, refuse_mapped_group
+from airflow_recovery.task.spark_connection import PER_REGION, PER_RUN, SparkScope, user_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_recovery.attempt.application import SparkApplication
     from airflow_recovery.sinks.declaration import CommittingSink
+    from airflow_recovery.task.open_run import OpenRun
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +103,11 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
     :param idempotent: whether a second run after one that died half-way leaves what a single one would have left. Not
         said: ``False`` where there are fixed outputs and the application, a Python file here, is seen to append.
     :param allow_duplicates: accept an application that is not idempotent; its rows may be there twice.
+    :param spark: ``per-region``: it is submitted as it is. ``per-run``: one Spark Connect server for all operators of
+        the DAG that say so, started by whoever needs it first, with the arguments of that operator (see
+        `StartSparkOperator`). The application is a Python program that takes its session from ``SPARK_REMOTE``, as
+        ``SparkSession.builder.getOrCreate()`` does. It runs without spark-submit, and ships its UDFs' code itself
+        (``addArtifacts``).
 
     Raises `JobDefinitionError` where the declaration can't be run; Airflow shows it as an import error of the DAG.
     """
@@ -117,6 +126,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         verify_timeout: timedelta | float | None = None,
         idempotent: bool | None = None,
         allow_duplicates: bool = False,
+        spark: SparkScope = PER_REGION,
         application: str,
         application_args: Sequence[Any] | None = None,
         **kwargs: Any,
@@ -127,6 +137,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
             "allow_duplicates": allow_duplicates,
             "verify_max_bytes": verify_max_bytes,
             "verify_timeout": verify_timeout,
+            "spark": spark,
         }
         check_arguments(RecoverableSparkSubmitOperator.__init__, of_types, where)
         self._check_application(where, application, application_args, templated=self.template_fields)
@@ -146,6 +157,9 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         self.determinism = _checked_determinism(self.task_id, deterministic)
         self.read_limits = _checked_limits(self.task_id, deterministic, verify_max_bytes, verify_timeout)
         self.allow_duplicates = allow_duplicates
+        self.spark = spark
+        if spark == PER_RUN:
+            self._check_takes_session()
         if not allow_duplicates:
             self._check_idempotent(idempotent)
         self._check_placeholders()
@@ -219,7 +233,10 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
         ) as opened:
             os.environ.update(submit_environment({**os.environ, **opened.stores.driver_env()}))
             self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
-            self._application = application = (DropInSubmission if self.recovers else UnregisteredDropIn)(
+            start: Callable[..., SparkApplication] = DropInSubmission if self.recovers else UnregisteredDropIn
+            if self.spark == PER_RUN:
+                start = self._on_own_spark(opened, context)
+            self._application = application = start(
                 drop_in,
                 opened,
                 self,
@@ -240,6 +257,32 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
             self.remember_lineage(opened.run, result)
             release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention)
             return result
+
+    def _on_own_spark(self, opened: OpenRun, context: Context) -> Callable[..., SparkApplication]:
+        from airflow.sdk import BaseHook
+
+        from airflow_recovery.model.keys import OPERATORS_GROUP
+        from airflow_recovery.task.drop_in_session import DropInSession
+        from airflow_recovery.task.run_spark import OwnServer, StartServer, open_run_spark
+        from airflow_recovery.task.spark_submission import connection_id
+
+        connection = BaseHook.get_connection(connection_id(self))
+        run_spark = open_run_spark(connection, opened, opened.run.journal.identity)
+        start = StartServer.of(self, context, OPERATORS_GROUP, opened.settings.spark_idle_timeout_s)
+        return partial(DropInSession, OwnServer(run_spark, start), user_of(connection))
+
+    def _check_takes_session(self) -> None:
+        """What the run's own Spark can't run, or could not be found by."""
+        if not str(self.application).endswith((".py", "}}")):
+            raise JobDefinitionError(
+                f"{self.task_id}: expected a Python application, which takes the session that SPARK_REMOTE names, "
+                f"found {self.application!r}: leave spark='per-run' out."
+            )
+        if not self.recovers:
+            raise JobDefinitionError(
+                f"{self.task_id}: recovery is off, and the address of a run's own Spark stands in the journal: leave "
+                "spark='per-run' out."
+            )
 
     def _check_application(self, where: str, application: object, arguments: object, **options: Any) -> None:
         given = {"application": application, "application_args": arguments}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.checks import check_arguments
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.run_context import is_last_try, refuse_mapped
@@ -18,13 +20,15 @@ START_TASK = "start_spark"
 class StartSparkOperator(SubmittingOperator):
     """The setup task: the run's own Spark is there when it has succeeded, with all that it declares of spark-submit.
 
-    Made by `SparkJobTaskGroup`. One that answers already is left as it is. Regions do the same where they find none, so
-    that nothing needs this task's result.
+    Made by `SparkJobTaskGroup`; before the DAG's `RecoverableSparkSubmitOperator`s with ``spark="per-run"``, place one
+    yourself where its arguments are not those of whichever operator comes first. One that answers already is left as it
+    is. Regions do the same where they find none, so that nothing needs this task's result.
 
-    :param group_id: the full id of the task group, which is a part of the journal's identity.
+    :param group_id: the full id of the task group, a part of the journal's identity; of drop-ins, leave it out.
     """
 
-    def __init__(self, *, group_id: str, **kwargs: Any) -> None:
+    def __init__(self, *, group_id: str = OPERATORS_GROUP, **kwargs: Any) -> None:
+        check_arguments(StartSparkOperator.__init__, locals(), str(kwargs.get("task_id")))
         super().__init__(**kwargs)
         self.group_id = group_id
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
 
+from airflow_recovery.checks import check_arguments
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators.submitting import RETRIES, RETRY_DELAY
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.run_context import is_last_try, refuse_expand
@@ -20,19 +22,24 @@ STOP_TASK = "stop_spark"
 class StopSparkOperator(BaseOperator):
     """The teardown task: the run's own Spark ends as soon as nobody is connected to it.
 
-    :param group_id: the full id of the task group.
+    Made by `SparkJobTaskGroup`; after the DAG's `RecoverableSparkSubmitOperator`s with ``spark="per-run"``, place one
+    yourself: ``[report, summary] >> StopSparkOperator(task_id="stop_spark").as_teardown()``. Without it, their Spark
+    ends when it has been idle for a while.
+
+    :param group_id: the full id of the task group; of drop-ins, leave it out.
     :param conn_id: the connection of the group's regions.
     """
 
     def __init__(
         self,
         *,
-        group_id: str,
+        group_id: str = OPERATORS_GROUP,
         conn_id: str | None = None,
         retries: int | None = RETRIES,
         retry_delay: timedelta | float = RETRY_DELAY,
         **kwargs: Any,
     ) -> None:
+        check_arguments(StopSparkOperator.__init__, locals(), str(kwargs.get("task_id")))
         super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
         self.group_id = group_id
         self.conn_id = conn_id

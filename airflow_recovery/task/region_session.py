@@ -17,31 +17,8 @@ from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
+from airflow_recovery.task.attempt_sessions import AttemptSessions, ServerChoice
 from airflow_recovery.task.region_program import RegionProgram
-
-INTERRUPT_DEADLINE_S = 30.0
-
-
-class ServerChoice:
-    """Which server a region runs on. This one: always the one at ``url``, which somebody else looks after."""
-
-    max_retries: int | None = None
-    """How often Spark's client repeats a request without an answer; `None`: as Spark does, for ten minutes."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def to_run(self) -> str:
-        """The URL for a new attempt. May start a server; raises where that fails."""
-        return self._url
-
-    def to_interrupt(self) -> str | None:
-        """The URL at which an earlier attempt may have left something running; `None` where nothing can be."""
-        return self._url
-
-    def why_lost(self) -> str | None:
-        """After a failure: why that server is gone for good; `None` where it is not, or nobody can say."""
-        return None
 
 
 class RegionSession(SparkApplication):
@@ -65,7 +42,7 @@ class RegionSession(SparkApplication):
     ) -> None:
         self._program = program
         self._server = server
-        self._user_id = user_id
+        self._sessions = AttemptSessions(program.identity, user_id, log)
         self._conf = dict(conf)
         self._log = log
         self._on_claim = on_claim
@@ -104,7 +81,7 @@ class RegionSession(SparkApplication):
                 spec,
                 archive=archive,
                 log=self._log,
-                user_id=self._user_id,
+                user_id=self._sessions.user_id,
                 conf=self._conf,
                 journal=self._program.stores.journal,
                 results=self._program.stores.results,
@@ -124,43 +101,14 @@ class RegionSession(SparkApplication):
             self._running = None
 
     def stop(self) -> None:
-        """Interrupt the operations of the running attempt.
-
-        In a thread: a signal handler runs inside the very call that waits for the server.
-        """
-        running = self._running
-        if running is not None:
-            spec, url = running
-            arguments = (url, spec.region, spec.attempt, spec.tag)
-            threading.Thread(target=self._interrupt, args=arguments, name="interrupt", daemon=True).start()
+        """Interrupt the operations of the running attempt."""
+        if self._running is not None:
+            spec, url = self._running
+            self._sessions.interrupt(url, spec.region, spec.attempt)
 
     def stop_previous(self, claim: Claim) -> None:
-        """An operation survives the death of its client: open the old session and interrupt its tag.
-
-        Not waited for longer than `INTERRUPT_DEADLINE_S`: Spark's client asks a server that is gone for ten minutes.
-        """
-        url = self._server.to_interrupt()
-        if url is None:
-            return
-        arguments = (url, claim.region, claim.attempt, claim.tag)
-        interrupting = threading.Thread(target=self._interrupt, args=arguments, name="interrupt", daemon=True)
-        interrupting.start()
-        interrupting.join(INTERRUPT_DEADLINE_S)
-        if interrupting.is_alive():
-            self._log.warning("Attempt %d of %s: the server does not answer; going on.", claim.attempt, claim.region)
-
-    def _interrupt(self, url: str, region: str, attempt: int, tag: str) -> None:
-        from airflow_recovery.driver.connect_session import interrupt_attempt, session_id_of
-
-        session_id = session_id_of(self._program.identity, region, attempt)
-        try:
-            stopped = interrupt_attempt(url, session_id=session_id, tag=tag, user_id=self._user_id)
-        except Exception as error:
-            # Fencing is what makes an orphan harmless; interrupting it only saves the server's time.
-            self._log.warning("Attempt %d of %s could not be interrupted on the server: %s", attempt, region, error)
-        else:
-            if stopped:
-                self._log.info("Attempt %d of %s: %d operations interrupted.", attempt, region, len(stopped))
+        """As `AttemptSessions.stop_previous`."""
+        self._sessions.stop_previous(self._server, claim)
 
 
 def _import_client() -> None:

@@ -31,9 +31,9 @@ from airflow_recovery.hooks.masking import mask_secret
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.codec import Unlike, from_json, to_json
 from airflow_recovery.store.write_once import Slots
+from airflow_recovery.task.attempt_sessions import ServerChoice
 from airflow_recovery.task.dag_operators import job_recovery_of
 from airflow_recovery.task.open_run import OpenRun, RunPlace
-from airflow_recovery.task.region_session import ServerChoice
 from airflow_recovery.task.spark_connection import SUBMIT
 from airflow_recovery.task.spark_submission import connect_server_command
 

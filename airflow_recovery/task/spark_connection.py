@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from airflow_recovery.driver.memory_policy import RaiseMemory
     from airflow_recovery.job import Job
     from airflow_recovery.planning.regions import Region
+    from airflow_recovery.task.attempt_sessions import ServerChoice
     from airflow_recovery.task.region_program import RegionProgram
-    from airflow_recovery.task.region_session import ServerChoice
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,8 @@ def region_application(
     ``own_server``: the run's own Spark, which has been started with these settings.
     """
     if connection.conn_type == CONNECT or own_server is not None:
-        from airflow_recovery.task.region_session import RegionSession, ServerChoice
+        from airflow_recovery.task.attempt_sessions import ServerChoice
+        from airflow_recovery.task.region_session import RegionSession
 
         conf = {} if own_server is not None else operator.conf or {}
         return RegionSession(
@@ -60,7 +61,7 @@ def region_application(
             user_id=user_of(connection),
             conf={str(key): str(value) for key, value in conf.items()},
             log=log,
-            on_claim=partial(_tell_of_memory, operator, memory_policy),
+            on_claim=partial(tell_of_memory, operator, memory_policy),
         )
     if connection.conn_type in SUBMIT:
         from airflow_recovery.task.region_submission import RegionSubmission
@@ -81,7 +82,8 @@ def region_application(
     )
 
 
-def _tell_of_memory(operator: SparkSubmitOperator, policy: RaiseMemory | None, attempt: ClaimedAttempt) -> None:
+def tell_of_memory(operator: SparkSubmitOperator, policy: RaiseMemory | None, attempt: ClaimedAttempt) -> None:
+    """Where an earlier attempt ran out of memory: what ``policy`` would do about it, if the server could be changed."""
     from airflow_recovery.task.spark_submission import raised_memory
 
     raised = raised_memory(operator, policy, attempt)

@@ -198,14 +198,14 @@ def test_without_watchdog_the_operation_goes_on_until_it_is_interrupted(connect:
         # The next attempt finds the orphan by the session of the old one.
         interrupt = (
             "import sys\nfrom airflow_recovery.driver.connect_session import interrupt_attempt\n"
-            "url, session, tag = sys.stdin.read().split()\n"
+            "url, session = sys.stdin.read().split()\n"
             "for _ in range(2):\n"
-            "    print(len(interrupt_attempt(url, session_id=session, tag=tag, user_id='airflow')))\n"
+            "    print(len(interrupt_attempt(url, session_id=session, user_id='airflow')))\n"
         )
         session = session_id_of(spec.identity, spec.region, spec.attempt)
         done = subprocess.run(
             [sys.executable, "-c", interrupt],
-            input=f"{connect.url} {session} {spec.tag}",
+            input=f"{connect.url} {session}",
             capture_output=True,
             text=True,
             timeout=120,

@@ -18,8 +18,9 @@ from airflow_recovery.driver.exit_report import read_failure
 from airflow_recovery.errors import SessionLost
 from airflow_recovery.model.records import AttemptState, Claim
 from airflow_recovery.store import open_store
+from airflow_recovery.task.attempt_sessions import ServerChoice
 from airflow_recovery.task.region_program import region_failed
-from airflow_recovery.task.region_session import RegionSession, ServerChoice
+from airflow_recovery.task.region_session import RegionSession
 from airflow_recovery.testing.spark_cluster import connect_server, free_port
 
 LOG = logging.getLogger("tests.connect_restart")

@@ -50,6 +50,8 @@ from airflow_recovery.operators import (
     RecoveryPublishOperator,
     SparkJobTaskGroup,
     SparkRegionOperator,
+    StartSparkOperator,
+    StopSparkOperator,
 )
 from airflow_recovery.operators.audit import RecoveryAuditOperator
 from airflow_recovery.operators.submitting import SubmittingOperator
@@ -83,6 +85,8 @@ drop_in = in_a_dag(
 )
 group = in_a_dag(SparkJobTaskGroup, group_id="g", job=DIAMOND)
 region = in_a_dag(SparkRegionOperator, task_id="r", job=DIAMOND, region="left", group_id="g")
+start_spark = in_a_dag(StartSparkOperator, task_id="start")
+stop_spark = in_a_dag(StopSparkOperator, task_id="stop")
 publish = in_a_dag(RecoveryPublishOperator, task_id="p", job=DIAMOND, group_id="g")
 audit = in_a_dag(RecoveryAuditOperator, task_id="p", job=DIAMOND, group_id="g")
 sensor = in_a_dag(RecoveryResultSensor, task_id="s", external_dag_id="d", group_id="g", vertex="v")
@@ -384,6 +388,8 @@ PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {
     RecoverableSparkSubmitOperator.__init__: drop_in,
     inspect.unwrap(SubmittingOperator.__init__): drop_in,
     RecoveryPublishOperator.__init__: publish,
+    StartSparkOperator.__init__: start_spark,
+    StopSparkOperator.__init__: stop_spark,
     RecoveryResultSensor.__init__: sensor,
     OutputReference.__init__: lambda **given: OutputReference(**{"task_id": "t", "name": "o", **given}),
     RecoveryResultHook.get_result: lambda **given: RecoveryResultHook().get_result(

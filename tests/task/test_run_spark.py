@@ -6,19 +6,24 @@ import json
 import logging
 import os
 import signal
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import psutil
+import pyarrow.parquet as parquet
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG
 from runtime_specs import outcome_of, region_spec, troubled
+from tries import run_try, task_context
 
 from airflow_recovery.driver.connect_server import ServerAddress
 from airflow_recovery.driver.exit_report import read_failure
@@ -26,10 +31,12 @@ from airflow_recovery.driver.region_spec import RegionSpec, StoreSpec
 from airflow_recovery.errors import ConfigurationError, DriverLost, OutOfMemory
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import AttemptState, RunIdentity
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, StopSparkOperator
 from airflow_recovery.store import open_store
 from airflow_recovery.task.region_program import region_failed
 from airflow_recovery.task.region_session import RegionSession
 from airflow_recovery.task.run_spark import OwnServer, RunSpark, StartServer
+from airflow_recovery.testing.spark_cluster import StandaloneCluster
 
 LOG = logging.getLogger("tests.run_spark")
 RUN = RunIdentity("d", "date-2024-01-01T000000Z", "g")
@@ -189,6 +196,29 @@ def test_fault_142_a_server_is_killed_within_a_region_and_the_next_attempt_start
     assert run_spark(tmp_path).find() is None
 
 
+def test_fault_142_on_a_cluster_master_a_killed_server_gives_its_executors_back_and_the_next_one_has_them(
+    tmp_path: Path, cluster: StandaloneCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole cluster is one server's: without the end of the first, the second would wait for cores for ever."""
+    monkeypatch.setenv("AIRFLOW_CONN_OWN", json.dumps({"conn_type": "spark", "host": cluster.master_url}))
+    monkeypatch.setattr(sys.modules[__name__], "CONF", {**CONF, "spark.executor.memory": "512m"})
+    ready, go = tmp_path / "ready", tmp_path / "go"
+    first, second = (region_spec(tmp_path, *troubled("beat", ready=ready, go=go), attempt=n) for n in (1, 2))
+    running = Running(tmp_path, first, ready)  # its UDF has come to an executor: so has the job's code
+    (server,) = servers()
+    assert cluster.applications().count("d.g") == 1
+    os.kill(server.pid, signal.SIGKILL)
+    running.wait()
+    assert isinstance(region_failed(first, read_failure(first), running.raised[0]), DriverLost)
+
+    go.touch()
+    application(tmp_path, second)._launch(second, tmp_path)
+    assert state_of(second) is AttemptState.FINISHED
+    assert cluster.applications().count("d.g") == 2
+    run_spark(tmp_path).end()
+    assert not servers()
+
+
 def test_fault_143_memory_runs_out_in_the_server_and_the_region_fails_with_that(tmp_path: Path) -> None:
     ready, go = tmp_path / "ready", tmp_path / "go"
     spec = region_spec(tmp_path, *troubled("beat", ready=ready, go=go))
@@ -238,6 +268,68 @@ def test_fault_145_two_tasks_that_want_it_at_once_keep_one_server(
     assert len(keepers()) == 1
     numbers = [path.name for path in (tmp_path / "journal" / JournalLayout(RUN).servers).iterdir()]
     assert sorted(numbers) == ["00000001", "00000001.end", "00000002", "00000003"]
+
+
+APPLICATION = """
+import pathlib, sys, time
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.appName("existing").getOrCreate()
+source, target, ready, go = sys.argv[1:]
+rows = spark.read.parquet(source) if source != "-" else spark.range(9)
+if ready != "-":
+    pathlib.Path(ready).touch()
+    while not pathlib.Path(go).exists():
+        spark.range(1).collect()
+        time.sleep(0.1)
+rows.selectExpr("id + 1 AS id").write.parquet(target)
+spark.stop()
+"""
+
+
+def test_fault_142_existing_applications_share_one_server_and_recover_from_its_death(
+    recovery: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    application, ready, go = tmp_path / "existing.py", tmp_path / "ready", tmp_path / "go"
+    application.write_text(APPLICATION)
+    common: dict[str, Any] = {"application": str(application), "outputs": ["out"], "spark": "per-run"}
+    common |= {"conn_id": "own", "conf": CONF}
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+        first = RecoverableSparkSubmitOperator(
+            task_id="first", application_args=["-", "{output:out}", "-", "-"], **common
+        )
+        second = RecoverableSparkSubmitOperator(
+            task_id="second",
+            inputs={"in": first.result("out")},
+            application_args=["{input:in}", "{output:out}", str(ready), str(go)],
+            **common,
+        )
+        stop = StopSparkOperator(task_id="stop", conn_id="own")
+
+    def on_worker(task: Any, try_number: int = 1) -> dict[str, Any]:
+        context = task_context(task.task_id, try_number=try_number)
+        context["ti"].hostname = "127.0.0.1"
+        return run_try(task, context) or {}
+
+    assert on_worker(first)["decision"] == "ran"
+    (server,) = servers()
+
+    def kill_within() -> None:
+        eventually(ready.exists)
+        assert servers() == [server]
+        os.kill(server.pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_within)
+    killer.start()
+    with pytest.raises(DriverLost, match=r"is gone: it ended by itself\. Error code is: -9\."):
+        on_worker(second)
+    killer.join()
+    go.touch()
+    made = on_worker(second, 2)
+    assert (made["decision"], made["attempt"]) == ("ran", 2)
+    written = parquet.read_table(made["results"]["second.out"]["location"].removeprefix("file://"))
+    assert sorted(written["id"].to_pylist()) == list(range(2, 11))
+    on_worker(stop)
+    eventually(lambda: not keepers())
 
 
 def test_a_server_that_does_not_come_up_fails_by_its_own_words(tmp_path: Path) -> None:
