@@ -211,6 +211,8 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
 
         # Templates have been rendered since the declaration was checked.
         self._check_application(self.task_id, self.application, self.application_args)
+        if self.spark == PER_RUN:
+            self._check_takes_session()
         self.outputs = checked_outputs(self.task_id, self.outputs)
         self.inputs = checked_inputs(self.task_id, self.inputs)
         refuse_mapped(context)

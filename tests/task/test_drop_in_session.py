@@ -170,5 +170,11 @@ def test_what_can_not_run_so_is_refused_where_it_is_written(recovery: Path, give
         task_of(recovery, **given)
 
 
+def test_a_template_that_comes_to_something_else_is_refused_before_the_claim(recovery: Path) -> None:
+    with pytest.raises(AirflowFailException, match=r"expected a Python application.*found 'etl-2024-01-02\.jar'"):
+        on_worker(task_of(recovery, application="etl-{{ ds }}.{{ 'jar' }}"))
+    assert not state_in(recovery, OPERATORS_GROUP, "t").of("t").attempts
+
+
 def test_this_python_runs_it(recovery: Path) -> None:
     on_worker(task_of(recovery, f"assert sys.executable == {sys.executable!r}"))
