@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections import deque
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 REMOTE_VARIABLE = "SPARK_REMOTE"
 """Where ``SparkSession.builder.getOrCreate()`` finds the session that it is to use."""
+LOOK_EVERY_S = 5.0
 _SHOWN_LINES = 20
 
 
@@ -79,6 +81,8 @@ class DropInSession(DropInSubmission):
                 preexec_fn=die_with_parent,
             )
             self._running = process, url
+            has_ended = threading.Event()
+            threading.Thread(target=self._watch, args=(process, has_ended), name="watch server", daemon=True).start()
             try:
                 assert process.stdout is not None
                 for line in process.stdout:
@@ -86,6 +90,7 @@ class DropInSession(DropInSubmission):
                     output += relevant([line])
                 code = process.wait()
             finally:
+                has_ended.set()
                 self._running = None
         if code == 0:
             return
@@ -99,6 +104,19 @@ class DropInSession(DropInSubmission):
         )
         keep_output(error, output)
         raise error
+
+    def _watch(self, process: subprocess.Popen[str], has_ended: threading.Event) -> None:
+        """Kill an application whose server is gone: Spark's client would ask for it for ten minutes.
+
+        Gone at two looks, one after the other: a server that collects garbage may not answer for a while.
+        """
+        was_gone = False
+        while not has_ended.wait(LOOK_EVERY_S):
+            is_gone = self._server.why_lost() is not None
+            if is_gone and was_gone:
+                process.kill()
+                return
+            was_gone = is_gone
 
     def stop(self) -> None:
         """Kill the application, and interrupt what it has begun on the server."""

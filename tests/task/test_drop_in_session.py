@@ -23,7 +23,7 @@ from airflow_recovery.errors import DriverLost, JobDefinitionError, RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.task import run_spark
+from airflow_recovery.task import drop_in_session, run_spark
 from airflow_recovery.task.attempt_sessions import ServerChoice
 
 URL = "sc://127.0.0.1:1/;authorization=Bearer%20t0ken"
@@ -112,6 +112,34 @@ def test_where_its_server_is_gone_that_is_the_failure(recovery: Path, monkeypatc
     monkeypatch.setattr(Server, "lost", "it ended by itself. Error code is: -9.")
     with pytest.raises(DriverLost, match=r"127\.0\.0\.1:1 is gone: it ended by itself"):
         on_worker(task_of(recovery, "sys.exit(1)"))
+
+
+def test_fault_142_an_application_whose_server_is_gone_does_not_wait_for_it(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's client would, for ten minutes."""
+    monkeypatch.setattr(drop_in_session, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(Server, "why_lost", lambda self: "it was killed" if (recovery / "told").exists() else None)
+    with pytest.raises(DriverLost, match=r"127\.0\.0\.1:1 is gone: it was killed"):
+        on_worker(task_of(recovery, "import time; time.sleep(600)"))
+
+
+def test_a_server_that_does_not_answer_once_is_not_gone(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drop_in_session, "LOOK_EVERY_S", 0.05)
+    answers = iter(["it collects garbage"])
+    looked = threading.Event()
+
+    def look(self: Server) -> str | None:
+        answer = next(answers, None)
+        if answer is None:
+            (recovery / "answered").touch()
+            looked.set()
+        return answer
+
+    monkeypatch.setattr(Server, "why_lost", look)
+    wait = f"import time\nwhile not os.path.exists({str(recovery / 'answered')!r}): time.sleep(0.05)"
+    assert on_worker(task_of(recovery, wait))["decision"] == "ran"
+    assert looked.is_set()
 
 
 def test_control_a_failure_of_its_own_is_no_lost_server(recovery: Path) -> None:
