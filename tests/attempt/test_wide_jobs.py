@@ -198,6 +198,7 @@ def test_an_older_version_refuses_a_grouped_record_by_its_format(monkeypatch: py
     run = world(WIDE_PAIR)
     run.go_all()
     monkeypatch.setattr(codec, "FORMAT_VERSION", 1)
+    monkeypatch.setattr(codec, "_end_of_record", codec._end_of_record.__wrapped__)  # it knows the formats of before
     with pytest.raises(Exception, match=r"written by a newer version \(format 2, this version reads up to 1\)"):
         run.journal().read_claim("C[a]", 1)
     with pytest.raises(Exception, match=r"written by a newer version"):
