@@ -245,6 +245,20 @@ def test_a_dry_run_deletes_nothing_and_says_the_same(clock):
     assert "5 deleted, 1 kept" in wet.text()
 
 
+def test_a_dry_run_lists_the_data_once_and_looks_for_no_readers_again(clock):
+    world = clocked_world(CHAIN, clock)
+    world.go_all()
+    clock.passes(8 * DAY_S)
+    plain = world.journal_store, world.results
+    listings = {}
+    for is_dry in (True, False):
+        world.journal_store, world.results = counted = tuple(map(CountingStore, plain))
+        assert sweep(world, dry_run=is_dry).deleted_bytes
+        listings[is_dry] = [store.count(Verb.LIST) for store in counted]
+    assert listings[True][1] == 1
+    assert listings[True][0] == listings[False][0] - 1
+
+
 def test_a_run_that_cannot_be_read_is_left_as_it_is_and_the_others_are_swept(clock):
     world = clocked_world(PAIR, clock)
     killed(world, "P")
