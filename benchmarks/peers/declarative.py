@@ -58,7 +58,7 @@ def measure_declarative(folder: Path, env: Mapping[str, str], order: Path) -> di
 class _Pipeline:
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         self._folder = folder
-        self._env = dict(env)
+        self._env = {**env, "PYTHONPATH": str(folder)}  # also of the Python workers
         self._begun = 0.0
         spec = {
             "name": "flights",

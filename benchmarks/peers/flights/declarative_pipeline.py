@@ -4,17 +4,13 @@ Spark reads this file by itself, in `spark-pipelines run`; what is raised in ``r
 """
 
 import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
+from application import VERTICES, obey  # type: ignore[import-not-found]
 from pyspark import pipelines
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
-
-sys.path.insert(0, str(Path(__file__).parent))
-from application import VERTICES, obey  # type: ignore[import-not-found]
 from steps import LAKE, STEPS  # type: ignore[import-not-found]
 
 lake, order = os.environ[LAKE], os.environ["BENCHMARK_ORDER"]
