@@ -56,7 +56,7 @@ def run_over_connect(  # noqa: PLR0913 - what a session is opened with
     """
     silence_query_loggers()
     progress = Progress(log, spec.attempt)
-    session_id = session_id_of(spec.identity, spec.region, spec.attempt)
+    session_id = session_id_of(spec.tag)
     opened: SparkSession | None = None
 
     def stop() -> None:

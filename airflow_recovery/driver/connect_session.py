@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import gc
-import json
 import sys
 import uuid
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.model.keys import RegionKey
-from airflow_recovery.model.records import RunIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,10 +17,12 @@ CONNECT_RETRIES = 4
 """Retries for a few seconds, not for the ten minutes of Spark's client: a server that does not answer is reported."""
 
 
-def session_id_of(identity: RunIdentity, region: str, attempt: int) -> str:
-    """The Connect session of an attempt: the same on every machine, so that a later attempt can find it."""
-    name = json.dumps([*RegionKey.of(identity, region), attempt])
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+def session_id_of(tag: str) -> str:
+    """The Connect session of the attempt whose claim has this ``tag``: a later attempt reads it there and can find it.
+
+    Another deployment with the same DAG may use the same server, and its attempts have other tags.
+    """
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, tag))
 
 
 def interrupt_attempt(url: str, *, session_id: str, user_id: str) -> tuple[str, ...]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import TYPE_CHECKING
 
-from airflow_recovery.model.records import Claim, RunIdentity
+from airflow_recovery.model.records import Claim
+
+if TYPE_CHECKING:
+    from airflow_recovery.driver.region_spec import RegionSpec
 
 INTERRUPT_DEADLINE_S = 30.0
 
@@ -35,24 +39,17 @@ class ServerChoice:
 class AttemptSessions:
     """The sessions of a run's attempts. ``user_id`` must be the same for all of them, or a later one finds none."""
 
-    def __init__(self, identity: RunIdentity, user_id: str, log: logging.Logger) -> None:
-        self._identity = identity
+    def __init__(self, user_id: str, log: logging.Logger) -> None:
         self.user_id = user_id
         self._log = log
 
-    def id_of(self, region: str, attempt: int) -> str:
-        """The session of an attempt."""
-        from airflow_recovery.driver.connect_session import session_id_of
-
-        return session_id_of(self._identity, region, attempt)
-
-    def interrupt(self, url: str, region: str, attempt: int) -> threading.Thread:
+    def interrupt(self, url: str, claim: Claim | RegionSpec) -> threading.Thread:
         """Have a thread interrupt what runs in the attempt's session, and close it.
 
         A thread: a signal handler runs inside the very call that waits for the server, and Spark's client asks one that
         is gone for ten minutes.
         """
-        thread = threading.Thread(target=self._interrupt, args=(url, region, attempt), name="interrupt", daemon=True)
+        thread = threading.Thread(target=self._interrupt, args=(url, claim), name="interrupt", daemon=True)
         thread.start()
         return thread
 
@@ -61,16 +58,17 @@ class AttemptSessions:
         url = server.to_interrupt()
         if url is None:
             return
-        interrupting = self.interrupt(url, claim.region, claim.attempt)
+        interrupting = self.interrupt(url, claim)
         interrupting.join(INTERRUPT_DEADLINE_S)
         if interrupting.is_alive():
             self._log.warning("Attempt %d of %s: the server does not answer; going on.", claim.attempt, claim.region)
 
-    def _interrupt(self, url: str, region: str, attempt: int) -> None:
-        from airflow_recovery.driver.connect_session import interrupt_attempt
+    def _interrupt(self, url: str, claim: Claim | RegionSpec) -> None:
+        from airflow_recovery.driver.connect_session import interrupt_attempt, session_id_of
 
+        region, attempt = claim.region, claim.attempt
         try:
-            stopped = interrupt_attempt(url, session_id=self.id_of(region, attempt), user_id=self.user_id)
+            stopped = interrupt_attempt(url, session_id=session_id_of(claim.tag), user_id=self.user_id)
         except Exception as error:
             # Fencing is what makes an orphan harmless; interrupting it only saves the server's time.
             self._log.warning("Attempt %d of %s could not be interrupted on the server: %s", attempt, region, error)

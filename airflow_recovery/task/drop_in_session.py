@@ -12,7 +12,7 @@ from collections import deque
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.driver.connect_session import host_of, session_url
+from airflow_recovery.driver.connect_session import host_of, session_id_of, session_url
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.start_advice import MAX_LINES, keep_output, relevant
 from airflow_recovery.driver.watchdog import guarding
@@ -45,7 +45,7 @@ class DropInSession(DropInSubmission):
     def __init__(self, server: ServerChoice, user_id: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._server = server
-        self._sessions = AttemptSessions(self._identity, user_id, log)
+        self._sessions = AttemptSessions(user_id, log)
         self._claim: Claim | None = None
         self._running: tuple[subprocess.Popen[str], str] | None = None
 
@@ -65,7 +65,7 @@ class DropInSession(DropInSubmission):
         del name
         assert self._claim is not None
         url = self._server.to_run()
-        session_id = self._sessions.id_of(self._claim.region, self._claim.attempt)
+        session_id = session_id_of(self._claim.tag)
         remote = session_url(url, session_id=session_id, user_id=self._sessions.user_id)
         log.info("Spark Connect server: %s, session %s", host_of(url), session_id)
         output: deque[str] = deque(maxlen=MAX_LINES)
@@ -123,7 +123,7 @@ class DropInSession(DropInSubmission):
         if self._running is not None and self._claim is not None:
             process, url = self._running
             process.kill()
-            self._sessions.interrupt(url, self._claim.region, self._claim.attempt)
+            self._sessions.interrupt(url, self._claim)
 
     def stop_previous(self, claim: Claim) -> None:
         """As `AttemptSessions.stop_previous`."""

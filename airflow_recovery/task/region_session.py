@@ -42,7 +42,7 @@ class RegionSession(SparkApplication):
     ) -> None:
         self._program = program
         self._server = server
-        self._sessions = AttemptSessions(program.identity, user_id, log)
+        self._sessions = AttemptSessions(user_id, log)
         self._conf = dict(conf)
         self._log = log
         self._on_claim = on_claim
@@ -104,7 +104,7 @@ class RegionSession(SparkApplication):
         """Interrupt the operations of the running attempt."""
         if self._running is not None:
             spec, url = self._running
-            self._sessions.interrupt(url, spec.region, spec.attempt)
+            self._sessions.interrupt(url, spec)
 
     def stop_previous(self, claim: Claim) -> None:
         """As `AttemptSessions.stop_previous`."""

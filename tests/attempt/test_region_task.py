@@ -43,6 +43,18 @@ def test_every_region_runs_once_and_reads_what_it_claimed():
     assert [(region.region, region.attempt) for region in publish.regions] == [("P", 1), ("C", 1), ("D", 1), ("E", 1)]
 
 
+def test_every_attempt_has_a_tag_that_no_other_has_not_even_in_another_deployment_with_this_dag():
+    worlds = World(PAIR), World(PAIR)
+    worlds[1]._writers = 100  # a real one is random
+    for world in worlds:
+        world.go_all()
+        world.new_airflow()
+        world.fingerprints["P"] = "code 2"
+        world.go("P")
+    tags = [world.journal().read_claim(*claim).tag for world in worlds for claim in (("P", 1), ("C", 1), ("P", 2))]
+    assert len({*tags}) == 6
+
+
 def test_a_second_run_of_the_same_key_keeps_every_region_and_says_why():
     world = World(CHAIN)
     world.go_all()

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 from paths import CODE
 from runtime_deadlines import until
-from runtime_specs import IDENTITY, journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
+from runtime_specs import journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
 
 from airflow_recovery.driver import RegionSpec
 from airflow_recovery.driver.connect_session import session_id_of, session_url
@@ -202,7 +202,7 @@ def test_without_watchdog_the_operation_goes_on_until_it_is_interrupted(connect:
             "for _ in range(2):\n"
             "    print(len(interrupt_attempt(url, session_id=session, user_id='airflow')))\n"
         )
-        session = session_id_of(spec.identity, spec.region, spec.attempt)
+        session = session_id_of(spec.tag)
         done = subprocess.run(
             [sys.executable, "-c", interrupt],
             input=f"{connect.url} {session}",
@@ -216,14 +216,9 @@ def test_without_watchdog_the_operation_goes_on_until_it_is_interrupted(connect:
 
 
 def test_session_of_an_attempt() -> None:
-    ids = {
-        session_id_of(IDENTITY, "r", 1),
-        session_id_of(IDENTITY, "r", 2),
-        session_id_of(IDENTITY, "q", 1),
-        session_id_of(replace(IDENTITY, group_id="other"), "r", 1),
-    }
-    assert len(ids) == 4
-    assert session_id_of(IDENTITY, "r", 1) == session_id_of(IDENTITY, "r", 1)
+    ids = {session_id_of(tag) for tag in ("airflow-recovery-1", "airflow-recovery-2")}
+    assert len(ids) == 2
+    assert session_id_of("airflow-recovery-1") in ids
     assert all(str(uuid.UUID(candidate)) == candidate for candidate in ids)
 
 

@@ -20,9 +20,11 @@ from tries import RUN_KEY, run_try, state_in, submissions, task_context
 from airflow_recovery.driver import connect_session
 from airflow_recovery.driver.connect_session import session_id_of
 from airflow_recovery.errors import DriverLost, JobDefinitionError, RegionFailed
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
+from airflow_recovery.store import open_store
 from airflow_recovery.task import drop_in_session, run_spark
 from airflow_recovery.task.attempt_sessions import ServerChoice
 
@@ -81,8 +83,11 @@ def on_worker(task: RecoverableSparkSubmitOperator, try_number: int = 1) -> dict
     return run_try(task, context)
 
 
-def session_of(attempt: int) -> str:
-    return session_id_of(RunIdentity("d", RUN_KEY, OPERATORS_GROUP), "t", attempt)
+def session_of(recovery: Path, attempt: int) -> str:
+    """The session that is meant by the claim of this attempt."""
+    identity = RunIdentity("d", RUN_KEY, OPERATORS_GROUP)
+    journal = Journal(open_store(f"file://{recovery}/journal"), identity, writer="test")
+    return session_id_of(journal.read_claim("t", attempt).tag)
 
 
 def test_it_finds_the_session_of_its_attempt_and_is_not_submitted(recovery: Path, submitted: Path) -> None:
@@ -90,7 +95,7 @@ def test_it_finds_the_session_of_its_attempt_and_is_not_submitted(recovery: Path
     made = on_worker(task)
     assert (made["decision"], made["attempt"]) == ("ran", 1)
     (told,) = submissions(recovery / "told")
-    assert told["SPARK_REMOTE"] == f"{URL};session_id={session_of(1)};user_id=airflow-recovery"
+    assert told["SPARK_REMOTE"] == f"{URL};session_id={session_of(recovery, 1)};user_id=airflow-recovery"
     assert told["RATE"] == "2"
     assert told["PYTHONPATH"].split(os.pathsep)[:2] == ["/code/a.zip", "/code/b.py"]
     assert not submissions(submitted)
@@ -167,7 +172,7 @@ def test_fault_148_a_kill_ends_it_and_what_it_has_begun_on_the_server(
     with pytest.raises(RegionFailed, match=rf"Error code is: -{signal.SIGKILL:d}\."):
         on_worker(task)
     killer.join()
-    assert (session_of(1), "airflow-recovery") in interrupted
+    assert (session_of(recovery, 1), "airflow-recovery") in interrupted
 
 
 def test_fault_148_the_session_of_an_attempt_that_was_left_open_is_interrupted_before_the_next_one_begins(
@@ -182,7 +187,7 @@ def test_fault_148_the_session_of_an_attempt_that_was_left_open_is_interrupted_b
     os.waitpid(pid, 0)
     assert not state_in(recovery, OPERATORS_GROUP, "t").of("t").attempts[1].has_outcome
     assert on_worker(task_of(recovery, "pass"), 2)["attempt"] == 2
-    assert interrupted == [(session_of(1), "airflow-recovery")]
+    assert interrupted == [(session_of(recovery, 1), "airflow-recovery")]
 
 
 @pytest.mark.parametrize(
