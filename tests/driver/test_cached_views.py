@@ -331,7 +331,8 @@ def test_subtasks_of_a_cached_result_are_read_together(server: ConnectServer, tm
     parts = []
     for at, external in enumerate((first, second)):
         spec = spec_of(tmp_path, "raw", "brief", externals=(external,))
-        parts.append(run(server, replace(spec, trace=replace(spec.trace, region=f"brief[{at}]"))))
+        trace = replace(spec.trace, region=f"brief[{at}]")
+        parts.append(run(server, replace(spec, trace=trace, tag=f"{spec.tag}-{at}")))
     assert rows(run(server, spec_of(tmp_path, "count", inputs=(*parts, parts[0])))) == [{"count": 10}]
 
 
