@@ -69,8 +69,9 @@ def test_the_plugin_imports_nothing_heavy() -> None:
     code = (
         "import sys; import airflow.plugins_manager; before = set(sys.modules);"
         "import airflow_recovery.api_server.plugin;"
-        "print(sorted({each.partition('.')[0] for each in set(sys.modules) - before}))"
+        "print(sorted(name for name in set(sys.modules) - before if name.partition('.')[0] != 'airflow_recovery'))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert done.stdout.strip().splitlines()[-1] == "['airflow_recovery']"
+    # Of Airflow only the mark of a listener.
+    assert done.stdout.strip().splitlines()[-1] == "['airflow._shared.listeners', 'airflow.listeners']"
