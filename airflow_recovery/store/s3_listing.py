@@ -65,15 +65,15 @@ def _read_objects(response_dict: dict[str, Any], customized_response_dict: dict[
 
 def _columns(text: str) -> tuple[list[str], ...]:
     """Keys, sizes, etags and moments of all objects, as texts. Raises `ValueError` where they are not all alike."""
-    first = text[: text.index("</Contents>")] + "</Contents>"
-    fields = tuple(field.tag for field in ElementTree.fromstring(first))
-    parts = _pattern(fields).split(text)
+    text = text.replace("&#34;", "&quot;")
+    if "&#" in text or "\r" in text:
+        raise ValueError("expected no other character by its number")
+    first = ElementTree.fromstring(text[: text.index("</Contents>")] + "</Contents>")
+    parts = _pattern(_shape(first)).split(text)
     width = 1 + len(_TEXTS)
-    # A field that is passed over could reach into the next object, where the rest of its own is not as expected.
-    is_whole = not any(parts[::width]) and len(parts) // width == text.count("<Contents>")
-    if not is_whole or "&#" in text or "\r" in text:
-        raise ValueError("expected nothing between objects that are alike, and no character by its number")
-    order = [name for name in fields if name in _TEXTS]
+    if any(parts[::width]):
+        raise ValueError("expected nothing between objects that are alike")
+    order = [field.tag for field in first if field.tag in _TEXTS]
     keys, sizes, etags, moments = (parts[1 + order.index(name) :: width] for name in _TEXTS)
     if "&" in "".join(keys):
         keys = [unescape(key, _OTHER_REFERENCES) for key in keys]
@@ -82,19 +82,33 @@ def _columns(text: str) -> tuple[list[str], ...]:
     return keys, sizes, etags, moments
 
 
+Shape = tuple[str, tuple["Shape", ...]]
+"""The tag of an element, and the shapes of those in it."""
+
+
+def _shape(element: ElementTree.Element) -> Shape:
+    return element.tag, tuple(map(_shape, element))
+
+
 @lru_cache(maxsize=16)
-def _pattern(fields: tuple[str, ...]) -> re.Pattern[str]:
+def _pattern(contents: Shape) -> re.Pattern[str]:
     """An object with these fields in their order; those that nobody asks for may be missing.
 
-    Raises `ValueError` where one that is needed is missing, or there twice.
+    It matches in one way at most, so that a long page which it does not fit costs no more than one that it fits.
+    Raises `ValueError` where a field that is needed is missing, or there twice.
     """
-    if sorted(name for name in fields if name in _TEXTS) != sorted(_TEXTS):
-        raise ValueError(f"expected each of {', '.join(_TEXTS)} once, found {', '.join(fields)}")
-    texts = (
-        f"<{name}>{_TEXTS[name]}</{name}>" if name in _TEXTS else f"(?:<{name}>.*?</{name}>|<{name} ?/>)?"
-        for name in map(re.escape, fields)
-    )
-    return re.compile(f"<Contents>{''.join(texts)}</Contents>", re.DOTALL)
+    fields = contents[1]
+    if sorted(name for name, _ in fields if name in _TEXTS) != sorted(_TEXTS):
+        raise ValueError(f"expected each of {', '.join(_TEXTS)} once, found {', '.join(name for name, _ in fields)}")
+    texts = (f"<{name}>{_TEXTS[name]}</{name}>" if name in _TEXTS else _passed_over(name, *of) for name, *of in fields)
+    return re.compile(f"<Contents>{''.join(texts)}</Contents>")
+
+
+def _passed_over(tag: str, inside: tuple[Shape, ...]) -> str:
+    """A field that may be missing, or empty."""
+    name = re.escape(tag)
+    text = "".join(_passed_over(*field) for field in inside) if inside else "[^<]*"
+    return f"(?:<{name}>{text}</{name}>|<{name} ?/>)?"
 
 
 @lru_cache(maxsize=1024)

@@ -66,6 +66,19 @@ GOOD = ENTRY % b"2026-01-01T00:00:00Z"
 OWNED = GOOD.replace(b"<Contents>", b"<Contents><Owner><ID>i</ID></Owner>")
 
 
+def test_a_page_of_unlike_objects_with_fields_that_nobody_asks_for_is_given_up_at_once() -> None:
+    fields = b"".join(b"<F%d>f</F%d>" % (number, number) for number in range(9))
+    owned, other = (GOOD.replace(b"<Key>", fields + b"<Key>").replace(b"7", size) for size in (b"7", b"-7"))
+    body = PAGE % (owned + 1000 * other)
+    assert read(body) == (body, {})
+
+
+def test_a_quotation_mark_may_be_written_by_its_number() -> None:
+    left, read_ = read(PAGE % GOOD.replace(b"&quot;", b"&#34;"))
+    assert left == PAGE % b""
+    assert [info.etag for info in s3_listing.listed_objects(read_, "") or ()] == ["e"]
+
+
 @pytest.mark.parametrize(
     "body",
     [
