@@ -55,7 +55,8 @@ class KilledTask:
 
     def data(self, attempt: int) -> list[Path]:
         below = self.folder / "results" / JournalLayout(outliving.IDENTITY).data_of("P", attempt)
-        return [path for path in below.rglob("*") if path.is_file()]
+        # Not `rglob`, which fails where a folder is deleted meanwhile.
+        return [Path(folder, name) for folder, _, names in os.walk(below) for name in names]
 
     def go(self, attempt: int) -> None:
         (self.folder / f"go-{attempt}").touch()

@@ -202,7 +202,7 @@ class Clocks:
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         for each in self.inner.list(prefix, start_after=start_after):
-            yield replace(each, modified_s=self.stamps.get(each.key, 0.0))
+            yield each._replace(modified_s=self.stamps.get(each.key, 0.0))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pipeline import STEP_TIMEOUT_S, Pipeline
+from pipeline import STEP_TIMEOUT_S, Pipeline, empty_folder
 
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.sweep import Sweeper
@@ -19,8 +19,7 @@ DATES = tuple(f"2024-05-0{day}" for day in range(1, 6))
 
 def test_fault_70_five_backfill_dates_make_a_shared_result_once(pipeline: Pipeline) -> None:
     airflow = pipeline.airflow
-    gates = pipeline.folder / "gates" / "dimension"
-    gates.mkdir(parents=True)
+    gates = empty_folder(pipeline.folder / "gates" / "dimension")
     (gates / "airports.hold").touch()
     first, last = f"{DATES[0]}T00:00:00Z", f"{DATES[-1]}T00:00:00Z"
     conf = {"gates": str(gates)}
