@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from itertools import count
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import psutil  # type: ignore[import-untyped]
 
 from airflow_recovery.testing.local_airflow import LocalAirflow, LocalAirflowError, TaskProcesses
 from airflow_recovery.testing.spark_cluster import connect_server
-from benchmarks.local_pipeline import AIRFLOW_VALUES, RECOMMENDED_TEXT, RUN_TIMEOUT_S, open_local_pipeline
+from benchmarks.local_pipeline import AIRFLOW_VALUES, RECOMMENDED_TEXT, RUN_TIMEOUT_S, moment_s, open_local_pipeline
 from benchmarks.report import Figure, Report, Table
 
 WORK_S = 10.0
@@ -111,7 +111,7 @@ class _Bench:
         fault.harm(self, processes)
         self._end(fault.dag_id, run_id)
         tries = self.airflow.tries(fault.dag_id, run_id, task_id)
-        begun = [_seconds(instance["start_date"]) for instance in tries if instance["start_date"]]
+        begun = [moment_s(instance["start_date"]) for instance in tries if instance["start_date"]]
         idle_s = min((start - harmed_s for start in begun if start > harmed_s), default=None)
         longer_s = self._length(fault.dag_id, run_id) - undisturbed_s
         print(f"  {self._values}: {fault.name}: {longer_s:.0f} s longer", flush=True)
@@ -137,7 +137,7 @@ class _Bench:
 
     def _length(self, dag_id: str, run_id: str) -> float:
         run = next(run for run in self.airflow.dag_runs(dag_id) if run["dag_run_id"] == run_id)
-        return _seconds(run["end_date"]) - _seconds(run["start_date"])
+        return moment_s(run["end_date"]) - moment_s(run["start_date"])
 
 
 def _kill_the_scheduler(bench: _Bench, processes: TaskProcesses | None) -> None:
@@ -189,10 +189,6 @@ FAULTS = (
     Fault(f"the database is away for {DOWN_S:.0f} s", LONG_REGION, "running", _stop_the_database, INTO_THE_WORK_S),
     Fault(f"the machine is away for {DOWN_S:.0f} s", REGION, "running", _lose_the_machine, INTO_THE_WORK_S),
 )
-
-
-def _seconds(moment: str) -> float:
-    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
 
 
 def _rounded(seconds: float | None) -> str:

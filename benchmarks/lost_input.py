@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from statistics import median
 
-from benchmarks.local_pipeline import LocalPipeline, open_local_pipeline
+from benchmarks.local_pipeline import LocalPipeline, moment_s, open_local_pipeline
 from benchmarks.report import Figure, Report, Table
 
 GOAL = 1.2
@@ -56,14 +55,10 @@ def _recovery(pipeline: LocalPipeline, failures: Path, way: str, day: int) -> Re
     tries = {step: pipeline.airflow.tries(dag_id, f"local__{logical_date}", step) for step in STEPS}
     # The first try of each step but the last one is undisturbed.
     step_s = median(
-        _seconds(tried[0]["end_date"]) - _seconds(tried[0]["start_date"]) for tried in list(tries.values())[:-1]
+        moment_s(tried[0]["end_date"]) - moment_s(tried[0]["start_date"]) for tried in list(tries.values())[:-1]
     )
-    recovery_s = _seconds(tries["last"][-1]["end_date"]) - _seconds(tries["last"][0]["end_date"])
+    recovery_s = moment_s(tries["last"][-1]["end_date"]) - moment_s(tries["last"][0]["end_date"])
     return Recovery(way, recovery_s, 2 * step_s, tuple(step for step, tried in tries.items() if len(tried) > 1))
-
-
-def _seconds(moment: str) -> float:
-    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
 
 
 def _report(recoveries: list[Recovery], rounds: int) -> Report:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,7 +23,7 @@ import psutil  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from airflow_recovery.testing.local_airflow.task_processes import task_processes
-from benchmarks.local_pipeline import LocalPipeline, open_local_pipeline
+from benchmarks.local_pipeline import LocalPipeline, moment_s, open_local_pipeline
 from benchmarks.mtbf_job import PER_RUN, SUBMITTED, WARM_UP
 from benchmarks.report import Figure, Report, Table
 from scripts.demo.lake import fill_lake
@@ -209,13 +208,13 @@ class _Bench:
             every = airflow.tries(self._dag_id, run_id, task, index) if several else [instance]
             name = task if index < 0 else f"{task}[{index}]"
             tries += [(name, tried) for tried in every if tried["start_date"] and tried["end_date"]]
-        begun = min(_moment(tried["start_date"]) for _, tried in tries)
+        begun = min(moment_s(tried["start_date"]) for _, tried in tries)
         return begun, [
             Try(
                 name.removeprefix("year."),
                 int(tried["try_number"]),
-                round(_moment(tried["start_date"]) - begun, 2),
-                round(_moment(tried["end_date"]) - begun, 2),
+                round(moment_s(tried["start_date"]) - begun, 2),
+                round(moment_s(tried["end_date"]) - begun, 2),
                 tried["state"] == "success",
             )
             for name, tried in tries
@@ -234,10 +233,6 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return list(process.children())
     except psutil.Error:
         return []
-
-
-def _moment(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def _report(kind: str, parts: int, clean: Run, runs: Sequence[Run]) -> Report:

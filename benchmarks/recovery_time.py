@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -18,6 +18,7 @@ from benchmarks.local_pipeline import (
     RECOMMENDED_TEXT,
     RUN_TIMEOUT_S,
     LocalPipeline,
+    moment_s,
     open_local_pipeline,
 )
 from benchmarks.report import Figure, Report, Table
@@ -125,7 +126,7 @@ class _Bench:
         """From the end of the last step's first try to the end of the last step."""
         task = f"{TASKS[dag_id]}{LAST}"
         tries = self._pipeline.airflow.tries(dag_id, _run_id(day), task)
-        return _seconds(tries[-1]["end_date"]) - _seconds(tries[0]["end_date"])
+        return moment_s(tries[-1]["end_date"]) - moment_s(tries[0]["end_date"])
 
     def _end(self, dag_id: str, day: str, state: str) -> float:
         """Wait for the run; the end of its last step, in seconds since the epoch."""
@@ -133,15 +134,11 @@ class _Bench:
         text = airflow.wait_run(dag_id, run_id, RUN_TIMEOUT_S)
         if text != state:
             raise RuntimeError(f"{dag_id} of {day}: expected {state}, found {text}\n{airflow.describe(dag_id, run_id)}")
-        return _seconds(airflow.task_instance(dag_id, run_id, f"{TASKS[dag_id]}{LAST}")["end_date"])
+        return moment_s(airflow.task_instance(dag_id, run_id, f"{TASKS[dag_id]}{LAST}")["end_date"])
 
 
 def _run_id(day: str) -> str:
     return f"local__{day}T00:00:00Z"
-
-
-def _seconds(moment: str) -> float:
-    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
 
 
 def _report(found: Sequence[Recovery], rounds: int) -> Report:

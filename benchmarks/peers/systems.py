@@ -9,10 +9,9 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 
-from benchmarks.local_pipeline import REPOSITORY, LocalPipeline
+from benchmarks.local_pipeline import REPOSITORY, LocalPipeline, moment_s
 from benchmarks.peers.flights.steps import SINKS
 
 HERE = Path(__file__).parent
@@ -58,7 +57,7 @@ class OnAirflow(System):
     def wait(self) -> tuple[bool, float]:
         done = self._airflow.wait_run(self._dag_id, self._run_id, RUN_TIMEOUT_S) == "success"
         ends = [instance["end_date"] for instance in self._airflow.task_instances(self._dag_id, self._run_id)]
-        moments = [datetime.fromisoformat(end.replace("Z", "+00:00")).timestamp() for end in ends if end]
+        moments = [moment_s(end) for end in ends if end]
         return done, max(moments)
 
     def again(self) -> None:
