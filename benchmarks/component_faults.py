@@ -72,22 +72,23 @@ def measure(folder: Path, repeats: int | None) -> Report:
             "BENCHMARK_WORK_S": str(WORK_S),
         }
 
-        def rounds(year: int, name: str) -> list[Recovered]:
+        def rounds(number: int, name: str) -> list[Recovered]:
             values = {**env, **AIRFLOW_VALUES[name]}
-            with open_local_pipeline(folder / str(year), values, database="postgresql", fast=False) as pipeline:
-                bench = _Bench(pipeline.airflow, name, date(year, 1, 1))
+            with open_local_pipeline(
+                folder / f"airflow-{number}", values, database="postgresql", fast=False
+            ) as pipeline:
+                bench = _Bench(pipeline.airflow, name)
                 return [recovered for _ in range(repeats or 1) for recovered in bench.round()]
 
-        # Other dates in each: a session on the server is named after the region, its run's date and the attempt.
-        found = [recovered for each in pool.map(rounds, count(2013), AIRFLOW_VALUES) for recovered in each]
+        found = [recovered for each in pool.map(rounds, count(), AIRFLOW_VALUES) for recovered in each]
     return _report(found)
 
 
 class _Bench:
-    def __init__(self, airflow: LocalAirflow, values: str, day: date) -> None:
+    def __init__(self, airflow: LocalAirflow, values: str) -> None:
         self.airflow = airflow
         self._values = values
-        self._day = day
+        self._day = date(2013, 1, 1)
 
     def round(self) -> list[Recovered]:
         """Every fault, after a run of each DAG that nobody harms."""
