@@ -36,7 +36,7 @@ from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.delegating import DelegatingStore
 from airflow_recovery.store.local import LocalStore
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.s3_server import VersityServer, find_versitygw
@@ -50,7 +50,6 @@ GOALS_S = {150: 5.0, 10: 1.5}
 SMOOTH = "nothing has failed so far"
 FAILED = "an attempt has failed; no snapshot"
 SNAPSHOT = "an attempt has failed; with a snapshot"
-PAGE_KEYS = 1_000
 WRITERS = 32
 IDENTITY = RunIdentity("resume", "date-2026-01-01T000000Z", "job")
 BUCKET = "recovery"

@@ -12,12 +12,11 @@ from itertools import islice, takewhile
 
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.names import encode
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore
 
 REGIONS_A_SHARD = 490
 """A claim and an outcome each, and a few more, are just below the 1,000 keys of a page: little is listed twice."""
 
-PAGE_KEYS = 1_000
 CONNECTIONS = 64
 
 _AFTER_SLASH = "0"

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.model.location import is_hidden, listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.store.object_store import PAGE_KEYS
 
 if TYPE_CHECKING:
     from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
-PAGE_KEYS = 1_000
 MOST_PAGES = 4
 """Of one listing for several results: what else lies between them costs no more than three pages."""
 

@@ -15,14 +15,13 @@ from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout, names_record, parse_number
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore
 
 CLOCK_MARGIN_S = 60.0
 """The clocks of one store's servers differ: everything is taken for younger by so much."""
 
 _KEYS_TRIED = 3
 
-_PAGE_KEYS = 1_000
 _AFTER_SLASH = "0"
 """The character behind the slash: where the keys end that are below a folder."""
 
@@ -151,7 +150,7 @@ def _keys_of_runs(journal: ObjectStore, prefix: str) -> Iterator[str]:
                 break
             of = "/".join(info.key.split("/", 4)[:4])
             folder, keys = (folder, keys + 1) if of == folder else (of, 1)
-            if keys > _PAGE_KEYS:
+            if keys > PAGE_KEYS:
                 after = folder + _AFTER_SLASH
                 break
             yield info.key

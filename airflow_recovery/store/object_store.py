@@ -23,6 +23,9 @@ MAX_OBJECT_BYTES = 64 * 1024 * 1024
 LARGE_BYTES = 4 * 1024 * 1024
 """Objects above this are read one after the other, so that 64 connections never hold 64 of the largest at a time."""
 
+PAGE_KEYS = 1_000
+"""So many keys are in one page of a listing, as S3 gives it, and so many objects go with one request to delete."""
+
 
 class ObjectInfo(NamedTuple):
     """One listed object.

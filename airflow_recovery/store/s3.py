@@ -22,6 +22,7 @@ from airflow_recovery.store.encryption import Encryption
 from airflow_recovery.store.lifecycle import ExpiryRule
 from airflow_recovery.store.object_store import (
     MAX_OBJECT_BYTES,
+    PAGE_KEYS,
     ObjectInfo,
     StoredObject,
     Upload,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from airflow_recovery.store.s3_clients import AnySession
 
 _URI = re.compile(r"s3a?://(?P<bucket>[^/]+)(?:/(?P<prefix>.*))?", re.DOTALL)
-_DELETE_BATCH = 1000
 _ONCE = 1
 _NO_RULES = ("NoSuchLifecycleConfiguration", "NotImplemented")
 
@@ -160,7 +160,7 @@ class S3Store:
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, 1000 a request; a key that is not there is not an error."""
         remaining = iter(keys)
-        while batch := list(islice(remaining, _DELETE_BATCH)):
+        while batch := list(islice(remaining, PAGE_KEYS)):
             names = [{"Key": self._prefix + checked_key(key)} for key in batch]
             try:
                 deleted = {"Bucket": self._bucket, "Delete": {"Objects": names, "Quiet": True}}

@@ -15,9 +15,7 @@ from enum import Enum
 
 from airflow_recovery.errors import ObjectExists, StoreAccessDenied, StoreError, StoreTimeout, StoreUnavailable
 from airflow_recovery.store.delegating import DelegatingStore
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
-
-PAGE_KEYS = 1000
+from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore
 
 
 class Verb(str, Enum):

@@ -526,7 +526,7 @@ def test_subtasks_that_fared_alike_are_one_line():
 
 
 def test_a_run_with_more_keys_than_a_page_hides_no_other(clock, monkeypatch):
-    monkeypatch.setattr(sweep_found, "_PAGE_KEYS", 2)
+    monkeypatch.setattr(sweep_found, "PAGE_KEYS", 2)
     world = clocked_world(PAIR, clock)
     world.go_all()
     for number in range(9):
