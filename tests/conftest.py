@@ -51,7 +51,7 @@ settings.register_profile(
 )
 settings.load_profile("airflow-recovery")
 
-pytest_plugins = ("spark_fixtures", "task_fixtures")
+pytest_plugins = ("airflow_tables", "spark_fixtures", "task_fixtures")
 BUCKET = "recovery-tests"
 KILLS = Path(__file__).parent / "kills"
 

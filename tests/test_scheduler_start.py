@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from airflow.utils.state import DagRunState
-from sqlalchemy import Engine, create_engine, delete, insert, update
+from sqlalchemy import Engine, delete, insert, update
 from sqlalchemy.orm import Session
 
 from airflow_recovery import scheduler_start
@@ -21,19 +21,6 @@ from airflow_recovery.scheduler_start import on_starting, wait_for_killed_schedu
 
 THRESHOLD_S = 3
 """A whole number, as Airflow wants it."""
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """Airflow's tables, empty."""
-    from airflow.models import import_all_models
-    from airflow.models.base import Base
-
-    import_all_models()
-    engine = create_engine(f"sqlite:///{tmp_path_factory.mktemp('database')}/airflow.db")
-    Base.metadata.create_all(engine)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from airflow.utils.state import DagRunState
-from sqlalchemy import Engine, create_engine, insert, select
+from sqlalchemy import Engine, insert, select
 from sqlalchemy.orm import Session
 
 from airflow_recovery.api_server.compare_and_clear import RunMissing
@@ -21,19 +21,6 @@ from airflow_recovery.attempt.rebuild import RebuildRequest
 
 DATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
 KEY = "date-2026-01-01T000000Z"
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """Airflow's tables, empty."""
-    from airflow.models import import_all_models
-    from airflow.models.base import Base
-
-    import_all_models()
-    engine = create_engine(f"sqlite:///{tmp_path_factory.mktemp('database')}/airflow.db")
-    Base.metadata.create_all(engine)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture

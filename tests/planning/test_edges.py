@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import FrameType
 
 import pytest
+from counted_calls import calls_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -256,24 +255,18 @@ def test_the_json_of_a_plan_names_a_wide_group_once() -> None:
 def calls(size: int) -> int:
     """How many functions of ours it takes to judge two vertices of ``size`` subtasks and to plan after a loss."""
     plan = PlanRecord("job", GroupedRegions([group("a", {}, size), group("b", {"a": ALL_TO_ALL}, size)]))
-    found = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal found
-        found += event == "call" and "airflow_recovery" in frame.f_code.co_filename
-
-    def available(region: str, attempt: Attempt, result: str) -> Reason | None:
-        return Reason(region, Why.OUTPUT_MISSING) if region == "a[k0]" else None
-
     state = finished(plan)
-    sys.setprofile(count)
-    try:
-        evaluation = Evaluation(plan, state, available=available)
+
+    def judge() -> None:
+        evaluation = Evaluation(plan, state, available=a_first_result_is_gone)
         assert len(RestartSet(evaluation, same_rows=True)) == 1 + size
         assert len(evaluation.lost_inputs("b[k0]")) == 1
-    finally:
-        sys.setprofile(None)
-    return found
+
+    return calls_of(judge)
+
+
+def a_first_result_is_gone(region: str, attempt: Attempt, result: str) -> Reason | None:
+    return Reason(region, Why.OUTPUT_MISSING) if region == "a[k0]" else None
 
 
 def finished(plan: PlanRecord) -> RunState:
@@ -301,22 +294,15 @@ def calls_of_search(size: int, *, failed: Sequence[str] | None) -> int:
     state = finished(plan)
     fresh = PlanRecord("job", GroupedRegions(map(replace, plan.groups)))
 
-    def available(region: str, attempt: Attempt, result: str) -> Reason | None:
-        return Reason(region, Why.OUTPUT_MISSING) if region == "a[k0]" else None
+    found: list[RestartSet] = []
 
-    found = 0
+    def search() -> None:
+        evaluation = Evaluation(fresh, state, available=a_first_result_is_gone)
+        found.append(RestartSet(evaluation, same_rows=True, failed=failed))
 
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal found
-        found += event == "call" and "airflow_recovery" in frame.f_code.co_filename
-
-    sys.setprofile(count)
-    try:
-        restarting = RestartSet(Evaluation(fresh, state, available=available), same_rows=True, failed=failed)
-    finally:
-        sys.setprofile(None)
-    assert {"a[k0]", "b[k0]", "c[k0]"} <= set(restarting)
-    return found
+    cost = calls_of(search)
+    assert {"a[k0]", "b[k0]", "c[k0]"} <= set(found[0])
+    return cost
 
 
 def test_a_search_from_one_failed_subtask_costs_what_it_reaches_and_not_its_vertices() -> None:

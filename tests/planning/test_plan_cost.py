@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable
-from types import FrameType
 
 import pytest
+from counted_calls import calls_of
 
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.planning.coordinators import VertexRestarts
@@ -20,25 +19,9 @@ SHAPES = {"ladder": ladder, "volatile vertex": volatile_vertex}
 SIZE = 100
 
 
-def calls(case: Case) -> int:
-    """How many functions of the planner, and steps of its generators, a plan takes."""
-    found = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal found
-        found += event == "call" and "airflow_recovery" in frame.f_code.co_filename
-
-    sys.setprofile(count)
-    try:
-        case.plan()
-    finally:
-        sys.setprofile(None)
-    return found
-
-
 def growth(make: Callable[[int], Case]) -> float:
     """By how much more work a plan of eight times as many regions is, a region."""
-    return calls(make(8 * SIZE)) / calls(make(SIZE)) / 8
+    return calls_of(make(8 * SIZE).plan) / calls_of(make(SIZE).plan) / 8
 
 
 @pytest.mark.parametrize("make", SHAPES.values(), ids=SHAPES)
