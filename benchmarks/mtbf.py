@@ -23,6 +23,7 @@ import psutil  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from airflow_recovery.testing.local_airflow.task_processes import task_processes
+from airflow_recovery.testing.spark_drivers import drivers_of
 from benchmarks.local_pipeline import LocalPipeline, moment_s, open_local_pipeline
 from benchmarks.mtbf_job import PER_RUN, SUBMITTED, WARM_UP
 from benchmarks.report import Figure, Report, Table
@@ -173,11 +174,7 @@ class _Bench:
 
     def _jvms(self) -> list[psutil.Process]:
         """The JVMs that a task of this Airflow has submitted, once their Python runs."""
-        return [
-            process
-            for process in self._descendants()
-            if "org.apache.spark.deploy.SparkSubmit" in _command(process) and _children(process)
-        ]
+        return list(drivers_of(self._pipeline.airflow.home))
 
     def _tasks(self) -> list[psutil.Process]:
         """The processes of regions' tasks that run now."""
@@ -185,11 +182,6 @@ class _Bench:
         instances = self._pipeline.airflow.task_instances(self._dag_id, run_id)
         regions = {str(instance["id"]) for instance in instances if instance["operator"] == "SparkRegionOperator"}
         return [found.task for found in task_processes(regions.__contains__)]
-
-    def _descendants(self) -> list[psutil.Process]:
-        with suppress(psutil.NoSuchProcess):
-            return list(psutil.Process(self._pipeline.airflow.processes["scheduler"].pid).children(recursive=True))
-        return []
 
     def _counted(self, day: str) -> int:
         """The flights of the newest attempt's ``by_carrier``."""
@@ -219,20 +211,6 @@ class _Bench:
             )
             for name, tried in tries
         ]
-
-
-def _command(process: psutil.Process) -> list[str]:
-    try:
-        return list(process.cmdline())
-    except psutil.Error:
-        return []
-
-
-def _children(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return list(process.children())
-    except psutil.Error:
-        return []
 
 
 def _report(kind: str, parts: int, clean: Run, runs: Sequence[Run]) -> Report:
