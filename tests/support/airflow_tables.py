@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import Engine, create_engine
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 
 @pytest.fixture(scope="module")
@@ -13,6 +16,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """Airflow's tables, empty."""
     from airflow.models import import_all_models
     from airflow.models.base import Base
+    from sqlalchemy import create_engine
 
     import_all_models()
     engine = create_engine(f"sqlite:///{tmp_path_factory.mktemp('database')}/airflow.db")
