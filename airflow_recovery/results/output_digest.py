@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.model.manifest import FILES_DIGEST
 from airflow_recovery.results.availability import probe_manifest
-from airflow_recovery.results.stored_rows import NotComparable, ReadLimits, StoredRows, stable_name
+from airflow_recovery.results.stored_files import NotComparable
+from airflow_recovery.results.stored_rows import ReadLimits, StoredRows, stable_name
 
 if TYPE_CHECKING:
     import logging

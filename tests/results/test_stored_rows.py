@@ -19,8 +19,9 @@ import pyarrow.parquet
 import pytest
 
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.results import stored_rows
-from airflow_recovery.results.stored_rows import NotComparable, ReadLimits, StoredRows, is_data
+from airflow_recovery.results import stored_files
+from airflow_recovery.results.stored_files import NotComparable
+from airflow_recovery.results.stored_rows import ReadLimits, StoredRows, is_data
 from airflow_recovery.store.delegating import DelegatingStore
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
@@ -194,7 +195,7 @@ def test_a_file_of_many_parts_is_read_part_by_part(output: Output, monkeypatch: 
             return get_range(store, key, start, length)  # noqa: B023
 
         with monkeypatch.context() as patch:
-            patch.setattr(stored_rows, "SMALL_BYTES", 1000)
+            patch.setattr(stored_files, "SMALL_BYTES", 1000)
             patch.setattr(LocalStore, "get_range", counted)
             assert output.digest(files) == known
         assert len(longest) > 1
@@ -233,15 +234,15 @@ def test_every_store_is_read_in_parts(store: ObjectStore, monkeypatch: pytest.Mo
     objects = (ResultObject("p.parquet", info.size, info.etag),)
     rows = StoredRows(PartitionManifest("r", f"{store.base_uri}/out", objects), store, PLENTY, dict)
     known = rows.digest().text
-    monkeypatch.setattr(stored_rows, "SMALL_BYTES", 1000)
-    monkeypatch.setattr(stored_rows, "_BLOCK_BYTES", 4096)
+    monkeypatch.setattr(stored_files, "SMALL_BYTES", 1000)
+    monkeypatch.setattr(stored_files, "_BLOCK_BYTES", 4096)
     assert rows.digest().text == known
 
 
 def test_a_store_that_reads_whole_objects_alone_reads_no_large_ones(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_rows, "SMALL_BYTES", 10)
+    monkeypatch.setattr(stored_files, "SMALL_BYTES", 10)
     whole = DelegatingStore(LocalStore(str(output.folder)))
     whole.put("p.json", b'{"a": "long"}')
     with pytest.raises(NotComparable, match=r"p\.json has 13 bytes, and its store reads whole objects alone"):
@@ -249,12 +250,12 @@ def test_a_store_that_reads_whole_objects_alone_reads_no_large_ones(
 
 
 def test_rows_of_many_bytes_are_read_few_at_a_time(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_rows, "BATCH_BYTES", 64 * 1024)
+    monkeypatch.setattr(stored_files, "BATCH_BYTES", 64 * 1024)
     table = pa.table({"a": [bytes([at]) * 16 * 1024 for at in range(64)]})
     with io.BytesIO(parquet(table, use_dictionary=False, compression="none")) as file:
-        batches = list(stored_rows._parquet(file))[1:]
+        batches = list(stored_files._parquet(file))[1:]
     assert max(batch.num_rows for batch in batches) <= 4
-    monkeypatch.setattr(stored_rows, "BATCH_BYTES", 20)
+    monkeypatch.setattr(stored_files, "BATCH_BYTES", 20)
     assert "a line has more than 20 bytes" in output.refusal({"p.txt": b"x" * 21})
 
 
