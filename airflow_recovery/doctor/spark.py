@@ -16,8 +16,11 @@ from airflow_recovery.doctor.programs import run_program
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.driver.submit import submit_environment
 
-SPARK_SERIES = "4.2"
+SPARK_SERIES = ("3.5", "4.0", "4.1", "4.2", "4.3")
+"""Those that were tried, from the oldest on which regions run to the newest."""
 OLDEST_JAVA = 17
+OLDEST_JAVA_OF = {"3.5": 8}
+"""Where it is not `OLDEST_JAVA`."""
 CONNECT_MODULES = ("pyspark", "pandas", "pyarrow", "grpc", "grpc_status", "google.rpc")
 """The modules that the client of Spark Connect imports."""
 
@@ -27,6 +30,8 @@ _CLASS_PATHS = {
     "driver": ("spark.driver.extraClassPath", "spark.jars"),
     "executor": ("spark.executor.extraClassPath", "spark.jars"),
 }
+_SDK_JARS = {1: r"aws-java-sdk-(?:s3|bundle)-(1\..+)\.jar", 2: r"(?:s3|bundle)-(2\..+)\.jar"}
+"""By the SDK's major version. Hadoop took the second with 3.4: Spark 3.5 has one from before."""
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:/,\[\]]+):(?P<port>\d+)")
 
 
@@ -60,10 +65,10 @@ def check_submission(name: str, environment: Mapping[str, str], *, on_s3: bool) 
     """All that spark-submit needs here. ``name``: what is called; ``on_s3``: whether Spark has to reach S3."""
     binary = find_binary(name, environment)
     yield from check_binary(name, binary)
-    yield from check_java(environment)
+    installation = None if binary is None else installation_of(binary, environment)
+    yield from check_java(environment, None if installation is None else installation.spark)
     if binary is None:
         return
-    installation = installation_of(binary, environment)
     yield from check_spark_version(installation, binary)
     if installation is not None and on_s3:
         yield from check_s3_jars(installation)
@@ -104,7 +109,7 @@ def installation_of(binary: str, environment: Mapping[str, str]) -> Installation
 
 
 def check_spark_version(installation: Installation | None, binary: str) -> Iterator[CheckResult]:
-    """Whether the Spark that ``binary`` submits with is of the supported version."""
+    """Whether regions run on the Spark that ``binary`` submits with. Drop-ins run on any."""
     if installation is None:
         yield wrong(
             "Spark",
@@ -114,23 +119,38 @@ def check_spark_version(installation: Installation | None, binary: str) -> Itera
         )
     elif installation.spark is None:
         yield not_checked("Spark", f"no jar in {installation.home}/jars tells its version")
-    elif installation.spark == SPARK_SERIES or installation.spark.startswith(f"{SPARK_SERIES}."):
+    elif series_of(installation.spark) in SPARK_SERIES:
         yield ok("Spark", f"{installation.spark} in {installation.home}")
+    elif _numbers(installation.spark) > _numbers(SPARK_SERIES[-1]):
+        text = (
+            f"{installation.spark} in {installation.home} is newer than {SPARK_SERIES[-1]}, the newest that was tried"
+        )
+        yield not_checked("Spark", text, "Call this with --spark.")
     else:
         yield wrong(
             "Spark",
-            expected=SPARK_SERIES,
+            expected=f"{SPARK_SERIES[0]} or later",
             found=f"{installation.spark} in {installation.home}",
-            next_step="pip install 'airflow-recovery[spark]', or name a Spark of that version with SPARK_HOME.",
+            next_step="pip install 'airflow-recovery[spark]', or name a later Spark with SPARK_HOME.",
         )
 
 
-def check_java(environment: Mapping[str, str]) -> Iterator[CheckResult]:
-    """The ``java`` that spark-submit takes: of JAVA_HOME, else of the PATH."""
+def series_of(version: str) -> str:
+    """``4.2`` of ``4.2.1`` or ``4.2.0-amzn-1``."""
+    return ".".join(version.split(".")[:2])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def check_java(environment: Mapping[str, str], spark: str | None = None) -> Iterator[CheckResult]:
+    """The ``java`` that spark-submit takes: of JAVA_HOME, else of the PATH. ``spark``: the version that it is for."""
+    oldest = OLDEST_JAVA_OF.get(series_of(spark or ""), OLDEST_JAVA)
     home = environment.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH", ""))
     how = "JAVA_HOME" if home else "the PATH"
-    expected = f"Java {OLDEST_JAVA} or newer, by JAVA_HOME or on the PATH"
+    expected = f"Java {oldest} or newer, by JAVA_HOME or on the PATH"
     advice = f"Install Java {OLDEST_JAVA}, and set JAVA_HOME to it in this component."
     if java is None:
         yield wrong("Java", expected=expected, found="none", next_step=advice)
@@ -147,7 +167,7 @@ def check_java(environment: Mapping[str, str]) -> Iterator[CheckResult]:
     if version is None:
         text = f"{java} (by {how}), which does not tell its version: {output.strip()[:200] or 'it says nothing'}"
         yield wrong("Java", expected=expected, found=text, next_step=advice)
-    elif int(version[2]) < OLDEST_JAVA:
+    elif int(version[2]) < oldest:
         yield wrong("Java", expected=expected, found=f"{version[1]} at {java} (by {how})", next_step=advice)
     else:
         yield ok("Java", f"{version[1]} at {java} (by {how})")
@@ -172,14 +192,18 @@ def check_s3_jars(installation: Installation) -> Iterator[CheckResult]:
         found = None
         if version is None or (installation.hadoop is not None and version != installation.hadoop):
             found = version or "none"
-        elif _version_in(names, r"(?:s3|bundle)-(2\..+)\.jar") is None:
+        elif _version_in(names, _SDK_JARS[_sdk_of(version)]) is None:
             found = "no S3 client of the AWS SDK"
         if found is not None:
             wanted = f"hadoop-aws {installation.hadoop or 'of the version of its Hadoop'}"
-            expected = f"{wanted} with the AWS SDK 2 on the {side}'s class path"
+            expected = f"{wanted} with the AWS SDK {_sdk_of(installation.hadoop)} on the {side}'s class path"
             yield wrong(check, expected=expected, found=found, next_step=advice)
             return
     yield ok(check, f"hadoop-aws {installation.hadoop or ''} on both class paths".replace("  ", " "))
+
+
+def _sdk_of(hadoop: str | None) -> int:
+    return 1 if hadoop is not None and _numbers(hadoop) < (3, 4) else 2
 
 
 def check_connect_client(find: Iterable[str] = CONNECT_MODULES) -> Iterator[CheckResult]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from airflow_recovery.doctor.programs import run_program
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.driver.code_archive import build_archive
+from airflow_recovery.driver.s3_sdk import build_sdk_archive
 from airflow_recovery.driver.submit import submit_environment
 from airflow_recovery.errors import ConfigurationError
 
@@ -23,13 +24,17 @@ PYTHONS = ((3, 10), (3, 13))
 REGION_JOB = "airflow_recovery.doctor.region:job"
 """The job of one small region."""
 
+_SPARKS_PACKAGES = ("pyspark", "pyspark-client")
 _PLUGIN_GROUPS = ("apache_airflow_provider", "airflow.plugins")
 _ARCHIVE_TIMEOUT_S = 60.0
 _IN_THE_DRIVER = """
-import importlib, json, sys
-archive, *modules = sys.argv[1:]
+import importlib, json, pathlib, sys
+archive, sdk, *modules = sys.argv[1:]
 sys.path.insert(0, archive)
 failed = ""
+if sdk:
+    from airflow_recovery.driver.s3_sdk import provide_sdk
+    provide_sdk(pathlib.Path(sdk))
 for module in modules:
     try:
         importlib.import_module(module)
@@ -100,7 +105,10 @@ def requirements() -> dict[str, tuple[str, str | None]]:
 def check_packages(
     wanted: Mapping[str, tuple[str, str | None]], installed: Mapping[str, str], *, in_airflow: bool
 ) -> Iterator[CheckResult]:
-    """Each package that we need, and those of an extra that are installed. Without Airflow, not what is Airflow's."""
+    """Each package that we need, and those of an extra that are installed. Without Airflow, not what is Airflow's.
+
+    Spark's are left to `check_pyspark`: the extra names one pair of versions that fit, and any other pair may be there.
+    """
     if not wanted:
         yield not_checked("packages", "what airflow-recovery needs is not known here, where pip has not installed it")
         return
@@ -110,6 +118,8 @@ def check_packages(
         yield ok(OURS, installed[OURS])
     for name, (specifier, extra) in wanted.items():
         text = installed.get(name)
+        if name in _SPARKS_PACKAGES:
+            continue
         if text is None and (extra is not None or not (in_airflow or not name.startswith("apache-airflow"))):
             continue
         if text is not None and SpecifierSet(specifier).contains(text, prereleases=True):
@@ -166,7 +176,7 @@ def check_archive(environment: Mapping[str, str], *, on_s3: bool) -> Iterator[Ch
     """
     check = "the driver's archive"
     try:
-        archive = build_archive(REGION_JOB)
+        archive, sdk = build_archive(REGION_JOB), build_sdk_archive() if on_s3 else None
     except (ConfigurationError, OSError) as error:
         yield wrong(
             check,
@@ -175,18 +185,20 @@ def check_archive(environment: Mapping[str, str], *, on_s3: bool) -> Iterator[Ch
             next_step="Install airflow-recovery as files (pip does), and make the temporary folder writable.",
         )
         return
-    yield from _imported(check, archive, submit_environment(environment), on_s3=on_s3)
+    yield from _imported(check, archive, sdk, submit_environment(environment))
 
 
-def _imported(check: str, archive: Path, environment: Mapping[str, str], *, on_s3: bool) -> Iterator[CheckResult]:
+def _imported(check: str, archive: Path, sdk: Path | None, environment: Mapping[str, str]) -> Iterator[CheckResult]:
     python = environment["PYSPARK_DRIVER_PYTHON"]
     job_module = REGION_JOB.partition(":")[0]
-    modules = ["airflow_recovery.driver.driver", job_module, "pendulum", *(["botocore.session"] if on_s3 else [])]
+    modules = ["airflow_recovery.driver.driver", job_module, *(["botocore.session"] if sdk is not None else [])]
     expected = f"{python} to import what is sent to drivers"
     try:
         # Isolated: neither the checkout nor PYTHONPATH, which a driver may not have.
         done = run_program(
-            [python, "-I", "-c", _IN_THE_DRIVER, str(archive), *modules], environment, _ARCHIVE_TIMEOUT_S
+            [python, "-I", "-c", _IN_THE_DRIVER, str(archive), str(sdk or ""), *modules],
+            environment,
+            _ARCHIVE_TIMEOUT_S,
         )
         if done.returncode == 0 and done.stdout:
             answer = json.loads(done.stdout.splitlines()[-1])
@@ -199,7 +211,7 @@ def _imported(check: str, archive: Path, environment: Mapping[str, str], *, on_s
             check,
             expected=expected,
             found=answer["failed"],
-            next_step="Set PYSPARK_PYTHON to a Python that has boto3 and pendulum, and reinstall airflow-recovery.",
+            next_step="Set PYSPARK_PYTHON to a Python from 3.10 on, and reinstall airflow-recovery.",
         )
     elif answer["elsewhere"]:
         yield wrong(
@@ -208,11 +220,11 @@ def _imported(check: str, archive: Path, environment: Mapping[str, str], *, on_s
             found=f"some from {answer['elsewhere'][0]}: the archive lacks it, or another one is in the way",
             next_step="Reinstall airflow-recovery with pip, and not in the editable way.",
         )
-    elif tuple(answer["python"]) != sys.version_info[:2]:
-        here, there = (".".join(map(str, python)) for python in (sys.version_info[:2], answer["python"]))
+    elif tuple(answer["python"]) < PYTHONS[0]:
+        oldest, there = (".".join(map(str, python)) for python in (PYTHONS[0], answer["python"]))
         yield wrong(
             check,
-            expected=f"Python {here} for drivers, as in this process",
+            expected=f"Python {oldest} or later for drivers",
             found=f"Python {there} ({python})",
             next_step="Set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to one minor version, here and on the cluster.",
         )

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -23,8 +24,9 @@ from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.rooms import MODES, reachable
 
 _OURS = "airflow_recovery"
-_ARCHIVE = "airflow-recovery-code-"
-"""What an archive's name begins with."""
+_ARCHIVES = "airflow-recovery-"
+"""What the name of every archive begins with."""
+_ARCHIVE = f"{_ARCHIVES}code-"
 _UNFINISHED = ".unfinished"
 _UNUSED_S = 7 * 86_400.0
 """An archive that no process has asked for in so long, and that none has in use, is removed when another is built."""
@@ -41,35 +43,49 @@ def build_archive(job_ref: str, extra_packages: Iterable[str] = ()) -> Path:
     """
     files = dict(_our_files())
     for extra_package in (_top_level(job_ref), *extra_packages):
-        files.update(_files_of(extra_package))
+        files.update(files_of(extra_package))
+    return build_from_files(_ARCHIVE, files)
+
+
+def build_from_files(prefix: str, files: Mapping[str, Path]) -> Path:
+    """The archive ``<prefix><hash>.zip`` of ``files``, by their names in it; kept as `build_archive` does."""
     contents = {name: path.read_bytes() for name, path in sorted(files.items())}
     folder = private_folder()  # code is run from there
-    archive = folder / f"{_ARCHIVE}{_hash(contents)}.zip"
-    while True:
-        if not archive.exists():
-            _remove_unused(folder)
-            _write(archive, contents)
-        with suppress(FileNotFoundError):  # removed meanwhile, as one that nobody used
-            _use(archive)
-            return archive
+    return _in_folder(folder / f"{prefix}{_hash(contents)}.zip", lambda archive: _write(archive, contents))
+
+
+def unpacked(archive: Path) -> Path:
+    """The folder of ``archive``'s files, in this machine's private folder: unpacked once, then kept as archives are."""
+    return _in_folder(private_folder() / archive.stem, lambda folder: _unpack(archive, folder))
 
 
 _in_use: dict[Path, int] = {}
-"""The archives that this process holds, with their file descriptors."""
+"""The archives and folders that this process holds, with their file descriptors."""
 
 
-def _use(archive: Path) -> None:
-    os.utime(archive)
-    held = hold(archive)
-    before = _in_use.pop(archive, None)
-    _in_use[archive] = held
+def _in_folder(path: Path, make: Callable[[Path], None]) -> Path:
+    """``path``, made where it is missing, and in use from now on until this process ends."""
+    while True:
+        if not path.exists():
+            _remove_unused(path.parent)
+            make(path)
+        with suppress(FileNotFoundError):  # removed meanwhile, as one that nobody used
+            _use(path)
+            return path
+
+
+def _use(path: Path) -> None:
+    os.utime(path)
+    held = hold(path)
+    before = _in_use.pop(path, None)
+    _in_use[path] = held
     if before is not None:
         os.close(before)
 
 
 def _remove_unused(folder: Path) -> None:
     """Archives of code that has gone, and what a builder that was killed has left."""
-    for path in (*folder.glob(f"{_ARCHIVE}*.zip"), *folder.glob(f"*{_UNFINISHED}")):
+    for path in (*folder.glob(f"{_ARCHIVES}*"), *folder.glob(f"*{_UNFINISHED}")):
         with suppress(FileNotFoundError):
             if path.stat().st_mtime < time.time() - _UNUSED_S:
                 remove_unused(path)
@@ -96,19 +112,19 @@ def _our_files() -> Iterator[tuple[str, Path]]:
             yield f"{_OURS}/{name}.py", module
 
 
-def _files_of(name: str) -> Iterator[tuple[str, Path]]:
+def files_of(name: str) -> Iterator[tuple[str, Path]]:
+    """The files of a package or a module, and where in an archive each belongs. Raises as `build_archive`."""
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.origin is not None and any(map(_is_archive, Path(spec.origin).parents)):
         # Spark's Connect client puts every archive on this process's path, and then the code is found in there.
         spec = PathFinder.find_spec(name, [entry for entry in sys.path if not _is_archive(Path(entry))])
     below = name.replace(".", "/")
-    if spec is not None and spec.submodule_search_locations is not None:
-        folders = [Path(location) for location in spec.submodule_search_locations]
-        if folders and all(folder.is_dir() for folder in folders):
-            for package_folder in folders:  # a namespace package has several
-                yield from _tree(package_folder, below)
-            return
-    elif spec is not None and spec.origin is not None and Path(spec.origin).suffix == ".py":
+    folders = [Path(location) for location in (spec.submodule_search_locations if spec is not None else None) or ()]
+    if folders and all(folder.is_dir() for folder in folders):
+        for package_folder in folders:  # a namespace package has several
+            yield from _tree(package_folder, below)
+        return
+    if not folders and spec is not None and spec.origin is not None and Path(spec.origin).suffix == ".py":
         yield f"{below}.py", Path(spec.origin)
         return
     raise ConfigurationError(
@@ -153,3 +169,16 @@ def _write(archive: Path, contents: dict[str, bytes]) -> None:
     except BaseException:
         Path(unfinished).unlink(missing_ok=True)
         raise
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    unfinished = tempfile.mkdtemp(dir=folder.parent, suffix=_UNFINISHED)
+    try:
+        with zipfile.ZipFile(archive) as files:
+            files.extractall(unfinished)
+        os.rename(unfinished, folder)
+    except OSError:
+        if not folder.is_dir():  # else another driver was sooner
+            raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)

@@ -16,8 +16,9 @@ from airflow_recovery.driver.process import guard
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.region import run_region
 from airflow_recovery.driver.region_spec import RegionSpec
-from airflow_recovery.driver.start_advice import NOT_SET_UP
-from airflow_recovery.errors import AttemptLost, Failure, NotSetUp
+from airflow_recovery.driver.s3_sdk import provide_sdk
+from airflow_recovery.driver.spark_version import check_one_version
+from airflow_recovery.errors import AttemptLost
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,22 +67,6 @@ def drive(spec: RegionSpec) -> int:
         _stop(spark, log)
 
 
-def check_one_version(spark: str) -> None:
-    """Raises `NotSetUp` where the pyspark that is imported here is made for another Spark than ``spark``, its version.
-
-    The third number may differ, as may what a vendor adds.
-    """
-    import pyspark
-
-    if pyspark.__version__.split(".")[:2] != spark.split(".")[:2]:
-        message = (
-            f"expected pyspark and Spark of one version, found pyspark {pyspark.__version__} in {pyspark.__path__[0]} "
-            f"and Spark {spark}. Install the pyspark of that version where the driver runs, or have SPARK_HOME name "
-            "the Spark of this one."
-        )
-        raise NotSetUp(message, Failure(NOT_SET_UP, message))
-
-
 def exit_code_of(run: Callable[[], None], spec: RegionSpec, log: logging.Logger) -> int:
     """Run ``spec``'s attempt; its process's exit code, as `drive` has it. Raises nothing."""
     try:
@@ -96,17 +81,21 @@ def exit_code_of(run: Callable[[], None], spec: RegionSpec, log: logging.Logger)
 
 
 def main(arguments: list[str]) -> int:
-    """The application of spark-submit: ``arguments`` holds the path of the spec file.
+    """The application of spark-submit: ``arguments`` are the path of the spec file, and of an archive with S3's SDK.
 
-    Where that path is not on this machine (cluster modes), the file of the same name in the working folder is read:
-    there ``--files`` puts it.
+    The archive is there where `is_on_s3` says so. Where a path is not on this machine (cluster modes), the file of the
+    same name in the working folder is read: there ``--files`` puts it.
     """
     guard()
-    (given,) = arguments
+    given, *sdk = map(_on_this_machine, arguments)
+    for archive in sdk:
+        provide_sdk(archive)
+    return drive(RegionSpec.from_json(given.read_text(encoding="utf-8")))
+
+
+def _on_this_machine(given: str) -> Path:
     path = Path(given)
-    if not path.is_file():
-        path = Path(path.name)
-    return drive(RegionSpec.from_json(path.read_text(encoding="utf-8")))
+    return path if path.is_file() else Path(path.name)
 
 
 def driver_log() -> logging.Logger:

@@ -14,6 +14,7 @@ from airflow_recovery.driver.cached import check_after
 from airflow_recovery.driver.mode import DriverMode
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.region_spec import RegionSpec
+from airflow_recovery.driver.spark_version import check_new_enough
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.driver.vertex_pass import OpenRegion
 from airflow_recovery.job.loading import load_job
@@ -83,6 +84,7 @@ def _prepare(region: OpenRegion) -> None:
     region.log.info("Region %s attempt %d of job %s runs: %s", spec.region, spec.attempt, spec.job, names)
     if spec.trace.inputs:
         region.log.info("Its inputs are of the attempts: %s", ", ".join(Inputs.of(spec.trace.inputs).texts()))
+    check_new_enough(region.spark, spec.mode)
     avoid_udf_hang(region.spark)
     for vertex in spec.vertices:
         apply_spark_conf(region.spark, vertex.name, region.vertex(vertex.name).spark_conf, region.log)

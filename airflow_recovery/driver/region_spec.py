@@ -93,6 +93,8 @@ class ModeSpec(RegionMode):
 
     spark_conf: ClassVar[Mapping[str, str]] = {}
     """Settings of the application that a driver of this mode makes."""
+    oldest_spark: ClassVar[tuple[int, int]] = (3, 5)
+    """The first Spark with all that a region of this mode needs."""
     is_adoptable: ClassVar[bool] = False
     """Whether a later attempt may take over what this one wrote: it is then not deleted when it is fenced."""
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.checks import is_template, shown
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 ALLOWED = ("conf", "data_interval_end", "data_interval_start", "ds", "ds_nodash", "logical_date", "params", "ts")
 SUBTASK = "subtask"
 _HARMLESS_GLOBALS = ("dict", "namespace", "range")
+_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
+_EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_TEXT = re.compile(r"""'[^']*'|"[^"]*\"""")
+_SUBTASK_NAME = re.compile(rf"(?<![\w.]){SUBTASK}\b")
 _DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 _CLOCK_METHODS = frozenset(
     {
@@ -60,24 +65,42 @@ def check_templates(values: Mapping[str, Any], *, where: str, is_parallel: bool 
     """Raise `JobDefinitionError` for a template that is not valid, or that uses more than the run.
 
     ``where`` begins the message, such as ``job 'flights', vertex 'cleaned'``. A parallel vertex may also use
-    ``subtask``, its subtask's key. Called at declaration.
+    ``subtask``, its subtask's key. Called at declaration. Where there is no Jinja, as in the Python of a stock Spark
+    image, nothing is checked: whoever made the plan that a driver runs has done so.
     """
-    _map_strings(values, lambda path, text: _check(text, f"{where}, parameter {path}", is_parallel))
+    if _has_jinja():
+        _map_strings(values, lambda path, text: _check(text, f"{where}, parameter {path}", is_parallel))
 
 
 def uses_subtask(values: Mapping[str, Any]) -> bool:
     """Whether a template in the values names ``subtask``: they then differ from subtask to subtask."""
-    from jinja2 import TemplateSyntaxError
-
     uses: list[bool] = []
 
     def look(_: str, text: str) -> str:
-        with suppress(TemplateSyntaxError):  # `check_templates` reports it
-            uses.append(SUBTASK in _used(text)[0])
+        uses.append(_names_subtask(text) if _has_jinja() else _seems_to_name_subtask(text))
         return text
 
     _map_strings(values, look)
     return any(uses)
+
+
+@cache
+def _has_jinja() -> bool:
+    return find_spec("jinja2") is not None
+
+
+def _names_subtask(text: str) -> bool:
+    from jinja2 import TemplateSyntaxError
+
+    with suppress(TemplateSyntaxError):  # `check_templates` reports it
+        return SUBTASK in _used(text)[0]
+    return False
+
+
+def _seems_to_name_subtask(text: str) -> bool:
+    """`_names_subtask` of a template that was checked: outside of comments and of texts, and no attribute's name."""
+    expressions = " ".join(match[0] for match in _EXPRESSION.finditer(_COMMENT.sub("", text)))
+    return _SUBTASK_NAME.search(_TEXT.sub("", expressions)) is not None
 
 
 def render(values: Mapping[str, Any], run: RunLike, *, where: str, subtask: str | None = None) -> dict[str, Any]:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SERVICE = "s3"
-_SERVICES = (_SERVICE, "sts", "sso", "sso-oidc", "signin")
-"""And those that botocore asks for the credentials of a role, a web identity, or somebody who has logged in."""
+SERVICES = (_SERVICE, "sts", "sso", "sso-oidc", "signin")
+"""S3, and those that botocore asks for the credentials of a role, a web identity, or somebody who has logged in."""
 
 
 class S3Clients:
@@ -136,5 +136,5 @@ def _loader(data_path: str | None) -> Any:
 
     loader: Any = create_loader(data_path)
     # To be sure that S3 is a service, it would read the folders of all 400, once for each kind of file.
-    loader.list_available_services = lambda type_name: list(_SERVICES)
+    loader.list_available_services = lambda type_name: list(SERVICES)
     return loader

@@ -39,6 +39,8 @@ class StreamingSpec(ModeSpec):
     """
 
     name: ClassVar[str] = "streaming"
+    oldest_spark: ClassVar[tuple[int, int]] = (4, 2)
+    """A source of streams in Python says since then how much of its input one batch takes."""
 
     input: ChannelSpec | None = None
     output: ChannelSpec | None = None

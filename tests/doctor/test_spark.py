@@ -21,8 +21,10 @@ from airflow_recovery.doctor.spark import (
     check_spark_version,
     find_binary,
     installation_of,
+    series_of,
 )
 from airflow_recovery.doctor.versions import requirements
+from scripts.sparks import NEWEST
 
 JARS = ("spark-core_2.13-4.2.0.jar", "hadoop-client-api-3.5.0.jar")
 
@@ -57,9 +59,10 @@ def spark(home: Path, *jars: str, conf: str = "") -> str:
     return program(home / "bin" / "spark-submit", "true")
 
 
-def test_the_series_is_the_one_that_the_package_installs() -> None:
+def test_the_series_are_those_of_the_matrix_and_the_package_installs_one_of_them() -> None:
+    assert tuple(NEWEST) == SPARK_SERIES
     specifier, extra = requirements()["pyspark"]
-    assert (specifier.startswith(f"=={SPARK_SERIES}."), extra) == (True, "spark")
+    assert (series_of(specifier.removeprefix("==")) in SPARK_SERIES, extra) == (True, "spark")
 
 
 def test_spark_submit_of_the_path(tmp_path: Path) -> None:
@@ -81,11 +84,18 @@ def test_the_version_of_the_spark_that_is_submitted_to(tmp_path: Path) -> None:
     assert installation is not None
     assert (installation.home, installation.spark, installation.hadoop) == (tmp_path / "4.2", "4.2.0", "3.5.0")
     assert statuses(check_spark_version(installation, binary)) == [Status.OK]
-    other = spark(tmp_path / "3.5", "spark-core_2.12-3.5.1.jar", "hadoop-client-api-3.3.4.jar")
+    for core, status in (
+        ("2.12-3.5.1-amzn-0", Status.OK),
+        ("2.13-4.3.0", Status.OK),
+        ("2.13-4.10.0", Status.NOT_CHECKED),
+    ):
+        other = spark(tmp_path / core, f"spark-core_{core}.jar")
+        assert statuses(check_spark_version(installation_of(other, {"PATH": "/usr/bin:/bin"}), other)) == [status]
+    other = spark(tmp_path / "3.4", "spark-core_2.12-3.4.4.jar", "hadoop-client-api-3.3.4.jar")
     old = installation_of(other, {"PATH": "/usr/bin:/bin"})
-    assert "3.5.1" in wrong_of(check_spark_version(old, other)).found
+    assert "3.4.4" in wrong_of(check_spark_version(old, other)).found
     # SPARK_HOME wins, as it does in spark-submit.
-    elsewhere = installation_of(binary, {"PATH": "/usr/bin:/bin", "SPARK_HOME": str(tmp_path / "3.5")})
+    elsewhere = installation_of(binary, {"PATH": "/usr/bin:/bin", "SPARK_HOME": str(tmp_path / "3.4")})
     assert "SPARK_HOME" in wrong_of(check_spark_version(elsewhere, binary)).next_step
     assert (
         "SPARK_HOME" in wrong_of(check_spark_version(installation_of(binary, {"SPARK_HOME": "/x"}), binary)).next_step
@@ -120,6 +130,13 @@ def test_a_java_that_spark_can_not_use(tmp_path: Path, does: str, told: str) -> 
     wrong = wrong_of(check_java({"PATH": f"{tmp_path}:/usr/bin:/bin"}))
     assert told in wrong.found
     assert "JAVA_HOME" in wrong.next_step
+
+
+def test_the_java_of_an_older_spark_may_be_older(tmp_path: Path) -> None:
+    program(tmp_path / "java", "echo 'openjdk version \"11.0.2\"' >&2")
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert statuses(check_java(environment, "3.5.9")) == [Status.OK]
+    assert "11.0.2" in wrong_of(check_java(environment, "4.0.5")).found
 
 
 def test_java_home_comes_first_as_in_spark_submit(tmp_path: Path) -> None:
@@ -167,6 +184,17 @@ def test_hadoop_aws_that_is_missing_or_of_another_hadoop(tmp_path: Path) -> None
     driver_alone = wrong_of(jars_of(tmp_path / "driver", conf=class_paths(folder, ("driver",))))
     assert "executor's class path" in driver_alone.expected
     assert "no S3 client" in wrong_of(jars_of(tmp_path / "half", "hadoop-aws-3.5.0.jar")).found
+
+
+def test_a_hadoop_before_3_4_has_the_first_sdk(tmp_path: Path) -> None:
+    jars = ("spark-core_2.12-3.5.9.jar", "hadoop-client-api-3.3.4.jar", "hadoop-aws-3.3.4.jar")
+    results: list[CheckResult] = []
+    for sdk in ("aws-java-sdk-bundle-1.12.262.jar", "bundle-2.35.4.jar"):
+        installation = installation_of(spark(tmp_path / sdk, *jars, sdk), {"PATH": "/usr/bin:/bin"})
+        assert installation is not None
+        results += check_s3_jars(installation)
+    assert statuses(results) == [Status.OK, Status.WRONG]
+    assert "the AWS SDK 1 on the driver's" in wrong_of(results).expected
 
 
 def test_a_client_of_spark_connect(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import venv
 import zipfile
 from pathlib import Path
 
@@ -29,6 +30,7 @@ WANTED: dict[str, tuple[str, str | None]] = {
     "apache-airflow-providers-apache-spark": (">=6.3.2", None),
     "boto3": (">=1.40", None),
     "pyspark": ("==4.2.0", "spark"),
+    "pyarrow": (">=18", "spark"),
 }
 FITTING = {
     "airflow-recovery": "0.1.0",
@@ -36,6 +38,7 @@ FITTING = {
     "apache-airflow-providers-apache-spark": "6.3.4",
     "boto3": "1.44.5",
     "pyspark": "4.2.0",
+    "pyarrow": "22.0",
 }
 
 
@@ -65,9 +68,9 @@ def test_the_package_says_itself_what_it_needs() -> None:
         ("apache-airflow", "3.4.0"),
         ("apache-airflow-providers-apache-spark", "5.0.0"),
         ("boto3", "1.30.0"),
-        ("pyspark", "4.0.1"),
         ("apache-airflow-providers-apache-spark", None),
         ("boto3", None),
+        ("pyarrow", "11.0"),
     ],
 )
 def test_a_package_that_does_not_fit_is_named(package: str, version: str | None) -> None:
@@ -79,6 +82,13 @@ def test_a_package_that_does_not_fit_is_named(package: str, version: str | None)
     assert list(found) == [package]
     assert found[package].found == (version or "nothing")
     assert "pip install 'airflow-recovery" in found[package].next_step
+
+
+@pytest.mark.parametrize("version", ["3.5.9", "4.0.5", "4.3.0"])
+def test_any_spark_may_be_installed(version: str) -> None:
+    """The extra pins a pair that fits. It is for those who have none."""
+    assert wrongs(check_packages(WANTED, {**FITTING, "pyspark": version}, in_airflow=True)) == {}
+    assert wrongs(check_pyspark({"pyspark": version})) == {}
 
 
 def test_without_airflow_what_is_airflows_is_not_missed() -> None:
@@ -117,6 +127,12 @@ def checked(python: str) -> dict[str, CheckResult]:
 
 def test_a_driver_imports_all_of_the_archive() -> None:
     assert checked(sys.executable) == {}
+
+
+def test_a_python_with_nothing_of_its_own_imports_it_too(tmp_path: Path) -> None:
+    """Neither pendulum nor Jinja, nor a client of S3: as in a stock image of Spark."""
+    venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
+    assert checked(str(tmp_path / "bare" / "bin" / "python")) == {}
 
 
 def test_control_an_archive_that_lacks_a_package_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from airflow_recovery.driver.exit_report import forget_failure, read_failure, re
 from airflow_recovery.driver.failure import is_user_error
 from airflow_recovery.driver.outcome import finish_attempt
 from airflow_recovery.driver.progress import Progress
+from airflow_recovery.driver.spark_version import check_one_version
 from airflow_recovery.driver.start_advice import keep_output, relevant, start_failure
 from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, submit_environment
 from airflow_recovery.errors import Failure, NotSetUp, RegionFailed, kind_of
@@ -184,7 +185,7 @@ def test_fault_123_a_pyspark_of_another_version_is_named(tmp_path: Path, monkeyp
 
 def test_fault_123_control_a_third_number_and_a_vendors_suffix_may_differ() -> None:
     major, minor, *_ = pyspark.__version__.split(".")
-    driver.check_one_version(f"{major}.{minor}.99-amzn-1")
+    check_one_version(f"{major}.{minor}.99-amzn-1")
 
 
 SECRET = "hunter2-of-the-driver"

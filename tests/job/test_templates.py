@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from airflow_recovery import JobDefinitionError
-from airflow_recovery.job.templates import check_templates, render
+from airflow_recovery.job import templates
+from airflow_recovery.job.templates import check_templates, render, uses_subtask
 
 WHERE = "job 'flights', vertex 'cleaned'"
 
@@ -112,3 +114,29 @@ def test_a_run_without_logical_date_says_so() -> None:
         rendered("{{ ds }}", run)
     assert rendered("{{ conf.n }}", run) == "1"
     assert rendered("{{ ds if ds is defined else 'none' }}", run) == "none"
+
+
+@pytest.mark.parametrize(
+    ("template", "is_used"),
+    [
+        ("s3://lake/{{ subtask }}/*.csv", True),
+        ("{% if subtask == 'a' %}x{% endif %}", True),
+        ("{{ conf[subtask] }}", True),
+        ("subtask", False),
+        ("subtask {{ ds }}", False),
+        ("{{ conf.subtask }}", False),
+        ("{{ conf['subtask'] }}", False),
+        ('{{ conf["subtask"] }}', False),
+        ("{{ subtasks }}", False),
+        ("{# {{ subtask }} #}{{ ds }}", False),
+    ],
+)
+def test_where_there_is_no_jinja_the_subtask_is_found_too(
+    template: str, is_used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver imports the job, and with it declares it; its Python may have no Jinja."""
+    assert uses_subtask({"p": template}) is is_used
+    monkeypatch.setattr(templates, "_has_jinja", lambda: False)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert uses_subtask({"p": template}) is is_used
+    check_templates({"p": template}, where=WHERE)
