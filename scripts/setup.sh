@@ -5,12 +5,12 @@
 #   scripts/setup.sh --s3a    and Spark's jars for S3 (12 MB), and versitygw, a real S3 server, where `go` is on the PATH:
 #                             for `make demo S3A=1`
 #   scripts/setup.sh --dev    and the Python packages of tests, lint, docs and benchmarks: for `make setup`
-#   scripts/setup.sh --test   all of that, PostgreSQL, and Chromium, which tests the Recovery tab: for `make test`
+#   scripts/setup.sh --test   all of that, PostgreSQL, a YARN (66 MB), and Chromium, which tests the Recovery tab: for
+#                             `make test`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly VENV=.venv STAMP=.venv/.setup-stamp LOG=.venv/setup.log VERSITYGW_VERSION=v1.8.0
-readonly S3A_JARS=.venv/s3a-jars S3A_IVY=scripts/s3a-ivy.xml
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
@@ -127,17 +127,18 @@ ensure_versitygw() {
         || { tail -n 5 $LOG >&2; die "go install of versitygw failed; see $LOG"; }
 }
 
-ensure_s3a_jars() {
-    local wanted java=java
+# Into .venv/NAME-jars what scripts/NAME-ivy.xml says.
+ensure_jars() {
+    local what=$2 jars=.venv/$1-jars ivy=scripts/$1-ivy.xml wanted java=java
     [ -n "${JAVA_HOME:-}" ] && java=$JAVA_HOME/bin/java
-    wanted=$(cksum <$S3A_IVY)
-    [ -f $S3A_JARS/stamp ] && [ "$(cat $S3A_JARS/stamp)" = "$wanted" ] && return
-    say "fetching Spark's jars for S3 (12 MB) into $S3A_JARS"
-    rm -rf $S3A_JARS
-    "$java" -jar $VENV/lib/python*/site-packages/pyspark/jars/ivy-*.jar -ivy $S3A_IVY -types jar \
-        -retrieve "$S3A_JARS/[artifact]-[revision].[ext]" >$LOG 2>&1 \
-        || { tail -n 5 $LOG >&2; die "Ivy could not fetch the jars of $S3A_IVY; see $LOG"; }
-    printf '%s' "$wanted" >$S3A_JARS/stamp
+    wanted=$(cksum <"$ivy")
+    [ -f "$jars/stamp" ] && [ "$(cat "$jars/stamp")" = "$wanted" ] && return
+    say "fetching $what into $jars"
+    rm -rf "$jars"
+    "$java" -jar $VENV/lib/python*/site-packages/pyspark/jars/ivy-*.jar -ivy "$ivy" -types jar \
+        -retrieve "$jars/[artifact]-[revision].[ext]" >$LOG 2>&1 \
+        || { tail -n 5 $LOG >&2; die "Ivy could not fetch the jars of $ivy; see $LOG"; }
+    printf '%s' "$wanted" >"$jars/stamp"
 }
 
 ensure_postgresql() {
@@ -171,11 +172,12 @@ ensure_wheel
 ensure_java
 ensure_class_archive
 case "${1:-}" in --s3a | --test)
-    ensure_s3a_jars
+    ensure_jars s3a "Spark's jars for S3 (12 MB)"
     ensure_versitygw
     ;;
 esac
 if [ "${1:-}" = --test ]; then
+    ensure_jars yarn "a YARN (66 MB)"
     ensure_postgresql
     ensure_chromium
 fi

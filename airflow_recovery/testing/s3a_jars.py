@@ -24,7 +24,11 @@ def write_spark_conf(folder: Path) -> Path:
     Not by ``--packages``, which would ask Ivy in each application, nor by ``--jars``, which would copy them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    sides = ("driver", "executor")
-    text = "".join(f"spark.{side}.extraClassPath {s3a_jars()}/*\n" for side in sides)
+    text = "".join(f"{key} {value}\n" for key, value in class_path_conf().items())
     (folder / "spark-defaults.conf").write_text(text)
     return folder
+
+
+def class_path_conf() -> dict[str, str]:
+    """The settings that put the jars on the class paths of a driver and of executors on this machine."""
+    return {f"spark.{side}.extraClassPath": f"{s3a_jars()}/*" for side in ("driver", "executor")}
