@@ -3,8 +3,8 @@
 Only *missing* and *altered* can lead to a restart of the producer, and not by this classification: they make the region
 task look, and a successful listing decides. Everything else restarts the failed region alone, or nothing.
 
-Most failures are recognised by their text, which is that of Spark 4.2, Hadoop 3.5 and the S3 SDK. What is not
-recognised is `FailureClass.UNKNOWN`, and is retried.
+Most failures are recognised by their text, which is that of Spark 4.2, Hadoop 3.5 with YARN, and the S3 SDK. What is
+not recognised is `FailureClass.UNKNOWN`, and is retried.
 """
 
 from __future__ import annotations
@@ -67,12 +67,13 @@ ERRORS: dict[FailureClass, type[errors.RegionFailed]] = {
 
 _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError|\bMemoryError\b|UNABLE_TO_ACQUIRE_MEMORY|OOMKilled|exceeding (?:physical |virtual )?memory|"
+    r"beyond the '(?:PHYSICAL|VIRTUAL)' memory limit|"
     r"ExecutorLostFailure.*(?:exit code 52\b|exit status: 52\b|exit code 137\b|exit status: 137\b)|"
     # Spark's own exit code for it. In local mode a task ends the driver with it, which then reports nothing else.
-    r"Error code is: 52\b",
+    r"(?:Error code is|exitCode): 52\b",
     re.DOTALL,
 )
-_ON_AN_EXECUTOR = re.compile(r"Lost task|ExecutorLostFailure|Container killed|executor \d+\)")
+_ON_AN_EXECUTOR = re.compile(r"Lost task|ExecutorLostFailure|Container killed by YARN|executor \d+\)")
 _SESSION_LOST = re.compile(
     r"INVALID_HANDLE\.(?:SESSION|OPERATION)_|SESSION_(?:NOT_FOUND|CLOSED|CHANGED)|NO_ACTIVE_SESSION|"
     r"StatusCode\.UNAVAILABLE|failed to connect to all addresses"
@@ -83,7 +84,10 @@ _EXECUTOR_LOST = re.compile(
 _DRIVER_LOST = re.compile(
     r"DriverLost|ProcessLost|"
     r"Py4JNetworkError|Answer from Java side is empty|SparkContext (?:was|has been) (?:stopped|shut ?down)|"
-    r"Error code is: (?:-9|-15|137|143)\b|All masters are unresponsive|UnknownHostException: spark|Java gateway process"
+    r"Error code is: (?:-9|-15|137|143)\b|exitCode: (?:137|143|-10[0-2567])\b|"
+    # YARN: by a person or a scheduler, or with its node.
+    r"application_\d+_\d+ was killed|ApplicationMaster for attempt \S+ timed out|"
+    r"All masters are unresponsive|UnknownHostException: spark|Java gateway process"
 )
 _ALTERED = re.compile(
     r"RemoteFileChangedException|is not a Parquet file|FAILED_READ_FILE\.(?:NO_HINT|PARQUET)|Malformed ORC|"

@@ -35,7 +35,7 @@ from airflow_recovery.task.externals import RegionSplits
 Launch = Callable[[RegionSpec, Path], None]
 """Runs the application of a spec to its end, and raises where it failed. The folder is this try's own."""
 
-_OUT_OF_MEMORY_EXIT = re.compile(r"Error code is: 52\b")
+_OUT_OF_MEMORY_EXIT = re.compile(r"(?:Error code is|exitCode): 52\b")
 
 
 class RegionProgram:

@@ -19,6 +19,8 @@ from airflow_recovery.errors import Failure
 
 JOB_ABORTED = "org.apache.spark.SparkException: Job aborted due to stage failure: Task 3 in stage 1.0 failed 4 times"
 HEAP = "java.lang.OutOfMemoryError: Java heap space"
+YARN_FAILED = "Application application_1_0002 failed 1 times due to AM Container for appattempt_1_0002 exited with "
+BEYOND = "Container [pid=7] is running 9B beyond the 'PHYSICAL' memory limit."
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,14 @@ HEAP = "java.lang.OutOfMemoryError: Java heap space"
          FailureClass.OUT_OF_MEMORY),
         (Failure("SparkException", "Container killed by YARN for exceeding physical memory limits"),
          FailureClass.OUT_OF_MEMORY),
+        (Failure("RuntimeError", f"{YARN_FAILED} exitCode: -104. {BEYOND}"), FailureClass.OUT_OF_MEMORY),
+        (Failure("RuntimeError", f"{YARN_FAILED} exitCode: 52"), FailureClass.OUT_OF_MEMORY),
+        (Failure("RuntimeError", f"{YARN_FAILED} exitCode: 137"), FailureClass.DRIVER_LOST),
+        (Failure("RuntimeError", f"{YARN_FAILED} exitCode: -100. Container released on a *lost* node"),
+         FailureClass.DRIVER_LOST),
+        (Failure("RuntimeError", "ended with state: KILLED Application application_1_0002 was killed by user x at y"),
+         FailureClass.DRIVER_LOST),
+        (Failure("RuntimeError", f"{YARN_FAILED} exitCode: 1"), FailureClass.UNKNOWN),
         (Failure("SparkException", "ExecutorLostFailure (executor 2 exited) worker lost"), FailureClass.EXECUTOR_LOST),
         (Failure("SparkException", "FetchFailed(BlockManagerId(1)), Connection reset"), FailureClass.EXECUTOR_LOST),
         (Failure("AirflowException", "Cannot execute: spark-submit. Error code is: 137."), FailureClass.DRIVER_LOST),
@@ -96,6 +106,8 @@ def test_fault_27_denied_is_not_missing_though_both_are_told_by_the_same_reader(
             MemoryOf.EXECUTOR,
         ),
         ("ExecutorLostFailure (executor 1 exited) exit code 52", MemoryOf.EXECUTOR),
+        ("Container killed by YARN for exceeding physical memory limits", MemoryOf.EXECUTOR),
+        (f"{BEYOND} Container killed on request. Exit code is 143", MemoryOf.DRIVER),
         ("ExecutorLostFailure (executor 1 exited) node was drained", None),
         ("Error code is: 137.", None),
     ],
