@@ -79,6 +79,11 @@ class SparkApplication(ABC):
     def externals(self) -> tuple[ExternalObject, ...]:
         """Today's external inputs of the region. Raises where they can't be listed."""
 
+    @property
+    def application_id(self) -> str | None:
+        """What the cluster calls the application that was started or found last; `None` where only its driver knows."""
+        return None
+
     def before_claim(self, state: RunState) -> None:
         """May the region run now? Raises where it may not, for example since that would overwrite newer data."""
         del state
@@ -139,6 +144,11 @@ class WrappedApplication(SparkApplication):
     def externals(self) -> tuple[ExternalObject, ...]:
         """As ``inner``."""
         return self._inner.externals()
+
+    @property
+    def application_id(self) -> str | None:
+        """As ``inner``."""
+        return self._inner.application_id
 
     def before_claim(self, state: RunState) -> None:
         """As ``inner``."""

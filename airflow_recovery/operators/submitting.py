@@ -133,8 +133,13 @@ class SubmittingOperator(SparkSubmitOperator):
         advice = advice_on_few_retries(self.restart_options)
         if advice is not None and int(instance.try_number) <= 1:
             log.warning("%s: %s", self.task_id, advice)
-        with noting_failure(context), airflow_errors(is_last_try=is_last_try(context)):
-            result = self.execute_region(context)
+        try:
+            with noting_failure(context), airflow_errors(is_last_try=is_last_try(context)):
+                result = self.execute_region(context)
+        finally:
+            # A driver that has died, or never ran, has told nobody.
+            if self.spark_application_id is None and self._application is not None:
+                self.spark_application_id = self._application.application_id
         leave_note(context, "; ".join(filter(None, (note_of(result), self.more_to_note()))))
         return summary_of(result)
 

@@ -109,6 +109,7 @@ class DropInSubmission(SparkSubmission):
 
         Not where an attempt has been claimed since the last finish: what lies there may be its unfinished work.
         """
+        super().before_claim(state)
         drop_in = self._drop_in
         self._earlier = _outputs_by_age(state.of(drop_in.task_id))
         if drop_in.on_altered is OnAltered.RECOMPUTE:
@@ -197,7 +198,9 @@ class DropInSubmission(SparkSubmission):
         if self._drop_in.commit is not None:
             check_prepared(self._drop_in.commit, outputs[0], f"{claim.region}@{claim.attempt}")
         read = ReadMetrics.of(self._manifests_read(attempt), attempt.externals)
-        outcome = attempt.trace.finished(self._run.now(), outputs, spark_seconds=seconds, read=read)
+        outcome = attempt.trace.finished(
+            self._run.now(), outputs, spark_seconds=seconds, application_id=self.application_id, read=read
+        )
         try:
             # The application was given its inputs as folders.
             ensure_inputs_kept(self._run, attempt)

@@ -94,7 +94,8 @@ class RegionTrial:
         job = load_job(REGION_JOB)
         facts = RunFacts(None, None, None, {}, {})
         plan = plan_job(job, REGION_JOB, facts)
-        operator = SparkSubmitOperator(task_id="doctor", conn_id=self._conn_id)
+        # No other try will look for its application.
+        operator = SparkSubmitOperator(task_id="doctor", conn_id=self._conn_id, durable=False)
         journal = Journal(
             self._stores.journal, self._identity, writer=uuid.uuid4().hex, deadline_s=self._request_timeout
         )

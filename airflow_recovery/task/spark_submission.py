@@ -20,6 +20,7 @@ import copy
 import inspect
 import logging
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from airflow_recovery.attempt.application import ClaimedAttempt
     from airflow_recovery.errors import Failure
+    from airflow_recovery.journal.run_state import RunState
     from airflow_recovery.model.records import Claim, ExternalObject, Outcome, RunIdentity
     from airflow_recovery.store.object_store import ObjectStore
 
@@ -56,6 +58,11 @@ CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 _NOT_KNOWN = frozenset({"UNKNOWN", "NOTFOUND", "NOT_FOUND"})
 """A master that recovers, a pod that was collected: no answer about the job."""
+
+_SUBMITTED_TO_YARN = re.compile(r"Submitted application (application_\d+_\d+)")
+_ONE_DRIVER = "spark.yarn.maxAppAttempts"
+"""How often YARN starts the driver of an application in cluster mode, twice where nothing is said: the second one would
+run the same attempt, and write where the first one has written, or still writes."""
 
 
 class SparkSubmission(SparkApplication):
@@ -88,6 +95,30 @@ class SparkSubmission(SparkApplication):
         self._clock = clock
         self._job: SparkSubmitOperator | None = None
         self._asked: tuple[str, float, ApplicationStatus] | None = None
+        self._application_id: str | None = None
+
+    @property
+    def application_id(self) -> str | None:
+        """What YARN calls the application that was submitted last, or found again."""
+        return self._application_id
+
+    def before_claim(self, state: RunState) -> None:
+        """Raises `ConfigurationError` where the provider would refuse to submit to YARN in deploy mode ``cluster``."""
+        del state
+        if not self._is_on_yarn:
+            return
+        hook = SparkSubmitOperator._get_hook(self.operator)
+        if self.operator.durable and not hook._yarn_track_via_rm_api:
+            raise ConfigurationError(
+                f"{self.operator.task_id}: expected yarn_track_via_rm_api=True on YARN in deploy mode cluster, found "
+                "False: a next try could not find the application again. Set it, and the resource manager's web "
+                "address as yarn_resourcemanager_webapp_address in the extra of connection "
+                f"{self.operator._conn_id!r}; or say durable=False, and the application outlives a killed task."
+            )
+        try:
+            hook._validate_yarn_track_via_rm_api_config()
+        except (ValueError, RuntimeError) as error:
+            raise ConfigurationError(f"{self.operator.task_id}: {error}") from error
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """Nothing is known of what it reads."""
@@ -102,6 +133,8 @@ class SparkSubmission(SparkApplication):
         """A copy of the operator for ``attempt``, with the memory that it is to have: for `submit`."""
         job = copy.copy(self.operator)
         job._hook = None
+        if self._is_on_yarn:
+            job.conf = {_ONE_DRIVER: "1", **(job.conf or {})}
         raised = raised_memory(self.operator, self._memory_policy, attempt, is_local=self._is_local)
         for side, size in (("driver", raised.driver), ("executor", raised.executor)):
             if size is not None:
@@ -120,8 +153,8 @@ class SparkSubmission(SparkApplication):
         _name_job(job, name)
         output: deque[str] = deque(maxlen=MAX_LINES)
         # The provider's operator makes its hook from the attributes, after it has added OpenLineage's settings.
-        setattr(job, "_get_hook", partial(_guarded_hook, job, output))  # noqa: B010
-        self._job = job
+        setattr(job, "_get_hook", partial(_guarded_hook, job, partial(self._hear, output)))  # noqa: B010
+        self._job, self._application_id = job, None
         try:
             with in_environment({} if self.outlives_task else self._jvm_variables(job)):
                 # Without the guard that Airflow puts around it: that one knows the task itself, and not its copy.
@@ -135,6 +168,21 @@ class SparkSubmission(SparkApplication):
         if self._job is not None and self._job._hook is not None:
             SparkSubmitOperator.on_kill(self._job)
 
+    def _hear(self, output: deque[str], lines: Iterable[str]) -> Iterator[str]:
+        """Passes on what spark-submit writes, keeps its end in ``output``, and notices what YARN calls the application.
+
+        In client mode its log is this one. In cluster mode the resource manager's page leads to it.
+        """
+        for line in lines:
+            output += relevant([line])
+            yield line
+            submitted = _SUBMITTED_TO_YARN.search(line)
+            hook = None if self._job is None else self._job._hook
+            if submitted is not None and hook is not None:
+                self._application_id = submitted[1]
+                if hook._should_track_yarn_application_via_rm_api():
+                    log.info("State and logs: %s/cluster/app/%s", hook._get_yarn_rm_base_url(), submitted[1])
+
     @cached_property
     def outlives_task(self) -> bool:
         """The driver runs on the cluster, and not in a process of this machine."""
@@ -144,6 +192,15 @@ class SparkSubmission(SparkApplication):
         elif mode is None:
             mode = SparkSubmitOperator._get_hook(self.operator)._connection["deploy_mode"]
         return bool(mode == "cluster")
+
+    @cached_property
+    def _is_on_yarn(self) -> bool:
+        """In deploy mode ``cluster``, where YARN starts the driver."""
+        if not self.outlives_task:
+            return False
+        if self._connection is not None:
+            return "yarn" in f"{self._connection.conn_type}://{self._connection.host}"
+        return bool(SparkSubmitOperator._get_hook(self.operator)._is_yarn_cluster_mode)
 
     @property
     def is_killed(self) -> bool:
@@ -223,7 +280,7 @@ class SparkSubmission(SparkApplication):
             job._hook = SparkSubmitOperator._get_hook(job)
         hook = job._hook
         if hook._is_yarn_cluster_mode:
-            hook._yarn_application_id = kept
+            hook._yarn_application_id = self._application_id = kept
         elif hook._is_kubernetes:
             hook._kubernetes_driver_pod = job._parse_k8s_external_id(kept)[1]
         else:
@@ -315,18 +372,12 @@ def _name_job(job: SparkSubmitOperator, name: str) -> None:
     job._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status/{name}"
 
 
-def _guarded_hook(job: SparkSubmitOperator, output: deque[str]) -> SparkSubmitHook:
-    """The provider's hook, whose spark-submit dies with this process. The end of its output is kept in ``output``."""
+def _guarded_hook(job: SparkSubmitOperator, hear: Callable[[Iterable[str]], Iterator[str]]) -> SparkSubmitHook:
+    """The provider's hook, whose spark-submit dies with this process. Its output passes through ``hear``."""
     hook = SparkSubmitOperator._get_hook(job)
     # Its JVM would otherwise run on after kill -9.
     setattr(hook, "submit", partial(hook.submit, preexec_fn=die_with_parent))  # noqa: B010
     # The provider's error ends with the last twenty lines, which may all be frames of one stack.
     process = hook._process_spark_submit_log
-    setattr(hook, "_process_spark_submit_log", lambda lines: process(_overheard(lines, output)))  # noqa: B010
+    setattr(hook, "_process_spark_submit_log", lambda lines: process(hear(lines)))  # noqa: B010
     return hook
-
-
-def _overheard(lines: Iterable[str], output: deque[str]) -> Iterator[str]:
-    for line in lines:
-        output += relevant([line])
-        yield line

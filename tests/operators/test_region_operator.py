@@ -333,6 +333,30 @@ def test_the_spec_is_shipped_in_cluster_modes_alone(mode: str, monkeypatch: pyte
     assert fake.submitted[0]["files"] == ("my.csv,/x/tag.json" if "cluster" in mode else "my.csv")
 
 
+def test_yarn_starts_no_second_driver_of_an_attempt(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, name = FakeSubmission(monkeypatch), "spark.yarn.maxAppAttempts"
+    submitted_as(mode, "1", task_context())
+    submitted_as(mode, "2", task_context(), conf={name: "3"})
+    assert [told["conf"].get(name) for told in fake.submitted] == ["1" if "yarn cluster" in mode else None, "3"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "expected yarn_track_via_rm_api=True on YARN in deploy mode cluster, found False"),
+        ({"yarn_track_via_rm_api": True}, "connection's `extra` to set `yarn_resourcemanager_webapp_address`"),
+    ],
+)
+def test_what_the_provider_would_not_submit_to_yarn_claims_no_attempt(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], said: str
+) -> None:
+    connection = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+    with pytest.raises(AirflowFailException, match=said):
+        run_try(tasks(conn_id="cluster", **given)["aside"])
+    assert not state_in(recovery, GROUP, "aside").of("aside").attempts
+
+
 def test_openlineages_settings_reach_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """The provider adds them to the operator's conf before it makes the hook: ours must not be made earlier."""
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(MODES["local"][0]))
