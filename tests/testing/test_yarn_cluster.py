@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pyspark
 import pytest
 
