@@ -5,8 +5,8 @@
 #   scripts/setup.sh --s3a    and Spark's jars for S3 (12 MB), and versitygw, a real S3 server, where `go` is on the PATH:
 #                             for `make demo S3A=1`
 #   scripts/setup.sh --dev    and the Python packages of tests, lint, docs and benchmarks: for `make setup`
-#   scripts/setup.sh --test   all of that, PostgreSQL, a YARN (66 MB), and Chromium, which tests the Recovery tab: for
-#                             `make test`
+#   scripts/setup.sh --test   all of that, PostgreSQL, Redis, libfaketime, a YARN (66 MB), and Chromium, which tests the
+#                             Recovery tab: for `make test`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -149,6 +149,18 @@ ensure_postgresql() {
     $VENV/bin/python -c "$find" || die "the programs of PostgreSQL are still not found after the installation"
 }
 
+ensure_redis() {
+    command -v redis-server >/dev/null && return
+    is_debian_root || die "the tests need redis-server on the PATH, found none; install it"
+    apt_install redis-server
+}
+
+ensure_faketime() {
+    command -v faketime >/dev/null && return
+    is_debian_root || die "the tests need faketime on the PATH, with which a machine's clock is wrong; install it"
+    apt_install faketime
+}
+
 ensure_chromium() {
     command -v chromium >/dev/null && command -v chromedriver >/dev/null && return
     is_debian_root || die "the tests need chromium and chromedriver on the PATH; install them"
@@ -179,6 +191,8 @@ esac
 if [ "${1:-}" = --test ]; then
     ensure_jars yarn "a YARN (66 MB)"
     ensure_postgresql
+    ensure_redis
+    ensure_faketime
     ensure_chromium
 fi
 say "ready ($($VENV/bin/python --version), Java $(java_major))"

@@ -10,7 +10,7 @@ from functools import partial
 
 from airflow_recovery.doctor.clocks import check_clock
 from airflow_recovery.doctor.components import Right
-from airflow_recovery.doctor.result import CheckResult, ok, wrong
+from airflow_recovery.doctor.result import CheckResult, ok, warning, wrong
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, RecordInvalid, StoreError
 from airflow_recovery.journal.owner import check_owner, check_results
 from airflow_recovery.store.lifecycle import ExpiryRule, rule_text
@@ -43,6 +43,26 @@ def check_places(journal: str, results: str) -> Iterator[CheckResult]:
         )
     else:
         yield ok(check, f"{journal} and {results}")
+
+
+def check_reach(journal: str, results: str) -> Iterator[CheckResult]:
+    """Warn of a folder, where tasks run on several machines: only a file system that all of them mount will do."""
+    for what, uri in (("journal", journal), ("results", results)):
+        check = f"{what} from every worker"
+        if not uri.startswith("file:"):
+            yield ok(check, f"{uri} is no folder of one machine")
+            continue
+        yield warning(
+            check,
+            recommended="S3, since the executor runs tasks on several machines",
+            found=f"the folder {uri}",
+            next_step="Keep it only if all workers, the API server and the triggerer mount this very folder: "
+            + (
+                "else each machine has a journal of its own, and none knows what the others have finished."
+                if what == "journal"
+                else "else what one worker writes is lost for the next, and made again until the restarts are used up."
+            ),
+        )
 
 
 def check_store(

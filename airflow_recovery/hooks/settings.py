@@ -135,6 +135,13 @@ def is_recovery_on(declared: DeclaredJobRecovery) -> bool:
     return declared.over(configured_job_recovery()).in_effect().enabled
 
 
+def has_remote_workers() -> bool:
+    """Whether tasks may run on other machines than the scheduler's: by every executor but LocalExecutor."""
+    from airflow.sdk import conf
+
+    return any(executor.rpartition(".")[2] != "LocalExecutor" for executor in conf.get("core", "executor").split(","))
+
+
 def _is_below_a_dag(journal: str, results: str) -> bool:
     """Whether results would lie where the journals of DAGs lie: no DAG's name begins with an underscore."""
     return results == journal or (results.startswith(f"{journal}/") and not results[len(journal) + 1 :].startswith("_"))

@@ -21,7 +21,7 @@ from airflow_recovery.doctor.components import DRIVING, READING, Component, Righ
 from airflow_recovery.doctor.fault_detection import check_detection
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.doctor.spark import SparkConnection, check_connect_client, check_master, check_submission
-from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_store
+from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_reach, check_store
 from airflow_recovery.doctor.versions import check_archive, check_versions, installed_versions
 from airflow_recovery.errors import ConfigurationError, RecoveryError
 from airflow_recovery.hooks.clear_clients import (
@@ -32,7 +32,7 @@ from airflow_recovery.hooks.clear_clients import (
     StateStoreClient,
 )
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
-from airflow_recovery.hooks.settings import SECTION, RecoverySettings
+from airflow_recovery.hooks.settings import SECTION, RecoverySettings, has_remote_workers
 from airflow_recovery.hooks.stores import Stores, open_stores
 
 if TYPE_CHECKING:
@@ -260,9 +260,7 @@ def check_airflow_settings(component: Component) -> Iterator[CheckResult]:
     """Airflow's own settings that decide how soon a fault is noticed, as this process has them."""
     from airflow.sdk import conf
 
-    executors = conf.get("core", "executor").split(",")
-    is_local = all(executor.rpartition(".")[2] == "LocalExecutor" for executor in executors)
-    yield from check_detection(component, conf.getfloat, is_local_executor=is_local)
+    yield from check_detection(component, conf.getfloat, is_local_executor=not has_remote_workers())
 
 
 def _check_own_backend(settings: RecoverySettings) -> CheckResult:
@@ -390,6 +388,8 @@ class AirflowChecks:
                 option = f"[{SECTION}] {name}"
                 yield Check(option, partial(check_connection, option, conn_id, (kind,)))
         yield Check("journal and results", partial(check_places, settings.journal, settings.results))
+        if has_remote_workers():
+            yield Check("folders", partial(check_reach, settings.journal, settings.results))
         stores = open_stores(settings)
         if needs.journal:
             yield Check("the journal", partial(self._of_journal, stores))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import hmac
+import ipaddress
 import json
 import logging
 import os
@@ -28,6 +29,7 @@ from airflow_recovery.driver.server_keeper import Order, StartedKeeper, end_key,
 from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf, submit_environment
 from airflow_recovery.errors import ConfigurationError, DriverLost, ObjectMissing, RecordInvalid
 from airflow_recovery.hooks.masking import mask_secret
+from airflow_recovery.hooks.settings import has_remote_workers
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.codec import Unlike, from_json, to_json
 from airflow_recovery.store.write_once import Slots
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_SET_HOST = "Set SPARK_LOCAL_IP, or spark.driver.host in the group's conf, to an address that every worker reaches"
 END_TIMEOUT_S = 40.0
 """How long the teardown waits for the server's keeper, which may be on another worker."""
 _OUT_OF_MEMORY_EXITS = (3, 52)
@@ -163,7 +166,7 @@ class RunSpark:
     def _start(self, start: StartServer, number: int) -> ServerAddress | None:
         """`None`: somebody else has filled the slot first."""
         salt = secrets.token_hex(16)
-        host, port = start.host, _free_port(start.host)
+        host, port = start.host, _free_port(start.host, is_for_others=start.has_other_workers)
         address = ServerAddress(host, port, self._token(salt))
         began_s = time.monotonic()
         keeper = StartedKeeper(*start.order(address, self._stores, self._prefix))
@@ -181,8 +184,7 @@ class RunSpark:
             if not self._uses(address):
                 raise ConfigurationError(
                     f"expected the Spark Connect server that was just started at {address.target} to take its token, "
-                    "found that it does not: is the name of this worker its own? Set SPARK_LOCAL_IP, or "
-                    "spark.driver.host in the group's conf, to an address that every worker reaches"
+                    f"found that it does not: is the name of this worker its own? {_SET_HOST}"
                 )
             if address.lets_strangers_in():
                 raise ConfigurationError(
@@ -255,6 +257,7 @@ class StartServer:
     """How the run's Spark is started on this worker: with all that ``operator`` declares of spark-submit.
 
     ``host`` is the address that others know this worker by; the server listens there and nowhere else.
+    ``has_other_workers``: tasks of the run may run on other machines.
     """
 
     operator: SparkSubmitOperator
@@ -262,6 +265,7 @@ class StartServer:
     worker: str
     host: str
     idle_s: float
+    has_other_workers: bool = False
 
     @classmethod
     def of(cls, operator: SparkSubmitOperator, context: Mapping[str, Any], group_id: str, idle_s: float) -> StartServer:
@@ -269,7 +273,8 @@ class StartServer:
         worker = str(context["ti"].hostname)
         conf = operator.conf or {}
         host = conf.get("spark.driver.host") or os.environ.get("SPARK_LOCAL_IP") or worker
-        return cls(operator, f"{operator.dag_id}.{group_id}", worker, str(host), idle_s)
+        name = f"{operator.dag_id}.{group_id}"
+        return cls(operator, name, worker, str(host), idle_s, has_other_workers=has_remote_workers())
 
     def order(self, address: ServerAddress, stores: Stores, prefix: str) -> tuple[Order, dict[str, str]]:
         """What its keeper is told, and the environment. Raises `ConfigurationError` as `connect_server_command`."""
@@ -348,15 +353,25 @@ def _body(slot: ServerSlot) -> bytes:
     return json.dumps(to_json(slot), sort_keys=True).encode()
 
 
-def _free_port(host: str) -> int:
-    """A port of this machine that nobody listens on now. Raises `ConfigurationError` where ``host`` is not its own."""
+def _free_port(host: str, *, is_for_others: bool) -> int:
+    """A port of this machine that nobody listens on now.
+
+    Raises `ConfigurationError` where ``host`` is not its own, or where other machines need it and can't reach it.
+    """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family) as probe:
             probe.bind(address)
-            return int(probe.getsockname()[1])
+            port = int(probe.getsockname()[1])
     except OSError as error:
         raise ConfigurationError(
             f"expected {host!r} to be an address of this worker, on which the run's Spark can listen, found: {error}. "
-            "Set SPARK_LOCAL_IP, or spark.driver.host in the group's conf, to an address that every worker reaches"
+            f"{_SET_HOST}"
         ) from error
+    if is_for_others and ipaddress.ip_address(address[0]).is_loopback:
+        raise ConfigurationError(
+            f"expected the run's Spark to listen where every worker reaches it, found {host!r}, which is {address[0]}: "
+            "on each machine that is the machine itself, and the executor runs tasks on several, so that each of them "
+            f"would start a Spark and end the others'. {_SET_HOST}"
+        )
+    return port

@@ -12,7 +12,7 @@ from doctor_results import wrongs
 
 from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
 from airflow_recovery.doctor.result import CheckResult, Status
-from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_store
+from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_reach, check_store
 from airflow_recovery.journal.owner import own_prefix, own_results
 from airflow_recovery.store import ObjectStore, open_store
 from airflow_recovery.store.local import LocalStore
@@ -114,6 +114,15 @@ def test_places_that_are_in_each_others_way(journal: str, results: str) -> None:
 )
 def test_places_that_are_not(journal: str, results: str) -> None:
     assert wrongs(check_places(journal, results)) == {}
+
+
+def test_a_folder_is_warned_of_where_several_machines_need_it() -> None:
+    journal, results = check_reach("file:///data/journal", "s3://b/results")
+    assert (journal.status, results.status) == (Status.WARNING, Status.OK)
+    assert "each machine has a journal of its own" in journal.next_step
+    journal, results = check_reach("s3://b/journal", "file:///data/results")
+    assert (journal.status, results.status) == (Status.OK, Status.WARNING)
+    assert "lost for the next" in results.next_step
 
 
 @pytest.mark.s3

@@ -20,7 +20,7 @@ import psutil
 from journal_objects import JournalObjects, decoded
 
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.store import open_store
+from airflow_recovery.store import ObjectStore, open_store
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
@@ -90,8 +90,16 @@ class Pipeline:
 
     def _verify(self, dag_id: str, run_key: str, group_id: str) -> Report:
         """The independent checker, of a run that has ended. The drop-ins' and all others' results are on the disk."""
-        journal = S3Store(f"s3://{self.bucket}/journal", endpoint_url=self.s3.endpoint_url, session=self.s3.session())
-        return verify_run(journal, open_store, dag_id=dag_id, run_key=run_key, group_id=group_id, ended=True, deep=True)
+        journal = self.open_s3(f"s3://{self.bucket}/journal")
+        return verify_run(
+            journal, self.open_results, dag_id=dag_id, run_key=run_key, group_id=group_id, ended=True, deep=True
+        )
+
+    def open_s3(self, uri: str) -> S3Store:
+        return S3Store(uri, endpoint_url=self.s3.endpoint_url, session=self.s3.session())
+
+    def open_results(self, uri: str) -> ObjectStore:
+        return open_store(uri)
 
 
 @dataclass

@@ -333,6 +333,17 @@ def test_a_worker_says_whether_the_scheduler_has_settings_of_its_own(
     assert ("--component scheduler" not in next_step) is is_own
 
 
+@pytest.mark.parametrize("executor", ["LocalExecutor", "CeleryExecutor"])
+def test_folders_are_warned_of_where_the_executor_has_several_workers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, executor: str
+) -> None:
+    set_all(monkeypatch, CORE__EXECUTOR=executor)
+    results = results_of(Component.API_SERVER, monkeypatch, tmp_path)
+    warned = {check for check, result in results.items() if result.status is Status.WARNING}
+    from_every = {"journal from every worker", "results from every worker"}
+    assert from_every & warned == (from_every if executor == "CeleryExecutor" else set())
+
+
 def test_what_a_component_does_not_need_is_not_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     reader = results_of(Component.TRIGGERER, monkeypatch, tmp_path)
     assert reader["rights on the journal"].found.startswith("list, get below")

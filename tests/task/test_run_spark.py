@@ -353,3 +353,22 @@ def test_deploy_mode_cluster_and_a_foreign_address_are_refused_by_name(
     elsewhere = StartServer(starting().operator, "d.g", "worker-1", "203.0.113.7", 1.0)
     with pytest.raises(ConfigurationError, match=r"expected '203\.0\.113\.7' to be an address of this worker"):
         run_spark(tmp_path).find_or_start(elsewhere)
+
+
+def test_an_address_that_other_machines_do_not_reach_is_refused_where_workers_are_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_OWN", json.dumps({"conn_type": "spark", "host": "local[1]"}))
+    several = StartServer(starting().operator, "d.g", "worker-1", "localhost", 1.0, has_other_workers=True)
+    with pytest.raises(ConfigurationError, match=r"found 'localhost', which is (127\.0\.0\.1|::1): on each machine"):
+        run_spark(tmp_path).find_or_start(several)
+    assert not keepers()
+
+
+@pytest.mark.parametrize(("executor", "are_several"), [("LocalExecutor", False), ("CeleryExecutor", True)])
+def test_the_executor_says_whether_workers_are_several(
+    monkeypatch: pytest.MonkeyPatch, executor: str, are_several: bool
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
+    context = {"ti": SimpleNamespace(hostname="worker-1")}
+    assert StartServer.of(starting().operator, context, "g", 1.0).has_other_workers is are_several

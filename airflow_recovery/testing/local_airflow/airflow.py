@@ -7,7 +7,7 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +19,7 @@ from airflow_recovery.testing.local_airflow.runs import RunsApi
 from airflow_recovery.testing.local_airflow.settings import Login, airflow_environment, free_port
 from airflow_recovery.testing.local_airflow.sqlite import SqliteDatabase
 from airflow_recovery.testing.local_airflow.task_processes import TaskProcesses, task_processes
+from airflow_recovery.testing.local_airflow.workers import Workers
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -35,6 +36,11 @@ class LocalAirflow(RunsApi):
     PostgreSQL. ``env`` is added to every component's environment, and wins. ``recovery_backend=False`` keeps Airflow's
     own state backend. ``fast`` shortens Airflow's time-outs. ``parallelism`` is the number of tasks at once, of each
     scheduler.
+
+    Without ``workers`` tasks run beside the scheduler (LocalExecutor). With them, they run on as many machines named
+    ``worker-1``, ``worker-2``, ... (CeleryExecutor), that share nothing but the network
+    (`airflow_recovery.testing.local_airflow.machine`): each takes tasks of the default queue, and of one that has its
+    name. That needs PostgreSQL, Redis, Airflow's Celery provider, and Linux.
     """
 
     def __init__(  # noqa: PLR0913 - options of an Airflow, each with its default
@@ -44,6 +50,7 @@ class LocalAirflow(RunsApi):
         *,
         database: Literal["sqlite", "postgresql"] = "sqlite",
         schedulers: int = 1,
+        workers: int = 0,
         env: Mapping[str, str] | None = None,
         recovery_backend: bool = True,
         fast: bool = True,
@@ -52,6 +59,8 @@ class LocalAirflow(RunsApi):
     ) -> None:
         if schedulers > 1 and database != "postgresql":
             raise ValueError(f"{schedulers} schedulers need database='postgresql': SQLite locks them out of each other")
+        if workers and database != "postgresql":
+            raise ValueError(f"{workers} workers need database='postgresql': Celery keeps there what became of tasks")
         self.port = port or free_port()
         super().__init__(f"http://127.0.0.1:{self.port}", Login("admin", secrets.token_urlsafe(12)))
         self.viewer = Login("viewer", secrets.token_urlsafe(12))
@@ -60,6 +69,18 @@ class LocalAirflow(RunsApi):
         self.components = instances(schedulers)
         self._database = PostgresDatabase() if database == "postgresql" else SqliteDatabase(self.home)
         self._processes = Processes(self.home / "log")
+        self._workers: Workers | None = None
+        celery: dict[str, str] = {}
+        if workers:
+            self._workers = Workers(
+                self._processes,
+                home=self.home,
+                dags_folder=self.dags_folder,
+                api_port=self.port,
+                concurrency=parallelism,
+            )
+            self.components += tuple(self._workers.add() for _ in range(workers))
+            celery = self._workers.settings(self._database.url_for("scheduler"))
         self.env = {
             **airflow_environment(
                 home=self.home,
@@ -72,6 +93,7 @@ class LocalAirflow(RunsApi):
                 recovery_backend=recovery_backend,
                 fast=fast,
             ),
+            **celery,
             **self._processes.marker,
             **(env or {}),
         }
@@ -101,7 +123,7 @@ class LocalAirflow(RunsApi):
         """How psycopg2 connects to the server that holds the metadata database: to its own one. PostgreSQL only."""
         return self._database.address
 
-    def start(self, *components: str, wait_s: float = 120.0) -> None:
+    def start(self, *components: str, wait_s: float = 240.0) -> None:
         """Start the named ones of ``components``, or all; return when Airflow says that they are healthy.
 
         Raises `LocalAirflowError` with the component's log where one dies or is not healthy in time.
@@ -109,13 +131,45 @@ class LocalAirflow(RunsApi):
         if not self._processes.is_guarded:
             self._prepare()
         names = components or self.components
+        workers = {}
         for name in names:
-            self._processes.start(name, airflow_command(name), self._environment_of(name), self.home)
-        self._wait_healthy(names, wait_s)
+            if self._workers is not None and name in self._workers:
+                workers[name] = self._workers.start(name, self.env)
+            else:
+                self._processes.start(name, airflow_command(name), self._environment_of(name), self.home)
+        self._wait_healthy([name for name in names if name not in workers], wait_s)
+        for name, is_ready in workers.items():
+            self.wait_until(is_ready, wait_s, f"{name} to take tasks", component=name)
+
+    def add_worker(
+        self,
+        *,
+        queues: tuple[str, ...] | None = None,
+        concurrency: int | None = None,
+        env: Mapping[str, str] | None = None,
+        scratch_bytes: int | None = None,
+    ) -> str:
+        """Another worker on a machine of its own; its name. `start` starts it.
+
+        ``queues``: whose tasks it takes, by default those of the default queue and of one that has its name;
+        ``concurrency`` of them at once, by default as many as a scheduler. ``env`` is added to its environment alone.
+        ``scratch_bytes`` is how much its temporary folder holds. Where there are workers only.
+        """
+        return self._with_workers.add(queues, concurrency, env, scratch_bytes)
+
+    def cut_off(self, worker: str) -> None:
+        """Let nothing pass between a worker and the API server. It still reaches everything else."""
+        self._with_workers.link(worker).cut()
+
+    def connect_again(self, worker: str) -> None:
+        """End what `cut_off` began."""
+        self._with_workers.link(worker).mend()
 
     def stop(self) -> None:
         """End every process, politely first; afterwards none is left. Safe to call twice."""
         self._processes.stop()
+        if self._workers is not None:
+            self._workers.close()
         self._database.remove()
         self.close()
 
@@ -197,12 +251,22 @@ class LocalAirflow(RunsApi):
         self._processes.wait_until(claim, timeout_s, what, describe, component)
 
     def _prepare(self) -> None:
-        for folder in (self.home, self._processes.log_folder, self.home / "plugins"):
+        for folder in (self.home, self._processes.log_folder, self.home / "logs", self.home / "plugins"):
             folder.mkdir(parents=True, exist_ok=True)
         passwords = {login.user: login.password for login in (self.admin, self.viewer)}
         (self.home / "passwords.json").write_text(json.dumps(passwords))
         self._processes.guard(self._database.make_folder())
         self._database.prepare(self.env, self._processes)
+        if self._workers is not None:
+            self._workers.prepare()
+
+    @property
+    def _with_workers(self) -> Workers:
+        if self._workers is None:
+            raise LocalAirflowError(
+                "expected an Airflow with workers, found LocalExecutor: LocalAirflow(..., workers=2)"
+            )
+        return self._workers
 
     def _restart_with_new_database(self) -> None:
         """The API server keeps no row of its own, and connects anew by itself."""
@@ -216,8 +280,8 @@ class LocalAirflow(RunsApi):
             env[key] = self._database.url_for(component_of(name))
         return env
 
-    def _wait_healthy(self, components: Iterable[str], timeout_s: float) -> None:
-        if not self._processes.is_running("api-server"):
+    def _wait_healthy(self, components: Sequence[str], timeout_s: float) -> None:
+        if not components or not self._processes.is_running("api-server"):
             return
         wanted = {
             HEALTH_KEYS[component_of(component)] for component in components if component_of(component) in HEALTH_KEYS
@@ -234,9 +298,7 @@ class LocalAirflow(RunsApi):
             return schedulers < 2 or "scheduler" not in wanted or self._living_schedulers() >= schedulers
 
         names = ", ".join(components)
-        self.wait_until(
-            healthy, timeout_s, f"{names} to be healthy", lambda: str(seen), component=next(iter(components))
-        )
+        self.wait_until(healthy, timeout_s, f"{names} to be healthy", lambda: str(seen), component=components[0])
 
     def _living_schedulers(self) -> int:
         """Of those that were killed, the last heartbeat counts for some seconds."""

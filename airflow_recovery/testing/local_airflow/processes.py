@@ -17,6 +17,7 @@ from airflow_recovery.testing.local_airflow import reaper
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
+WORKER = "worker"
 DATABASE = "postgresql"
 """The name of the database server, where there is one: it is stopped after all who use it."""
 POLL_INTERVAL_S = 0.2
@@ -43,6 +44,13 @@ def airflow_command(instance: str) -> list[str]:
     component = component_of(instance)
     arguments = ["--skip-serve-logs"] if component in ("scheduler", "triggerer") else []
     return [sys.executable, "-m", "airflow", component, *arguments]
+
+
+def worker_command(queues: Sequence[str], concurrency: int) -> list[str]:
+    """The command line that runs a worker of CeleryExecutor, which is named after its machine."""
+    arguments = ["--queues", ",".join(queues), "--concurrency", str(concurrency)]
+    quiet = ["--skip-serve-logs", "--without-gossip", "--without-mingle"]
+    return [sys.executable, "-m", "airflow", "celery", "worker", *arguments, *quiet]
 
 
 class Processes:

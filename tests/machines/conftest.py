@@ -1,0 +1,81 @@
+"""One Airflow on several machines for all of these tests: CeleryExecutor, two schedulers, two workers, PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from machines_run import MachinesPipeline
+from pipeline import AWS_CONNECTION, environment
+
+from airflow_recovery.driver import StoreSpec
+from airflow_recovery.driver.submit import s3a_conf
+from airflow_recovery.testing import S3Server
+from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
+from airflow_recovery.testing.s3a_jars import write_spark_conf
+from airflow_recovery.testing.spark_cluster import connect_server
+
+HERE = Path(__file__).parent
+INTEGRATION = HERE.parent / "integration"
+
+WARM = """
+import sys
+
+if "celery" in sys.argv:
+    import airflow.providers.amazon.aws.hooks.s3
+    import airflow_recovery.attempt.region_task
+    import airflow_recovery.operators
+    import airflow_recovery.task.region_program
+    import boto3
+    from airflow_recovery.driver.connect_session import import_client
+
+    import_client()
+"""
+"""Airflow's local settings. Tasks are forked from the worker: what it has imported costs none of them a second."""
+
+
+@pytest.fixture(scope="session")
+def pipeline(
+    s3_server_names: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
+    start_s3_server: Callable[[str], S3Server],
+) -> Iterator[MachinesPipeline]:
+    """Journal and results on S3, the one disk that the machines share."""
+    folder = tmp_path_factory.mktemp("machines")
+    server = start_s3_server(s3_server_names[-1])
+    bucket = f"machines-{uuid.uuid4().hex[:8]}"
+    server.create_bucket(bucket)
+    results = f"s3://{bucket}/results"
+    spark_conf = write_spark_conf(folder / "spark-conf")
+    conf = {
+        **s3a_conf(StoreSpec(results, server.endpoint_url, REGION), os.environ),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.default.parallelism": "1",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(spark_conf))
+        with connect_server(conf=conf) as spark:
+            env = environment(folder, bucket, spark.url)
+            extra = {"region_name": REGION, "endpoint_url": server.endpoint_url}
+            connection = {"conn_type": "aws", "login": ACCESS_KEY, "password": SECRET_KEY, "extra": extra}
+            env |= {
+                "AIRFLOW__RECOVERY__RESULTS": results,
+                f"AIRFLOW_CONN_{AWS_CONNECTION.upper()}": json.dumps(connection),
+            }
+            dags = folder / "dags"
+            shutil.copytree(HERE / "dags", dags)
+            shutil.copy(INTEGRATION / "dags" / "integration_jobs" / "gates.py", dags / "machine_jobs")
+            airflow = LocalAirflow(
+                folder / "airflow", dags, database="postgresql", schedulers=2, workers=2, env=env, parallelism=4
+            )
+            settings = airflow.home / "config" / "airflow_local_settings.py"
+            settings.parent.mkdir(parents=True)
+            settings.write_text(WARM)
+            with airflow:
+                yield MachinesPipeline(airflow, server, bucket, folder)
