@@ -15,12 +15,16 @@ TIMEOUT = "execution.batch.job-recovery.previous-worker.recovery.timeout"
 
 
 def relay(
-    dag_id: str, total: str, queues: Mapping[str, str] | None = None, job_recovery: Mapping[str, str] | None = None
+    dag_id: str,
+    total: str,
+    queues: Mapping[str, str] | None = None,
+    job_recovery: Mapping[str, str] | None = None,
+    numbers: str = CONNECT,
 ) -> None:
-    """``total`` is the connection of the region of that name: by `SUBMIT` it has a driver on its worker."""
+    """``numbers`` and ``total`` are the connections of these regions: by `SUBMIT` one has a driver on its worker."""
     with DAG(dag_id, schedule=None):
         group: Any = SparkJobTaskGroup(
-            "g", job="machine_jobs.relay:relay", conn_id=CONNECT, job_recovery=dict(job_recovery or {})
+            "g", job="machine_jobs.relay:relay", conn_id=numbers, job_recovery=dict(job_recovery or {})
         )
         group.children["g.total"]._conn_id = total
         for region, queue in (queues or {}).items():
@@ -34,3 +38,4 @@ relay("followed", SUBMIT, {"total": "followed"})
 relay("fenced", SUBMIT, {"total": "fenced"}, {TIMEOUT: "0 s"})
 relay("full", SUBMIT, {"total": "full"})
 relay("clock", SUBMIT, {"numbers": "clock", "total": "default"})
+relay("folders", SUBMIT, {"numbers": "folder-1", "total": "folder-2"}, numbers=SUBMIT)

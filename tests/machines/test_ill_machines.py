@@ -1,0 +1,113 @@
+"""Machines that work, but not well: a disk that is full, a clock that is wrong, a folder that others don't have."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from machines_run import MachinesPipeline, machine_of
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
+
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+
+
+@pytest.fixture
+def workers(pipeline: MachinesPipeline) -> Iterator[list[str]]:
+    """Those that a test has added. They are gone afterwards."""
+    added: list[str] = []
+    yield added
+    for name in added:
+        pipeline.airflow.kill(name)
+
+
+def scratch_of(pipeline: MachinesPipeline, worker: str) -> Path:
+    """The temporary folder of a machine, as it is seen from outside."""
+    unshare = pipeline.airflow.processes[worker].pid
+    first = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()[0]
+    return Path(f"/proc/{first}/root{pipeline.airflow.home}/tmp")
+
+
+def fill(ballast: Path) -> None:
+    with suppress(OSError), ballast.open("wb", buffering=0) as out:
+        while True:
+            out.write(b"\0" * 4096)
+    with pytest.raises(OSError, match="No space left") as full:
+        (ballast.parent / "more").write_bytes(b"\0" * 4096)
+    assert full.value.errno == errno.ENOSPC
+
+
+def test_a_machine_without_disk_space_fails_its_attempts_by_name_and_goes_on_when_there_is_some(
+    pipeline: MachinesPipeline, workers: list[str]
+) -> None:
+    full = pipeline.airflow.add_worker(queues=("full",), scratch_bytes=64 << 20)
+    workers.append(full)
+    pipeline.airflow.start(full)
+    ballast = scratch_of(pipeline, full) / "ballast"
+    fill(ballast)
+
+    run = pipeline.run("full").start()
+    run.wait(lambda: bool(run.journal().attempts.get("total")) and bool(run.journal().fenced("total")), "a failure")
+    ballast.unlink()
+
+    journal = run.ends()
+    journal.check()
+    assert machine_of(run, "total") == full
+    failed = journal.attempts["total"][1].outcome
+    assert failed["cause"] == "own failure"
+    assert "No space left on device" in failed["failure"]["message"]
+    assert journal.executions()["numbers"] == 1
+    assert pipeline.rows(journal, "total") == [(45,)]
+
+
+@pytest.mark.parametrize("offset_s", [600, -600])
+def test_a_machine_whose_clock_is_ten_minutes_off_makes_what_any_other_makes(
+    pipeline: MachinesPipeline, workers: list[str], offset_s: int
+) -> None:
+    """Its results are kept, found lost, and made again, as those of the others."""
+    assert FAKETIME.exists(), "scripts/setup.sh --test installs it"
+    wrong = {"LD_PRELOAD": str(FAKETIME), "FAKETIME": f"{offset_s:+d}s", "DONT_FAKE_MONOTONIC": "1"}
+    clock = pipeline.airflow.add_worker(queues=("clock",), env=wrong)
+    workers.append(clock)
+    pipeline.airflow.start(clock)
+
+    run = pipeline.run("clock").start()
+    before = run.ends()
+    before.check()
+    assert machine_of(run, "numbers") == clock
+    ended, claimed = before.attempts["numbers"][1].outcome["ended_at"], before.attempts["total"][1].objects["claim"]
+    ahead = datetime.fromisoformat(ended) - datetime.fromisoformat(claimed["claimed_at"])
+    assert abs(ahead.total_seconds() - offset_s) < 120  # control: its clock is wrong indeed
+    run.clear()
+    kept = run.ends()
+    assert kept.ran_since(before) == {}
+    pipeline.delete(kept, "numbers", "total")
+    run.clear("total")
+    after = run.ends()
+
+    after.check()
+    assert after.ran_since(before) == {"numbers": 1, "total": 1}
+    assert pipeline.rows(after, "total") == [(45,)]
+
+
+def test_results_in_a_folder_of_each_machine_are_lost_for_the_others_and_the_run_ends_by_name(
+    pipeline: MachinesPipeline, workers: list[str]
+) -> None:
+    """Nothing false is read: `total` finds none of what the records name, and its producer's losses have a budget."""
+    airflow = pipeline.airflow
+    for queue in ("folder-1", "folder-2"):
+        env = {"AIRFLOW__RECOVERY__RESULTS": f"file://{airflow.home}/results"}
+        workers.append(airflow.add_worker(queues=(queue,), concurrency=1, env=env))
+    airflow.start(*workers)
+
+    run = pipeline.run("folders").start()
+    journal = run.ends("failed")
+
+    assert journal.executions().get("total", 0) == 0
+    assert all(attempt.is_finished for attempt in journal.attempts["numbers"].values())
+    assert run.calls("total") == 0
+    assert "find out what deletes it" in run.log("numbers") + run.log("total")

@@ -1,0 +1,137 @@
+"""A machine that is lost in the middle of a region, in four ways; and one of two schedulers.
+
+numbers --> total, the second region by spark-submit, so that its driver is on its worker's machine
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from journal_objects import JournalObjects
+from machines_run import MachinesPipeline, machine_of
+from pipeline import DagRun, is_gone
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
+
+
+@pytest.fixture
+def workers(pipeline: MachinesPipeline) -> Iterator[list[str]]:
+    """Those that a test has added. They are gone afterwards, and those of `pipeline` run."""
+    airflow = pipeline.airflow
+    added: list[str] = []
+    yield added
+    for name in added:
+        if name in airflow.processes:
+            airflow.kill(name)
+    airflow.start()
+
+
+def start_worker(pipeline: MachinesPipeline, workers: list[str], queue: str) -> str:
+    """One that takes no second task while it has one."""
+    name = pipeline.airflow.add_worker(queues=(queue,), concurrency=1)
+    workers.append(name)
+    pipeline.airflow.start(name)
+    return name
+
+
+def start_held(pipeline: MachinesPipeline, dag_id: str) -> DagRun:
+    """`numbers` is written, `total` is held in its driver."""
+    run = pipeline.run(dag_id)
+    run.hold("total")
+    run.start()
+    run.wait_called("total")
+    return run
+
+
+def driver_and_task(run: DagRun) -> list[psutil.Process]:
+    jvm = run.jvm("total", 1)
+    return [jvm.parent(), jvm, *jvm.children(recursive=True)]
+
+
+def assert_total(pipeline: MachinesPipeline, journal: JournalObjects, executions: dict[str, int]) -> None:
+    journal.check()
+    assert journal.executions() == executions
+    assert pipeline.rows(journal, "total") == [(45,)]
+
+
+def test_a_worker_is_killed_with_its_drivers(pipeline: MachinesPipeline, workers: list[str]) -> None:
+    """The next try is on another machine: that it knows no process of that id there says nothing to it."""
+    run = start_held(pipeline, "anywhere")
+    killed = machine_of(run, "total")
+    processes = driver_and_task(run)
+
+    pipeline.airflow.kill(killed)
+
+    run.wait(lambda: all(is_gone(process) for process in processes), "the end of the machine's processes")
+    run.wait_called("total", 2)
+    assert {killed, machine_of(run, "total")} == {"worker-1", "worker-2"}
+    run.release("total")
+    journal = run.ends()
+    assert_total(pipeline, journal, {"numbers": 1, "total": 2})
+    assert journal.fenced("total") == ["own failure"]
+    log = run.log("total", 2)
+    assert "total@1 has given no heartbeat for 10 s: it is ended." in log
+    assert "has ended without an outcome" not in log
+
+
+def test_a_driver_that_lives_on_a_machine_without_airflow_is_followed_from_another(
+    pipeline: MachinesPipeline, workers: list[str]
+) -> None:
+    """Its worker is cut off from the API server, and not from S3: nobody ends it, and what it finishes is kept."""
+    airflow = pipeline.airflow
+    cut = start_worker(pipeline, workers, "followed")
+    run = start_held(pipeline, "followed")
+    assert machine_of(run, "total") == cut
+
+    airflow.cut_off(cut)
+    other = start_worker(pipeline, workers, "followed")
+
+    run.wait(lambda: run.tries("total") == 2 and "waiting for it" in run.log("total", 2), "the next try to follow")
+    assert machine_of(run, "total") == other
+    run.release("total")
+    journal = run.ends()
+    assert_total(pipeline, journal, {"numbers": 1, "total": 1})
+    assert run.calls("total") == 1
+    assert [one["state"] for one in airflow.tries(run.dag_id, run.run_id, run.task("total"))] == ["failed", "success"]
+
+
+def test_what_a_machine_without_airflow_does_after_its_attempt_was_ended_counts_for_nothing(
+    pipeline: MachinesPipeline, workers: list[str]
+) -> None:
+    """As above, but nobody is waited for (previous-worker.recovery.timeout: 0 s)."""
+    airflow = pipeline.airflow
+    cut = start_worker(pipeline, workers, "fenced")
+    run = start_held(pipeline, "fenced")
+    zombie = driver_and_task(run)
+
+    airflow.cut_off(cut)
+    start_worker(pipeline, workers, "fenced")
+
+    run.wait_called("total", 2)
+    assert machine_of(run, "total") != cut
+    run.release("total")
+    journal = run.ends()
+    assert_total(pipeline, journal, {"numbers": 1, "total": 2})
+    assert len(journal.fenced("total")) == 1
+    run.wait(lambda: all(is_gone(process) for process in zombie), "the end of the zombie")
+    airflow.connect_again(cut)
+    after = run.journal()
+    assert {key for key in after.keys if ".outcome" in key} == {key for key in journal.keys if ".outcome" in key}
+    assert_total(pipeline, after, {"numbers": 1, "total": 2})
+    assert run.state("total") == "success"
+
+
+def test_a_run_goes_on_when_each_scheduler_is_killed_once(pipeline: MachinesPipeline, workers: list[str]) -> None:
+    """One of them has queued the task: the other one adopts it, and its worker does not notice."""
+    airflow = pipeline.airflow
+    run = start_held(pipeline, "anywhere")
+
+    airflow.restart("scheduler")
+    airflow.restart("scheduler-2")
+    run.release("total")
+
+    journal = run.ends()
+    assert_total(pipeline, journal, {"numbers": 1, "total": 1})
+    assert run.tries("numbers") == run.tries("total") == 1
