@@ -24,6 +24,12 @@ from airflow_recovery.testing.spark_cluster import connect_server
 HERE = Path(__file__).parent
 INTEGRATION = HERE.parent / "integration"
 
+PATIENT = {
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
+    "AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT": "20s",
+}
+"""Nobody is to be taken for dead because this machine is busy with all the others."""
+
 WARM = """
 import sys
 
@@ -61,7 +67,7 @@ def pipeline(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONF_DIR", str(spark_conf))
         with connect_server(conf=conf) as spark:
-            env = environment(folder, bucket, spark.url)
+            env = environment(folder, bucket, spark.url) | PATIENT
             extra = {"region_name": REGION, "endpoint_url": server.endpoint_url}
             connection = {"conn_type": "aws", "login": ACCESS_KEY, "password": SECRET_KEY, "extra": extra}
             env |= {

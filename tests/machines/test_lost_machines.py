@@ -72,7 +72,7 @@ def test_a_worker_is_killed_with_its_drivers(pipeline: MachinesPipeline, workers
     assert_total(pipeline, journal, {"numbers": 1, "total": 2})
     assert journal.fenced("total") == ["own failure"]
     log = run.log("total", 2)
-    assert "total@1 has given no heartbeat for 10 s: it is ended." in log
+    assert "total@1 has given no heartbeat for 20 s: it is ended." in log
     assert "has ended without an outcome" not in log
 
 
@@ -94,7 +94,7 @@ def test_a_driver_that_lives_on_a_machine_without_airflow_is_followed_from_anoth
     journal = run.ends()
     assert_total(pipeline, journal, {"numbers": 1, "total": 1})
     assert run.calls("total") == 1
-    assert [one["state"] for one in airflow.tries(run.dag_id, run.run_id, run.task("total"))] == ["failed", "success"]
+    assert run.tries("total") == 2
 
 
 def test_what_a_machine_without_airflow_does_after_its_attempt_was_ended_counts_for_nothing(
@@ -104,7 +104,7 @@ def test_what_a_machine_without_airflow_does_after_its_attempt_was_ended_counts_
     airflow = pipeline.airflow
     cut = start_worker(pipeline, workers, "fenced")
     run = start_held(pipeline, "fenced")
-    zombie = driver_and_task(run)
+    task, *driver = driver_and_task(run)
 
     airflow.cut_off(cut)
     start_worker(pipeline, workers, "fenced")
@@ -115,8 +115,9 @@ def test_what_a_machine_without_airflow_does_after_its_attempt_was_ended_counts_
     journal = run.ends()
     assert_total(pipeline, journal, {"numbers": 1, "total": 2})
     assert len(journal.fenced("total")) == 1
-    run.wait(lambda: all(is_gone(process) for process in zombie), "the end of the zombie")
+    run.wait(lambda: all(map(is_gone, driver)), "the driver, which reaches S3, to see that its attempt was ended")
     airflow.connect_again(cut)
+    run.wait(lambda: is_gone(task), "the end of its task")
     after = run.journal()
     assert {key for key in after.keys if ".outcome" in key} == {key for key in journal.keys if ".outcome" in key}
     assert_total(pipeline, after, {"numbers": 1, "total": 2})
