@@ -37,7 +37,7 @@ from airflow_recovery.planning.scenario import RegionFailure, Scenario  # noqa: 
 from airflow_recovery.results.places import Asker, ResultPlaces  # noqa: E402
 from airflow_recovery.store.s3 import S3Store  # noqa: E402
 from airflow_recovery.story.run_view import view_run  # noqa: E402
-from airflow_recovery.story.what_if import plan_run, prober_of  # noqa: E402
+from airflow_recovery.story.what_if import evaluate_run, plan_run  # noqa: E402
 from benchmarks.plan_scale import Case, finished, ladder, volatile_vertex  # noqa: E402
 from benchmarks.shapes import IDENTITY, chain, planned  # noqa: E402
 
@@ -115,7 +115,7 @@ def of_finished(endpoint_url: str) -> dict[str, Any]:
         results = f"{store.base_uri}/_results"
         places = ResultPlaces.of(results, IDENTITY, Asker.PERSON, view.in_use.recorded)
         opened = store.sibling(results)
-        return len(plan_run(view, prober_of(view, places, lambda location: opened)).regions)
+        return len(plan_run(view, evaluate_run(view, places, lambda location: opened)).regions)
 
     regions, read_ms = _timed(read)
     return {"read_ms": read_ms, "cpu_s": time.process_time() - cpu_s, "regions": regions, "peak_mb": _peak_mb()}

@@ -15,8 +15,8 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.owner import check_owner, check_results
 from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results.places import Asker, Look, ResultPlaces
-from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.story import what_if
 from airflow_recovery.story.run_lookup import groups_of
 from airflow_recovery.story.run_view import RunView, view_run
@@ -96,9 +96,9 @@ def places_of(stores: Stores, view: RunView) -> ResultPlaces:
     return ResultPlaces.of(stores.results.base_uri, view.journal.identity, Asker.API_SERVER, view.in_use.recorded)
 
 
-def prober_of(stores: Stores, view: RunView) -> ResultProber:
+def evaluation_of(stores: Stores, view: RunView) -> Evaluation:
     """For one plan. What a Spark Connect server keeps is taken to be there: only tasks know how to ask it."""
-    return what_if.prober_of(view, places_of(stores, view), stores.open_location, lambda manifest: None)
+    return what_if.evaluate_run(view, places_of(stores, view), stores.open_location, lambda manifest: None)
 
 
 def not_asked(stores: Stores, view: RunView) -> list[str]:

@@ -16,7 +16,7 @@ from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_ACT, MAY_ASK, audit
 from airflow_recovery.api_server.compare_and_clear import clear, observe
 from airflow_recovery.api_server.dag_runs import find_dag_run
-from airflow_recovery.api_server.journals import deployment_stores, not_asked, prober_of, view_of
+from airflow_recovery.api_server.journals import deployment_stores, evaluation_of, not_asked, view_of
 from airflow_recovery.api_server.rest_errors import RESPONSES, Outdated
 from airflow_recovery.api_server.store_routes import StoreRoute
 from airflow_recovery.attempt.apply_plan import apply_plan
@@ -165,7 +165,7 @@ def run_plan(
 
 
 def _prepare(view: RunView, request: Request, tries: Observation) -> Prepared:
-    return prepare(view, prober_of(deployment_stores(), view), request, tries)
+    return prepare(view, evaluation_of(deployment_stores(), view), request, tries)
 
 
 def _warnings(view: RunView, prepared: Prepared) -> list[str]:

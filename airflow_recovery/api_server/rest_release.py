@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_ACT, MAY_ASK, audit
 from airflow_recovery.api_server.dag_runs import find_dag_run
-from airflow_recovery.api_server.journals import deployment_results, deployment_stores, prober_of, view_of
+from airflow_recovery.api_server.journals import deployment_results, deployment_stores, evaluation_of, view_of
 from airflow_recovery.api_server.rest_errors import RESPONSES, Outdated
 from airflow_recovery.api_server.rest_plan import Group, not_asked_warnings
 from airflow_recovery.api_server.store_routes import StoreRoute
@@ -57,7 +57,7 @@ def plan_release(dag_id: str, run_id: str, which: Which, session: SessionDep, gr
     row = find_dag_run(session, dag_id, run_id)
     session.close()
     view = view_of(dag_id, row.run_key, group)
-    preview = preview_release(view, prober_of(deployment_stores(), view), which.region)
+    preview = preview_release(view, evaluation_of(deployment_stores(), view), which.region)
     return replace(preview, warnings=(*preview.warnings, *not_asked_warnings(view)))
 
 

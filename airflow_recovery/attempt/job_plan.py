@@ -95,6 +95,8 @@ class _Planner:
         self._initializers = initializers(job)
         self._keys = {spec: tuple(keys[name]) for name, spec in self._initializers.items() if name in keys}
         self._code = {name: vertex_code(job, name) for name in job.vertices}
+        regions = job.regions().regions
+        self._parallelism = {region.name: job.parallelism_of(region.vertices[0]) for region in regions}
         self._alike: dict[str, tuple[dict[str, Any], str]] = {}
 
     def plan(self) -> JobPlan:
@@ -107,7 +109,7 @@ class _Planner:
             group = groups[region.name] = self._group(region, keys, groups)
             for name, subtask in zip(group.names, _subtasks(keys), strict=True):
                 regions[name] = region, subtask
-            self._execution(group.names[0], *regions[group.names[0]], ())  # raises where a template can't be rendered
+            self._sources(region, keys[0] if keys else None)  # raises where a template can't be rendered
         made = GroupedRegions(groups.values())
         record = PlanRecord(self._ref, made, self._job.retention, self._job.failover_strategy)
         return JobPlan(
@@ -116,7 +118,7 @@ class _Planner:
 
     def _keys_of(self, region: str) -> tuple[str, ...] | None:
         """The keys of a region's subtasks; `None` for a region without any."""
-        parallelism = self._job.region_parallelism(region)
+        parallelism = self._parallelism[region]
         if parallelism is None:
             return None
         if isinstance(parallelism, (FixedParallelism, LiteralKeys)):
@@ -125,18 +127,17 @@ class _Planner:
 
     def _execution(self, name: str, region: Region, subtask: Subtask | None, inputs: Sequence[str]) -> ExecutionRegion:
         key = subtask.key if subtask is not None else None
-        sources = {}
-        for vertex in region.vertices:
-            splits = self._job.render_splits(vertex, self._facts, key)
-            if splits is not None:
-                sources[vertex] = splits
         params = {vertex: self._vertex(vertex, key)[0] for vertex in region.vertices}
-        return ExecutionRegion(name, region, subtask, inputs, params, sources)
+        return ExecutionRegion(name, region, subtask, inputs, params, self._sources(region, key))
+
+    def _sources(self, region: Region, key: str | None) -> dict[str, SplitSource]:
+        rendered = {vertex: self._job.render_splits(vertex, self._facts, key) for vertex in region.vertices}
+        return {vertex: splits for vertex, splits in rendered.items() if splits is not None}
 
     def _edge(self, producer: str, consumer: str) -> GroupEdge:
         """Pointwise between the same subtasks, else all of them."""
-        parallelism = self._job.region_parallelism(producer)
-        is_same = parallelism is not None and parallelism is self._job.region_parallelism(consumer)
+        parallelism = self._parallelism[producer]
+        is_same = parallelism is not None and parallelism is self._parallelism[consumer]
         return GroupEdge(producer, DistributionPattern.POINTWISE if is_same else DistributionPattern.ALL_TO_ALL)
 
     def _vertex(self, vertex: str, key: str | None) -> tuple[dict[str, Any], str]:

@@ -50,12 +50,12 @@ class Finished:
 def asked_for(evaluation: Evaluation) -> list[AskedResult]:
     """The results that the evaluation of a run will ask for, as far as that is clear beforehand: to ask ahead."""
     wanted: dict[tuple[str, str], None] = {}
-    edges = evaluation.edges
+    edges, invalid = evaluation.edges, evaluation.invalid()
+    for group in evaluation.topology.groups:
+        final = evaluation.final_results(group.name)
+        wanted |= dict.fromkeys((name, result) for name in (group.names if final else ()) for result in final)
     read: set[tuple[str, str]] = set()
-    for region in evaluation.topology.position:
-        wanted |= dict.fromkeys((region, result) for result in evaluation.final_results(region))
-        if evaluation.invalid_because(region) is None:
-            continue
+    for region in invalid:
         for node in edges.inputs(region):
             # All regions of a group read the same results of another one's.
             edge = edges.group(region).name, node
@@ -66,7 +66,7 @@ def asked_for(evaluation: Evaluation) -> list[AskedResult]:
                 wanted |= dict.fromkeys((name, result) for name in names for result in results)
     asked = []
     for name, result in wanted:
-        current = evaluation.current(name) if evaluation.invalid_because(name) is None else None
+        current = None if name in invalid else evaluation.current(name)
         if current is not None and not current.is_released:
             asked.append(AskedResult(name, current, result))
     return asked

@@ -38,7 +38,7 @@ def recovered(plan: PlanRecord, state: RunState, kept: Collection[str] = ()) -> 
     ``kept``: regions of which the history says that a later try has found them valid. Records alone tell which ran
     once while another one ran twice; that a whole run was cleared and nothing had to run stands in the history only.
     """
-    regions = [region.name for region in plan.regions if region.vertices]
+    regions = [name for group in plan.groups if group.template.vertices for name in group.names]
     again = tuple(name for name in regions if _attempts(state.of(name)) > 1)
     resets = (attempt.reset for name in regions for attempt in state.of(name).attempts.values())
     by_hand = any(reset is not None and not reset.failover for reset in resets)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.console.deployment import Deployment
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results.places import Asker, ResultPlaces
-from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.story import what_if
 from airflow_recovery.story.run_view import RunView
 
@@ -43,8 +43,8 @@ def cache_server_of(args: argparse.Namespace) -> CacheServer | None:
     return CacheServer(url)
 
 
-def prober_of(args: argparse.Namespace, deployment: Deployment, view: RunView) -> ResultProber:
+def evaluation_of(args: argparse.Namespace, deployment: Deployment, view: RunView) -> Evaluation:
     """For one plan of ``view``: asks the stores, and the server that is named, now."""
     server = cache_server_of(args)
     places = ResultPlaces.of(deployment.results.base_uri, view.journal.identity, Asker.PERSON, view.in_use.recorded)
-    return what_if.prober_of(view, places, deployment.open_location, server.ask if server is not None else None)
+    return what_if.evaluate_run(view, places, deployment.open_location, server.ask if server is not None else None)

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.bundle import write_bundle
-from airflow_recovery.console.connect import add_connect_argument, prober_of
+from airflow_recovery.console.connect import add_connect_argument, evaluation_of
 from airflow_recovery.console.deployment import Deployment, deployment_of
 from airflow_recovery.console.doctor import results_for_bundle
 from airflow_recovery.console.exit_codes import ExitCode
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace, deployment: Deployment, journal: Journal) -> dict[str, Any] | str:
     try:
         view = view_run(journal)
-        prober = prober_of(args, deployment, view)
-        return plan_document(view, plan_run(view, prober))
+        evaluation = evaluation_of(args, deployment, view)
+        return plan_document(view, plan_run(view, evaluation))
     except RecoveryError as error:
         return f"{type(error).__name__}: {error}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_recovery.console.applying import apply_and_clear
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
-from airflow_recovery.console.connect import add_connect_argument, prober_of
+from airflow_recovery.console.connect import add_connect_argument, evaluation_of
 from airflow_recovery.console.deployment import Deployment, deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.user import user_name
@@ -62,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     if isinstance(args.apply, str):
         return _apply(args, deployment, view, _load(args.apply, view))
-    prober = prober_of(args, deployment, view)
-    plan = plan_run(view, prober, _request(args))
+    evaluation = evaluation_of(args, deployment, view)
+    plan = plan_run(view, evaluation, _request(args))
     if args.apply is not None:
         if not args.json:
             print(f"{view.header()}\n\n{plan_text(plan)}\n")

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 
 from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt, finished_tasks
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
-from airflow_recovery.console.connect import add_connect_argument, prober_of
+from airflow_recovery.console.connect import add_connect_argument, evaluation_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.story.clearing import task_keys
 from airflow_recovery.story.run_view import view_run
 
@@ -31,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     identity = view.journal.identity
-    evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=prober_of(args, deployment, view))
+    evaluation = evaluation_of(args, deployment, view)
     where = f"{view.journal.store.base_uri}/{view.journal.layout.prefix}"
     finished = finished_tasks(evaluation, lambda region: task_keys(identity, [region])[0], where)
     request = RebuildRequest(identity.run_key, finished.notes, args.dry_run)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from airflow_recovery.attempt.manual_release import ReleaseByHand, look_at_release, release_by_hand
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
-from airflow_recovery.console.connect import add_connect_argument, prober_of
+from airflow_recovery.console.connect import add_connect_argument, evaluation_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.pin import add_attempt_argument
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     current = view.in_use.state.of(region).current
     preview = None
     if current is not None and current.number == release.attempt.number and not current.is_released:
-        preview = preview_release(view, prober_of(args, deployment, view), region)
+        preview = preview_release(view, evaluation_of(args, deployment, view), region)
     force = args.force or args.dry_run
     check_results(deployment.journal, deployment.results)
     with recorded_journal(view.journal) as journal:

@@ -8,7 +8,7 @@ import uuid
 
 from airflow_recovery.console.applying import apply_and_clear
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
-from airflow_recovery.console.connect import add_connect_argument, prober_of
+from airflow_recovery.console.connect import add_connect_argument, evaluation_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.user import user_name
@@ -35,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
     request = _request(args)
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
-    prober = prober_of(args, deployment, view)
-    plan = plan_run(view, prober, request)
+    evaluation = evaluation_of(args, deployment, view)
+    plan = plan_run(view, evaluation, request)
     done = None if args.dry_run else apply_and_clear(deployment, view, plan, args.run)
     if args.json:
         print(json.dumps({"plan": plan.to_json(), **(done.document if done is not None else {})}, indent=1))

@@ -46,8 +46,9 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({**document, **of_modes, "history": asdict(history), **of_bundle}, indent=1))
     else:
         header = view.header() if bundle is None else f"{bundle.text()}\n{view.header()}"
-        eventful = view.in_use.plan.regions if is_whole else story.eventful()
-        attempts = _attempts([story.of(region) for region in eventful[: None if is_whole else MAX_REGIONS]])
+        eventful = [] if is_whole else story.eventful()
+        stories = (story.of(view.region(name)) for name in eventful[:MAX_REGIONS])
+        attempts = _attempts(story.all() if is_whole else list(stories))
         told = history.text() if history is not None else _not_told(view, len(eventful))
         parts = [header, _regions(story.alike()), *(report.text() for report in reports), attempts, told]
         print("\n\n".join(part for part in parts if part is not None))

@@ -88,27 +88,28 @@ class DeclaredJob:
         if self._vertices is None:
             self._vertices = MappingProxyType(
                 {
-                    name: replace(
-                        vertex,
-                        inputs=tuple(
-                            edge
-                            for edge in vertex.inputs
-                            if edge.parameter not in signature.defaulted or edge.vertex in self._declared
-                        ),
-                    )
+                    name: self._without_defaulted(vertex, signature) if signature.defaulted else vertex
                     for name, (vertex, signature) in self._declared.items()
                 }
             )
         return self._vertices
 
+    def _without_defaulted(self, vertex: Vertex, signature: Signature) -> Vertex:
+        """``vertex`` without the inputs that no vertex makes and that have a default value."""
+        inputs = (
+            edge for edge in vertex.inputs if edge.parameter not in signature.defaulted or edge.vertex in self._declared
+        )
+        return replace(vertex, inputs=tuple(inputs))
+
     def vertex_named(self, name: str) -> Vertex:
         """Return one vertex. Raises `JobDefinitionError` for an unknown name."""
-        if name not in self.vertices:
+        vertex = self.vertices.get(name)
+        if vertex is None:
             raise JobDefinitionError(
                 f"job {self.name!r}: no vertex {name!r}{did_you_mean(name, self.vertices)}; "
                 f"there are {', '.join(self.vertices) or 'none'}"
             )
-        return self.vertices[name]
+        return vertex
 
     def validate(self) -> None:
         """Raise `JobDefinitionError` unless the job is complete: it names the vertex and what to change.

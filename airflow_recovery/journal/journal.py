@@ -28,6 +28,7 @@ from airflow_recovery.journal.recording import JournalListener, NoListener
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, in_order, is_pinned_after
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.journal.sharded_listing import list_sharded
+from airflow_recovery.model.altered import altered
 from airflow_recovery.model.inputs import InputGroupRef, Inputs
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.record_kinds import RECORD_KINDS, RecordKind
@@ -137,6 +138,7 @@ class Journal:
         self._sleep = sleep
         self._clock = clock
         self._rng = rng or random.Random()
+        self._plans_read: dict[str, PlanRecord] = {}
         self._groups = GroupsOfRun(self._take_all_groups)
         self.of_modes: dict[object, Any] = {}
         """What a mode has read of the run beside the records, by keys of its own."""
@@ -243,7 +245,7 @@ class Journal:
                 of_attempt["outcome_etag"] = etags[key]
         regions = dict(listing.state.regions)
         for region, by_number in contents.items():
-            read = {n: regions[region].attempts[n].with_contents(told) for n, told in by_number.items()}
+            read = {n: altered(regions[region].attempts[n], **told) for n, told in by_number.items()}
             regions[region] = RegionState({**regions[region].attempts, **read}, regions[region].closed_at)
         state = replace(listing.state, regions=regions)
         _check_pages(state, wanted)
@@ -333,10 +335,12 @@ class Journal:
 
     @without_garbage_collection()
     def read_plans(self) -> dict[str, PlanRecord]:
-        """All plans of the run by their hashes, in that order."""
+        """All plans of the run by their hashes, in that order. Each is read once: nobody writes another one there."""
         keys = self._plan_keys()
-        many = get_many(self.store, keys.values())
-        return {hash_: self._decode(PlanRecord, many[key].body, key) for hash_, key in keys.items()}
+        missing = {hash_: key for hash_, key in keys.items() if hash_ not in self._plans_read}
+        many = get_many(self.store, missing.values())
+        self._plans_read |= {hash_: self._decode(PlanRecord, many[key].body, key) for hash_, key in missing.items()}
+        return {hash_: self._plans_read[hash_] for hash_ in keys}
 
     def recorded_regions(self) -> set[str]:
         """The names of the regions of all recorded plans. Raises the store's errors."""

@@ -41,12 +41,6 @@ class Attempt:
     committed: Committed | None = None
     outcome_etag: str | None = None
 
-    def with_contents(self, contents: Mapping[str, object]) -> Attempt:
-        """This attempt with these fields: `dataclasses.replace`, of which a large run needs very many, in one step."""
-        attempt = object.__new__(Attempt)
-        attempt.__dict__.update(self.__dict__, **contents)
-        return attempt
-
     @property
     def is_open(self) -> bool:
         """Claimed, and neither finished nor fenced: it pins its inputs."""

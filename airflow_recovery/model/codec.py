@@ -49,12 +49,15 @@ Choose = Callable[[type[Any], Collection[str]], type[Any]]
 _NEVER = object()
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
 def canonical_json(value: Any) -> str:
     """JSON with one form for equal values: sorted keys, no spaces, ASCII.
 
     Raises `ValueError` for NaN, for infinities and for what holds itself, `TypeError` for what is no JSON value.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def digest_of(value: Any) -> str:

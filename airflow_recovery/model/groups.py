@@ -16,6 +16,7 @@ from itertools import accumulate, chain
 from json.encoder import encode_basestring_ascii
 from typing import Annotated, Any, TypeVar, overload
 
+from airflow_recovery.model.altered import altered
 from airflow_recovery.model.codec import (
     ROW,
     Form,
@@ -169,14 +170,20 @@ class RegionGroup:
             return self.template.name, index
         return None if self.template.subtask is None else (self.template.subtask.of, self.template.subtask.index)
 
+    def map_index(self, index: int) -> int:
+        """The map index in Airflow of the task of the region at ``index``; -1 where the task is not mapped."""
+        if self.keys is not None:
+            return index // self.batch_size
+        return -1 if self.template.subtask is None else self.template.subtask.map_index
+
     def region(self, index: int, inputs: Sequence[str]) -> RegionPlan:
         """The region at ``index``, which reads the regions ``inputs``."""
         if self.keys is None:
             return self.template if self.template.inputs == inputs else replace(self.template, inputs=inputs)
         batch = index // self.batch_size if self.batch_size > 1 else None
-        return replace(
+        return altered(
             self.template,
-            name=self.names[index],
+            name=self.name_at(index),
             inputs=inputs,
             fingerprint=self.fingerprint(index),
             vertex_fingerprints=self.vertex_fingerprints(index),
@@ -336,6 +343,9 @@ class GroupedRegions(_Made[RegionPlan]):
         start = self.position[group.names[0]] if group.names else 0
         return _Made(len(group), lambda index: self[start + index])
 
+    def __iter__(self) -> Iterator[RegionPlan]:
+        return (self._made(group, index) for group in self.groups for index in range(len(group)))
+
     def _region(self, at: int) -> RegionPlan:
         number = bisect_right(self._ends, at)
         group = self.groups[number]
@@ -366,17 +376,16 @@ class GroupedRegions(_Made[RegionPlan]):
         shared: dict[str, tuple[str, ...]],
     ) -> Sequence[str]:
         """The names at the other ends of ``edges``. Where all regions of ``group`` have the same, they share them."""
-        if not edges:
-            return ()
-        if all(pattern is DistributionPattern.ALL_TO_ALL for _, pattern in edges):
-            if group.name not in shared:
-                names = [other.names for other, _ in edges]
-                shared[group.name] = names[0] if len(names) == 1 else tuple(chain.from_iterable(names))
-            return shared[group.name]
         ends = [
             other.names if pattern is DistributionPattern.ALL_TO_ALL else (other.name_at(index),)
             for other, pattern in edges
         ]
+        if len(ends) < 2:
+            return ends[0] if ends else ()
+        if all(pattern is DistributionPattern.ALL_TO_ALL for _, pattern in edges):
+            if group.name not in shared:
+                shared[group.name] = tuple(chain.from_iterable(ends))
+            return shared[group.name]
         return tuple(chain.from_iterable(ends)) if sum(map(len, ends)) <= WIDE else _chained(ends)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from airflow_recovery.model.names import encode
 
 if TYPE_CHECKING:
+    from airflow_recovery.model.groups import RegionGroup
     from airflow_recovery.model.records import RunIdentity
     from airflow_recovery.model.region_plan import RegionPlan
 
@@ -45,10 +46,19 @@ class TaskKey:
     @classmethod
     def of_region(cls, region: RegionPlan, group_id: str) -> TaskKey:
         """The task that runs ``region``: ``<group>.<region>``, mapped for a subtask. A batch of subtasks has one."""
-        prefix = "" if group_id == OPERATORS_GROUP else f"{group_id}."
         if region.subtask is None:
-            return cls(f"{prefix}{region.name}")
-        return cls(f"{prefix}{region.subtask.of}", region.subtask.map_index)
+            return cls(_task_id(region.name, group_id))
+        return cls(_task_id(region.subtask.of, group_id), region.subtask.map_index)
+
+    @classmethod
+    def of_place(cls, group: RegionGroup, index: int, group_id: str) -> TaskKey:
+        """As `of_region`, of the region at ``index`` of a group of regions, which need not be made for that."""
+        subtask = group.subtask(index)
+        return cls(_task_id(group.name if subtask is None else subtask[0], group_id), group.map_index(index))
+
+
+def _task_id(region: str, group_id: str) -> str:
+    return region if group_id == OPERATORS_GROUP else f"{group_id}.{region}"
 
 
 class RegionKey(NamedTuple):

@@ -62,7 +62,7 @@ class Evaluation:
     ``externals`` holds today's external inputs of the regions that may be evaluated by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task evaluates them.
     ``known``: what each mode knows of the run besides its records, by its name, read after ``state`` was listed.
-    What was evaluated stays readable: ``topology``, ``state``.
+    What was evaluated stays readable: ``topology``, ``state``, ``available``.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Evaluation:
         self.state = state
         self.edges = Edges(plan)
         self._regions = plan.by_name
-        self._probe = available
+        self.available = available
         self._asks = True
         self._externals = externals or {}
         self._known = known or {}
@@ -90,6 +90,10 @@ class Evaluation:
         self._must: dict[str, Reason | None] = {}
         """Why a node is not valid, and why it must run: of a group of several, the first of its regions that does."""
         self._read_by: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+
+    def of(self, plan: PlanRecord, state: RunState, available: Available) -> Evaluation:
+        """Another run, or a supposed one, evaluated by the same external inputs."""
+        return Evaluation(plan, state, available=available, externals=self._externals, known=self._known)
 
     def without_asking(self) -> Evaluation:
         """The same evaluation, which asks for no more data: what was not asked for so far is taken to be there."""
@@ -127,7 +131,7 @@ class Evaluation:
                 if attempt.is_released:
                     known[result] = Reason(region, Why.OUTPUT_RELEASED, f"attempt {attempt.number}")
                 elif self._asks:
-                    known[result] = self._probe(region, attempt, result)
+                    known[result] = self.available(region, attempt, result)
             if known.get(result) is not None:
                 return known[result]
         return None
@@ -194,15 +198,19 @@ class Evaluation:
             self._evaluate_must_run(node)
         return self._must[region]
 
+    def invalid(self) -> dict[str, Reason]:
+        """The regions whose trace is not valid, and why, in topological order. All are looked at, in fewest steps."""
+        for group in self.topology.groups:
+            self._validity(self.edges.node(group))
+        reasons = ((name, self._invalid[name]) for name in self.topology.by_name)
+        return {name: reason for name, reason in reasons if reason is not None}
+
     def must_run(self) -> list[str]:
         """The regions that must run, in topological order. All are looked at, in the order of fewest steps."""
-        nodes = [self.edges.node(group) for group in self.topology.groups]
-        for node in nodes:
-            self._validity(node)
-        for node in reversed(nodes):
-            self._evaluate_must_run(node)
-        names = chain.from_iterable(self.edges.members(node) or (node,) for node in nodes)
-        return [name for name in names if self._must[name] is not None]
+        self.invalid()
+        for group in reversed(self.topology.groups):
+            self._evaluate_must_run(self.edges.node(group))
+        return [name for name in self.topology.by_name if self._must[name] is not None]
 
     def is_decided(self, region: str) -> bool:
         """It must run, whatever its producers come to."""

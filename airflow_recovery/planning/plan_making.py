@@ -40,11 +40,19 @@ def plan(
     newest publish, which ``on-run-success`` may release. Raises `UnknownRegion` for a name in ``request`` that the
     topology lacks, and whatever ``available`` raises: "denied" is no answer.
     """
+    as_it_is = Evaluation(topology, state, available=available, externals=externals)
+    return plan_if(as_it_is, request, published=published)
+
+
+def plan_if(as_it_is: Evaluation, request: Request = REBUILD, *, published: frozenset[InputRef] = frozenset()) -> Plan:
+    """As `plan`, of a run that is evaluated already as it is."""
+    topology, state = as_it_is.topology, as_it_is.state
 
     def evaluate(run: Scenario) -> Evaluation:
-        return Evaluation(run.topology, run.state, available=run.available, externals=externals)
+        return as_it_is if run is seen else as_it_is.of(run.topology, run.state, run.available)
 
-    run = request.apply(Scenario(topology, state, available))
+    seen = Scenario(topology, state, as_it_is.available)
+    run = request.apply(seen)
     evaluation = evaluate(run)
     if topology.failover_strategy is FailoverStrategy.FULL and _has_failed(evaluation):
         run = restart_everything(run)

@@ -60,7 +60,7 @@ class ResultPlaces:
     @classmethod
     def of(cls, results: str, identity: RunIdentity, asker: Asker, plans: Iterable[PlanRecord]) -> ResultPlaces:
         """The places of ``identity``'s results, with the fixed locations that ``plans`` declare."""
-        fixed = frozenset(pair for plan in plans for region in plan.regions for pair in region.fixed)
+        fixed = frozenset(pair for plan in plans for group in plan.groups for pair in group.template.fixed)
         return cls(results, identity, asker, fixed)
 
     def look_at(self, manifest: PartitionManifest) -> Look:

@@ -134,6 +134,7 @@ class Sweeper:
         for mode in all_answers("results", ResultsMode):
             mode.sweep(run, self._results, self._report, self._options, now_s=self._results_now_s)
         rule = self._rule(run)
+        rule.look_at_all()
         attempts = self._attempts(run)
         verdicts = {
             (name, number): self._verdict(run, rule, run.names[name], number)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from airflow_recovery.attempt.manual_release import ReleaseByHand, look_at_release
 from airflow_recovery.errors import NothingRecorded
 from airflow_recovery.model.region_plan import RegionPlan
-from airflow_recovery.planning.evaluation import Available, Evaluation
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.story.run_view import RunView
 from airflow_recovery.story.what_if import WhatIf, plan_run
 
@@ -28,14 +28,14 @@ class ReleasePreview:
     still_needed: str = ""
 
 
-def preview_release(view: RunView, available: Available, region: str) -> ReleasePreview:
+def preview_release(view: RunView, evaluation: Evaluation, region: str) -> ReleasePreview:
     """Of the attempt that counts. Raises `UnknownRegion`, `NothingRecorded` where nothing of it counts or it is
     released already, and `Refused` where it is pinned, somebody reads it, or its sink has not taken it over yet.
     """
     hand = attempt_to_release(view, region)
     current = hand.attempt
     readers = list(view.in_use.plan.readers.get(region, ()))
-    scenario = plan_run(view, available, WhatIf(lost=(region,), restart=tuple(readers)).request("you"))
+    scenario = plan_run(view, evaluation, WhatIf(lost=(region,), restart=tuple(readers)).request("you"))
     outcome = current.outcome
     outputs = outcome.outputs if outcome is not None else ()
     return ReleasePreview(
@@ -44,7 +44,7 @@ def preview_release(view: RunView, available: Available, region: str) -> Release
         files=sum(len(output.objects) for output in outputs),
         bytes=sum(output.size for output in outputs),
         again=scenario.running if readers else (region,),
-        warnings=tuple(_warnings(view, available, view.region(region), readers)),
+        warnings=tuple(_warnings(view, evaluation, view.region(region), readers)),
         still_needed=hand.still_needed,
     )
 
@@ -57,13 +57,12 @@ def attempt_to_release(view: RunView, region: str) -> ReleaseByHand:
     return release
 
 
-def _warnings(view: RunView, available: Available, region: RegionPlan, readers: list[str]) -> list[str]:
+def _warnings(view: RunView, evaluation: Evaluation, region: RegionPlan, readers: list[str]) -> list[str]:
     name, warnings = region.name, []
     if region.final:
         warnings.append(f"{name} is a final result: whoever reads it outside this job loses it.")
     if any(ref.region == name for ref in view.published):
         warnings.append(f"The newest publish names {name}: its readers find nothing.")
-    evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=available)
     unfinished = [reader for reader in readers if evaluation.invalid_because(reader) is not None]
     if unfinished:
         warnings.append(f"{', '.join(unfinished)} still has to read {name}: it will be made again for that.")

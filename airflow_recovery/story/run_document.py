@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from airflow_recovery.attempt.recovery_report import Recovered, recovered
 from airflow_recovery.attempt.task_instances import Observation, TaskTry
 from airflow_recovery.journal.journal import without_garbage_collection
+from airflow_recovery.model.keys import TaskKey
+from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
-from airflow_recovery.story.clearing import task_keys
 from airflow_recovery.story.decisions import Decision, decisions_of
 from airflow_recovery.story.edges import Edge, edges_of, group_edges_of, without_key
 from airflow_recovery.story.region_status import RegionStatus, Seen, status_of
@@ -116,9 +118,9 @@ def run_document(
     # A large run has a stream of events of every try: to read them takes longer than all the rest.
     events = RunEvents(holes=(_NOT_READ,)) if is_folded else events_of(view.journal)
     views = _Regions(view, events, observation)
-    statuses = {region.name: views.status(region) for region in plan.regions}
+    statuses = views.statuses()
     counts = Counter(status.value for status in statuses.values())
-    alone = _told_alone(plan.regions, views.story.eventful()) if is_folded else plan.regions
+    together = _told_together(plan, views.story.eventful()) if is_folded else {}
     return RunDocument(
         dag_id=identity.dag_id,
         run_id=run_id,
@@ -130,8 +132,8 @@ def run_document(
         header=view.header(),
         is_active=run_state in ("running", "queued") or counts[RegionStatus.RUNNING.value] > 0,
         statuses={status.value: counts[status.value] for status in RegionStatus if counts[status.value]},
-        regions=tuple(map(views.of, alone)),
-        subtasks=_together(view, views, statuses, {region.name for region in alone}) if is_folded else (),
+        regions=tuple(views.of(plan.by_name[name]) for name in plan.by_name if name not in together),
+        subtasks=_together(views, statuses, together) if is_folded else (),
         edges=tuple(group_edges_of(plan, state) if is_folded else edges_of(plan, state)),
         decisions=tuple(decisions_of(events)),
         holes=events.holes,
@@ -151,14 +153,13 @@ def region_page(
 ) -> RegionPage:
     """The subtasks of ``of`` that are in ``status`` and have ``search`` in their names; of each, where it is given."""
     views = _Regions(view, RunEvents(), observation)
+    plan = view.in_use.plan
     found = [
-        region
-        for region in view.in_use.plan.regions
-        if (of is None or (region.subtask is not None and region.subtask.of == of))
-        and search.lower() in region.name.lower()
-        and (status is None or views.status(region) is status)
+        name
+        for name in (plan.by_name if of is None else plan.subtask_names.get(of, ()))
+        if search.lower() in name.lower() and (status is None or views.status(name) is status)
     ]
-    return RegionPage(len(found), tuple(map(views.of, found[offset : offset + limit])))
+    return RegionPage(len(found), tuple(views.of(plan.by_name[name]) for name in found[offset : offset + limit]))
 
 
 _NOT_READ = (
@@ -167,15 +168,14 @@ _NOT_READ = (
 )
 
 
-def _told_alone(regions: Iterable[RegionPlan], eventful: Sequence[RegionPlan]) -> list[RegionPlan]:
-    names = {region.name for region in eventful[:MAX_REGIONS]}
-    return [region for region in regions if region.subtask is None or region.name in names]
+def _told_together(plan: PlanRecord, eventful: Sequence[str]) -> dict[str, None]:
+    """The subtasks but those of which there is something to tell, in their order."""
+    alone = set(eventful[:MAX_REGIONS])
+    names = chain.from_iterable(plan.subtask_names.values())
+    return dict.fromkeys(name for name in names if name not in alone)
 
 
-def _together(
-    view: RunView, views: _Regions, statuses: Mapping[str, RegionStatus], alone: Collection[str]
-) -> tuple[SubtasksView, ...]:
-    folded = (region for region in view.in_use.plan.regions if region.subtask is not None and region.name not in alone)
+def _together(views: _Regions, statuses: Mapping[str, RegionStatus], names: Iterable[str]) -> tuple[SubtasksView, ...]:
     return tuple(
         SubtasksView(
             of=alike.name,
@@ -190,7 +190,7 @@ def _together(
             bytes=alike.bytes,
             why=alike.why,
         )
-        for alike in views.story.alike(folded, lambda region: statuses[region.name].value)
+        for alike in views.story.alike(names, lambda name: statuses[name].value)
     )
 
 
@@ -203,30 +203,35 @@ class _Regions:
         self._statuses: dict[str, RegionStatus] = {}
         self.story = RunStory(view, events)
 
-    def status(self, region: RegionPlan) -> RegionStatus:
-        if region.name not in self._statuses:
-            self._statuses[region.name] = self._find_status(region)
-        return self._statuses[region.name]
+    def statuses(self) -> Mapping[str, RegionStatus]:
+        """Of every region, by name, in topological order."""
+        self.story.evaluation.invalid()  # of all at once, which takes fewer steps
+        return {name: self.status(name) for name in self._view.in_use.plan.by_name}
 
-    def _find_status(self, region: RegionPlan) -> RegionStatus:
-        state, task = self._view.in_use.state.of(region.name), self._task(region)
+    def status(self, region: str) -> RegionStatus:
+        if region not in self._statuses:
+            self._statuses[region] = self._find_status(region)
+        return self._statuses[region]
+
+    def _find_status(self, region: str) -> RegionStatus:
+        state, task = self._view.in_use.state.of(region), self._task(region)
         current = state.current
         reported_to = None
         if current is not None and current.is_lost and task is not None:
-            reported_to = self._view.journal.read_lost(region.name, current.number).producer_ti_id
-        invalid = self.story.evaluation.invalid_because(region.name)
-        was_kept = self.story.why_kept(region.name) is not None
+            reported_to = self._view.journal.read_lost(region, current.number).producer_ti_id
+        invalid = self.story.evaluation.invalid_because(region)
+        was_kept = self.story.why_kept(region) is not None
         return status_of(Seen(state, invalid, task, was_kept=was_kept, reported_to=reported_to))
 
     def of(self, region: RegionPlan) -> RegionView:
-        plan, task = self._view.in_use.plan, self._task(region)
+        plan, task = self._view.in_use.plan, self._task(region.name)
         current = self._view.in_use.state.of(region.name).current
         inputs = region.inputs
         if len(plan.regions) > MAX_REGIONS:
             read = (plan.groups_by_name[edge.group].template for edge in plan.group_of(region.name).inputs)
             inputs = tuple(dict.fromkeys(map(without_key, read)))
         return RegionView(
-            status=self.status(region),
+            status=self.status(region.name),
             is_final=region.final,
             is_pinned=current is not None and current.is_pinned,
             inputs=inputs,
@@ -236,5 +241,8 @@ class _Regions:
             story=self.story.of(region),
         )
 
-    def _task(self, region: RegionPlan) -> TaskTry | None:
-        return self._tries.get(task_keys(self._view.journal.identity, [region])[0]) if self._tries else None
+    def _task(self, region: str) -> TaskTry | None:
+        if not self._tries:
+            return None
+        group, index = self._view.in_use.plan.place(region)
+        return self._tries.get(str(TaskKey.of_place(group, index, self._view.journal.identity.group_id)))

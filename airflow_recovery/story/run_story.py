@@ -103,11 +103,11 @@ class AlikeRegions:
     bytes: int = 0
     spark_seconds: float = 0.0
 
-    def add(self, region: RegionPlan, state: RegionState) -> None:
-        """One more of them."""
+    def add(self, index: int | None, state: RegionState) -> None:
+        """One more of them; ``index``: which subtask it is."""
         self.regions += 1
-        if region.subtask is not None:
-            self.indexes.append(region.subtask.index)
+        if index is not None:
+            self.indexes.append(index)
         current = state.current
         self.attempt = max(self.attempt, current.number if current is not None else 0)
         for output in current.outcome.outputs if current is not None and current.outcome is not None else ():
@@ -147,35 +147,30 @@ class RunStory:
         return kept.why if kept is not None and current is not None and kept.attempt == current.number else None
 
     def alike(
-        self, regions: Iterable[RegionPlan] | None = None, state_of: Callable[[RegionPlan], str] | None = None
+        self, regions: Iterable[str] | None = None, state_of: Callable[[str], str] | None = None
     ) -> list[AlikeRegions]:
         """All ``regions``, of the whole plan if not given, in topological order of the first of each: what counts now.
 
         ``state_of``: the state by which subtasks are alike; without it, the one that the journal tells.
         """
         groups: dict[tuple[str, str], AlikeRegions] = {}
-        for region in self._view.in_use.plan.regions if regions is None else regions:
-            state = self._view.in_use.state.of(region.name)
-            told = _state(state) if state_of is None else state_of(region)
-            key = (region.name, "") if region.subtask is None else (region.subtask.of, told)
+        plan, states = self._view.in_use.plan, self._view.in_use.state
+        for name in plan.by_name if regions is None else regions:
+            state = states.of(name)
+            told = _state(state) if state_of is None else state_of(name)
+            group, index = plan.place(name)
+            subtask = group.subtask(index)
+            key = (name, "") if subtask is None else (subtask[0], told)
             if key not in groups:
-                groups[key] = AlikeRegions(key[0], told, region.vertices, self.of(region).why)
-            groups[key].add(region, state)
+                groups[key] = AlikeRegions(key[0], told, group.template.vertices, self.of(plan.by_name[name]).why)
+            groups[key].add(None if subtask is None else subtask[1], state)
         return list(groups.values())
 
-    def eventful(self) -> list[RegionPlan]:
+    def eventful(self) -> list[str]:
         """The regions of which there is more to tell than that they ran once and are valid, or have not begun."""
-        return [region for region in self._view.in_use.plan.regions if not self._is_uneventful(region)]
-
-    def _is_uneventful(self, region: RegionPlan) -> bool:
-        state = self._view.in_use.state.of(region.name)
-        attempt = state.current
-        return not state.attempts or (
-            attempt is not None
-            and len(state.attempts) == 1
-            and not (attempt.is_lost or attempt.is_pinned or attempt.is_released or attempt.is_prepared)
-            and self.evaluation.invalid_because(region.name) is None
-        )
+        state, invalid = self._view.in_use.state, self.evaluation.invalid()
+        names = self._view.in_use.plan.by_name
+        return [name for name in names if not _is_uneventful(state.of(name), is_valid=name not in invalid)]
 
 
 def _region(
@@ -205,6 +200,16 @@ def _region(
         ),
         attempts=attempts,
         kept=kept,
+    )
+
+
+def _is_uneventful(state: RegionState, *, is_valid: bool) -> bool:
+    attempt = state.current
+    return not state.attempts or (
+        is_valid
+        and attempt is not None
+        and len(state.attempts) == 1
+        and not (attempt.is_lost or attempt.is_pinned or attempt.is_released or attempt.is_prepared)
     )
 
 

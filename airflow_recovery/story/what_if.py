@@ -14,10 +14,10 @@ from airflow_recovery.attempt.rebuild import asked_for
 from airflow_recovery.attempt.task_instances import FINISHED_STATES, RUNNING_STATES, Observation
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.planning.evaluation import Available, Evaluation
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan import CLEARED, Plan
 from airflow_recovery.planning.plan_diff import diff
-from airflow_recovery.planning.plan_making import plan
+from airflow_recovery.planning.plan_making import plan_if
 from airflow_recovery.planning.scenario import (
     REBUILD,
     CodeChanged,
@@ -95,26 +95,27 @@ class Prepared:
         return self.plan.resets is not None
 
 
-def prober_of(
+def evaluate_run(
     view: RunView,
     places: ResultPlaces,
     open_location: Callable[[str], ObjectStore],
     ask_cached: Callable[[PartitionManifest], str | None] | None = None,
-) -> ResultProber:
-    """Which results of the run are there, for one plan: those that are asked for in any case are looked for at once."""
+) -> Evaluation:
+    """The run as it was read, for one plan: the results that are asked for in any case are looked for at once."""
     prober = ResultProber(open_location, ask_cached=ask_cached, places=places)
-    prober.look_ahead(asked_for(Evaluation(view.in_use.plan, view.in_use.state, available=prober)))
-    return prober
+    evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=prober)
+    prober.look_ahead(asked_for(evaluation))
+    return evaluation
 
 
-def plan_run(view: RunView, available: Available, request: Request = REBUILD) -> Plan:
-    """The plan of ``request`` for the run as it was read. Raises `UnknownRegion`, and what ``available`` raises."""
-    return plan(view.in_use.plan, view.in_use.state, available, request, published=view.published)
+def plan_run(view: RunView, evaluation: Evaluation, request: Request = REBUILD) -> Plan:
+    """The plan of ``request`` for the run as it was read and evaluated. Raises `UnknownRegion`, and store errors."""
+    return plan_if(evaluation, request, published=view.published)
 
 
-def prepare(view: RunView, available: Available, request: Request, observation: Observation) -> Prepared:
-    """The plan of ``request`` for the run as it is now. Raises `UnknownRegion`, and what ``available`` raises."""
-    prepared_plan = plan_run(view, available, request)
+def prepare(view: RunView, evaluation: Evaluation, request: Request, observation: Observation) -> Prepared:
+    """The plan of ``request`` for the run as it is now. Raises `UnknownRegion`, and the store's errors."""
+    prepared_plan = plan_run(view, evaluation, request)
     regions = view.in_use.plan.by_name
     keys = task_keys(view.journal.identity, [regions[name] for name in prepared_plan.names(*CLEARED)])
     known = {key: observation.tries[key].ti_id for key in keys if key in observation.tries}
