@@ -94,15 +94,15 @@ class _Planner:
         self._job, self._ref, self._facts = job, ref, facts
         self._initializers = initializers(job)
         self._keys = {spec: tuple(keys[name]) for name, spec in self._initializers.items() if name in keys}
-        self._code = {name: vertex_code(job, name) for name in job.vertices}
-        regions = job.regions().regions
-        self._parallelism = {region.name: job.parallelism_of(region.vertices[0]) for region in regions}
+        self._vertices, self._graph = job.vertices, job.regions()
+        self._code = {name: vertex_code(job, name) for name in self._vertices}
+        self._parallelism = {region.name: job.parallelism_of(region.vertices[0]) for region in self._graph.regions}
         self._alike: dict[str, tuple[dict[str, Any], str]] = {}
 
     def plan(self) -> JobPlan:
         groups = {name: RegionGroup(self._initializer(name), ()) for name in self._initializers}
         regions: dict[str, tuple[Region, Subtask | None]] = {}
-        for region in self._job.regions().regions:
+        for region in self._graph.regions:
             keys = self._keys_of(region.name)
             if keys == ():
                 continue  # decided in the run, and not yet
@@ -142,7 +142,7 @@ class _Planner:
 
     def _vertex(self, vertex: str, key: str | None) -> tuple[dict[str, Any], str]:
         """The vertex's parameters and its fingerprint; computed once where all subtasks have the same."""
-        own = key is not None and uses_subtask(self._job.vertices[vertex].params)
+        own = key is not None and uses_subtask(self._vertices[vertex].params)
         if own or vertex not in self._alike:
             params = self._job.render_params(vertex, self._facts, key)
             rendered = (params, vertex_fingerprint(self._job, vertex, params, code=self._code[vertex]))
@@ -156,7 +156,7 @@ class _Planner:
         fingerprints = {
             name: self._vertex(name, first)[1]
             for name in region.vertices
-            if keys is None or not uses_subtask(self._job.vertices[name].params)
+            if keys is None or not uses_subtask(self._vertices[name].params)
         }
         template = RegionPlan(
             name=region.name,
@@ -170,16 +170,16 @@ class _Planner:
             determinism=tuple(
                 (name, mode)
                 for name in region.results
-                if (mode := self._job.vertices[name].determinism) is not Determinism.ALWAYS
+                if (mode := self._vertices[name].determinism) is not Determinism.ALWAYS
             ),
-            persistent=is_persistent(region, self._job.vertices),
+            persistent=is_persistent(region, self._vertices),
             commit=self._commit(region),
             coordinators=tuple(
                 CoordinatorPlan(name, takes_snapshots(declared))
                 for name in region.vertices
-                if (declared := self._job.vertices[name].coordinator) is not None
+                if (declared := self._vertices[name].coordinator) is not None
             ),
-            mode=planned_mode(self._job.modes, region, self._job.regions(), self._job.vertices),
+            mode=planned_mode(self._job.modes, region, self._graph, self._vertices),
         )
         return RegionGroup(
             template,
@@ -194,7 +194,7 @@ class _Planner:
 
     def _commit(self, region: Region) -> CommitSpec | None:
         vertices = [
-            vertex for vertex in (self._job.vertices[name] for name in region.vertices) if vertex.sink is not None
+            vertex for vertex in (self._vertices[name] for name in region.vertices) if vertex.sink is not None
         ]
         return spec_of(vertices[0].sink, vertices[0].name) if vertices and vertices[0].sink is not None else None
 
