@@ -193,9 +193,7 @@ class _Planner:
         )
 
     def _commit(self, region: Region) -> CommitSpec | None:
-        vertices = [
-            vertex for vertex in (self._vertices[name] for name in region.vertices) if vertex.sink is not None
-        ]
+        vertices = [vertex for vertex in (self._vertices[name] for name in region.vertices) if vertex.sink is not None]
         return spec_of(vertices[0].sink, vertices[0].name) if vertices and vertices[0].sink is not None else None
 
     def _initializer(self, name: str) -> RegionPlan:
