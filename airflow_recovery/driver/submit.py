@@ -32,15 +32,17 @@ _BOUNDS = {"retry.throttle.limit": "8"}
 own pauses follow. s3a's default doubles its pause twenty times: it would wait for a day, and look alive."""
 
 
-def submit_environment(base: Mapping[str, str]) -> dict[str, str]:
+def submit_environment(base: Mapping[str, str], *, driver_is_here: bool = True) -> dict[str, str]:
     """``base`` (the task's environment), so that the driver runs this very Python, and ``spark-submit`` is found.
 
     A ``PYSPARK_PYTHON`` or a ``spark-submit`` that ``base`` has already wins; the conf ``spark.pyspark.python`` wins
-    over both. Spark's wheel puts its ``spark-submit`` beside the Python that it was installed for.
+    over both. Spark's wheel puts its ``spark-submit`` beside the Python that it was installed for. A driver on
+    another machine runs the Python of that one: YARN would pass these variables on.
     """
     environment = dict(base)
-    environment.setdefault("PYSPARK_PYTHON", sys.executable)
-    environment.setdefault("PYSPARK_DRIVER_PYTHON", environment["PYSPARK_PYTHON"])
+    if driver_is_here:
+        environment.setdefault("PYSPARK_PYTHON", sys.executable)
+        environment.setdefault("PYSPARK_DRIVER_PYTHON", environment["PYSPARK_PYTHON"])
     own_programs = str(Path(sys.executable).parent)
     if shutil.which("spark-submit", path=environment.get("PATH", "")) is None:
         environment["PATH"] = ":".join(folder for folder in (environment.get("PATH"), own_programs) if folder)

@@ -233,7 +233,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
             publish_keys=publish_tasks_of(dag),
             fingerprints=fingerprints,
         ) as opened:
-            os.environ.update(submit_environment({**os.environ, **opened.stores.driver_env()}))
+            os.environ.update(opened.stores.driver_env())
             self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
             start: Callable[..., SparkApplication] = DropInSubmission if self.recovers else UnregisteredDropIn
             if self.spark == PER_RUN:
@@ -246,6 +246,7 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
                 is_killed=lambda: self.is_killed,
                 memory_policy=self.memory_policy,
             )
+            os.environ.update(submit_environment(os.environ, driver_is_here=not application.outlives_task))
             task = RegionTask(
                 opened.run,
                 self.task_id,

@@ -38,7 +38,7 @@ class RegionSubmission(SparkSubmission):
         return self._program.run(attempt, partial(self._launch, self.new_job(attempt)))
 
     def _launch(self, job: Any, spec: RegionSpec, folder: Path) -> None:
-        os.environ.update(submit_environment(os.environ))
+        os.environ.update(submit_environment(os.environ, driver_is_here=not self.outlives_task))
         path = folder / f"{spec.tag}.json"
         path.write_text(spec.to_json(), encoding="utf-8")
         conf = dict(QUIET_CONF)

@@ -21,6 +21,7 @@ from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.job_plan import plan_job
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RunFacts
+from airflow_recovery.driver.s3_sdk import build_sdk_archive
 from airflow_recovery.driver.submit import APPLICATION
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -198,10 +199,13 @@ def region_submission(task: SparkRegionOperator) -> RegionSubmission:
     return application
 
 
-def launch(application: RegionSubmission, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_recovery.task.region_submission.os.environ", {"PATH": ""})
+def launch(application: RegionSubmission, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The task's environment afterwards."""
+    environment = {"PATH": ""}
+    monkeypatch.setattr("airflow_recovery.task.region_submission.os.environ", environment)
     monkeypatch.setattr(Path, "write_text", lambda *_, **__: None)
     application._launch(application.new_job(ATTEMPT), spec(), Path("/x"))
+    return environment
 
 
 def _job() -> Any:
@@ -327,10 +331,11 @@ def test_every_mode_is_killed_as_the_provider_kills_it(mode: str, monkeypatch: p
     assert fake.killed == (["application_1_0001"] if mode.startswith("yarn cluster") else ["hook"])
 
 
-def test_the_spec_is_shipped_in_cluster_modes_alone(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spec_and_the_sdk_are_shipped_in_cluster_modes_alone(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeSubmission(monkeypatch)
     launch(region_submission(submitting(mode, files="my.csv")), monkeypatch)
-    assert fake.submitted[0]["files"] == ("my.csv,/x/tag.json" if "cluster" in mode else "my.csv")
+    shipped = f",/x/tag.json,{build_sdk_archive()}" if "cluster" in mode else ""
+    assert fake.submitted[0]["files"] == f"my.csv{shipped}"
 
 
 def test_yarn_starts_no_second_driver_of_an_attempt(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,6 +360,12 @@ def test_what_the_provider_would_not_submit_to_yarn_claims_no_attempt(
     with pytest.raises(AirflowFailException, match=said):
         run_try(tasks(conn_id="cluster", **given)["aside"])
     assert not state_in(recovery, GROUP, "aside").of("aside").attempts
+
+
+def test_a_driver_on_the_cluster_runs_its_own_machines_python(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeSubmission(monkeypatch)
+    environment = launch(region_submission(submitting(mode)), monkeypatch)
+    assert ("PYSPARK_PYTHON" in environment) is ("cluster" not in mode)
 
 
 def test_openlineages_settings_reach_spark(monkeypatch: pytest.MonkeyPatch) -> None:
