@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-approximate test drill docs lint types test-types bench vendor clean
+.PHONY: help setup demo demo-approximate test drill matrix docs lint types test-types bench vendor clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,7 @@ CRASH_KIT := $(ON_WHEEL) airflow_recovery.testing.crash_kit
 
 drill: ## Simulated bad days, processes killed at every point, real kills of Airflow (MINUTES=10; DRILL=10)
 	@scripts/setup.sh --test
+	$(PYTHON_BIN) -m scripts.sparks
 	$(ON_WHEEL) airflow_recovery.testing.simulation --minutes $(or $(MINUTES),10)
 	$(ON_WHEEL) airflow_recovery.testing.channel_simulation --minutes $(or $(MINUTES),10)
 	$(CRASH_KIT) --pairs all --minutes $(or $(MINUTES),10)
@@ -52,6 +53,11 @@ drill: ## Simulated bad days, processes killed at every point, real kills of Air
 	$(CRASH_KIT) --spark --scenario run --singles 3 --frozen 1 --pairs 1
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests/kills --drill $(or $(DRILL),10) $(PYTEST_ARGS)
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests --ignore tests/kills -m drill --drill 1 $(PYTEST_ARGS)
+
+matrix: ## Try the Sparks, executors and clusters that users have, and write docs/where-it-runs.md (ONLY="4.0 connect")
+	@scripts/setup.sh --test
+	$(PYTHON_BIN) -m scripts.sparks
+	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m scripts.matrix $(if $(ONLY),--only $(ONLY))
 
 docs: setup ## Build the documentation into build/site, without a network
 	$(PYTHON_BIN) -m scripts.configuration_reference

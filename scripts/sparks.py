@@ -66,6 +66,16 @@ def spark_of(series: str, environment: Mapping[str, str] = os.environ) -> Spark:
     return Spark(series, NEWEST[series], folder / NEWEST[series])
 
 
+def installed_spark(series: str) -> Spark:
+    """As `spark_of`. Raises `FileNotFoundError` where it is not on this machine."""
+    spark = spark_of(series)
+    if not spark.is_installed():
+        raise FileNotFoundError(
+            f"expected Spark {spark.version} in {spark.folder}, found none: python -m scripts.sparks {series}"
+        )
+    return spark
+
+
 def main(arguments: list[str]) -> int:
     """The command."""
     for series in arguments or NEWEST:

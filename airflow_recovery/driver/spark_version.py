@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from airflow_recovery.driver.region_spec import ModeSpec
 
 OLDEST_CONNECT = (4, 0)
-"""Servers before it have no artifacts by which Python code arrives, and no tags that end an operation."""
+"""The client that Airflow's provider brings begins with it. Before it, a Spark came without a server, and its client
+could not be asked for the rows that it had observed."""
 
 
 def check_one_version(spark: str) -> None:

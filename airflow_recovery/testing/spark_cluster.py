@@ -55,29 +55,34 @@ class ConnectServer:
 
 
 @contextmanager
-def standalone_cluster(*, cores: int = 2, memory: str = "1g") -> Iterator[StandaloneCluster]:
+def standalone_cluster(*, cores: int = 2, memory: str = "1g", home: Path | None = None) -> Iterator[StandaloneCluster]:
     """A master and one worker with ``cores`` and ``memory``, ready when the worker is registered.
 
-    Raises `ConfigurationError` with the end of the log where one of them does not come up.
+    ``home`` is the folder of another Spark than the installed one. Raises `ConfigurationError` with the end of the log
+    where one of them does not come up.
     """
     with tempfile.TemporaryDirectory(prefix="airflow-recovery-cluster-") as folder:
         port, master_ui, worker_ui = free_port(), free_port(), free_port()
         cluster = StandaloneCluster(f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{master_ui}")
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]
         worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", str(cores)]
-        with _child(Path(folder), "spark-class", [*master, "--webui-port", str(master_ui)]) as running:
+        with _child(Path(folder), "spark-class", [*master, "--webui-port", str(master_ui)], home=home) as running:
             _wait(running, lambda: _json(cluster.ui_url) is not None)
             arguments = [*worker, "--memory", memory, "--webui-port", str(worker_ui), cluster.master_url]
-            with _child(Path(folder), "spark-class", arguments) as running:
+            with _child(Path(folder), "spark-class", arguments, home=home) as running:
                 _wait(running, lambda: (_json(cluster.ui_url) or {}).get("aliveworkers") == 1)
                 yield cluster
 
 
 @contextmanager
 def connect_server(
-    *, master: str = "local[2]", conf: Mapping[str, str] | None = None, port: int | None = None
+    *,
+    master: str = "local[2]",
+    conf: Mapping[str, str] | None = None,
+    port: int | None = None,
+    home: Path | None = None,
 ) -> Iterator[ConnectServer]:
-    """A Spark Connect server on ``master``, ready when it accepts connections. Raises as `standalone_cluster`."""
+    """A Spark Connect server on ``master``, ready when it accepts connections. Otherwise as `standalone_cluster`."""
     with tempfile.TemporaryDirectory(prefix="airflow-recovery-connect-") as folder:
         port = port or free_port()
         settings = {
@@ -92,7 +97,7 @@ def connect_server(
         arguments = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
         arguments += ["--master", master, *(name for key in settings for name in ("--conf", f"{key}={settings[key]}"))]
         # The wheel has no start-connect-server.sh.
-        with _child(Path(folder), "spark-submit", [*arguments, "spark-internal"]) as running:
+        with _child(Path(folder), "spark-submit", [*arguments, "spark-internal"], home=home) as running:
             _wait(running, lambda: _accepts(port))
             yield ConnectServer(f"sc://127.0.0.1:{port}", port, running.process.pid, running.log)
 
@@ -140,9 +145,13 @@ class _Child:
 
 @contextmanager
 def _child(
-    folder: Path, script: str, arguments: list[str], settings: Mapping[str, str] | None = None
+    folder: Path,
+    script: str,
+    arguments: list[str],
+    settings: Mapping[str, str] | None = None,
+    home: Path | None = None,
 ) -> Iterator[_Child]:
-    home = spark_home()
+    home = home or spark_home()
     log = folder / f"{arguments[0].rpartition('.')[2].strip('-')}.log"
     environment = {
         **os.environ,

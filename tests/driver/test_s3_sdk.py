@@ -26,7 +26,7 @@ from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.s3_server import REGION
 from airflow_recovery.testing.spark_cluster import spark_home
-from scripts.sparks import NEWEST, spark_of
+from scripts.sparks import NEWEST, installed_spark
 
 WRITES_ONCE = """
 import sys
@@ -174,7 +174,7 @@ def test_every_spark_that_users_have_runs_a_region(
     series: str, one_s3_server: S3Server, journal: S3Store, tmp_path: Path
 ) -> None:
     """With a UDF on executors, a digest of rows, and scratch that is written once and read twice."""
-    spark = spark_of(series)
+    spark = installed_spark(series)
     names = ("raw", "doubled", "noisy", "left", "right")
     vertices = tuple(vertex(name, is_result=name in ("left", "right"), is_scratch=name == "noisy") for name in names)
     doubled = replace(vertices[1], is_result=True, is_digested=True)

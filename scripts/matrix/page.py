@@ -1,0 +1,120 @@
+"""``docs/where-it-runs.md``, written whole from the cells and their results: ``python -m scripts.matrix.page``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scripts.matrix.cells import EXECUTORS, WAYS, Cell, Way, cells
+from scripts.matrix.record import Record, read_records
+from scripts.sparks import NEWEST
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "where-it-runs.md"
+
+SPARKS = {
+    "3.5": ("3.8 to 3.11", "8", "3.3.4", "no", "no"),
+    "4.0": ("3.9 to 3.13", "17", "3.4.1", "yes", "no"),
+    "4.1": ("3.10 to 3.14", "17", "3.4.2", "yes", "no"),
+    "4.2": ("3.10 to 3.14", "17", "3.5.0", "yes", "yes"),
+    "4.3": ("3.11 to 3.14", "17", "3.5.0", "yes", "yes"),
+}
+"""As each says itself: its Pythons (its package), the oldest Java (its classes), its Hadoop (its jars).
+
+Then whether regions run over Spark Connect, and whether they run as streams (`airflow_recovery.driver.spark_version`).
+"""
+
+PREFACE = """\
+# Where it runs
+
+What was tried, on which day and by which test; what should work and was not tried here; and what is refused, with its
+words. `make matrix` tries the cells and writes this page from what they said (`scripts/matrix/results/*.json`); nothing
+of the tables is written by hand. A cell with a date is one recovery in a real Airflow: a run ends, a result is lost,
+its reader is cleared, and the result is made again by its producer. The journal is on S3. (The full package as a client
+is tried by one region, without Airflow.)
+
+## Versions of Spark
+
+Recovery pins no Spark. An application of your own (a drop-in) runs on whatever its `spark-submit` is. The driver of a
+declared job imports the pyspark that it finds, and says by name what that version can't do.
+"""
+
+AFTER_SPARKS = """\
+Any driver of a declared job needs Python 3.10 or later, and nothing beyond what a stock image of Spark has: neither
+Airflow nor pydantic, pendulum, Jinja, boto3, pandas or pyarrow. The client of S3 with which it finishes its attempt
+comes along with it ([why](decisions.md#23-the-sdk-of-s3-travels-with-the-driver)). What your vertices import has to be
+there, and so have pyarrow and boto3 for streaming regions.
+
+**By spark-submit.** Which Spark: the `spark-submit` that is first on the worker's `PATH`, or `spark_binary=` of the
+operator or the group (`"/opt/spark/bin/spark-submit"`). A connection can't say it: Airflow's provider takes neither a
+path nor a `spark-home` from there. Which Python: `PYSPARK_PYTHON` of the worker or in `env_vars=`, or the setting
+`spark.pyspark.python`; else the worker's own. The driver's and the executors' Python must have one minor version;
+Airflow's may be another. The worker needs no pyspark of that version. The extra `airflow-recovery[spark]` is for those
+who have no Spark: it pins the newest version of which both packages are there.
+
+**Over Spark Connect.** The client is the pyspark beside Airflow. Airflow's provider brings `pyspark-client`, which ends
+at 4.2.0; the full package is a client as well. Both write the same files: install one of them, or both of one version.
+
+**On S3** Spark needs `hadoop-aws` of its own Hadoop's version, and the AWS SDK that this was built with: version 1 for
+Spark 3.5 (`aws-java-sdk-bundle`), version 2 from 4.0 on.
+"""
+
+
+def write_page() -> None:
+    """Write the page."""
+    PAGE.write_text(render(read_records()), encoding="utf-8")
+
+
+def render(records: Mapping[str, Record]) -> str:
+    """The page of these results."""
+    columns = ("Spark", "newest", "its Python", "oldest Java", "its Hadoop", "Spark Connect", "streams")
+    parts = [
+        PREFACE,
+        _table(columns, [(series, NEWEST[series], *facts) for series, facts in SPARKS.items()]),
+        AFTER_SPARKS,
+    ]
+    for executor in EXECUTORS:
+        rows = []
+        for way in WAYS:
+            of_way = [cell for cell in cells() if (cell.executor, cell.way) == (executor, way)]
+            rows.append((way.title, *(_said(cell, records.get(cell.name)) for cell in of_way)))
+        parts += [f"## {executor}\n", _table(("", *NEWEST), rows)]
+    parts += ["## The tests\n", _tests(records), "## What is refused\n", _refusals()]
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def _said(cell: Cell, record: Record | None) -> str:
+    if cell.refused:
+        return "refused"
+    if record is not None:
+        return f"{record.spark}: {record.day}" if record.passed else f"**fails** ({record.spark}: {record.day})"
+    return "not tried here" if cell.way.untried or cell.test else "should work"
+
+
+def _tests(records: Mapping[str, Record]) -> str:
+    rows = [
+        (cell.executor, cell.way.title, record.spark, record.airflow, record.python, record.java, f"`{record.test}`")
+        for cell in cells()
+        if (record := records.get(cell.name)) is not None
+    ]
+    return _table(("executor", "way", "Spark", "Airflow", "Python", "Java", "test"), rows)
+
+
+def _refusals() -> str:
+    rows = [(way.title, ", ".join(way.refused), f"`{words}`") for way in WAYS for words in _words(way)]
+    rows += [(way.title, "all", way.untried) for way in WAYS if way.untried]
+    return _table(("way", "Spark", "the words, or why it was not tried"), rows)
+
+
+def _words(way: Way) -> list[str]:
+    return sorted(set(way.refused.values()))
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    write_page()
+    sys.exit(0)

@@ -1,0 +1,63 @@
+"""What a cell's test said when it ran last: ``results/NAME.json``, from which the page is written."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import subprocess
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+
+from scripts.matrix.cells import Cell
+from scripts.sparks import NEWEST
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run of one cell: the day (UTC), the test that ran, and the versions that it ran with."""
+
+    cell: str
+    day: str
+    test: str
+    passed: bool
+    airflow: str
+    spark: str
+    python: str
+    java: str
+
+    def write(self, folder: Path = RESULTS) -> None:
+        """Write ``<folder>/<cell>.json``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(asdict(self), indent=1)
+        (folder / f"{self.cell}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def record_of(cell: Cell, *, passed: bool) -> Record:
+    """A record of now. A test that names no Spark ran on the one beside Airflow."""
+    return Record(
+        cell=cell.name,
+        day=datetime.now(timezone.utc).date().isoformat(),
+        test=cell.test,
+        passed=passed,
+        airflow=version("apache-airflow"),
+        spark=NEWEST[cell.series] if cell.series in cell.test else version("pyspark"),
+        python=platform.python_version(),
+        java=_java(),
+    )
+
+
+def read_records(folder: Path = RESULTS) -> dict[str, Record]:
+    """By the name of the cell."""
+    records = [Record(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*.json"))]
+    return {record.cell: record for record in records}
+
+
+def _java() -> str:
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    number = re.search(r'version "([^"]+)"', said)
+    return number[1] if number else "unknown"
