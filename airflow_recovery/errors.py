@@ -458,6 +458,10 @@ class DriverLost(InfrastructureFailed):
     """The Spark driver was killed, or never started: it left no report of its failure."""
 
 
+class ClusterFull(InfrastructureFailed):
+    """The cluster refused the driver, since what it may use at once is used up: a quota, a full queue."""
+
+
 class OutOfMemory(InfrastructureFailed):
     """The driver or an executor ran out of memory. A memory policy may raise it for the next attempt."""
 

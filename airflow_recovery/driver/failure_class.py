@@ -15,7 +15,7 @@ from enum import Enum
 
 from airflow_recovery import errors
 from airflow_recovery.driver.failure import is_missing_input, is_user_error
-from airflow_recovery.driver.start_advice import NOT_SET_UP, start_advice
+from airflow_recovery.driver.start_advice import CLUSTER_FULL, NOT_SET_UP, start_advice
 from airflow_recovery.errors import Failure
 
 CLASS_LABEL = "class"
@@ -34,6 +34,7 @@ class FailureClass(str, Enum):
     USER_CODE = "user code"
     NOT_SET_UP = "not set up"
     DRIVER_LOST = "driver lost"
+    CLUSTER_FULL = "cluster full"
     OUT_OF_MEMORY = "out of memory"
     EXECUTOR_LOST = "executor lost"
     SESSION_LOST = "Connect session lost"
@@ -57,6 +58,7 @@ ERRORS: dict[FailureClass, type[errors.RegionFailed]] = {
     FailureClass.USER_CODE: errors.RegionFailed,
     FailureClass.NOT_SET_UP: errors.NotSetUp,
     FailureClass.DRIVER_LOST: errors.DriverLost,
+    FailureClass.CLUSTER_FULL: errors.ClusterFull,
     FailureClass.OUT_OF_MEMORY: errors.OutOfMemory,
     FailureClass.EXECUTOR_LOST: errors.ExecutorLost,
     FailureClass.SESSION_LOST: errors.SessionLost,
@@ -127,6 +129,8 @@ def classify(failure: Failure) -> FailureClass:
         return FailureClass.CHANNEL
     if is_user_error(failure):
         return FailureClass.USER_CODE
+    if failure.type == CLUSTER_FULL:
+        return FailureClass.CLUSTER_FULL
     if failure.type == NOT_SET_UP or start_advice(failure) is not None:
         return FailureClass.NOT_SET_UP
     for pattern, kind in ((_SESSION_LOST, FailureClass.SESSION_LOST), (_OUT_OF_MEMORY, FailureClass.OUT_OF_MEMORY)):

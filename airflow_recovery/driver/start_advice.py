@@ -15,6 +15,9 @@ from airflow_recovery.errors import ConfigurationError, Failure
 NOT_SET_UP = "NotSetUp"
 """The type of a `Failure` that says by itself what is to be set up."""
 
+CLUSTER_FULL = "ClusterFull"
+"""The type of a `Failure` of a driver that the cluster has no room for now."""
+
 SAYS = "airflow-recovery: this driver can't start: "
 """The line in which `airflow_recovery.driver.main` says why begins with this."""
 
@@ -31,6 +34,15 @@ _ONE_SPARK = (
 )
 
 _ADVICE = (
+    (
+        re.compile(r"Please specify spark\.kubernetes\.file\.upload\.path"),
+        "Set it in conf to a folder of a store that this worker and the pod can reach (s3a://...): the driver's code "
+        "gets into its pod over it (docs/kubernetes.md).",
+    ),
+    (
+        re.compile(r"KubernetesClientException: .*(?: is forbidden: |Unauthorized|namespaces \"[^\"]*\" not found)"),
+        "Kubernetes refuses the driver's pod: docs/kubernetes.md has the roles that the worker and the driver need.",
+    ),
     (
         re.compile(
             r"ClassNotFoundException: (?:Class )?(?:org\.apache\.hadoop\.fs\.s3a|software\.amazon)\.|"
@@ -98,6 +110,7 @@ _LOGGED = re.compile(
     r"^\s*(?:at [\w.$/]+[(.]|\.\.\. \d+ (?:more|common)|\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:INFO|WARN|DEBUG) )"
 )
 _STARTED_AND_FAILED = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with status) (?:1|2|78|101|126|127)\b")
+_OVER_QUOTA = re.compile(r"(exceeded quota: .*?)(?:\. Received status|$)", re.MULTILINE)
 _SAID = re.compile(rf"^{re.escape(SAYS)}(.+)", re.MULTILINE)
 _BY_ITS_EXIT = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with status) 78\b")
 
@@ -111,7 +124,8 @@ def start_advice(failure: Failure) -> str | None:
 def start_failure(error: BaseException) -> Failure | None:
     """What the end of spark-submit's output says of an application that could not start; `None` where it could.
 
-    ``error`` is what the submission raised. A process that was killed is none that could not start.
+    Its type is `CLUSTER_FULL` where another time it may. ``error`` is what the submission raised. A process that was
+    killed is none that could not start.
     """
     if isinstance(error, ConfigurationError):
         return Failure(NOT_SET_UP, str(error))
@@ -123,6 +137,13 @@ def start_failure(error: BaseException) -> Failure | None:
     if not _STARTED_AND_FAILED.search(str(error)):
         return None
     text = "\n".join(relevant(output_of(error) or str(error).splitlines()))
+    over_quota = _OVER_QUOTA.search(text)
+    if over_quota is not None:
+        return Failure(
+            CLUSTER_FULL,
+            f"Kubernetes refused the driver's pod: {over_quota[1]}. Wait until other applications of the namespace "
+            "have ended, let fewer tasks run at once (an Airflow pool), ask for less, or have the quota raised.",
+        )
     reported = _SAID.findall(text)
     if reported:
         return Failure(NOT_SET_UP, reported[-1])

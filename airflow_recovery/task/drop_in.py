@@ -24,7 +24,6 @@ from airflow_recovery.errors import (
     Failure,
     InputReleased,
     JobDefinitionError,
-    NotSetUp,
     OutputAltered,
     RegionFailed,
     StoreError,
@@ -158,7 +157,8 @@ class DropInSubmission(SparkSubmission):
             message = f"{claim.region}@{claim.attempt}: the application failed: {error}"
             failure = start_failure(error)
             if failure is not None:
-                raise NotSetUp(f"{claim.region}@{claim.attempt} could not start: {failure.message}", failure) from error
+                could_not = f"{claim.region}@{claim.attempt} could not start: {failure.message}"
+                raise ERRORS[classify(failure)](could_not, failure) from error
             failure = Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
             raise ERRORS[classify(failure)](message, failure) from error
         return self._finish(attempt, round(time.monotonic() - started, 3))

@@ -11,7 +11,7 @@ can tell what becomes of it.
 Why not `execute_resumable`'s own reconnection: it takes a job that has succeeded for the answer, whatever was cleared
 since, and submits again in place of one that has failed. Here an attempt is submitted once, and the journal tells
 whether another one is needed. The job's id is kept where the provider keeps it, under a key that names the claim's tag:
-no other attempt, run or operator has it.
+no other attempt, run or operator has it. A driver's pod is called by that tag (`airflow_recovery.task.driver_pod`).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from airflow_recovery.errors import ConfigurationError, StoreError
 from airflow_recovery.hooks.settings import configured_driver_jvm
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.task.driver_jvm import in_environment, jvm_variables, said_elsewhere
+from airflow_recovery.task.driver_pod import NAME_SETTING, check_not_named, driver_pod_of
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -107,7 +108,7 @@ class SparkSubmission(SparkApplication):
         del state
         if not self._is_on_yarn:
             return
-        hook = SparkSubmitOperator._get_hook(self.operator)
+        hook = _hook_of(self.operator)
         if self.operator.durable and not hook._yarn_track_via_rm_api:
             raise ConfigurationError(
                 f"{self.operator.task_id}: expected yarn_track_via_rm_api=True on YARN in deploy mode cluster, found "
@@ -153,20 +154,29 @@ class SparkSubmission(SparkApplication):
         _name_job(job, name)
         output: deque[str] = deque(maxlen=MAX_LINES)
         # The provider's operator makes its hook from the attributes, after it has added OpenLineage's settings.
-        setattr(job, "_get_hook", partial(_guarded_hook, job, partial(self._hear, output)))  # noqa: B010
+        guarded = partial(_guarded_hook, job, name, output, partial(self._hear, output))
+        setattr(job, "_get_hook", guarded)  # noqa: B010
         self._job, self._application_id = job, None
         try:
             with in_environment({} if self.outlives_task else self._jvm_variables(job)):
                 # Without the guard that Airflow puts around it: that one knows the task itself, and not its copy.
                 inspect.unwrap(SparkSubmitOperator.execute)(job, self._context)
+        except ValueError as error:
+            # All that the provider's operator raises so is a setting that is missing, or that contradicts another one.
+            raise ConfigurationError(f"{job.task_id}: {error}") from error
         except Exception as error:
             keep_output(error, output)
             raise
 
     def stop(self) -> None:
         """Kill what `submit` waits for, or `status` has found: spark-submit, and the driver in cluster modes."""
-        if self._job is not None and self._job._hook is not None:
-            SparkSubmitOperator.on_kill(self._job)
+        hook = self._job._hook if self._job is not None else None
+        if self._job is None or hook is None:
+            return
+        SparkSubmitOperator.on_kill(self._job)
+        # Of a pod that is not tracked, the provider's deletes none but that of a spark-submit which runs here.
+        if hook._kubernetes_driver_pod and hook._submit_sp is None and not hook._should_track_driver_via_k8s_api():
+            hook._delete_driver_pod()
 
     def _hear(self, output: deque[str], lines: Iterable[str]) -> Iterator[str]:
         """Passes on what spark-submit writes, keeps its end in ``output``, and notices what YARN calls the application.
@@ -190,7 +200,7 @@ class SparkSubmission(SparkApplication):
         if mode is None and self._connection is not None:
             mode = self._connection.extra_dejson.get("deploy-mode")
         elif mode is None:
-            mode = SparkSubmitOperator._get_hook(self.operator)._connection["deploy_mode"]
+            mode = _hook_of(self.operator)._connection["deploy_mode"]
         return bool(mode == "cluster")
 
     @cached_property
@@ -200,7 +210,7 @@ class SparkSubmission(SparkApplication):
             return False
         if self._connection is not None:
             return "yarn" in f"{self._connection.conn_type}://{self._connection.host}"
-        return bool(SparkSubmitOperator._get_hook(self.operator)._is_yarn_cluster_mode)
+        return bool(_hook_of(self.operator)._is_yarn_cluster_mode)
 
     @property
     def is_killed(self) -> bool:
@@ -268,17 +278,19 @@ class SparkSubmission(SparkApplication):
             return ApplicationStatus.UNKNOWN
 
     def _find_job(self, name: str) -> str | None:
-        """The id that the cluster manager gave to the job of this name, in any try; `None` where none was kept."""
+        """The id that the cluster manager gave to the job of this name, in any try; `None` where it is not known."""
         key = _key_of(name)
-        kept = self._context["task_state_store"].get(key)
-        if not isinstance(kept, str):
-            return None
         job = self._job
         if job is None or job._hook is None or job.external_id_key != key:
             job = copy.copy(self.operator)
             _name_job(job, name)
-            job._hook = SparkSubmitOperator._get_hook(job)
+            job._hook = _hook_of(job)
         hook = job._hook
+        kept, pod = self._context["task_state_store"].get(key), driver_pod_of(hook, name)
+        if kept is None and pod is not None:
+            kept = pod.where
+        if not isinstance(kept, str):
+            return None
         if hook._is_yarn_cluster_mode:
             hook._yarn_application_id = self._application_id = kept
         elif hook._is_kubernetes:
@@ -341,7 +353,7 @@ def connect_server_command(
     job = copy.copy(operator)
     job._hook = None
     job.name, job.conf, job._java_class, job.application_args = name, dict(conf), CONNECT_SERVER, None
-    hook = SparkSubmitOperator._get_hook(job)
+    hook = _hook_of(job)
     if hook._connection["deploy_mode"] == "cluster":
         raise ConfigurationError(
             f"{operator.task_id}: expected the run's own Spark (spark='per-run') to be submitted in deploy mode "
@@ -372,12 +384,35 @@ def _name_job(job: SparkSubmitOperator, name: str) -> None:
     job._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status/{name}"
 
 
-def _guarded_hook(job: SparkSubmitOperator, hear: Callable[[Iterable[str]], Iterator[str]]) -> SparkSubmitHook:
-    """The provider's hook, whose spark-submit dies with this process. Its output passes through ``hear``."""
-    hook = SparkSubmitOperator._get_hook(job)
+def _hook_of(job: SparkSubmitOperator) -> SparkSubmitHook:
+    """The provider's hook. Raises `ConfigurationError` where it lacks the provider for Kubernetes."""
+    try:
+        return SparkSubmitOperator._get_hook(job)
+    except NameError as error:  # it leaves the name of what it could not import undefined
+        raise ConfigurationError(
+            f"connection {job._conn_id!r}: expected the provider for Kubernetes, to which its master leads, found that "
+            f"it is not installed ({error}): pip install 'airflow-recovery[kubernetes]'"
+        ) from error
+
+
+def _guarded_hook(
+    job: SparkSubmitOperator, name: str, output: deque[str], hear: Callable[[Iterable[str]], Iterator[str]]
+) -> SparkSubmitHook:
+    """The provider's hook, whose spark-submit dies with this process. Its output passes through ``hear``.
+
+    The pod of its driver, where it runs in one, is called by ``name``; the end of its log comes to ``output``.
+    """
+    hook = _hook_of(job)
     # Its JVM would otherwise run on after kill -9.
     setattr(hook, "submit", partial(hook.submit, preexec_fn=die_with_parent))  # noqa: B010
     # The provider's error ends with the last twenty lines, which may all be frames of one stack.
     process = hook._process_spark_submit_log
     setattr(hook, "_process_spark_submit_log", lambda lines: process(hear(lines)))  # noqa: B010
+    pod = driver_pod_of(hook, name)
+    if pod is not None:
+        check_not_named(hook._conf)
+        hook._conf = {**hook._conf, NAME_SETTING: pod.name}
+        # It reads the name from spark-submit's log, where it looks for those of a namespace that is called spark.
+        hook._kubernetes_driver_pod = pod.name
+        setattr(hook, "_poll_k8s_driver_via_api", partial(pod.wait, hook._poll_k8s_driver_via_api, output))  # noqa: B010
     return hook

@@ -40,7 +40,7 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
     ("later", 409, "outdated", "OUTDATED"): "Outdated PlanOutdated",
     ("later", 502, "store_denied", "NO_ANSWER"): "StoreCredentialsExpired",
     ("later", 502, "unreadable", "NO_ANSWER"): """
-        BackendNotInstalled ChannelAltered ChannelError ChannelInconsistent ChannelNotOpen DriverLost
+        BackendNotInstalled ChannelAltered ChannelError ChannelInconsistent ChannelNotOpen ClusterFull DriverLost
         ExecutorLost HistoryIncomplete InfrastructureFailed InputAltered InputSkipped InputTimedOut InputUnreadable
         JournalError ManifestInvalid NotPublished OutOfMemory PartitionMissing RecoveryError
         RegionFailed RestartPending SessionLost BuiltElsewhere SinkNotApplied SinkUnavailable SubtasksFailed

@@ -1,0 +1,286 @@
+"""A driver's pod: what is made of its phases, of its end, and of the API server's refusals.
+
+With real pods: `tests/task/test_kubernetes.py`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.hooks import spark_submit as provider
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+from kubernetes_fake import FakePods, fake_pods
+from tries import TaskStateStore, run_try, state_in, task_context
+
+from airflow_recovery.attempt.application import ApplicationStatus
+from airflow_recovery.errors import ClusterFull, DriverLost, OutOfMemory, RegionFailed
+from airflow_recovery.model.keys import OPERATORS_GROUP
+from airflow_recovery.model.records import Claim, FenceCause, Outcome
+from airflow_recovery.operators import RecoverableSparkSubmitOperator
+from airflow_recovery.task.spark_submission import SparkSubmission
+
+pytest.importorskip("airflow.providers.cncf.kubernetes")
+
+NAMESPACE = "lake"
+CLAIM = Claim("t", 1, "w", "h", (), "r", 1, "i", "airflow-recovery-1a2b", "now")
+POD = "airflow-recovery-1a2b-driver"
+SUBMIT = f"""#!{sys.executable}
+import json, os, pathlib, sys, urllib.request
+told = dict(word.split("=", 1) for word in sys.argv[1:] if word.startswith("spark."))
+pathlib.Path(os.environ["FOLDER"], "submitted").write_text(json.dumps(told))
+output = pathlib.Path(sys.argv[-1].removeprefix("file://"))
+output.mkdir(parents=True)
+(output / "part-0").write_text("rows")
+print(os.environ.get("SAYS", ""))
+sys.exit(int(os.environ.get("CODE", "0")))
+"""
+REFUSED = (
+    'Exception in thread "main" io.fabric8.kubernetes.client.KubernetesClientException: Failure executing: POST at: '
+    'https://k/api/v1/namespaces/lake/pods. Message: pods "x-driver" is forbidden: {}. Received status: Status('
+    "apiVersion=v1, code=403, reason=Forbidden)."
+)
+
+
+class PodDropIn:
+    """A drop-in whose pod has come to its end when it is first looked at: ``ends`` says how."""
+
+    def __init__(self, folder: Path, pods: FakePods, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.pods = folder, pods
+        self.ends: dict[str, Any] | None = {"phase": "Succeeded"}
+        self.log = ""
+        self.store = TaskStateStore()
+        submit = provider.SparkSubmitHook.submit
+
+        def submit_and_end(hook: Any, *arguments: Any, **more: Any) -> Any:
+            answer = submit(hook, *arguments, **more)
+            if self.ends is not None:
+                self.pods.put(NAMESPACE, self.settings()["spark.kubernetes.driver.pod.name"], **self.ends)
+                self.pods.logs[NAMESPACE, self.settings()["spark.kubernetes.driver.pod.name"]] = self.log
+            return answer
+
+        monkeypatch.setattr(provider.SparkSubmitHook, "submit", submit_and_end)
+
+    def settings(self) -> dict[str, str]:
+        return dict(json.loads((self.folder / "submitted").read_text()))
+
+    def operator(self, **given: Any) -> RecoverableSparkSubmitOperator:
+        with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+            return RecoverableSparkSubmitOperator(
+                task_id="t",
+                application="app.py",
+                outputs=["out"],
+                application_args=["{output:out}"],
+                **{"conn_id": "pods", "track_driver_via_k8s_api": True, **given},
+            )
+
+    def run(self, **given: Any) -> dict[str, Any]:
+        return run_try(self.operator(**given), {**task_context("t"), "task_state_store": self.store})
+
+    def outcome(self) -> Outcome:
+        outcome = state_in(self.folder, OPERATORS_GROUP, "t").of("t").attempts[1].outcome
+        assert outcome is not None
+        return outcome
+
+    def submission(self, **given: Any) -> SparkSubmission:
+        unused: Any = None
+        context: Any = {**task_context("t"), "task_state_store": self.store}
+        return SparkSubmission(self.operator(**given), context, unused, unused)
+
+
+@pytest.fixture
+def pods() -> Iterator[FakePods]:
+    with fake_pods() as fake:
+        yield fake
+
+
+@pytest.fixture
+def drop_in(recovery: Path, pods: FakePods, monkeypatch: pytest.MonkeyPatch) -> PodDropIn:
+    program = recovery / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text(SUBMIT)
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    (recovery / "app.py").touch()
+    monkeypatch.chdir(recovery)
+    extra = {"deploy-mode": "cluster", "namespace": NAMESPACE}
+    for name, value in {
+        "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+        "FOLDER": str(recovery),
+        "AIRFLOW_CONN_PODS": json.dumps({"conn_type": "spark", "host": "k8s://https://k", "extra": extra}),
+        "AIRFLOW_CONN_NOWHERE": json.dumps(
+            {"conn_type": "spark", "host": "k8s://https://k", "extra": {"deploy-mode": "cluster"}}
+        ),
+        "AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER": "False",
+        "AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE": str(pods.kubeconfig(recovery / "kubeconfig")),
+        "NO_PROXY": "127.0.0.1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return PodDropIn(recovery, pods, monkeypatch)
+
+
+# --- the end of a pod -------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_is_named_by_its_claim_and_deleted_after_its_success(drop_in: PodDropIn) -> None:
+    assert drop_in.run()["decision"] == "ran"
+    name = drop_in.settings()["spark.kubernetes.driver.pod.name"]
+    assert name.startswith("airflow-recovery-")
+    assert len(name) <= 63
+    assert drop_in.pods.deleted == [name]
+    assert f"{NAMESPACE}:{name}" in drop_in.store.values()
+
+
+@pytest.mark.parametrize(
+    ("ends", "log", "raised", "says"),
+    [
+        (None, "", DriverLost, "found that it was deleted"),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
+            "",
+            DriverLost,
+            r"Evicted\. The node was low on resource: memory\.",
+        ),
+        (
+            {"phase": "Failed", "terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+            "",
+            OutOfMemory,
+            r"reason=OOMKilled\)\. Error code is: 137\.",
+        ),
+        (
+            {"phase": "Failed", "terminated": {"exitCode": 143, "reason": "Error"}},
+            "",
+            DriverLost,
+            r"Error code is: 143\.",
+        ),
+        (
+            {"phase": "Failed", "terminated": {"exitCode": 52, "reason": "Error"}},
+            "",
+            OutOfMemory,
+            r"Error code is: 52\.",
+        ),
+        (
+            {"phase": "Failed", "terminated": {"exitCode": 1, "reason": "Error", "message": "the weather"}},
+            "Traceback (most recent call last):\nValueError: seven",
+            RegionFailed,
+            r"reason=Error\)\. Error code is: 1\. the weather\.",
+        ),
+    ],
+)
+def test_only_a_pod_that_succeeded_finishes_an_attempt(
+    drop_in: PodDropIn, ends: dict[str, Any] | None, log: str, raised: type[Exception], says: str
+) -> None:
+    drop_in.ends, drop_in.log = ends, log
+    with pytest.raises(raised, match=says) as error:
+        drop_in.run()
+    assert type(error.value) is raised
+    assert drop_in.outcome().cause is FenceCause.OWN_FAILURE
+
+
+def test_control_the_provider_takes_a_pod_that_is_gone_for_a_success(
+    drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.task.driver_pod.DriverPod.wait", lambda pod, poll, output: poll())
+    drop_in.ends = None
+    assert drop_in.run()["decision"] == "ran"
+
+
+def test_what_is_missing_in_the_image_is_read_in_the_pods_log(drop_in: PodDropIn) -> None:
+    drop_in.ends = {"phase": "Failed", "terminated": {"exitCode": 1, "reason": "Error"}}
+    drop_in.log = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'pandas'"
+    with pytest.raises(AirflowFailException, match=r"No module named 'pandas'.*Install it"):
+        drop_in.run()
+
+
+# --- what the API server refuses --------------------------------------------------------------------------------------
+
+
+def test_a_quota_is_named_and_the_task_retries(drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    quota = "exceeded quota: limits, requested: pods=1, used: pods=4, limited: pods=4"
+    monkeypatch.setenv("SAYS", REFUSED.format(quota))
+    monkeypatch.setenv("CODE", "1")
+    with pytest.raises(ClusterFull, match=f"refused the driver's pod: {quota}. Wait until"):
+        drop_in.run()
+    failure = drop_in.outcome().failure
+    assert failure is not None
+    assert dict(failure.labels) == {"class": "cluster full", "recoverable": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        (REFUSED.format('User "x" cannot create resource "pods"'), "the roles that the worker and the driver need"),
+        (REFUSED.format('violates PodSecurity "restricted:latest"'), r"docs/kubernetes\.md"),
+        (
+            "org.apache.spark.SparkException: Please specify spark.kubernetes.file.upload.path property.",
+            "a store that this worker and the pod can reach",
+        ),
+    ],
+)
+def test_what_no_retry_can_cure_fails_at_once(
+    drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch, said: str, advice: str
+) -> None:
+    monkeypatch.setenv("SAYS", said)
+    monkeypatch.setenv("CODE", "1")
+    with pytest.raises(AirflowFailException, match=advice):
+        drop_in.run()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"conf": {"spark.kubernetes.driver.pod.name": "mine"}}, "each attempt has a pod of its own, found 'mine'"),
+        ({"conn_id": "nowhere"}, "requires a namespace"),
+        ({"conf": {"spark.kubernetes.submission.waitAppCompletion": "true"}}, "waitAppCompletion"),
+    ],
+)
+def test_settings_that_contradict_each_other_fail_at_once(drop_in: PodDropIn, given: Any, says: str) -> None:
+    with pytest.raises(AirflowFailException, match=says):
+        drop_in.run(**given)
+
+
+def test_without_the_kubernetes_provider_the_error_says_what_to_install(
+    drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(provider, "kube_client")  # as it is where that was not imported
+    assert not hasattr(builtins, "kube_client")
+    with pytest.raises(AirflowFailException, match=r"pip install 'airflow-recovery\[kubernetes\]'"):
+        drop_in.run()
+
+
+# --- a pod that outlives its task -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("phase", "means"),
+    [
+        ("Pending", ApplicationStatus.ACTIVE),
+        ("Running", ApplicationStatus.ACTIVE),
+        ("Succeeded", ApplicationStatus.SUCCEEDED),
+        ("Failed", ApplicationStatus.OVER),
+        ("Unknown", ApplicationStatus.UNKNOWN),
+        (None, ApplicationStatus.UNKNOWN),
+    ],
+)
+def test_a_pod_is_asked_about_by_its_name_though_no_id_was_kept(
+    drop_in: PodDropIn, phase: str | None, means: ApplicationStatus
+) -> None:
+    if phase is not None:
+        drop_in.pods.put(NAMESPACE, POD, phase)
+    assert drop_in.store == {}
+    assert drop_in.submission().status(CLAIM) is means
+
+
+@pytest.mark.parametrize("is_tracked", [True, False])
+def test_the_pod_of_an_earlier_attempt_is_deleted(drop_in: PodDropIn, is_tracked: bool) -> None:
+    drop_in.pods.put(NAMESPACE, POD, "Running")
+    drop_in.submission(track_driver_via_k8s_api=is_tracked).stop_previous(CLAIM)
+    assert drop_in.pods.deleted == [POD]
