@@ -44,7 +44,7 @@ test: ## Set-up, lint, and every test (PYTEST_ARGS="..." for pytest)
 CRASH_KIT := $(ON_WHEEL) airflow_recovery.testing.crash_kit
 
 drill: ## Simulated bad days, processes killed at every point, real kills of Airflow (MINUTES=10; DRILL=10)
-	@scripts/setup.sh --test
+	@scripts/setup.sh --drill
 	$(PYTHON_BIN) -m scripts.sparks
 	$(ON_WHEEL) airflow_recovery.testing.simulation --minutes $(or $(MINUTES),10)
 	$(ON_WHEEL) airflow_recovery.testing.channel_simulation --minutes $(or $(MINUTES),10)
@@ -55,7 +55,7 @@ drill: ## Simulated bad days, processes killed at every point, real kills of Air
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests --ignore tests/kills -m drill --drill 1 $(PYTEST_ARGS)
 
 matrix: ## Try the Sparks, executors and clusters that users have, and write docs/where-it-runs.md (ONLY="4.0 connect")
-	@scripts/setup.sh --test
+	@scripts/setup.sh --drill
 	$(PYTHON_BIN) -m scripts.sparks
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m scripts.matrix $(if $(ONLY),--only $(ONLY))
 

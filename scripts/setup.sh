@@ -7,6 +7,7 @@
 #   scripts/setup.sh --dev    and the Python packages of tests, lint, docs and benchmarks: for `make setup`
 #   scripts/setup.sh --test   all of that, PostgreSQL, Redis, libfaketime, a YARN (66 MB), and Chromium, which tests the
 #                             Recovery tab: for `make test`
+#   scripts/setup.sh --drill  and a Kubernetes API server, built where `go` is on the PATH (minutes): for `make drill`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -127,6 +128,18 @@ ensure_versitygw() {
         || { tail -n 5 $LOG >&2; die "go install of versitygw failed; see $LOG"; }
 }
 
+ensure_kubernetes() {
+    local program="$PWD/$VENV/bin/kube-apiserver-with-etcd"
+    [ -x "$program" ] && return
+    if ! command -v go >/dev/null; then
+        say "go is not on the PATH: the Kubernetes API server is left out, and its drill"
+        return
+    fi
+    say "building a Kubernetes API server with go (many minutes)"
+    (cd tests/support/kube_apiserver && go build -ldflags '-s -w' -o "$program" .) >$LOG 2>&1 \
+        || { tail -n 5 $LOG >&2; die "go build of the Kubernetes API server failed; see $LOG"; }
+}
+
 # Into .venv/NAME-jars what scripts/NAME-ivy.xml says.
 ensure_jars() {
     local what=$2 jars=.venv/$1-jars ivy=scripts/$1-ivy.xml wanted java=java
@@ -176,23 +189,25 @@ ensure_class_archive() {
 
 case "${1:-}" in
     '' | --s3a) extras=spark,demo ;;
-    --dev | --test) extras=spark,demo,dev ;;
-    *) die "unknown argument $1; expected nothing, --s3a, --dev or --test" ;;
+    --dev | --test | --drill) extras=spark,demo,dev ;;
+    *) die "unknown argument $1; expected nothing, --s3a, --dev, --test or --drill" ;;
 esac
 ensure_packages $extras
 ensure_wheel
 ensure_java
 ensure_class_archive
-case "${1:-}" in --s3a | --test)
+case "${1:-}" in --s3a | --test | --drill)
     ensure_jars s3a "Spark's jars for S3 (12 MB)"
     ensure_versitygw
     ;;
 esac
-if [ "${1:-}" = --test ]; then
+case "${1:-}" in --test | --drill)
     ensure_jars yarn "a YARN (66 MB)"
     ensure_postgresql
     ensure_redis
     ensure_faketime
     ensure_chromium
-fi
+    ;;
+esac
+[ "${1:-}" != --drill ] || ensure_kubernetes
 say "ready ($($VENV/bin/python --version), Java $(java_major))"
