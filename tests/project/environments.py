@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from importlib.metadata import Distribution, distribution, distributions
+from importlib.util import cache_from_source
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -52,7 +53,13 @@ class Environment:
             if not at.is_relative_to(site.parents[2]) or at.exists():
                 continue  # a cache, or a file that several packages have
             at.parent.mkdir(parents=True, exist_ok=True)
-            at.symlink_to(os.path.normpath(source / file))
+            target = os.path.normpath(source / file)
+            at.symlink_to(target)
+            # pip lists no caches that were made apart, and without them each command compiles Airflow anew.
+            if at.suffix == ".py" and os.path.exists(compiled := cache_from_source(target)):
+                cache = Path(cache_from_source(str(at)))
+                cache.parent.mkdir(exist_ok=True)
+                cache.symlink_to(compiled)
         for entry in package.entry_points.select(group="console_scripts"):
             launcher = self.bin / entry.name
             launcher.unlink(missing_ok=True)
