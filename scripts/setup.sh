@@ -12,6 +12,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly VENV=.venv STAMP=.venv/.setup-stamp LOG=.venv/setup.log VERSITYGW_VERSION=v1.8.0
+readonly GO_BIN=build/go
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
@@ -81,11 +82,13 @@ pip_install() {
     : >$LOG
     show_progress &
     progress=$!
-    # What the package needs, and not the package: that is installed as a wheel, apart (scripts/wheel.py).
+    # What the package needs, and not the package: that is installed as a wheel, apart (scripts/wheel.py). Some packages
+    # ship files that are no Python, which compileall minds.
     {
         $VENV/bin/python -m pip install --disable-pip-version-check --no-compile -c constraints.txt "$@" \
             && $VENV/bin/python -m pip uninstall --yes airflow-recovery \
-            && { $VENV/bin/python -m compileall -q -j 0 $VENV/lib || true; }  # some ship files that are no Python
+            && { $VENV/bin/python -m compileall -q -j 0 $VENV/lib || true; } \
+            && $VENV/bin/python -m scripts.compiled_archives $VENV/lib/python*/site-packages/pyspark/python/lib/*.zip
     } >>$LOG 2>&1 || status=$?
     kill $progress
     return $status
@@ -116,16 +119,22 @@ ensure_wheel() {
     $VENV/bin/python -m scripts.wheel >$LOG 2>&1 || { tail -n 5 $LOG >&2; die "the wheel could not be built; see $LOG"; }
 }
 
-ensure_versitygw() {
-    [ -x $VENV/bin/versitygw ] && return
-    command -v versitygw >/dev/null && return
+# Into a folder of its own: the virtual environment may be made anew beside it.
+build_versitygw() {
+    if [ -x $GO_BIN/versitygw ] || command -v versitygw >/dev/null; then return; fi
     if ! command -v go >/dev/null; then
         say "go is not on the PATH: versitygw, the second S3 server, is left out"
         return
     fi
     say "building versitygw $VERSITYGW_VERSION with go (about a minute)"
-    GOBIN="$PWD/$VENV/bin" go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW_VERSION" >$LOG 2>&1 \
-        || { tail -n 5 $LOG >&2; die "go install of versitygw failed; see $LOG"; }
+    mkdir -p $GO_BIN
+    GOBIN="$PWD/$GO_BIN" go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW_VERSION" >$GO_BIN/log 2>&1 \
+        || { tail -n 5 $GO_BIN/log >&2; die "go install of versitygw failed; see $GO_BIN/log"; }
+}
+
+ensure_versitygw() {
+    wait "$1" || exit 1  # it has said why
+    if [ -x $GO_BIN/versitygw ]; then cp $GO_BIN/versitygw $VENV/bin/; fi
 }
 
 ensure_kubernetes() {
@@ -192,13 +201,15 @@ case "${1:-}" in
     --dev | --test | --drill) extras=spark,demo,dev ;;
     *) die "unknown argument $1; expected nothing, --s3a, --dev, --test or --drill" ;;
 esac
+# Beside pip, which keeps one core busy and waits for the index.
+case "${1:-}" in --s3a | --test) build_versitygw & versitygw=$! ;; esac
 ensure_packages $extras
 ensure_wheel
 ensure_java
 ensure_class_archive
 case "${1:-}" in --s3a | --test | --drill)
     ensure_jars s3a "Spark's jars for S3 (12 MB)"
-    ensure_versitygw
+    ensure_versitygw "$versitygw"
     ;;
 esac
 case "${1:-}" in --test | --drill)
