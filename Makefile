@@ -51,6 +51,7 @@ drill: ## Simulated bad days, processes killed at every point, real kills of Air
 	$(CRASH_KIT) --pairs all --minutes $(or $(MINUTES),10)
 	PYTHONPATH=tests/support/code $(CRASH_KIT) crash_jobs:ledgers --s3 moto --singles 60 --frozen 20 --pairs 40
 	$(CRASH_KIT) --spark --scenario run --singles 3 --frozen 1 --pairs 1
+	$(PYTHON_BIN) -m pytest tests --s3-server moto -m "s3 and not (airflow or browser or spark)" $(PYTEST_ARGS)
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests/kills --drill $(or $(DRILL),10) $(PYTEST_ARGS)
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests --ignore tests/kills -m drill --drill 1 $(PYTEST_ARGS)
 

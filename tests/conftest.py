@@ -5,11 +5,12 @@ All tests, and all processes that they start, run the installed wheel of this ch
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ from airflow_recovery.testing import SERVERS, S3Server, find_versitygw
 from airflow_recovery.testing.local_airflow.postgres import PostgresDatabase
 from airflow_recovery.testing.local_airflow.processes import Processes
 
+NO_UI = "-Dspark.ui.enabled=false"
+"""Nobody looks at it, and its web server is a tenth of a short application. An application that says else has one."""
+
 
 def jvm_options(prefix: Path) -> str:
     """For the hundreds of JVMs that the tests start: with an archive of Spark's classes, where `setup.sh` has made one.
@@ -40,8 +44,8 @@ def jvm_options(prefix: Path) -> str:
     try:
         archive = find_archive(SparkInstallation.found(environment), prefix / "spark-classes")
     except (NoArchive, OSError):
-        return SHORT_LIVED
-    return f"{SHORT_LIVED} {java_options(archive)}"
+        return f"{SHORT_LIVED} {NO_UI}"
+    return f"{SHORT_LIVED} {NO_UI} {java_options(archive)}"
 
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", jvm_options(Path(sys.prefix)))
@@ -95,14 +99,37 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 NAMES = pytest.StashKey[list[str]]()
+ON_EACH_SERVER = ("store", "testing/test_s3_server.py")
+"""These run on each S3 server, and show that one is as the other. What all other tests ask of a server is shown there:
+they run on the last one, a real one; `make drill` runs them on moto."""
+
+
+def servers_for(file: Path, names: list[str]) -> list[str]:
+    """Of the servers ``names``, those on which the tests of ``file`` run."""
+    folder = Path(__file__).parent
+    return names if any(file.is_relative_to(folder / name) for name in ON_EACH_SERVER) else names[-1:]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    names = metafunc.config.stash[NAMES]
+    names = servers_for(metafunc.definition.path, metafunc.config.stash[NAMES])
     if "s3_server" in metafunc.fixturenames:
         metafunc.parametrize("s3_server", names, indirect=True, scope="session")
     if "store" in metafunc.fixturenames:
         metafunc.parametrize("store", ["local", *names], indirect=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays, so the garbage collector need not look through it again and again.
+
+    That takes a third of the time off which each worker needs for it.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -242,7 +269,7 @@ def start_s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
 
 @pytest.fixture(scope="session")
 def s3_server(request: pytest.FixtureRequest, start_s3_server: Callable[[str], S3Server]) -> S3Server:
-    """A running S3 server with a bucket `BUCKET`; the test runs once for each."""
+    """A running S3 server with a bucket `BUCKET`; the test runs once for each of `servers_for` its file."""
     return start_s3_server(request.param)
 
 

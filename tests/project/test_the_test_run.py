@@ -106,6 +106,15 @@ def test_without_versitygw_moto_is_used_but_not_in_ci(tmp_path: Path) -> None:
     assert answer.returncode == 0
 
 
+def test_each_server_is_held_to_the_contract_and_all_else_runs_on_a_real_one(pytestconfig: pytest.Config) -> None:
+    servers_for = pytestconfig.pluginmanager.get_plugin(str(TESTS / "conftest.py")).servers_for
+    both = ["moto", "versitygw"]
+    assert servers_for(TESTS / "store" / "test_contract.py", both) == both
+    assert servers_for(TESTS / "testing" / "test_s3_server.py", both) == both
+    assert servers_for(TESTS / "results" / "test_sweep.py", both) == ["versitygw"]
+    assert servers_for(TESTS / "results" / "test_sweep.py", ["moto"]) == ["moto"]
+
+
 def test_in_ci_what_fails_with_real_processes_is_run_again_and_named_and_red_if_it_fails_twice(tmp_path: Path) -> None:
     answer = run_pytest(tmp_path, MOTO, "-k", "real_fails", CI="1")
     assert answer.returncode == 1

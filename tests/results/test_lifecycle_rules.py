@@ -9,7 +9,6 @@ from fakes import PAIR, ProcessStore, World
 from airflow_recovery.errors import InputLost, StoreAccessDenied
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.store.lifecycle import ExpiryRule, rules_over
-from airflow_recovery.store.s3 import S3Store
 
 RULES = (ExpiryRule("monthly", "", 30), ExpiryRule("tidy", "results/", 3), ExpiryRule("logs", "logs/", 1))
 
@@ -59,23 +58,6 @@ def test_rules_that_may_not_be_read_are_no_reason_to_fail(world):
     delete_early(world)
     with pytest.raises(InputLost):
         world.go("C")
-
-
-def test_rules_are_read_from_a_bucket(s3_server):
-    if s3_server.name != "moto":
-        assert S3Store("s3://recovery-tests/x", endpoint_url=s3_server.endpoint_url).expiry_rules() == ()
-        return
-    s3_server.create_bucket("expiring")
-    store = S3Store("s3://expiring/recovery/results", endpoint_url=s3_server.endpoint_url, session=s3_server.session())
-    assert store.expiry_rules() == ()
-    rules = [
-        {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": "recovery/"}, "Expiration": {"Days": 3}},
-        {"ID": "off", "Status": "Disabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 2}},
-        {"ID": "elsewhere", "Status": "Enabled", "Filter": {"Prefix": "logs/"}, "Expiration": {"Days": 1}},
-    ]
-    client = s3_server.session().create_client("s3", endpoint_url=s3_server.endpoint_url)
-    client.put_bucket_lifecycle_configuration(Bucket="expiring", LifecycleConfiguration={"Rules": rules})
-    assert store.expiry_rules() == (ExpiryRule("tidy", "recovery/", 3),)
 
 
 def test_gc_warns_of_a_rule_that_is_shorter_than_the_retention(world, monkeypatch):

@@ -26,6 +26,7 @@ from airflow_recovery.errors import (
     StoreUnavailable,
     StoreUnsuitable,
 )
+from airflow_recovery.store.lifecycle import ExpiryRule
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.store.s3_errors import from_code
 from airflow_recovery.testing import S3Server
@@ -269,3 +270,20 @@ def test_a_session_knows_the_services_that_botocore_asks_for_credentials(service
     from airflow_recovery.store.s3_clients import new_session
 
     assert new_session().create_client(service, region_name="us-east-1").meta.service_model.service_name == service
+
+
+def test_rules_are_read_from_a_bucket(s3_server: S3Server) -> None:
+    if s3_server.name != "moto":
+        assert S3Store("s3://recovery-tests/x", endpoint_url=s3_server.endpoint_url).expiry_rules() == ()
+        return
+    s3_server.create_bucket("expiring")
+    store = S3Store("s3://expiring/recovery/results", endpoint_url=s3_server.endpoint_url, session=s3_server.session())
+    assert store.expiry_rules() == ()
+    rules = [
+        {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": "recovery/"}, "Expiration": {"Days": 3}},
+        {"ID": "off", "Status": "Disabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 2}},
+        {"ID": "elsewhere", "Status": "Enabled", "Filter": {"Prefix": "logs/"}, "Expiration": {"Days": 1}},
+    ]
+    client: Any = s3_server.session().create_client("s3", endpoint_url=s3_server.endpoint_url)
+    client.put_bucket_lifecycle_configuration(Bucket="expiring", LifecycleConfiguration={"Rules": rules})
+    assert store.expiry_rules() == (ExpiryRule("tidy", "recovery/", 3),)
