@@ -10,9 +10,11 @@ import pytest
 from airflow_recovery import airflow_compat
 
 
-@pytest.mark.parametrize("name", ["stats", "redact", "MappedTaskGroup", "TaskScope"])
-def test_a_worker_finds_each_by_itself_and_loads_nothing_of_the_api_server(name: str) -> None:
-    script = f"from airflow_recovery.airflow_compat import {name}; import sys; print('fastapi' in sys.modules)"
+def test_a_worker_finds_what_it_needs_and_loads_nothing_of_the_api_server() -> None:
+    script = (
+        "from airflow_recovery.airflow_compat import MappedTaskGroup, TaskScope, redact, stats;"
+        "import sys; print('fastapi' in sys.modules)"
+    )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert answer.stdout.split()[-1] == "False"
 
