@@ -56,10 +56,11 @@ def test_an_undisturbed_chain_delivers_everything_once():
         pytest.param(SMALL, marks=pytest.mark.drill),
         replace(DROPS, regions=2),
         replace(LATEST, regions=2),
-        replace(LATEST, batches=1, strategy=FailoverStrategy.APPROXIMATE_SINK),
+        replace(LATEST, batches=1, regions=2, strategy=FailoverStrategy.APPROXIMATE_SINK),
+        pytest.param(replace(LATEST, batches=1, strategy=FailoverStrategy.APPROXIMATE_SINK), marks=pytest.mark.drill),
         replace(SMALL, batches=1, strategy=FailoverStrategy.APPROXIMATE_DOWNSTREAM),
     ],
-    ids=["rewind-block", "chain of three", "rewind-drop", "latest-block", "sink", "downstream"],
+    ids=["rewind-block", "chain of three", "rewind-drop", "latest-block", "sink", "chain to a sink", "downstream"],
 )
 def test_every_fault_at_every_step_keeps_the_account(settings):
     tally = every_single(settings)
@@ -75,8 +76,16 @@ def test_every_pair_of_steps_keeps_the_account():
     ("settings", "faults"),
     [
         (PAIR, tuple(Fault)),
-        (replace(PAIR, reconnect=Reconnect.LATEST, overflow=Overflow.DROP, max_bytes=2), tuple(Fault)),
-        (replace(PAIR, regions=3, batch_records=2), (Fault.KILL, Fault.FREEZE, Fault.LOSE_REPLY, Fault.WAKE)),
+        pytest.param(
+            replace(PAIR, reconnect=Reconnect.LATEST, overflow=Overflow.DROP, max_bytes=2),
+            tuple(Fault),
+            marks=pytest.mark.drill,
+        ),
+        pytest.param(
+            replace(PAIR, regions=3, batch_records=2),
+            (Fault.KILL, Fault.FREEZE, Fault.LOSE_REPLY, Fault.WAKE),
+            marks=pytest.mark.drill,
+        ),
     ],
     ids=["rewind-block", "latest-drop", "chain"],
 )

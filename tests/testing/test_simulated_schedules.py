@@ -36,9 +36,12 @@ def test_an_undisturbed_run_makes_every_region_once():
     assert sorted(report.ran) == [("C", 1), ("D", 1), ("E", 1), ("P", 1)]
 
 
-@pytest.mark.parametrize(("topology", "count"), [("every", 300), ("diamond", 150)])
-def test_hundreds_of_schedules_keep_the_promises(topology, count):
-    """Everything drawn: the job, its modes, who is not deterministic, what happens, how the store answers."""
+@pytest.mark.parametrize(("topology", "count"), [("every", 120), ("diamond", 60)])
+def test_drawn_schedules_keep_the_promises(topology, count):
+    """Everything drawn: the job, its modes, who is not deterministic, what happens, how the store answers.
+
+    `make drill` draws for ten minutes.
+    """
     tally = drill(iter(range(count)), topology=topology)
     assert tally.schedules == count
     assert tally.tries > count * 5
@@ -55,8 +58,8 @@ def test_fault_1_to_7_a_crash_after_every_single_step():
 def test_fault_8_a_second_crash_at_every_pair_of_steps():
     settings = Settings(job_of(TOPOLOGIES["pair"]))
     steps = simulate(5, settings).steps
-    for first in range(2, steps, 2):
-        for second in range(first + 1, steps + 20, 3):
+    for first in range(2, steps, 3):
+        for second in range(first + 1, steps + 20, 4):
             report = simulate(5, replace(settings, kills=frozenset({first, second})))
             assert len(report.ran) <= 4
 
@@ -65,38 +68,38 @@ def test_fault_8_a_second_crash_at_every_pair_of_steps():
 @pytest.mark.parametrize("second", CRASHES + ZOMBIES)
 def test_fault_7_8_11_a_second_crash_or_pause_while_recovering_from_the_first(first, second):
     troubles = {first: 2} if first is second else {first: 1, second: 1}
-    for seed in range(15):
+    for seed in range(6):
         simulate(seed, Settings(job_of(DIAMOND), troubles, store_faults=seed % 2 * 6, trouble=0.1))
 
 
 @pytest.mark.parametrize("first", ZOMBIES + CRASHES[:1])
 @pytest.mark.parametrize("second", PEOPLE + DATA)
 def test_fault_13_14_16_17_people_and_outsiders_while_zombies_are_about(first, second):
-    for seed in range(10):
+    for seed in range(6):
         simulate(seed, Settings(job_of(DIAMOND), {first: 1, second: 2}, publishes=seed % 2 == 0))
 
 
 @pytest.mark.parametrize("trouble", RUN)
 def test_fault_60_61_67_the_run_itself_begins_again(trouble):
-    for seed in range(20):
+    for seed in range(12):
         simulate(seed, Settings(job_of(DIAMOND), {trouble: 1, Trouble.HEARTBEAT: 1}, store_faults=4))
 
 
 @pytest.mark.parametrize("mode", list(Determinism))
 def test_every_mode_with_rows_that_are_not_the_same_again(mode):
     job = job_of(DIAMOND, dict.fromkeys(DIAMOND, mode), unstable="PC")
-    for seed in range(30):
+    for seed in range(15):
         simulate(seed, Settings(job, {Trouble.DELETE: 1, Trouble.RESTART: 1}, page_keys=3))
 
 
 def test_the_strategy_full():
     job = job_of(DIAMOND, strategy=FailoverStrategy.FULL)
-    for seed in range(40):
+    for seed in range(20):
         simulate(seed, Settings(job, {Trouble.KILL: 1, Trouble.DELETE: 1}, trouble=0.1))
 
 
 def test_a_loss_costs_its_producer_one_more_attempt():
-    for seed in range(60):
+    for seed in range(30):
         most = {"P": 2, **dict.fromkeys(["C1", "C2", "C3", "C4"], 3)}
         simulate(seed, Settings(job_of(TOPOLOGIES["fan-out"]), {Trouble.DELETE: 1}, max_attempts=most))
 
@@ -107,14 +110,14 @@ def test_fault_52_a_loss_costs_consumers_of_equal_rows_one_attempt_at_most():
     verified, most = job_of(fork, dict.fromkeys(fork, Determinism.VERIFY)), dict.fromkeys(fork, 2)
 
     def ran(settings: Settings) -> int:
-        return sum(len(simulate(seed, settings).ran) for seed in range(60))
+        return sum(len(simulate(seed, settings).ran) for seed in range(30))
 
     kept = ran(Settings(verified, {Trouble.DELETE: 1}, max_attempts=most))
     assert kept < ran(Settings(job_of(fork), {Trouble.DELETE: 1}))
 
 
 def test_a_seed_replays_exactly():
-    for seed in range(60):
+    for seed in range(15):
         assert simulate(seed).trace == simulate(seed).trace
 
 

@@ -38,7 +38,7 @@ TROUBLES = {
 @pytest.mark.parametrize("topology", ["pair", "diamond"])
 def test_fault_56_each_split_counts_once_whatever_happens(topology, name):
     job = with_splits(job_of(TOPOLOGIES[topology]), "PC")
-    for seed in range(40):
+    for seed in range(15):
         page_keys = (None, None, 3)[seed % 3]
         settings = Settings(
             job, TROUBLES[name], publishes=seed % 2 == 0, store_faults=seed % 4 * 2, page_keys=page_keys
@@ -76,7 +76,7 @@ def test_control_where_the_base_is_looked_up_twice_a_split_counts_twice(monkeypa
 
 def test_where_the_base_is_looked_up_twice_the_cover_keeps_it_from_counting(monkeypatch):
     monkeypatch.setattr(SplitDriver, "_adopted", second_look)
-    for seed in range(300):
+    for seed in range(120):
         simulate(seed, ZOMBIES)
 
 
