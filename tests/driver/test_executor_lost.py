@@ -23,6 +23,7 @@ def spec_of(folder: Path, *, always: bool) -> RegionSpec:
     return replace(spec, job="regionjobs.executors:executors")
 
 
+@pytest.mark.drill
 def test_fault_73_an_executor_lost_during_a_shuffle_is_sparks_own_stage_retry(
     cluster: StandaloneCluster, tmp_path: Path
 ) -> None:

@@ -89,9 +89,11 @@ def test_fault_57_killed_after_700_of_1000_the_rest_is_read(
     assert [output.digest for output in outcome.outputs] == [each.digest for each in spark_run.at_once()]
 
 
+@pytest.mark.drill
 def test_a_frozen_driver_wakes_up_to_fenced_and_what_was_adopted_stays(
     spark: SparkSession, tmp_path: Path, stable: Stable
 ) -> None:
+    """Beside the other tests without Spark: `test_crash_kit.py`, where the process of a task with splits is frozen."""
     spark_run = SparkSplitRun(tmp_path, spark)
     spark_run.write_files(12)
     go = held(spark_run, tmp_path, after=3)
@@ -115,9 +117,11 @@ def test_a_frozen_driver_wakes_up_to_fenced_and_what_was_adopted_stays(
     assert spark_run.again().outcome.attempt == 2  # it stands
 
 
+@pytest.mark.drill
 def test_a_split_for_which_no_heap_is_large_enough_is_found_by_its_deaths(
     spark: SparkSession, tmp_path: Path, stable: Stable
 ) -> None:
+    """Beside the other tests without a heap (`test_poison.py`); a heap is exhausted in `test_out_of_memory.py`."""
     spark_run = SparkSplitRun(tmp_path, spark, batch_bytes=6)
     spark_run.write_files(4)
     spark_run.write_file("00001", 99999)

@@ -81,8 +81,12 @@ def test_fault_13_59_a_scorer_dies_between_its_logs_and_its_neighbours_go_on(sta
     assert (raw.producer, raw.view, scores.producer, scores.view) == (1, 2, 2, 1)
 
 
+@pytest.mark.drill
 def test_fault_11_14_58_a_sink_is_frozen_woken_late_and_killed(start: Start, tmp_path: Path) -> None:
-    """With ``latest``: attempt 1 is frozen, 2 takes over, 1 wakes; 1 comes again; 2 is killed; 3."""
+    """With ``latest``: attempt 1 is frozen, 2 takes over, 1 wakes; 1 comes again; 2 is killed; 3.
+
+    Beside the other tests without Spark (`test_channel_processes.py`).
+    """
     spark_run = SparkStreamingRun(tmp_path)
     first, second, third = (start() for _ in range(3))
     said = {

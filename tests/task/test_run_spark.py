@@ -197,10 +197,14 @@ def test_fault_142_a_server_is_killed_within_a_region_and_the_next_attempt_start
     assert run_spark(tmp_path).find() is None
 
 
+@pytest.mark.drill
 def test_fault_142_on_a_cluster_master_a_killed_server_gives_its_executors_back_and_the_next_one_has_them(
     tmp_path: Path, cluster: StandaloneCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole cluster is one server's: without the end of the first, the second would wait for cores for ever."""
+    """The whole cluster is one server's: without the end of the first, the second would wait for cores for ever.
+
+    Beside the other tests a local master's server is killed: the test above.
+    """
     monkeypatch.setenv("AIRFLOW_CONN_OWN", json.dumps({"conn_type": "spark", "host": cluster.master_url}))
     monkeypatch.setattr(sys.modules[__name__], "CONF", {**CONF, "spark.executor.memory": "512m"})
     ready, go = tmp_path / "ready", tmp_path / "go"
