@@ -56,6 +56,9 @@ from airflow_recovery.store.write_once import write_once
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
+_LISTED = Attempt(0)
+"""An attempt of which a listing says nothing."""
+
 LISTING_ROUNDS = 10
 """How often a listing whose pages disagree, or an evaluation that another process made invalid, is done again."""
 
@@ -209,7 +212,9 @@ class Journal:
         state = RunState(
             regions={
                 region: RegionState(
-                    in_order({number: Attempt(number, **marked) for number, marked in attempts.items()}),
+                    in_order(
+                        {number: altered(_LISTED, number=number, **marked) for number, marked in attempts.items()}
+                    ),
                     closed_at.get(region, 0),
                 )
                 for region, attempts in marks.items()

@@ -70,8 +70,8 @@ class Attempt:
     @property
     def is_prepared(self) -> bool:
         """Finished, and whether its sink has taken it over is in no record yet."""
-        outcome = self.outcome
-        return self.is_finished and outcome is not None and outcome.commit is not None and not self.is_committed
+        is_by_commit = self.outcome is not None and self.outcome.commit is not None
+        return is_by_commit and self.is_finished and not self.is_committed
 
     @property
     def is_abandoned(self) -> bool:
@@ -117,7 +117,8 @@ class RegionState:
     @cached_property
     def reset_watermark(self) -> int:
         """The highest reset: attempts up to here do not count (0 if none)."""
-        return max([n for n, attempt in self.attempts.items() if attempt.is_reset], default=0)
+        resets = [n for n, attempt in self.attempts.items() if attempt.is_reset]
+        return max(resets) if resets else 0
 
     @property
     def invalid_up_to(self) -> int:
@@ -169,8 +170,8 @@ class RegionState:
     @cached_property
     def prepared_attempt(self) -> Attempt | None:
         """The finish whose commit comes before anything else, whether it was reset or not: the lowest, if any."""
-        prepared = (n for n, attempt in self.attempts.items() if attempt.is_prepared and n > self.closed_at)
-        return self.attempts.get(min(prepared, default=-1))
+        prepared = [n for n, attempt in self.attempts.items() if attempt.is_prepared and n > self.closed_at]
+        return self.attempts[min(prepared)] if prepared else None
 
     @cached_property
     def was_reset(self) -> bool:

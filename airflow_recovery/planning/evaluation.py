@@ -292,8 +292,8 @@ class Evaluation:
         if basis is None or not self._is_told(basis):
             return ()
         for pin in self._read.remade(basis):
-            now = self._remade(pin) if self._is_planned(pin.region) else None
-            if now is None or self.why_superseded(region, pin) is not None:
+            now = self._remade(pin)
+            if now is None or not self._is_planned(pin.region) or self.why_superseded(region, pin) is not None:
                 continue
             assumed = [result for result, mode in self.edge(region, pin.region) if mode is Determinism.ASSUME]
             by = Determinism.ASSUME if assumed else Determinism.VERIFY
@@ -575,18 +575,17 @@ class Evaluation:
 
     def _evaluate_must_run(self, node: str) -> None:
         members = self.edges.members(node)
+        # Where no region of the groups that read this one runs, each of its regions is wanted in any case alone.
+        is_read = not members or any(self._must.get(reader, ...) is not None for reader in self.edges.readers(node))
         for name in members or (node,):
             if name not in self._must:
                 reason = self.invalid_because(name)
-                wanted = () if name in self._decided else self._wanted(name)
+                wanted = self.wanted_in_any_case(name) if name not in self._decided else ()
+                if is_read and name not in self._decided:
+                    wanted = tuple(dict.fromkeys((*wanted, *self._read_by_who_runs(name))))
                 self._must[name] = (self.why_not_available(name, wanted) if wanted else None) or reason
         if members:
             self._must[node] = next((self._must[name] for name in members if self.is_decided(name)), None)
-
-    def _wanted(self, name: str) -> tuple[str, ...]:
-        """The results of ``name`` that somebody wants who runs, or who reads outside the job."""
-        in_any_case, read = self.wanted_in_any_case(name), self._read_by_who_runs(name)
-        return tuple(dict.fromkeys((*in_any_case, *read))) if read else in_any_case
 
     def _read_by_who_runs(self, name: str) -> tuple[str, ...]:
         readers = self.edges.readers(name)

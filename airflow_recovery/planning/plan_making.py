@@ -141,8 +141,10 @@ def why_kept(evaluation: Evaluation, region: str) -> str:
     """What a region that is kept rests on, in words: said in its task's log, and in plans."""
     current = evaluation.current(region)
     number = current.number if current is not None else 0
-    checked = f"{evaluation.files_checked(region)} files are as registered"
-    kept = f"attempt {number} is valid, {checked if evaluation.was_asked(region) else 'nobody asks for its data'}"
+    checked = "nobody asks for its data"
+    if evaluation.was_asked(region):
+        checked = f"{evaluation.files_checked(region)} files are as registered"
+    kept = f"attempt {number} is valid, {checked}"
     basis = current.outcome.inputs if current is not None and current.outcome is not None else None
     cutoffs = evaluation.early_cutoffs(region, basis)
     return kept + "".join(f"; {cutoff.text()}" for cutoff in cutoffs)
@@ -295,10 +297,12 @@ class _Making:
         state = self._evaluation.state.of(name)
         newest = state.attempts.get(state.latest_attempt)
         current = state.current
+        if reason is None and not self._evaluation.was_asked(name):
+            return (_finished(name, current),)
         if reason is None:
             checked = self._evaluation.files_checked(name)
-            data = (Evidence(f"the objects of {name}@{self._number(name)}", f"all {checked} are as registered"),)
-            return (_finished(name, current), *(data if self._evaluation.was_asked(name) else ()))
+            data = Evidence(f"the objects of {name}@{self._number(name)}", f"all {checked} are as registered")
+            return (_finished(name, current), data)
         if reason.why is Why.RESET:
             return (Evidence(f"reset of {name}@{state.reset_watermark}", reason.detail or "is there"),)
         if reason.why is Why.FAILED and newest is not None:
