@@ -20,7 +20,8 @@ _CREDENTIALS = ",".join(
     (
         # The driver's own environment. Spark takes the same variables into its Hadoop configuration, which is how
         # executors get them (the next two): over the wire, and neither in a setting nor on a command line.
-        "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
+        # By its name in the first AWS SDK, the only one that the Hadoop of Spark 3.5 knows; later ones translate it.
+        "com.amazonaws.auth.EnvironmentVariableCredentialsProvider",
         "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
         "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
         "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider",

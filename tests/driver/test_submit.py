@@ -37,7 +37,7 @@ def test_s3a_settings_hold_no_credentials() -> None:
 
     assert found.pop(A + "retry.throttle.limit") == "8"
     provider = found.pop(A + "aws.credentials.provider")
-    assert provider.startswith("software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider")
+    assert provider.startswith("com.amazonaws.auth.EnvironmentVariableCredentialsProvider")
     assert found == {
         A + "endpoint": "http://127.0.0.1:9000",
         A + "endpoint.region": "eu-central-1",
