@@ -63,9 +63,18 @@ WAYS = (
     ),
     Way("drop-in-standalone", "drop-ins, a standalone cluster", _submitted("test_drop_ins", "standalone")),
     Way(
+        "standalone-cluster-mode",
+        "a standalone cluster in deploy mode `cluster`",
+        refused=dict.fromkeys(NEWEST, "deploy-mode cluster, in which a standalone cluster takes no Python application"),
+    ),
+    Way(
         "declared-connect",
         "a declared job, a Spark Connect server, `pyspark-client` 4.2.0",
-        {"LocalExecutor": f"{_MATRIX}::test_a_declared_job_over_connect[{{series}}]"},
+        {
+            "LocalExecutor": f"{_MATRIX}::test_a_declared_job_over_connect[{{series}}]",
+            "CeleryExecutor": "tests/machines/test_two_workers.py::"
+            "test_a_lost_result_is_made_again_on_another_machine_than_its_readers",
+        },
         refused=_NO_CONNECT,
     ),
     Way(
@@ -77,10 +86,14 @@ WAYS = (
     Way(
         "streams",
         "streaming regions, by spark-submit",
-        {"LocalExecutor": "tests/integration/test_streams.py"},
+        {
+            "LocalExecutor": "tests/integration/test_streams.py::"
+            "test_only_what_is_killed_or_cleared_starts_again_and_the_ledger_is_the_difference",
+        },
         refused=_NO_STREAMS,
     ),
-    Way("declared-kubernetes", "Kubernetes", untried="there is no Kubernetes here"),
+    Way("yarn", "YARN", untried="there is no YARN here"),
+    Way("kubernetes", "Kubernetes", untried="there is no Kubernetes here"),
 )
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scripts.matrix.cells import EXECUTORS, WAYS, Cell, Way, cells
+from scripts.matrix.cells import EXECUTORS, WAYS, Cell, cells
 from scripts.matrix.record import Record, read_records
 from scripts.sparks import NEWEST
 
@@ -101,13 +101,13 @@ def _tests(records: Mapping[str, Record]) -> str:
 
 
 def _refusals() -> str:
-    rows = [(way.title, ", ".join(way.refused), f"`{words}`") for way in WAYS for words in _words(way)]
+    rows = [(way.title, _all(way.refused), f"`{words}`") for way in WAYS for words in sorted({*way.refused.values()})]
     rows += [(way.title, "all", way.untried) for way in WAYS if way.untried]
     return _table(("way", "Spark", "the words, or why it was not tried"), rows)
 
 
-def _words(way: Way) -> list[str]:
-    return sorted(set(way.refused.values()))
+def _all(series: Mapping[str, str]) -> str:
+    return "all" if list(series) == list(NEWEST) else ", ".join(series)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
