@@ -20,8 +20,9 @@ is_debian_root() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 
 apt_install() {
     say "installing $* with apt-get"
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; } \
-        >/tmp/airflow-recovery-apt.log 2>&1 || die "apt-get install $* failed; see /tmp/airflow-recovery-apt.log"
+    # One at a time: what is installed beside pip, and what pip turns out to need.
+    { flock 8 && apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; } \
+        8>/tmp/airflow-recovery-apt.lock >/tmp/airflow-recovery-apt.log 2>&1 || die "apt-get install $* failed; see /tmp/airflow-recovery-apt.log"
 }
 
 fits() { "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' >/dev/null 2>&1; }
@@ -188,6 +189,16 @@ ensure_chromium() {
     apt_install chromium chromium-driver fonts-dejavu-core
 }
 
+ensure_programs() {
+    ensure_java
+    case "$1" in --test | --drill)
+        ensure_redis
+        ensure_faketime
+        ensure_chromium
+        ;;
+    esac
+}
+
 ensure_class_archive() {
     [ -d $VENV/spark-classes ] || say "archiving Spark's classes (half a minute)"
     PATH="$PWD/$VENV/bin:$PATH" $VENV/bin/python -m scripts.wheel airflow_recovery.task.class_archive \
@@ -200,11 +211,13 @@ case "${1:-}" in
     --dev | --test | --drill) extras=spark,demo,dev ;;
     *) die "unknown argument $1; expected nothing, --s3a, --dev, --test or --drill" ;;
 esac
-# Beside pip, which keeps one core busy and waits for the index.
-case "${1:-}" in --s3a | --test) build_versitygw & versitygw=$! ;; esac
+# Beside pip, which keeps one core busy and waits for the index: all that needs no virtual environment.
+ensure_programs "${1:-}" &
+programs=$!
+case "${1:-}" in --s3a | --test | --drill) build_versitygw & versitygw=$! ;; esac
 ensure_packages $extras
 ensure_wheel
-ensure_java
+wait "$programs" || exit 1  # it has said why
 ensure_class_archive
 case "${1:-}" in --s3a | --test | --drill)
     ensure_jars s3a "Spark's jars for S3 (12 MB)"
@@ -214,9 +227,6 @@ esac
 case "${1:-}" in --test | --drill)
     ensure_jars yarn "a YARN (66 MB)"
     ensure_postgresql
-    ensure_redis
-    ensure_faketime
-    ensure_chromium
     ;;
 esac
 [ "${1:-}" != --drill ] || ensure_kubernetes
