@@ -1,7 +1,7 @@
 """A real YARN on this machine: a resource manager and a node manager, as processes of their own.
 
 Hadoop's own daemons, of the version that the Spark wheel has its client of, from the jars that ``scripts/setup.sh
---test`` fetches. There is no HDFS: applications stage their files in a folder. Everything listens on 127.0.0.1 on free
+--test`` fetches. There is no HDFS: applications put their files into a folder. Everything listens on 127.0.0.1 on free
 ports. A marker in the environment of the daemons and of every container tells what is to be killed in the end.
 
 What it does not do: no Kerberos, no log aggregation, no limits on the memory that a container takes.
