@@ -37,7 +37,9 @@ def test_a_limit_of_two_stops_one_region_killed_once_and_failed_once_and_a_clear
     journal.check()
 
 
+@pytest.mark.drill
 def test_a_clear_by_recovery_forgives_nothing(pipeline: Pipeline) -> None:
+    """Beside the other tests without Airflow: `tests/attempt/test_restarts.py`, with a control."""
     run = pipeline.run("limited")
     run.make_fail_once("base")
     run.hold("left")

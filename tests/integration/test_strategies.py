@@ -41,7 +41,9 @@ def test_full_restarts_every_region_that_has_started_and_cancels_what_is_running
     journal.check()
 
 
+@pytest.mark.drill
 def test_recovery_mode_job_level_restarts_the_job_and_names_no_region_that_never_started(pipeline: Pipeline) -> None:
+    """Another name of the strategy above: `tests/job/test_failover_strategy.py`."""
     run = pipeline.run("job_level")
     run.hold("made")
     run.start()

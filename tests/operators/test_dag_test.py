@@ -71,7 +71,9 @@ def test_a_lost_input_is_made_again_with_our_state_backend(tmp_path: Path, migra
     assert "aside@2" not in found["events"]
 
 
+@pytest.mark.drill
 def test_without_a_clear_client_a_lost_input_names_both_settings(tmp_path: Path, migrated: Path) -> None:
+    """Beside the other tests in a running Airflow: `tests/integration/test_without_protection.py`."""
     found = dag_test(tmp_path, migrated, "lose")
     assert found["run"] == "failed"
     assert found["states"]["g.left"] == "failed"

@@ -20,7 +20,7 @@ from airflow_recovery.testing.s3_server import REGION
 from airflow_recovery.testing.s3a_jars import write_spark_conf
 from airflow_recovery.testing.streaming_driver import StreamingDriverProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.s3]
+pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
 BATCHES = 6
 
 
@@ -42,7 +42,10 @@ class LostReplies:
 def test_fault_24_a_region_on_s3_whose_replies_are_lost_and_which_lists_nothing(
     start_s3_server: Callable[[str], S3Server], s3_server_names: list[str], tmp_path: Path
 ) -> None:
-    """By the driver, by the reader's process, and by the tasks; counted where the server sees them."""
+    """By the driver, by the reader's process, and by the tasks; counted where the server sees them.
+
+    Beside the other tests without Spark: lost replies in `test_channel_io.py`, listings in `test_channel_requests.py`.
+    """
     server = start_s3_server(s3_server_names[-1])
     trouble = LostReplies()
     with S3Proxy(server, trouble) as proxy:

@@ -60,10 +60,12 @@ def test_fault_74_the_attempt_after_an_exhausted_heap_has_more_memory_up_to_the_
     assert f"An earlier attempt ran out of driver memory: this one gets {ENOUGH}." in caplog.text
 
 
+@pytest.mark.drill
 @pytest.mark.spark
 def test_fault_74_in_local_mode_a_task_that_exhausts_the_heap_ends_the_driver_and_its_exit_code_tells_why(
     recovery: Path,
 ) -> None:
+    """Beside the other tests by the exit code alone: below, and in `tests/driver/test_exit_code_52.py`."""
     # What the driver still says is an internal error of a Spark that is shutting down.
     with pytest.raises(OutOfMemory):
         attempt("task", 1, POLICY)
