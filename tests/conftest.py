@@ -184,6 +184,7 @@ LONG = (
     "tests/integration/test_parallel.py",
     "tests/integration/test_splits.py",
     "tests/integration/test_streams.py",
+    "tests/machines/test_two_workers.py",
     "tests/project/test_tutorial.py",
     "tests/streaming/test_streaming_processes.py",
     "tests/tab/test_tab_in_airflow.py",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import forty_steps
 import pytest
+from folder_end import is_last_of
 from metrics_listener import MetricsListener
 from pipeline import FLIGHTS, DagRun, Pipeline, environment, small_connect_server
 from readme_blocks import write_dags
@@ -64,12 +65,7 @@ def shared(pytestconfig: pytest.Config) -> Iterator[ExitStack]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """At the end of the session would be too late: two Airflows take a core from the tests of other folders.
-
-    Nothing is stopped where pytest-rerunfailures is about to run the last test again.
-    """
-    is_last = nextitem is None or HERE not in nextitem.path.parents
-    if SHARED in item.config.stash and is_last and not getattr(item, "_finalizers_suspended", False):
+    if SHARED in item.config.stash and is_last_of(HERE, item, nextitem):
         item.config.stash[SHARED].close()
 
 

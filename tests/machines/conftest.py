@@ -7,9 +7,11 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from folder_end import is_last_of
 from machines_run import MachinesPipeline
 from pipeline import AWS_CONNECTION, environment
 
@@ -46,15 +48,31 @@ if "celery" in sys.argv:
 """Airflow's local settings. Tasks are forked from the worker: what it has imported costs none of them a second."""
 
 
+SHARED = pytest.StashKey[ExitStack]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if SHARED in item.config.stash and is_last_of(HERE, item, nextitem):
+        item.config.stash[SHARED].close()
+
+
 @pytest.fixture(scope="session")
 def pipeline(
+    pytestconfig: pytest.Config,
     s3_server_names: list[str],
     tmp_path_factory: pytest.TempPathFactory,
     start_s3_server: Callable[[str], S3Server],
 ) -> Iterator[MachinesPipeline]:
+    with ExitStack() as stack:
+        pytestconfig.stash[SHARED] = stack
+        server = start_s3_server(s3_server_names[-1])
+        yield stack.enter_context(open_pipeline(tmp_path_factory.mktemp("machines"), server))
+
+
+@contextmanager
+def open_pipeline(folder: Path, server: S3Server) -> Iterator[MachinesPipeline]:
     """Journal and results on S3, the one disk that the machines share."""
-    folder = tmp_path_factory.mktemp("machines")
-    server = start_s3_server(s3_server_names[-1])
     bucket = f"machines-{uuid.uuid4().hex[:8]}"
     server.create_bucket(bucket)
     results = f"s3://{bucket}/results"

@@ -1,4 +1,4 @@
-"""Machines that work, but not well: a disk that is full, a clock that is wrong, a folder that others don't have."""
+"""Machines that work, but not well: a disk that is full, a clock that is wrong, other code, a folder of its own."""
 
 from __future__ import annotations
 
@@ -111,3 +111,25 @@ def test_results_in_a_folder_of_each_machine_are_lost_for_the_others_and_the_run
     assert all(attempt.is_finished for attempt in journal.attempts["numbers"].values())
     assert run.calls("total") == 0
     assert "find out what deletes it" in run.log("numbers")
+
+
+def test_workers_with_different_code_finish_nothing_together(pipeline: MachinesPipeline) -> None:
+    """For `total`, numbers that other code has made are outdated; for the worker that made them, they are not."""
+    airflow = pipeline.airflow
+    files = {name: airflow.dags_of(name) / "machine_jobs" / "relay.py" for name in ("worker-1", "worker-2")}
+    code = files["worker-1"].read_text()
+    try:
+        files["worker-2"].write_text(code.replace("range(10)", "range(11)"))
+        run = pipeline.run("apart").start()
+        apart = run.ends("failed")
+        assert not any(attempt.is_finished for attempt in apart.attempts.get("total", {}).values())
+        assert run.calls("total") == 0
+
+        files["worker-1"].write_text(files["worker-2"].read_text())
+        run.clear()
+        together = run.ends()
+        together.check()
+        assert pipeline.rows(together, "total") == [(55,)]
+    finally:
+        for file in files.values():
+            file.write_text(code)

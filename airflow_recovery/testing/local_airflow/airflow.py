@@ -157,6 +157,10 @@ class LocalAirflow(RunsApi):
         """
         return self._with_workers.add(queues, concurrency, env, scratch_bytes)
 
+    def dags_of(self, worker: str) -> Path:
+        """A worker's own copy of the DAG folder. It is made anew when the worker starts."""
+        return self._with_workers.machine(worker).dags
+
     def cut_off(self, worker: str) -> None:
         """Let nothing pass between a worker and the API server. It still reaches everything else."""
         self._with_workers.link(worker).cut()

@@ -59,12 +59,19 @@ class Machine:
         self._dags_folder = dags_folder
         self._scratch_bytes = scratch_bytes
 
+    @property
+    def dags(self) -> Path:
+        """Its copy of the DAG folder, as it is seen from outside."""
+        if self._home in self._dags_folder.parents:
+            return self._disk / "home" / self._dags_folder.relative_to(self._home)
+        return self._disk / "dags"
+
     def command(self, command: Sequence[str]) -> list[str]:
         """The command line that runs ``command`` on it. With the process that this starts the whole machine ends."""
         unshare = ["unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"]
         if os.geteuid() != 0:
             unshare.append("--map-root-user")
-        dags = "" if self._dags_folder.is_relative_to(self._home) else str(self._dags_folder)
+        dags = "" if self._home in self._dags_folder.parents else str(self._dags_folder)
         size = "" if self._scratch_bytes is None else str(self._scratch_bytes)
         return [
             *unshare,
@@ -109,11 +116,7 @@ class Machine:
         known = hosts.read_text() if hosts.exists() else ""
         (self._disk / "hosts").write_text(f"{known}\n127.0.0.1 {self.name}\n")
         copies = [(self._home / name, own_home / name) for name in ("config", "plugins")]
-        if self._dags_folder.is_relative_to(self._home):
-            copies.append((self._dags_folder, own_home / self._dags_folder.relative_to(self._home)))
-        else:
-            copies.append((self._dags_folder, self._disk / "dags"))
-        for source, target in copies:
+        for source, target in (*copies, (self._dags_folder, self.dags)):
             shutil.rmtree(target, ignore_errors=True)
             if source.is_dir():
                 shutil.copytree(source, target)

@@ -77,6 +77,10 @@ class Workers:
         """The way from a worker to the API server."""
         return self._workers[name].link
 
+    def machine(self, name: str) -> Machine:
+        """Where a worker runs."""
+        return self._workers[name].machine
+
     def prepare(self) -> None:
         """Start the broker. Raises `LocalAirflowError` where something that is needed is not installed."""
         if find_spec("airflow.providers.celery") is None:
