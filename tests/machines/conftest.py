@@ -102,4 +102,5 @@ def open_pipeline(folder: Path, server: S3Server) -> Iterator[MachinesPipeline]:
             settings.parent.mkdir(parents=True)
             settings.write_text(WARM)
             with airflow:
-                yield MachinesPipeline(airflow, server, bucket, folder)
+                # Each step has more processes than those of other tests, and some of them are lost.
+                yield MachinesPipeline(airflow, server, bucket, folder, run_timeout_s=600, step_timeout_s=300)

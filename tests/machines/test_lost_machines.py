@@ -13,7 +13,7 @@ from journal_objects import JournalObjects
 from machines_run import MachinesPipeline, machine_of
 from pipeline import DagRun, is_gone
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture

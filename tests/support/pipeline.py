@@ -41,13 +41,18 @@ _days = itertools.count()
 
 @dataclass(frozen=True)
 class Pipeline:
-    """``bucket`` is this pipeline's own. Journal on S3, results on the local disk."""
+    """``bucket`` is this pipeline's own. Journal on S3, results on the local disk.
+
+    A run is waited for ``run_timeout_s``, and ``step_timeout_s`` for each step of it.
+    """
 
     airflow: LocalAirflow
     s3: S3Server
     bucket: str
     folder: Path
     connections: dict[str, str] = field(default_factory=dict)
+    run_timeout_s: float = RUN_TIMEOUT_S
+    step_timeout_s: float = STEP_TIMEOUT_S
 
     def run(
         self, dag_id: str, conf: Mapping[str, Any] | None = None, *, name: str = "", day: str | None = None
@@ -159,7 +164,7 @@ class DagRun:
 
     def ends(self, state: str = "success") -> JournalObjects:
         """Wait for the end of the run, which must be ``state``; the journal then."""
-        found = self.airflow.wait_run(self.dag_id, self.run_id, RUN_TIMEOUT_S)
+        found = self.airflow.wait_run(self.dag_id, self.run_id, self.pipeline.run_timeout_s)
         assert found == state, self.story()
         return self.journal()
 
@@ -178,7 +183,7 @@ class DagRun:
         return f"{self.group_id}.{region}" if self.group_id == "g" else region
 
     def wait(self, claim: Any, what: str) -> None:
-        self.airflow.wait_until(claim, STEP_TIMEOUT_S, what, self.story)
+        self.airflow.wait_until(claim, self.pipeline.step_timeout_s, what, self.story)
 
     def state(self, region: str) -> str | None:
         found = self.airflow.task_instance(self.dag_id, self.run_id, self.task(region))["state"]

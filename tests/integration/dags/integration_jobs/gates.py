@@ -8,7 +8,7 @@ import time
 import uuid
 from pathlib import Path
 
-PATIENCE_S = 240.0
+PATIENCE_S = 600.0
 
 
 def pass_gate(folder: str, name: str) -> None:
