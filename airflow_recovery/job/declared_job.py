@@ -158,7 +158,10 @@ class DeclaredJob:
                 ),
             )
             regions = region_graph(self._graph)
+            self._all_parallelism()
             for region in regions.regions:
+                if len(region.vertices) == 1:
+                    continue  # it agrees with itself
                 self._merged_conf(region.vertices)
                 self._check_parallelism(region)
                 check_one_sink(
@@ -198,12 +201,15 @@ class DeclaredJob:
 
         Vertices with the same subtasks have one and the same object: edges between them are pointwise.
         """
+        return self._all_parallelism().get(self.vertex_named(vertex).name)
+
+    def _all_parallelism(self) -> Mapping[str, Parallelism]:
         if self._parallelism is None:
             self._parallelism = resolve(
                 {name: declared.parallelism for name, declared in self.vertices.items()},
                 {name: declared.where for name, declared in self.vertices.items()},
             )
-        return self._parallelism.get(self.vertex_named(vertex).name)
+        return self._parallelism
 
     def region_parallelism(self, region: str) -> Parallelism | None:
         """Return how a region is split into subtasks: as each of its vertices is."""

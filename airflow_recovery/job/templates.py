@@ -111,6 +111,8 @@ def render(values: Mapping[str, Any], run: RunLike, *, where: str, subtask: str 
     A rendered template is always a text, as in Airflow: ``"{{ conf.n }}"`` gives ``"3"``. Keys are not rendered. Raises
     `JobDefinitionError` where a name is not allowed or has no value in this run.
     """
+    if not values:
+        return {}
     names: list[dict[str, Any]] = []
 
     def render_one(path: str, text: str) -> str:

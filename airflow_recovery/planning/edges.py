@@ -6,7 +6,7 @@ their group. No region has the name of a group of several.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import count, repeat
 
@@ -66,7 +66,7 @@ class Edges:
         found = self._inputs.get(node)
         if found is None:
             edges = self.group(node).inputs
-            found = self._ends(node, [(self._groups[edge.group], edge.pattern) for edge in edges], self.inputs)
+            found = self._ends(node, [(self._groups[edge.group], edge.pattern) for edge in edges])
             self._inputs[node] = found
         return found
 
@@ -74,28 +74,19 @@ class Edges:
         """Who reads a node, in topological order."""
         found = self._readers.get(node)
         if found is None:
-            found = self._readers[node] = self._ends(node, self._reading[self.group(node).template.name], self.readers)
+            found = self._readers[node] = self._ends(node, self._reading[self.group(node).name])
         return found
 
-    def _ends(
-        self,
-        node: str,
-        edges: Sequence[tuple[RegionGroup, DistributionPattern]],
-        of_whole: Callable[[str], tuple[str, ...]],
-    ) -> tuple[str, ...]:
-        """What stands at the other ends of ``edges``. Without pointwise ones that is alike for all of a group."""
-        if node in self._groups:
-            return tuple([other.template.name if other.keys is None else self.node(other) for other, _ in edges])
-        group, index = self.place(node)
-        if not any(pattern is DistributionPattern.POINTWISE for _, pattern in edges):
-            return of_whole(group.template.name)
+    def _ends(self, node: str, edges: Sequence[tuple[RegionGroup, DistributionPattern]]) -> tuple[str, ...]:
+        """What stands at the other ends of ``edges``."""
+        index = None if node in self._groups else self.place(node)[1]
         ends = []
         for other, pattern in edges:
-            if pattern is DistributionPattern.POINTWISE:
+            if index is None or pattern is DistributionPattern.ALL_TO_ALL:
+                ends.append(self.node(other))
+            else:
                 ends.append(other.name_at(index))
                 self._places[ends[-1]] = other, index
-            else:
-                ends.append(self.node(other))
         return tuple(ends)
 
     @cached_property

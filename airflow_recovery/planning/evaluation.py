@@ -168,7 +168,7 @@ class Evaluation:
     def files_checked(self, region: str) -> int:
         """How many registered objects were found as registered; 0 where the data was not asked for."""
         there = [result for result, reason in self._asked.get(region, {}).items() if reason is None]
-        attempt = self.current(region)
+        attempt = self.state.of(region).current
         outcome = attempt.outcome if attempt is not None else None
         outputs = outcome.outputs if outcome is not None else ()
         return sum(len(output.objects) for output in outputs if output.result in there)

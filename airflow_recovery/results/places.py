@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout
@@ -69,15 +70,14 @@ class ResultPlaces:
         Not for cached results, which are no objects of a store.
         """
         assert not is_cached_location(manifest.location)
-        base, text = comparable(self.results).rstrip("/"), comparable(manifest.location)
-        own = f"{base}/{JournalLayout(self.identity).data}"
-        if text.startswith((own, f"{base}/{SHARED_FOLDER}/")):
+        text = comparable(manifest.location)
+        if text.startswith(self._managed):
             return Look.OPEN
         if manifest.managed:
             raise RecordInvalid(
-                f"{manifest.result}: expected its data below {own}, found them registered at {manifest.location}: "
-                "nothing was asked there. Set [recovery] results (--results) as it was when they were written; else "
-                "somebody has changed the record: restart the region."
+                f"{manifest.result}: expected its data below {self._managed[0]}, found them registered at "
+                f"{manifest.location}: nothing was asked there. Set [recovery] results (--results) as it was when "
+                "they were written; else somebody has changed the record: restart the region."
             )
         if self.asker is Asker.PERSON:
             return Look.OPEN
@@ -87,6 +87,12 @@ class ResultPlaces:
         if any(self._is_served(uri, text) for uri in declared):
             return Look.OPEN_AND_TELL_NOTHING
         return Look.TAKEN_TO_BE_THERE
+
+    @cached_property
+    def _managed(self) -> tuple[str, str]:
+        """Where the run's results begin, and those that outlive runs."""
+        base = comparable(self.results).rstrip("/")
+        return f"{base}/{JournalLayout(self.identity).data}", f"{base}/{SHARED_FOLDER}/"
 
     def _is_served(self, declared: str, text: str) -> bool:
         """No file of this machine, unless the results are files too; and no bucket that a template names."""

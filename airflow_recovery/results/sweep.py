@@ -226,7 +226,7 @@ class Sweeper:
     def _newest_plan(self, journal: Journal, state: RunState, ages: Ages, plans: dict[str, PlanRecord]) -> str:
         """The plan of the newest claim: code that was rolled back has an old plan object and new claims."""
         claims = []
-        for region, of_region in state.regions.items():
+        for region, of_region in state.regions.items() if len(plans) > 1 else ():
             number = of_region.latest_attempt
             if number in of_region.attempts and of_region.attempts[number].is_claimed:
                 key = journal.layout.attempt(region, number, "claim")
