@@ -50,8 +50,8 @@ class RestartSet:
         """Regions that those wait for which run, and of which only others' runs will tell whether they run."""
         self._followed: set[tuple[str, str]] = set()
         self._asked: set[tuple[str, str]] = set()
-        self._first: dict[str, str | None] = {}
-        """The first region of a node that runs; asked for when all is closed."""
+        self._running: dict[str, list[str]] = {}
+        """The regions of a node that run, of a wide group the first one; asked for when all is closed."""
         self._failed = frozenset(failed or ())
         for name in evaluation.must_run() if failed is None else failed:
             if failed is None and evaluation.is_undecided(name):
@@ -106,11 +106,14 @@ class RestartSet:
         return Reason(region, Why.RESET, said, evidence=(Evidence(f"reset of {newest}", said),))
 
     def _why_followed(self, region: str, node: str) -> Reason | None:
-        if node not in self._first:
-            members = self._edges.members(node) or (node,)
-            self._first[node] = next((name for name in members if name in self._runs), None)
-        producer = self._first[node]
-        if producer is None or not self._evaluation.follows(region, producer, same_rows=self._same_rows):
+        if node not in self._running:
+            running = [name for name in self._edges.members(node) or (node,) if name in self._runs]
+            # The record of a group that is named once has the digests of all its regions, or none.
+            self._running[node] = running[:1] if self._edges.group(node).is_wide else running
+        follows, same_rows = self._evaluation.follows, self._same_rows
+        running = self._running[node]
+        producer = next((name for name in running if follows(region, name, same_rows=same_rows)), None)
+        if producer is None:
             return None
         read = self._evaluation.attempt_read(region, producer)
         return Reason(region, Why.INPUT_REMADE, f"read {producer}@{read}", source=producer)
