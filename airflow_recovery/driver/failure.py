@@ -102,7 +102,7 @@ def _record(error: BaseException, vertex: str | None = None) -> Failure:
     return Failure(
         type=type(error).__name__,
         message=_message(error),
-        condition=_ask(error, "getCondition") or _ask(error, "getErrorClass"),  # as Spark 3.5 calls it
+        condition=_ask(error, "getCondition" if hasattr(error, "getCondition") else "getErrorClass"),  # of Spark 3.5
         sql_state=_ask(error, "getSqlState"),
         chain=_chain(error),
         vertex=vertex,

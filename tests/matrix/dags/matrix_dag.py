@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkJobTaskGroup
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, RecoveryPublishOperator, SparkJobTaskGroup
 
 APPLICATIONS = Path(__file__).parent / "matrix_applications"
 LAKE = os.environ.get("INTEGRATION_LAKE", "file:///lake")
@@ -40,7 +40,7 @@ for series, spark in json.loads(os.environ.get("MATRIX_SPARKS", "{}")).items():
             application_args=["{input:raw}", "{output:cleaned}"],
             **submitted,
         )
-        RecoverableSparkSubmitOperator(
+        report = RecoverableSparkSubmitOperator(
             task_id="report",
             application=str(APPLICATIONS / "report.py"),
             inputs={"cleaned": clean.result("cleaned")},
@@ -48,3 +48,4 @@ for series, spark in json.loads(os.environ.get("MATRIX_SPARKS", "{}")).items():
             application_args=["{input:cleaned}", "{output:report}"],
             **submitted,
         )
+        report >> RecoveryPublishOperator(task_id="publish")
