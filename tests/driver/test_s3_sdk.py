@@ -107,21 +107,21 @@ def botocore_of(folder: Path, version: str) -> Path:
 
 
 @pytest.mark.s3
-def test_a_python_without_an_sdk_writes_the_journal_with_the_workers(write: Write, journal: S3Store) -> None:
+def test_fault_155_a_python_without_an_sdk_writes_the_journal_with_the_workers(write: Write, journal: S3Store) -> None:
     done = write(build_sdk_archive())
     assert done.stdout.split() == [botocore.__version__, "True"], done.stderr
     assert journal.get("a").body == b"1"
 
 
 @pytest.mark.s3
-def test_control_without_the_archive_there_is_none(write: Write, journal: S3Store) -> None:
+def test_fault_155_control_without_the_archive_there_is_none(write: Write, journal: S3Store) -> None:
     done = write()
     assert "No module named 'botocore'" in done.stderr
     assert [*journal.list()] == []
 
 
 @pytest.mark.s3
-def test_a_version_that_knows_no_conditional_write_is_replaced(write: Write, tmp_path: Path) -> None:
+def test_fault_155_a_version_that_knows_no_conditional_write_is_replaced(write: Write, tmp_path: Path) -> None:
     done = write(build_sdk_archive(), path=botocore_of(tmp_path / "old", "1.34.162"))
     assert done.stdout.split() == [botocore.__version__, "True"], done.stderr
 

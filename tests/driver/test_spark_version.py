@@ -33,7 +33,7 @@ class Remote(Classic):
         (Classic("a vendor's own"), StreamingSpec()),
     ],
 )
-def test_one_that_will_do(session: Any, mode: ModeSpec) -> None:
+def test_fault_156_control_one_that_will_do(session: Any, mode: ModeSpec) -> None:
     check_new_enough(session, mode)
 
 
@@ -45,7 +45,7 @@ def test_one_that_will_do(session: Any, mode: ModeSpec) -> None:
         (Remote("3.5.9"), ModeSpec(), "Spark 4.0 or later for regions over Spark Connect, found 3.5.9"),
     ],
 )
-def test_one_that_is_too_old_is_named_and_not_tried_again(session: Any, mode: ModeSpec, told: str) -> None:
+def test_fault_156_one_that_is_too_old_is_named_and_not_tried_again(session: Any, mode: ModeSpec, told: str) -> None:
     with pytest.raises(NotSetUp, match=told) as refused:
         check_new_enough(session, mode)
     assert kind_of(refused.value).is_final

@@ -31,7 +31,7 @@ def launched(folder: Path, *, deploy_mode: str, journal: str) -> Any:
     program: Any = SimpleNamespace(spark_conf={}, job=SimpleNamespace(packages=()))
     submission = RegionSubmission(program, operator, {}, IDENTITY, open_store(f"file://{folder}/data"))
     jobs: list[Any] = []
-    submission.submit = lambda job, name: jobs.append(job)  # type: ignore[method-assign]
+    submission.submit = lambda job, name: jobs.append(job)
     spec = replace(region_spec(folder, *troubled("none")), journal=StoreSpec(journal))
     submission._launch(copy.copy(operator), spec, folder)
     (job,) = jobs
