@@ -37,12 +37,13 @@ def submit_environment(base: Mapping[str, str], *, driver_is_here: bool = True) 
     """``base`` (the task's environment), so that the driver runs this very Python, and ``spark-submit`` is found.
 
     A ``PYSPARK_PYTHON`` or a ``spark-submit`` that ``base`` has already wins; the conf ``spark.pyspark.python`` wins
-    over both. Spark's wheel puts its ``spark-submit`` beside the Python that it was installed for. A driver on
-    another machine runs the Python of that one: YARN would pass these variables on.
+    over both. Spark's wheel puts its ``spark-submit`` beside the Python that it was installed for, and that one asks
+    ``PYSPARK_PYTHON`` where its Spark is. YARN passes both variables on to a driver on a node, the one for drivers even
+    over what the cluster's own settings say: none is set where the driver is not here.
     """
     environment = dict(base)
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
     if driver_is_here:
-        environment.setdefault("PYSPARK_PYTHON", sys.executable)
         environment.setdefault("PYSPARK_DRIVER_PYTHON", environment["PYSPARK_PYTHON"])
     own_programs = str(Path(sys.executable).parent)
     if shutil.which("spark-submit", path=environment.get("PATH", "")) is None:

@@ -19,9 +19,9 @@ def test_environment_finds_the_wheels_spark_submit_and_this_python(tmp_path: Pat
     assert Path(APPLICATION).name == "main.py"
 
 
-def test_a_driver_elsewhere_is_told_no_python_of_this_machine(tmp_path: Path) -> None:
+def test_a_driver_elsewhere_is_given_no_python_over_its_clusters_own(tmp_path: Path) -> None:
     found = submit_environment({"PATH": str(tmp_path)}, driver_is_here=False)
-    assert set(found) == {"PATH"}
+    assert set(found) == {"PATH", "PYSPARK_PYTHON"}
 
 
 def test_environment_keeps_what_is_there(tmp_path: Path) -> None:

@@ -362,10 +362,12 @@ def test_what_the_provider_would_not_submit_to_yarn_claims_no_attempt(
     assert not state_in(recovery, GROUP, "aside").of("aside").attempts
 
 
-def test_a_driver_on_the_cluster_runs_its_own_machines_python(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_on_the_cluster_is_given_no_python_over_the_clusters_own(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     FakeSubmission(monkeypatch)
     environment = launch(region_submission(submitting(mode)), monkeypatch)
-    assert ("PYSPARK_PYTHON" in environment) is ("cluster" not in mode)
+    assert ("PYSPARK_DRIVER_PYTHON" in environment) is ("cluster" not in mode)
 
 
 def test_openlineages_settings_reach_spark(monkeypatch: pytest.MonkeyPatch) -> None:
