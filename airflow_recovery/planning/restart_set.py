@@ -51,7 +51,7 @@ class RestartSet:
         self._followed: set[tuple[str, str]] = set()
         self._asked: set[tuple[str, str]] = set()
         self._running: dict[str, list[str]] = {}
-        """The regions of a node that run, of a wide group the first one; asked for when all is closed."""
+        """The regions of a node that run; asked for when all is closed."""
         self._failed = frozenset(failed or ())
         for name in evaluation.must_run() if failed is None else failed:
             if failed is None and evaluation.is_undecided(name):
@@ -107,11 +107,11 @@ class RestartSet:
 
     def _why_followed(self, region: str, node: str) -> Reason | None:
         if node not in self._running:
-            running = [name for name in self._edges.members(node) or (node,) if name in self._runs]
-            # The record of a group that is named once has the digests of all its regions, or none.
-            self._running[node] = running[:1] if self._edges.group(node).is_wide else running
-        follows, same_rows = self._evaluation.follows, self._same_rows
+            self._running[node] = [name for name in self._edges.members(node) or (node,) if name in self._runs]
         running = self._running[node]
+        if self._edges.group(node).is_wide and self._edges.members(self._edges.group(region).name):
+            running = running[:1]  # as in `_follow_by_digests`
+        follows, same_rows = self._evaluation.follows, self._same_rows
         producer = next((name for name in running if follows(region, name, same_rows=same_rows)), None)
         if producer is None:
             return None

@@ -322,3 +322,21 @@ def test_control_where_what_was_read_is_compared_one_by_one_the_cost_is_quadrati
 
     monkeypatch.setattr(Evaluation, "_remade_pins", one_by_one)
     assert calls(400) / calls(100) / 4 > 2
+
+
+def test_a_reader_of_a_group_follows_the_one_subtask_that_it_read_without_a_digest() -> None:
+    plan = PlanRecord(
+        "job",
+        GroupedRegions([group("made", {}, 2, mode=Determinism.VERIFY), group("read", {"made": ALL_TO_ALL}, None)]),
+    )
+    refs = (InputRef("made[k0]", 1, (("made", "a"),)), InputRef("made[k1]", 1))
+    inputs: dict[str, tuple[InputRef, ...]] = {"made[k0]": (), "made[k1]": (), "read": refs}
+    states = {}
+    for name, pins in inputs.items():
+        fingerprint = plan.by_name[name].fingerprint
+        outcome = Outcome(name, 1, AttemptState.FINISHED, "w", "now", fingerprint, pins)
+        states[name] = RegionState({1: Attempt(1, is_claimed=True, has_outcome=True, outcome=outcome)})
+    evaluation = Evaluation(plan, RunState(states), available=lambda region, attempt, result: None)
+    restarts = RestartSet(evaluation, same_rows=True, failed=["made[k0]", "made[k1]"])
+    assert list(restarts) == ["made[k0]", "made[k1]", "read"]
+    assert restarts.why("read") == Reason("read", Why.INPUT_REMADE, "read made[k1]@1", source="made[k1]")
