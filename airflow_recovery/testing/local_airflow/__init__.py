@@ -4,8 +4,8 @@ For the demo, the tests and the benchmarks. `LocalAirflow` starts it, speaks its
 no process behind: everything it starts carries a marker in its environment, by which `stop` finds also what has left
 its process group (task processes, Spark drivers), and a small reaper process does the same where this process dies.
 
-Its metadata database is SQLite, or a PostgreSQL server of its own, which can be lost, or restored from a backup. Its tasks
-run beside the scheduler, or on workers with machines of their own, which can be killed or cut off.
+Its metadata database is SQLite, or a PostgreSQL server of its own, which can be lost, or restored from a backup.
+Its tasks run beside the scheduler, or on workers with machines of their own, which can be killed or cut off.
 
 What it does not do: it is no way to run Airflow in production (one machine, passwords in a file, short intervals).
 """
