@@ -192,6 +192,7 @@ LONG = (
     "tests/testing/test_channel_simulation.py",
     "tests/testing/test_simulated_schedules.py",
     "tests/testing_airflow/test_clear_clients_airflow.py",
+    "tests/yarn/test_yarn.py",
 )
 """These take more than half a minute of processor time each."""
 

@@ -58,8 +58,11 @@ def task_context(
 
 def run_try(operator: Any, context: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     """One try, as Airflow's task runner makes it: a copy of the task, templates rendered, then `execute`."""
-    context = context or task_context(operator.task_id, **changes)
-    task = operator.prepare_for_execution()
+    return execute(operator.prepare_for_execution(), context or task_context(operator.task_id, **changes))
+
+
+def execute(task: Any, context: Mapping[str, Any]) -> dict[str, Any]:
+    """One try of such a copy."""
     task.render_template_fields(context)
     sentinel = {f"{type(task).__name__}__sentinel": ExecutorSafeguard.sentinel_value}
     answer: dict[str, Any] = task.execute(context=context, **sentinel)

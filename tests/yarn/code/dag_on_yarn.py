@@ -1,0 +1,21 @@
+"""``dag_on_yarn.py LOST``: `dag.test()` of a job whose second region loses its input, on YARN. Prints the states."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime, timezone
+
+from airflow.sdk import DAG
+
+from airflow_recovery.operators import SparkJobTaskGroup
+
+JOB = "yarnjobs.numbers:lossy"
+
+with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc), params={"lost": sys.argv[1]}) as dag:
+    SparkJobTaskGroup(group_id="g", job=JOB, deploy_mode="cluster", yarn_track_via_rm_api=True)
+
+if __name__ == "__main__":  # Airflow imports this file a second time, to serialise the DAG
+    run = dag.test(logical_date=datetime(2024, 1, 2, tzinfo=timezone.utc))
+    states = {instance.task_id: instance.state for instance in run.get_task_instances()}
+    print(json.dumps({"run": run.state, "states": states}))
