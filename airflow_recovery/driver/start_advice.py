@@ -76,7 +76,7 @@ _ADVICE = (
     ),
     (
         re.compile(r"UnsupportedClassVersionError"),
-        "This Java is too old for Spark or for a jar: Spark 4.2 needs Java 17. Set JAVA_HOME.",
+        "This Java is too old for Spark or for a jar: Spark needs Java 17 from 4.0 on. Set JAVA_HOME.",
     ),
     (
         re.compile(r"JAVA_HOME is not set|Unable to locate a Java Runtime"),
@@ -93,7 +93,7 @@ _ADVICE = (
     (
         re.compile(r"No such file or directory: '[^']*(?:spark-submit|spark2-submit|spark3-submit)'"),
         "There is no spark-submit on this worker: install pyspark beside Airflow (pip install "
-        "'airflow-recovery[spark]'), or name its folder in PATH or the connection's spark-home.",
+        "'airflow-recovery[spark]'), put its folder on the PATH, or give its path by spark_binary=.",
     ),
     (
         re.compile(r"can't open file '[^']+': \[Errno 2\]"),

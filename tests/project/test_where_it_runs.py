@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_recovery.driver.region_spec import ModeSpec
 from airflow_recovery.driver.spark_version import OLDEST_CONNECT
 from airflow_recovery.streaming.spec import StreamingSpec
+from scripts.matrix import recording
 from scripts.matrix.cells import Cell, cells
 from scripts.matrix.page import PAGE, SPARKS, render
 from scripts.matrix.record import Record, read_records
@@ -71,3 +73,29 @@ def test_a_cell_that_fails_says_so_and_one_without_a_result_claims_nothing() -> 
         assert said in render({cell.name: a_record(cell, passed=passed)})
     assert "2026" not in render({})
     assert render({"no.such.cell": replace(a_record(cell, passed=True), cell="no.such.cell")}) == render({})
+
+
+@pytest.mark.parametrize(
+    ("when", "outcome", "kept"),
+    [
+        ("setup", "passed", None),
+        ("setup", "failed", False),
+        ("call", "passed", True),
+        ("call", "failed", False),
+        ("call", "skipped", None),
+        ("teardown", "passed", None),
+        ("teardown", "failed", False),
+    ],
+)
+def test_what_a_cells_test_says_is_kept(
+    when: Any, outcome: Any, kept: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = next(cell for cell in cells() if cell.test)
+    records: list[Record] = []
+    monkeypatch.setattr(Record, "write", lambda record: records.append(record))
+    monkeypatch.setattr(recording, "write_page", lambda: None)
+    for node in (cell.test, "tests/project/test_where_it_runs.py::test_of_no_cell"):
+        recording.pytest_runtest_logreport(pytest.TestReport(node, (node, 0, node), {}, outcome, None, when))
+    assert [(record.cell, record.test, record.passed) for record in records] == (
+        [] if kept is None else [(cell.name, cell.test, kept)]
+    )
