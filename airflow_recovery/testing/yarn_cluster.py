@@ -25,7 +25,7 @@ from xml.sax.saxutils import escape
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.testing.local_airflow.processes import Processes
 from airflow_recovery.testing.local_airflow.reaper import MARKER
-from airflow_recovery.testing.spark_cluster import START_DEADLINE_S, free_port, spark_home
+from airflow_recovery.testing.spark_cluster import free_port, spark_home
 
 RESOURCE_MANAGER = "resource-manager"
 NODE_MANAGER = "node-manager"
@@ -35,6 +35,8 @@ MAIN = {
 }
 SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SCHEDULER = "yarn.scheduler.capacity"
+START_DEADLINE_S = 300.0
+"""Of two JVMs: two minutes were too short on a machine that others keep busy."""
 
 
 @dataclass(frozen=True)
