@@ -1,5 +1,5 @@
-"""How the JVM of a driver on this machine starts, where nobody says else: with an archive of Spark's classes, and with
-less compiling."""
+"""How the JVM of a driver on this machine starts, where nobody says else: with an archive of Spark's classes, with less
+compiling, and with a folder of its own for temporary files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from airflow_recovery.driver.private_folder import own_folder, private_folder
 from airflow_recovery.hooks.settings import DriverJvm
 from airflow_recovery.task.class_archive import (
     HOT_CODE_LATER,
@@ -24,6 +25,7 @@ from airflow_recovery.task.class_archive import (
 
 log = logging.getLogger(__name__)
 
+_JVM_OPTIONS = "SPARK_SUBMIT_OPTS"
 _USER_CONF = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 _LIVES_FOR_ONE_TASK = "AIRFLOW_IS_K8S_EXECUTOR_POD"
 """Set by Airflow's Kubernetes executor: nobody would use what such a machine has made for itself."""
@@ -68,15 +70,25 @@ def jvm_variables(mode: DriverJvm, folder: Path | None, submit: str, environment
     except (NoArchive, OSError, RuntimeError) as error:  # RuntimeError: there is no home
         log.info("The driver's JVM starts without an archive of Spark's classes: %s.", error)
     # The first one only puts the command together.
-    return {"SPARK_SUBMIT_OPTS": options, "SPARK_LAUNCHER_OPTS": f"{SHORT_LIVED} {options}"}
+    return {_JVM_OPTIONS: options, "SPARK_LAUNCHER_OPTS": f"{SHORT_LIVED} {options}"}
 
 
 @contextmanager
-def in_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Within, this process has ``variables``, which it had not before."""
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name in variables:
-            os.environ.pop(name, None)
+def driver_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Within, this process has ``variables`` for a driver, and a folder for what the driver's JVM leaves on the disk.
+
+    That is removed behind it; where this process is killed, by the next one on this machine. A user who says where a
+    JVM, or Spark, has its temporary files is heard.
+    """
+    options = variables.get(_JVM_OPTIONS) or os.environ.get(_JVM_OPTIONS, "")
+    with own_folder(private_folder(), "driver") as folder:
+        # A JVM takes the last one of its options.
+        ours = {**variables, _JVM_OPTIONS: f"-Djava.io.tmpdir={folder} {options}".rstrip()}
+        before = {name: os.environ.get(name) for name in ours}
+        os.environ.update(ours)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                os.environ.update({} if value is None else {name: value})

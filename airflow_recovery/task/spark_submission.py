@@ -24,6 +24,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from airflow_recovery.driver.start_advice import MAX_LINES, keep_output, relevan
 from airflow_recovery.errors import ConfigurationError, StoreError
 from airflow_recovery.hooks.settings import configured_driver_jvm
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.task.driver_jvm import in_environment, jvm_variables, said_elsewhere
+from airflow_recovery.task.driver_jvm import driver_environment, jvm_variables, said_elsewhere
 from airflow_recovery.task.driver_pod import NAME_SETTING, check_not_named, driver_pod_of
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class SparkSubmission(SparkApplication):
         setattr(job, "_get_hook", guarded)  # noqa: B010
         self._job, self._application_id = job, None
         try:
-            with in_environment({} if self.outlives_task else self._jvm_variables(job)):
+            with nullcontext() if self.outlives_task else driver_environment(self._jvm_variables(job)):
                 # Without the guard that Airflow puts around it: that one knows the task itself, and not its copy.
                 inspect.unwrap(SparkSubmitOperator.execute)(job, self._context)
         except ValueError as error:

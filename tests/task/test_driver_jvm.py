@@ -28,7 +28,7 @@ from airflow_recovery.task.class_archive import (
     find_or_make_archive,
     make_archive,
 )
-from airflow_recovery.task.driver_jvm import in_environment, jvm_variables, said_elsewhere
+from airflow_recovery.task.driver_jvm import driver_environment, jvm_variables, said_elsewhere
 from airflow_recovery.task.spark_submission import connect_server_command
 
 SUBMIT = """#!/bin/sh
@@ -248,11 +248,19 @@ def test_control_without_a_look_at_those_files_a_user_is_overheard(environment, 
     assert variables(environment) == WITHOUT_ARCHIVE
 
 
-def test_the_variables_are_there_for_spark_submit_and_not_for_what_comes_after_it(monkeypatch):
+@pytest.mark.parametrize("said", [None, "-Djava.io.tmpdir=/big"])
+def test_variables_and_a_folder_are_there_for_spark_submit_and_not_for_what_comes_after_it(monkeypatch, said):
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
-    with in_environment({"SPARK_SUBMIT_OPTS": "-Da"}):
-        assert os.environ["SPARK_SUBMIT_OPTS"] == "-Da"
-    assert "SPARK_SUBMIT_OPTS" not in os.environ
+    if said is not None:
+        monkeypatch.setenv("SPARK_SUBMIT_OPTS", said)
+    with driver_environment({"SPARK_SUBMIT_OPTS": "-Da", "OTHER": "b"} if said is None else {}):
+        ours, _, options = os.environ["SPARK_SUBMIT_OPTS"].partition(" ")
+        folder = Path(ours.removeprefix("-Djava.io.tmpdir="))
+        assert folder.is_dir()
+        assert options == (said or "-Da")  # the last one counts
+        (folder / "blockmgr-1").mkdir()
+    assert not folder.exists()
+    assert (os.environ.get("SPARK_SUBMIT_OPTS"), os.environ.get("OTHER")) == (said, None)
 
 
 def test_settings_are_checked(monkeypatch):

@@ -133,7 +133,9 @@ def test_spark_submit_is_told_of_the_class_archive_unless_the_conf_says_how_its_
                 application_args=["--out", "{output:out}"],
             )  # fmt: skip
         run_try(task)
-    assert [one["env"].get("SPARK_SUBMIT_OPTS") for one in submissions(submitted)] == ["-Darchive", None]
+    said = [one["env"]["SPARK_SUBMIT_OPTS"].split() for one in submissions(submitted)]
+    assert [options[1:] for options in said] == [["-Darchive"], []]
+    assert all(options[0].startswith("-Djava.io.tmpdir=") for options in said)
 
 
 def test_what_rows_are_read_with_is_imported_while_the_application_runs_where_somebody_reads_them(
