@@ -3,10 +3,11 @@
 Which files they are in, the names in its folder say:
 
     _delta_log                  the newest version of a Delta table, by delta-rs
-    any other                   all files that Spark would read (`airflow_recovery.results.stored_files`);
+    metadata/*.metadata.json    the current snapshot of an Iceberg table, by pyiceberg (`iceberg_table`)
+    neither                     all files that Spark would read (`airflow_recovery.results.stored_files`);
                                 a folder ``day=2013-01-01`` is a column, too, as text
 
-A table of Iceberg or Hudi is `NotComparable`: its folder holds files that are no part of the table any more.
+A table of Hudi is `NotComparable`: its folder holds files that are no part of the table any more.
 """
 
 from __future__ import annotations
@@ -72,17 +73,26 @@ class StoredRows:
         from airflow_recovery.results.row_digest import RowDigest
 
         digest = RowDigest(in_order=self._limits.in_order)
-        names = {segment for written in self._manifest.objects for segment in written.path.split("/")[:-1]}
-        if "_delta_log" in names and self._limits.in_order:
-            raise NotComparable("the rows of a Delta table have no order")
-        if "_delta_log" in names:
-            self._add_delta(digest)
-        elif any(written.path.endswith(".metadata.json") for written in self._objects):
-            raise NotComparable("which files belong to a table of Iceberg is not known here")
+        add_table = self._table()
+        if add_table is not None:
+            add_table(digest)
         else:
             for written in self._objects:
                 self._add(digest, written)
         return digest
+
+    def _table(self) -> Callable[[RowDigest], None] | None:
+        """What reads the table that the files are."""
+        names = {segment for written in self._manifest.objects for segment in written.path.split("/")[:-1]}
+        if "_delta_log" in names:
+            kind, add = "Delta", self._add_delta
+        elif any(written.path.endswith(".metadata.json") for written in self._objects):
+            kind, add = "Iceberg", self._add_iceberg
+        else:
+            return None
+        if self._limits.in_order:
+            raise NotComparable(f"the rows of a table of {kind} have no order")
+        return add
 
     def _add(self, digest: RowDigest, written: ResultObject) -> None:
         kind, packing = format_of(written.path)
@@ -111,6 +121,18 @@ class StoredRows:
         digest.add_schema(dataset.schema, {})
         for batch in dataset.to_batches(batch_size=BATCH_ROWS, batch_readahead=1, fragment_readahead=1):
             self._files.check_time()
+            digest.add(batch, {})
+
+    def _add_iceberg(self, digest: RowDigest) -> None:
+        try:
+            import pyiceberg  # noqa: F401
+        except ImportError:
+            raise NotComparable("pyiceberg is not installed: install airflow-recovery[iceberg]") from None
+        from airflow_recovery.results.iceberg_table import IcebergTable
+
+        table = IcebergTable(self._files)
+        digest.add_schema(table.schema, {})
+        for batch in table.rows():
             digest.add(batch, {})
 
 

@@ -78,7 +78,15 @@ def test_its_metadata_is_what_an_index_takes() -> None:
     assert {"Framework :: Apache Airflow :: Provider", "Typing :: Typed"} <= set(metadata.get_all("Classifier") or ())
     assert metadata["Keywords"]
     assert {each.partition(",")[0] for each in metadata.get_all("Project-URL") or ()} >= {"Documentation", "Changelog"}
-    assert set(metadata.get_all("Provides-Extra") or ()) == {"spark", "kubernetes", "sinks", "docs", "demo", "dev"}
+    assert set(metadata.get_all("Provides-Extra") or ()) == {
+        "spark",
+        "kubernetes",
+        "sinks",
+        "iceberg",
+        "docs",
+        "demo",
+        "dev",
+    }
     assert len(str(metadata.get_payload())) > 5000, "the README is the long description"
 
 
