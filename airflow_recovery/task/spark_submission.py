@@ -337,9 +337,7 @@ def connection_id(operator: SparkSubmitOperator) -> str:
 
 def resolved_connection(conn_id: str) -> tuple[str, str, bool]:
     """Where a connection leads, as the provider's hook reads it: the master, the binary, whether in mode cluster."""
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-
-    hook = SparkSubmitHook(conn_id=conn_id)
+    hook = _hook_of(SparkSubmitOperator(task_id="connection", conn_id=conn_id))
     document = hook._connection
     return str(document["master"]), hook._get_spark_binary_path()[0], document["deploy_mode"] == "cluster"
 

@@ -19,15 +19,17 @@ import pytest
 from airflow.providers.apache.spark.hooks import spark_submit as provider
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
+from job_tasks import Drivers, job_dag
 from kubernetes_fake import FakePods, fake_pods
 from tries import TaskStateStore, run_try, state_in, task_context
 
 from airflow_recovery.attempt.application import ApplicationStatus
-from airflow_recovery.errors import ClusterFull, DriverLost, OutOfMemory, RegionFailed
+from airflow_recovery.driver.region_spec import RegionSpec
+from airflow_recovery.errors import ClusterFull, ConfigurationError, DriverLost, OutOfMemory, RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import Claim, FenceCause, Outcome
-from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.task.spark_submission import SparkSubmission
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegionOperator
+from airflow_recovery.task.spark_submission import SparkSubmission, resolved_connection
 
 pytest.importorskip("airflow.providers.cncf.kubernetes")
 
@@ -175,7 +177,7 @@ def test_a_pod_is_named_by_its_claim_and_deleted_after_its_success(drop_in: PodD
         ),
     ],
 )
-def test_only_a_pod_that_succeeded_finishes_an_attempt(
+def test_fault_150_only_a_pod_that_succeeded_finishes_an_attempt(
     drop_in: PodDropIn, ends: dict[str, Any] | None, log: str, raised: type[Exception], says: str
 ) -> None:
     drop_in.ends, drop_in.log = ends, log
@@ -185,7 +187,22 @@ def test_only_a_pod_that_succeeded_finishes_an_attempt(
     assert drop_in.outcome().cause is FenceCause.OWN_FAILURE
 
 
-def test_control_the_provider_takes_a_pod_that_is_gone_for_a_success(
+def test_fault_149_a_region_whose_outcome_is_there_has_finished_though_its_pod_is_gone(
+    drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finish(hook: Any, *_: Any, **__: Any) -> None:
+        spec = RegionSpec.from_json(Path(hook._application_args[0]).read_text())
+        Drivers().run(spec, drop_in.folder)
+
+    monkeypatch.setattr(provider.SparkSubmitHook, "submit", finish)
+    dag = job_dag("dagjobs.shapes:diamond", conn_id="pods", track_driver_via_k8s_api=True)
+    answer = run_try(
+        next(task for task in dag.tasks if isinstance(task, SparkRegionOperator) and task.region == "aside")
+    )
+    assert (answer["decision"], answer["attempt"]) == ("ran", 1)
+
+
+def test_fault_149_control_the_provider_takes_a_pod_that_is_gone_for_a_success(
     drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_recovery.task.driver_pod.DriverPod.wait", lambda pod, poll, output: poll())
@@ -203,7 +220,7 @@ def test_what_is_missing_in_the_image_is_read_in_the_pods_log(drop_in: PodDropIn
 # --- what the API server refuses --------------------------------------------------------------------------------------
 
 
-def test_a_quota_is_named_and_the_task_retries(drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_152_a_quota_is_named_and_the_task_retries(drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch) -> None:
     quota = "exceeded quota: limits, requested: pods=1, used: pods=4, limited: pods=4"
     monkeypatch.setenv("SAYS", REFUSED.format(quota))
     monkeypatch.setenv("CODE", "1")
@@ -225,7 +242,7 @@ def test_a_quota_is_named_and_the_task_retries(drop_in: PodDropIn, monkeypatch: 
         ),
     ],
 )
-def test_what_no_retry_can_cure_fails_at_once(
+def test_fault_153_what_no_retry_can_cure_fails_at_once(
     drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch, said: str, advice: str
 ) -> None:
     monkeypatch.setenv("SAYS", said)
@@ -254,6 +271,8 @@ def test_without_the_kubernetes_provider_the_error_says_what_to_install(
     assert not hasattr(builtins, "kube_client")
     with pytest.raises(AirflowFailException, match=r"pip install 'airflow-recovery\[kubernetes\]'"):
         drop_in.run()
+    with pytest.raises(ConfigurationError, match="connection 'pods': expected the provider for Kubernetes"):
+        resolved_connection("pods")
 
 
 # --- a pod that outlives its task -------------------------------------------------------------------------------------
@@ -270,7 +289,7 @@ def test_without_the_kubernetes_provider_the_error_says_what_to_install(
         (None, ApplicationStatus.UNKNOWN),
     ],
 )
-def test_a_pod_is_asked_about_by_its_name_though_no_id_was_kept(
+def test_fault_151_a_pod_is_asked_about_by_its_name_though_no_id_was_kept(
     drop_in: PodDropIn, phase: str | None, means: ApplicationStatus
 ) -> None:
     if phase is not None:
