@@ -10,9 +10,12 @@ or a pre-emption: the provider's operator takes that for its own kill, and would
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass
 from typing import Any
+
+from urllib3.exceptions import HTTPError
 
 from airflow_recovery.driver.start_advice import MAX_LINES, relevant
 from airflow_recovery.errors import ConfigurationError, DriverLost
@@ -20,6 +23,11 @@ from airflow_recovery.errors import ConfigurationError, DriverLost
 log = logging.getLogger(__name__)
 
 NAME_SETTING = "spark.kubernetes.driver.pod.name"
+
+ASK_AGAIN_S = 20.0
+"""As often as the provider asks."""
+UNREACHABLE_S = 600.0
+"""An API server that is restarted with its machine is back by then."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +45,11 @@ class DriverPod:
     def wait(self, poll: Callable[[], str | None], output: MutableSequence[str]) -> str:
         """What ``poll``, the provider's, says of its end. Raises where that is not *Succeeded*, and says why.
 
-        The end of its log goes to this log and, without Spark's own lines, to ``output``.
+        The end of its log goes to this log and, without Spark's own lines, to ``output``. An API server that does not
+        answer is asked again for `UNREACHABLE_S`: the driver does not need it to finish.
         """
         try:
-            phase = poll()
+            phase = _patiently(poll)
         except RuntimeError as error:
             self._hand_on_log(output)
             raise self._explained(error) from error
@@ -81,6 +90,23 @@ class DriverPod:
         said = relevant(lines)
         output += said
         log.info("The log of the pod %s ends:\n%s", self.where, "\n".join(said))
+
+
+def _patiently(poll: Callable[[], str | None]) -> str | None:
+    """``poll``, which ends with urllib3's error where the API server can't be reached even once."""
+    silent_since: float | None = None
+    while True:
+        asked = time.monotonic()
+        try:
+            return poll()
+        except HTTPError as error:
+            now = time.monotonic()
+            if silent_since is None or now - asked > ASK_AGAIN_S:  # it had answered meanwhile
+                silent_since = now
+            if now - silent_since > UNREACHABLE_S:
+                raise
+            log.warning("The Kubernetes API does not answer, and is asked again in %.0f s: %s", ASK_AGAIN_S, error)
+            time.sleep(ASK_AGAIN_S)
 
 
 def driver_pod_of(hook: Any, tag: str) -> DriverPod | None:

@@ -22,6 +22,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from job_tasks import Drivers, job_dag
 from kubernetes_fake import FakePods, fake_pods
 from tries import TaskStateStore, run_try, state_in, task_context
+from urllib3.exceptions import HTTPError
 
 from airflow_recovery.attempt.application import ApplicationStatus
 from airflow_recovery.driver.region_spec import RegionSpec
@@ -29,6 +30,7 @@ from airflow_recovery.errors import ClusterFull, ConfigurationError, DriverLost,
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import Claim, FenceCause, Outcome
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegionOperator
+from airflow_recovery.task import driver_pod
 from airflow_recovery.task.spark_submission import SparkSubmission, resolved_connection
 
 pytest.importorskip("airflow.providers.cncf.kubernetes")
@@ -215,6 +217,26 @@ def test_what_is_missing_in_the_image_is_read_in_the_pods_log(drop_in: PodDropIn
     drop_in.log = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'pandas'"
     with pytest.raises(AirflowFailException, match=r"No module named 'pandas'.*Install it"):
         drop_in.run()
+
+
+def test_an_api_server_that_is_restarted_ends_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10_000, 10))
+    monkeypatch.setattr(driver_pod.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(driver_pod.time, "sleep", lambda seconds: None)
+    silent = 0
+
+    def poll(times: int) -> str:
+        nonlocal silent
+        silent += 1
+        if silent <= times:
+            raise HTTPError("connection refused")
+        return "Succeeded"
+
+    assert driver_pod.DriverPod(NAMESPACE, POD).wait(lambda: poll(5), []) == "Succeeded"
+    silent = 0
+    with pytest.raises(HTTPError):
+        driver_pod.DriverPod(NAMESPACE, POD).wait(lambda: poll(1000), [])
+    assert 20 < silent < 100
 
 
 # --- what the API server refuses --------------------------------------------------------------------------------------
