@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from airflow_recovery.model.once import once
 from airflow_recovery.model.records import AttemptState, Claim, CommitEnd, Committed, Outcome, Reset
 
 
@@ -106,7 +106,7 @@ class RegionState:
     closed_at: int = 0
     """Highest attempt of an earlier, purged journal of this key; new attempts start above it."""
 
-    @once
+    @cached_property
     def latest_attempt(self) -> int:
         """The highest number ever claimed (0 if none).
 
@@ -114,7 +114,7 @@ class RegionState:
         """
         return max(self.closed_at, *self.attempts, 0)
 
-    @once
+    @cached_property
     def reset_watermark(self) -> int:
         """The highest reset: attempts up to here do not count (0 if none)."""
         resets = [n for n, attempt in self.attempts.items() if attempt.is_reset]
@@ -125,7 +125,7 @@ class RegionState:
         """Attempts up to this one do not count: they were reset, or purged (0 if none)."""
         return max(self.reset_watermark, self.closed_at)
 
-    @once
+    @cached_property
     def restarted_up_to(self) -> int:
         """Of a streaming region: attempts up to this one have read nothing that counts.
 
@@ -138,7 +138,7 @@ class RegionState:
         )
         return max(self.closed_at, *restarted, 0)
 
-    @once
+    @cached_property
     def generations(self) -> tuple[int, ...]:
         """Of a streaming region: the generations of its output channel that count, ascending; it writes the last one.
 
@@ -147,7 +147,7 @@ class RegionState:
         altered = (n + 1 for n, attempt in self.attempts.items() if attempt.is_reset and n > self.restarted_up_to)
         return (self.restarted_up_to + 1, *sorted(altered))
 
-    @once
+    @cached_property
     def current(self) -> Attempt | None:
         """The highest finished attempt above `invalid_up_to`. Older ones never come back.
 
@@ -161,19 +161,19 @@ class RegionState:
                 return attempt
         return None
 
-    @once
+    @cached_property
     def open_attempt(self) -> Attempt | None:
         """The attempt that is running, if any: at most one, the highest."""
         latest = self.attempts.get(self.latest_attempt)
         return latest if latest is not None and latest.is_open else None
 
-    @once
+    @cached_property
     def prepared_attempt(self) -> Attempt | None:
         """The finish whose commit comes before anything else, whether it was reset or not: the lowest, if any."""
         prepared = [n for n, attempt in self.attempts.items() if attempt.is_prepared and n > self.closed_at]
         return self.attempts[min(prepared)] if prepared else None
 
-    @once
+    @cached_property
     def was_reset(self) -> bool:
         """A finished attempt exists, and none that counts."""
         finished = (n for n, attempt in self.attempts.items() if attempt.is_finished)

@@ -575,17 +575,20 @@ class Evaluation:
 
     def _evaluate_must_run(self, node: str) -> None:
         members = self.edges.members(node)
-        # Where no region of the groups that read this one runs, each of its regions is wanted in any case alone.
+        # Where no region of the groups that read this one runs, none of its regions is asked who reads it.
         is_read = not members or any(self._must.get(reader, ...) is not None for reader in self.edges.readers(node))
         for name in members or (node,):
             if name not in self._must:
                 reason = self.invalid_because(name)
-                wanted = self.wanted_in_any_case(name) if name not in self._decided else ()
-                if is_read and name not in self._decided:
-                    wanted = tuple(dict.fromkeys((*wanted, *self._read_by_who_runs(name))))
+                wanted = () if name in self._decided else self._wanted(name, is_read)
                 self._must[name] = (self.why_not_available(name, wanted) if wanted else None) or reason
         if members:
             self._must[node] = next((self._must[name] for name in members if self.is_decided(name)), None)
+
+    def _wanted(self, name: str, is_read: bool) -> tuple[str, ...]:
+        """The results of ``name`` that somebody wants: who reads outside the job or, if it ``is_read``, who runs."""
+        in_any_case = self.wanted_in_any_case(name)
+        return tuple(dict.fromkeys((*in_any_case, *self._read_by_who_runs(name)))) if is_read else in_any_case
 
     def _read_by_who_runs(self, name: str) -> tuple[str, ...]:
         readers = self.edges.readers(name)

@@ -108,7 +108,7 @@ def test_an_input_that_only_its_reader_wants_is_made_again_on_its_report():
 
 
 def test_control_without_the_report_as_demand_its_reader_is_stuck(monkeypatch):
-    monkeypatch.setattr("airflow_recovery.planning.evaluation.Evaluation._wanted", lambda self, name: ())
+    monkeypatch.setattr("airflow_recovery.planning.evaluation.Evaluation._wanted", lambda self, *of: ())
     world = World(PAIR)
     before, after = (ExternalObject("C", "s3://lake/a.csv", 1, etag) for etag in ("v1", "v2"))
     world.go("P")

@@ -1,4 +1,4 @@
-"""The cluster that `test_kubernetes.py` runs on: its node, against the real API server, and the fake, held to it."""
+"""A cluster of one node for tests: the node against the real API server, and the fake of that server, held to it."""
 
 from __future__ import annotations
 

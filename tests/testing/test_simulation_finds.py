@@ -167,7 +167,7 @@ def test_5_where_the_try_is_that_of_the_finish_record_nobody_is_ever_woken(broke
 
 
 def test_6_where_wanted_is_not_recursive_a_released_input_is_never_made(broken):
-    def not_recursive(self, name):
+    def not_recursive(self, name, is_read):
         is_wanted = self._regions[name].final or any(
             self.invalid_because(consumer) is not None for consumer in self.edges.readers(name)
         )
@@ -182,7 +182,7 @@ def test_6_where_wanted_is_not_recursive_a_released_input_is_never_made(broken):
 
 def test_7_where_kept_needs_all_its_outputs_a_release_makes_them_again(broken):
     settings = alone(PAIR, {Trouble.SWEEP: 1}, max_attempts={"P": 1})
-    broken(settings, "waste: P", (Evaluation, "_wanted", lambda self, name: self._regions[name].results))
+    broken(settings, "waste: P", (Evaluation, "_wanted", lambda self, name, is_read: self._regions[name].results))
 
 
 def test_8_where_a_finish_found_while_fencing_is_adopted_blindly(broken):
