@@ -97,7 +97,7 @@ def test_a_machine_whose_clock_is_ten_minutes_off_makes_what_any_other_makes(
 def test_results_in_a_folder_of_each_machine_are_lost_for_the_others_and_the_run_ends_by_name(
     pipeline: MachinesPipeline, workers: list[str]
 ) -> None:
-    """Nothing false is read: `total` finds none of what the records name, and its producer's losses have a budget."""
+    """Nothing false is read: `total` finds none of what the records name, and its producer does, and keeps it."""
     airflow = pipeline.airflow
     for queue in ("folder-1", "folder-2"):
         env = {"AIRFLOW__RECOVERY__RESULTS": f"file://{airflow.home}/results"}
@@ -110,7 +110,7 @@ def test_results_in_a_folder_of_each_machine_are_lost_for_the_others_and_the_run
     assert journal.executions().get("total", 0) == 0
     assert all(attempt.is_finished for attempt in journal.attempts["numbers"].values())
     assert run.calls("total") == 0
-    assert "find out what deletes it" in run.log("numbers")
+    assert "total does not see the result of numbers@1" in run.log("total")
 
 
 def test_workers_with_different_code_finish_nothing_together(pipeline: MachinesPipeline) -> None:
