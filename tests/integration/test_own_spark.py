@@ -1,9 +1,12 @@
 """A run with a Spark of its own in real Airflow: one server for all regions, which is killed within one of them.
 
 start_spark --> raw ~ kept (CACHED) --> total --> publish --> stop_spark
+clean --> left, right --> publish --> stop_spark                                (existing applications)
 """
 
 from __future__ import annotations
+
+import re
 
 import psutil
 import pytest
@@ -23,6 +26,23 @@ def keepers(pipeline: Pipeline) -> list[psutil.Process]:
         if "airflow_recovery.driver.server_keeper" in (process.info["cmdline"] or ())
         and (process.info["environ"] or {}).get("AIRFLOW_HOME") == home
     ]
+
+
+def applications(pipeline: Pipeline, name: str) -> list[psutil.Process]:
+    """Processes of the application with this name."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline", "environ"])
+        if (process.info["cmdline"] or ())[-1:] == [name]
+        and (process.info["environ"] or {}).get("AIRFLOW_HOME") == str(pipeline.airflow.home)
+        and "SPARK_REMOTE" in process.info["environ"]
+    ]
+
+
+def server_of(log: str) -> str:
+    """The server that a task says it uses."""
+    (server,) = set(re.findall(r"Spark Connect server: (\S+),", log))
+    return str(server)
 
 
 def test_fault_142_a_killed_server_takes_what_it_has_cached_and_recovery_makes_that_again_on_another_one(
@@ -57,4 +77,37 @@ def test_fault_142_a_killed_server_takes_what_it_has_cached_and_recovery_makes_t
     after.check()
     assert after.rows("total") == SQUARES
     assert after.ran_since(journal) == {"kept": 1, "total": 1}
+    run.wait(lambda: not keepers(pipeline), "the end of the server")
+
+
+def test_fault_142_an_existing_application_is_killed_with_its_server_and_it_alone_runs_again_on_another_one(
+    pipeline: Pipeline,
+) -> None:
+    lake = pipeline.folder / "lake"
+    lake.mkdir(exist_ok=True)
+    (lake / "gated.csv").write_text("1\n41\n")
+    run = pipeline.run("own_spark_existing")
+    run.group_id = "~28operators~29"
+    run.hold("right")
+    run.start()
+    run.wait_called("right")
+    run.wait(lambda: run.state("left") == "success", "the other reader")
+    (keeper,) = keepers(pipeline)
+    servers = {name: server_of(run.log(name)) for name in ("clean", "left", "right")}
+    assert len(set(servers.values())) == 1
+
+    (application,) = applications(pipeline, "right")
+    (server,) = keeper.children()
+    server.kill()
+    psutil.wait_procs([server], timeout=30)
+    application.kill()
+    run.release("right")
+    journal = run.ends()
+    journal.check()
+    assert journal.executions() == {"clean": 1, "left": 1, "right": 2}
+    assert [run.calls(name) for name in ("clean", "left", "right")] == [1, 1, 2]
+    assert journal.rows("right.copy") == journal.rows("left.copy") == [(1,), (41,)]
+    assert server_of(run.log("right")) not in servers.values()
+    assert "is gone" in run.log("right", 1)
+    run.wait(lambda: run.state("stop_spark") == "success", "the teardown")
     run.wait(lambda: not keepers(pipeline), "the end of the server")
