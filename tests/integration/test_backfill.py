@@ -14,13 +14,12 @@ import forty_steps
 import pytest
 from forty_steps import REGIONS, RIGHT, WRONG
 from journal_objects import JournalObjects
-from pipeline import DagRun, Pipeline
+from pipeline import DagRun, Pipeline, fresh_day
 
 from airflow_recovery.testing.local_airflow import LocalAirflow
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
-FINISHED, HALF, NEVER = DATES = ("2019-06-01", "2019-06-02", "2019-06-03")
 PARTITIONS = ("2019-07-01T00:00:00", "2019-07-02T00:00:00")
 Span = tuple[datetime, datetime]
 
@@ -31,22 +30,23 @@ class Forty:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.airflow: LocalAirflow = pipeline.airflow
-        self.runs = {date: pipeline.run("forty", name="forty", day=date) for date in DATES}
-        gates = self.runs[FINISHED].gates
+        self.finished, self.half, self.never = self.dates = [fresh_day() for _ in range(3)]
+        self.runs = {date: pipeline.run("forty", name="forty", day=date) for date in self.dates}
+        gates = self.runs[self.finished].gates
         self.conf = {"gates": str(gates)}
         for run in self.runs.values():
             run.gates = gates
             run.conf.update(self.conf)
 
     def journals(self) -> list[JournalObjects]:
-        return [self.runs[date].journal() for date in DATES]
+        return [self.runs[date].journal() for date in self.dates]
 
     def calls(self) -> list[list[int]]:
         """How often the ends of the regions were called, for each date: counted by themselves."""
-        return [[self.runs[date].calls(f"{region}-{date}") for region in REGIONS] for date in DATES]
+        return [[self.runs[date].calls(f"{region}-{date}") for region in REGIONS] for date in self.dates]
 
     def tries(self) -> list[list[int]]:
-        return [[self.runs[date].tries(region) for region in (*REGIONS, "publish")] for date in DATES]
+        return [[self.runs[date].tries(region) for region in (*REGIONS, "publish")] for date in self.dates]
 
     def ends(self, backfill: int) -> dict[str, Span]:
         """Wait for the end of a backfill: success of all its runs. When each date's tasks worked, the first first."""
@@ -54,7 +54,7 @@ class Forty:
         assert {each["state"] for each in found} <= {"success"}, found
         for each in found:  # Airflow names those that it creates
             self.runs[each["logical_date"][:10]].run_id = each["dag_run_id"]
-        spans = {date: span(self.runs[date]) for date in DATES}
+        spans = {date: span(self.runs[date]) for date in self.dates}
         return dict(sorted(spans.items(), key=lambda item: item[1]))
 
 
@@ -79,17 +79,17 @@ def forty(pipeline: Pipeline) -> Forty:
     Of the finished date Airflow wants nothing then; the failed run it clears as a whole.
     """
     found = Forty(pipeline)
-    finished, half = found.runs[FINISHED], found.runs[HALF]
-    half.make_broken(f"step_40-{HALF}")
+    finished, half = found.runs[found.finished], found.runs[found.half]
+    half.make_broken(f"step_40-{half.day}")
     for run in (finished, half):
         run.start()
     half.ends("failed")
-    half.repair(f"step_40-{HALF}")
+    half.repair(f"step_40-{half.day}")
     finished.ends()
     before = found.journals()
     assert [journal.executions() for journal in before] == [dict.fromkeys(REGIONS, 1)] * 2 + [{}]
     found.airflow.run_cli(
-        *("backfill", "create", "--dag-id", "forty", "--from-date", FINISHED, "--to-date", NEVER),
+        *("backfill", "create", "--dag-id", "forty", "--from-date", found.finished, "--to-date", found.never),
         *("--reprocess-behavior", "failed", "--run-backwards", "--max-active-runs", "1"),
         *("--dag-run-conf", json.dumps(found.conf)),
     )
@@ -97,22 +97,22 @@ def forty(pipeline: Pipeline) -> Forty:
     journals = found.journals()
     assert ran(before, journals) == [{}, {"step_40": 1}, dict.fromkeys(REGIONS, 1)]
     # One at a time, the last date first.
-    assert list(spans) == [FINISHED, NEVER, HALF]
-    assert spans[NEVER][1] <= spans[HALF][0]
+    assert list(spans) == [found.finished, found.never, found.half]
+    assert spans[found.never][1] <= spans[found.half][0]
     return found
 
 
 def test_a_backfill_of_dates_that_are_finished_half_finished_and_missing_runs_what_is_missing(forty: Forty) -> None:
     assert forty.calls() == [[1, 1, 1], [1, 1, 2], [1, 1, 1]]
     assert forty.tries() == [[1, 1, 1, 1], [2, 2, 2, 1], [1, 1, 1, 1]]
-    assert [forty.runs[HALF].said(region)["decision"] for region in REGIONS[:2]] == ["kept", "kept"]
+    assert [forty.runs[forty.half].said(region)["decision"] for region in REGIONS[:2]] == ["kept", "kept"]
     for journal in forty.journals():
         assert journal.rows("step_40") == [(WRONG,)]
         journal.check()
 
     # Reprocess nothing: Airflow makes no run of a date that has one.
     before, tries = forty.journals(), forty.tries()
-    forty.ends(forty.airflow.backfill("forty", FINISHED, NEVER, reprocess="none", conf=forty.conf))
+    forty.ends(forty.airflow.backfill("forty", forty.finished, forty.never, reprocess="none", conf=forty.conf))
     assert (ran(before, forty.journals()), forty.tries()) == ([{}] * 3, tries)
 
 
@@ -121,7 +121,7 @@ def test_a_fixed_bug_in_step_40_runs_that_step_alone_for_every_date(forty: Forty
     forty_steps.write(forty.pipeline.folder / "dags", forty_steps.FIX)
 
     # Airflow clears every run as a whole.
-    backfill = forty.airflow.backfill("forty", FINISHED, NEVER, reprocess="completed", max_active_runs=2)
+    backfill = forty.airflow.backfill("forty", forty.finished, forty.never, reprocess="completed", max_active_runs=2)
     spans = list(forty.ends(backfill).values())
 
     journals = forty.journals()

@@ -39,6 +39,11 @@ STEP_TIMEOUT_S = 120.0
 _days = itertools.count()
 
 
+def fresh_day(begin: str = "2001-01-01") -> str:
+    """A date that no other run has, nor the first try of a test that runs again. The next call gives the one after."""
+    return (date.fromisoformat(begin) + timedelta(days=next(_days))).isoformat()
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """``bucket`` is this pipeline's own. Journal on S3, results on the local disk.
@@ -58,7 +63,7 @@ class Pipeline:
         self, dag_id: str, conf: Mapping[str, Any] | None = None, *, name: str = "", day: str | None = None
     ) -> DagRun:
         """A run with a logical date (``day``, else one of its own) and a gate folder. ``name`` is a part of its id."""
-        day = day or (date(2001, 1, 1) + timedelta(days=next(_days))).isoformat()
+        day = day or fresh_day()
         run = DagRun(self, dag_id, f"{name or 'run'}-{day}", day, self.folder / "gates" / f"{dag_id}-{day}")
         run.gates.mkdir(parents=True)
         run.conf.update({"gates": str(run.gates), **(conf or {})})
