@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError, StoreUnavailable
+from airflow_recovery.testing.free_port import free_port
 
 if TYPE_CHECKING:
     from botocore.session import Session
@@ -115,7 +116,7 @@ class S3Server(ABC):
             )
         for _ in range(tries):
             if tries > 1:
-                self.port = _free_port()
+                self.port = free_port()
             with open(self.log_path, "wb") as log:
                 self._process = subprocess.Popen(
                     self._command(),
@@ -268,12 +269,6 @@ def _go_paths() -> list[str]:
         return [os.path.expanduser("~/go")]
     answer = subprocess.run([go, "env", "GOPATH"], capture_output=True, text=True, timeout=30, check=False)
     return [piece for piece in answer.stdout.strip().split(os.pathsep) if piece] or [os.path.expanduser("~/go")]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _is_free(port: int) -> bool:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.testing.fetched_jars import fetched_jars
 
 
 def s3a_jars() -> Path:
     """The folder of the jars, in this virtual environment. Raises `ConfigurationError` where it is not there."""
-    folder = Path(sys.prefix) / "s3a-jars"
-    if not any(folder.glob("hadoop-aws-*.jar")):
-        raise ConfigurationError(
-            f"Expected Spark's jars for S3 in {folder}, found no hadoop-aws there. Run scripts/setup.sh --s3a."
-        )
-    return folder
+    return fetched_jars("s3a", "Spark's jars for S3", "hadoop-aws", "--s3a")
 
 
 def write_spark_conf(folder: Path) -> Path:

@@ -22,6 +22,7 @@ from typing import Any
 
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.testing.free_port import free_port
 
 START_DEADLINE_S = 120.0
 
@@ -118,12 +119,6 @@ def history_server(events: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def spark_home() -> Path:
     """The folder of the Spark that comes with the installed `pyspark`."""
     spec = importlib.util.find_spec("pyspark")
@@ -178,12 +173,17 @@ def _child(
     try:
         yield _Child(process, log)
     finally:
-        process.terminate()
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process)
+
+
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end, and kill it where it has not after 20 s."""
+    process.terminate()
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _wait(child: _Child, is_ready: Callable[[], bool]) -> None:

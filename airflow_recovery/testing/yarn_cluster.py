@@ -23,9 +23,11 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.testing.fetched_jars import fetched_jars
+from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow.processes import Processes
 from airflow_recovery.testing.local_airflow.reaper import MARKER
-from airflow_recovery.testing.spark_cluster import free_port, spark_home
+from airflow_recovery.testing.spark_cluster import spark_home
 
 RESOURCE_MANAGER = "resource-manager"
 NODE_MANAGER = "node-manager"
@@ -117,12 +119,7 @@ def yarn_cluster(*, memory_mb: int = 4096, spark_conf: Mapping[str, str] | None 
 
 def yarn_jars() -> Path:
     """The folder of the daemons' jars. Raises `ConfigurationError` where it is not in this virtual environment."""
-    folder = Path(sys.prefix) / "yarn-jars"
-    if not any(folder.glob("hadoop-client-minicluster-*.jar")):
-        raise ConfigurationError(
-            f"Expected YARN's jars in {folder}, found no hadoop-client-minicluster there. Run scripts/setup.sh --test."
-        )
-    return folder
+    return fetched_jars("yarn", "YARN's jars", "hadoop-client-minicluster", "--test")
 
 
 def _command(folder: Path, daemon: str) -> list[str]:

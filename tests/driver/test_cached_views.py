@@ -32,7 +32,8 @@ from airflow_recovery.results.cached import VIEW_PREFIX
 from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.store import open_store
-from airflow_recovery.testing.spark_cluster import ConnectServer, connect_server, free_port
+from airflow_recovery.testing.free_port import free_port
+from airflow_recovery.testing.spark_cluster import ConnectServer, connect_server
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,7 +22,7 @@ from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.server_keeper import Keeper, Order, StartedKeeper, end_key, servers_folder
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.store import open_store
-from airflow_recovery.testing.spark_cluster import free_port
+from airflow_recovery.testing.free_port import free_port
 
 PREFIX = "_servers/d/r/g/"
 SERVER = """

@@ -21,7 +21,8 @@ from airflow_recovery.store import open_store
 from airflow_recovery.task.attempt_sessions import ServerChoice
 from airflow_recovery.task.region_program import region_failed
 from airflow_recovery.task.region_session import RegionSession
-from airflow_recovery.testing.spark_cluster import connect_server, free_port
+from airflow_recovery.testing.free_port import free_port
+from airflow_recovery.testing.spark_cluster import connect_server
 
 LOG = logging.getLogger("tests.connect_restart")
 DEADLINE_S = 120.0

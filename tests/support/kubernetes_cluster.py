@@ -24,7 +24,8 @@ from typing import Any
 import requests
 
 from airflow_recovery.driver.process import die_with_parent
-from airflow_recovery.testing.spark_cluster import free_port
+from airflow_recovery.testing.free_port import free_port
+from airflow_recovery.testing.spark_cluster import end_process
 
 PROGRAM = "kube-apiserver-with-etcd"
 """What `scripts/setup.sh --drill` builds beside Python."""
@@ -179,12 +180,7 @@ def kubernetes_cluster(program: Path) -> Iterator[KubernetesCluster]:
                 time.sleep(0.2)
             yield cluster
         finally:
-            process.terminate()
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_process(process)
 
 
 def _arguments(folder: Path, port: int, etcd: str) -> list[str]:

@@ -10,11 +10,12 @@ Its tasks run beside the scheduler, or on workers with machines of their own, wh
 What it does not do: it is no way to run Airflow in production (one machine, passwords in a file, short intervals).
 """
 
+from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow.airflow import LocalAirflow
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 from airflow_recovery.testing.local_airflow.processes import COMPONENTS
 from airflow_recovery.testing.local_airflow.reaper import MARKER, reap
-from airflow_recovery.testing.local_airflow.settings import Login, free_port
+from airflow_recovery.testing.local_airflow.settings import Login
 from airflow_recovery.testing.local_airflow.task_processes import TaskProcesses
 
 __all__ = ["COMPONENTS", "MARKER", "LocalAirflow", "LocalAirflowError", "Login", "TaskProcesses", "free_port", "reap"]

@@ -12,11 +12,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 from airflow_recovery.testing.local_airflow.postgres import PostgresDatabase
 from airflow_recovery.testing.local_airflow.processes import Processes, airflow_command, component_of, instances
 from airflow_recovery.testing.local_airflow.runs import RunsApi
-from airflow_recovery.testing.local_airflow.settings import Login, airflow_environment, free_port
+from airflow_recovery.testing.local_airflow.settings import Login, airflow_environment
 from airflow_recovery.testing.local_airflow.sqlite import SqliteDatabase
 from airflow_recovery.testing.local_airflow.task_processes import TaskProcesses, task_processes
 from airflow_recovery.testing.local_airflow.workers import Workers

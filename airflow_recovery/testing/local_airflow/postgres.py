@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
+from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 from airflow_recovery.testing.local_airflow.migration import cache_folder, migrate
 from airflow_recovery.testing.local_airflow.processes import DATABASE, Processes
-from airflow_recovery.testing.local_airflow.settings import free_port
 
 OWNER = "airflow"
 EMPTY = "airflow_empty"

@@ -8,9 +8,9 @@ import socket
 import time
 from pathlib import Path
 
+from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 from airflow_recovery.testing.local_airflow.processes import Processes
-from airflow_recovery.testing.local_airflow.settings import free_port
 
 BROKER = "redis"
 """The name of its process."""

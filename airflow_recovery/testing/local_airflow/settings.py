@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import secrets
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,10 +88,3 @@ def airflow_environment(  # noqa: PLR0913 - what the processes of an Airflow are
     if fast:
         env.update(FAST_SETTINGS)
     return env
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
