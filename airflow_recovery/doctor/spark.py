@@ -23,6 +23,7 @@ OLDEST_JAVA_OF = {"3.5": 8}
 """Where it is not `OLDEST_JAVA`."""
 CONNECT_MODULES = ("pyspark", "pandas", "pyarrow", "grpc", "grpc_status", "google.rpc")
 """The modules that the client of Spark Connect imports."""
+NO_PYTHON_IN_CLUSTER_MODE = "deploy-mode cluster, in which a standalone cluster takes no Python application"
 
 _PROGRAM_TIMEOUT_S = 15.0
 _REACH_TIMEOUT_S = 5.0
@@ -227,7 +228,7 @@ def check_master(connection: SparkConnection, environment: Mapping[str, str]) ->
         yield wrong(
             check,
             expected="deploy mode client for a master spark://",
-            found="deploy-mode cluster, in which a standalone cluster takes no Python application",
+            found=NO_PYTHON_IN_CLUSTER_MODE,
             next_step="Take deploy-mode out of the connection's extra.",
         )
     elif master.startswith("local"):

@@ -31,10 +31,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_recovery.attempt.application import ApplicationStatus, SparkApplication
+from airflow_recovery.doctor.spark import NO_PYTHON_IN_CLUSTER_MODE
 from airflow_recovery.driver.exit_report import forget_failure_at, read_failure_at
 from airflow_recovery.driver.memory_policy import Memory, RaiseMemory
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.start_advice import MAX_LINES, keep_output, relevant
+from airflow_recovery.driver.submit import APPLICATION
 from airflow_recovery.errors import ConfigurationError, StoreError
 from airflow_recovery.hooks.settings import configured_driver_jvm
 from airflow_recovery.journal.layout import JournalLayout
@@ -105,11 +107,19 @@ class SparkSubmission(SparkApplication):
         return self._application_id
 
     def before_claim(self, state: RunState) -> None:
-        """Raises `ConfigurationError` where the provider would refuse to submit to YARN in deploy mode ``cluster``."""
+        """Raises `ConfigurationError` where Spark or the provider would refuse to submit in deploy mode ``cluster``."""
         del state
-        if not self._is_on_yarn:
+        if not self.outlives_task:
             return
         hook = _hook_of(self.operator)
+        if str(hook._connection["master"]).startswith("spark://") and self._is_python:
+            raise ConfigurationError(
+                f"{self.operator.task_id}: expected deploy mode client for a master spark://, found "
+                f"{NO_PYTHON_IN_CLUSTER_MODE}. Set deploy_mode='client', or take deploy-mode out of the extra of "
+                f"connection {self.operator._conn_id!r}."
+            )
+        if not self._is_on_yarn:
+            return
         if self.operator.durable and not hook._yarn_track_via_rm_api:
             raise ConfigurationError(
                 f"{self.operator.task_id}: expected yarn_track_via_rm_api=True on YARN in deploy mode cluster, found "
@@ -212,6 +222,11 @@ class SparkSubmission(SparkApplication):
         if self._connection is not None:
             return "yarn" in f"{self._connection.conn_type}://{self._connection.host}"
         return bool(_hook_of(self.operator)._is_yarn_cluster_mode)
+
+    @property
+    def _is_python(self) -> bool:
+        """A region's driver is; of another application its name tells, as it does spark-submit."""
+        return str(self.operator.application or APPLICATION).endswith(".py")
 
     @property
     def is_killed(self) -> bool:

@@ -19,6 +19,7 @@ from tries import journal_in, run_try, state_in, submissions, task_context
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.job_plan import plan_job
+from airflow_recovery.doctor.spark import NO_PYTHON_IN_CLUSTER_MODE
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.driver.s3_sdk import build_sdk_archive
@@ -360,6 +361,23 @@ def test_what_the_provider_would_not_submit_to_yarn_claims_no_attempt(
     with pytest.raises(AirflowFailException, match=said):
         run_try(tasks(conn_id="cluster", **given)["aside"])
     assert not state_in(recovery, GROUP, "aside").of("aside").attempts
+
+
+def test_a_standalone_cluster_takes_no_python_application_and_no_attempt_is_claimed(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(MODES["standalone cluster"][0]))
+    with pytest.raises(AirflowFailException, match=NO_PYTHON_IN_CLUSTER_MODE):
+        run_try(tasks(conn_id="cluster")["aside"])
+    assert not state_in(recovery, GROUP, "aside").of("aside").attempts
+
+
+@pytest.mark.parametrize("application", ["app.jar", "s3a://apps/app-1.0.jar"])
+def test_a_standalone_cluster_takes_a_jar(mode: str, application: str) -> None:
+    unused: Any = None
+    task = submitting(mode)
+    task.application = application
+    SparkSubmission(task, task_context(), unused, unused).before_claim(unused)
 
 
 def test_a_driver_on_the_cluster_is_given_no_python_over_the_clusters_own(

@@ -80,7 +80,7 @@ class KilledDropIn:
         self.store = StateStore(folder / "state.json")
         self.submitted = folder / "submissions"
         self.killed = folder / "killed"
-        self.application = folder / "app.py"
+        self.application = folder / "app.jar"
         self.application.write_text("code 1")
         me = self
 
