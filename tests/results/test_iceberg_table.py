@@ -25,10 +25,10 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, StringType
 
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.results import stored_files
+from airflow_recovery.results import iceberg_table, stored_files
 from airflow_recovery.results.iceberg_table import IcebergTable
 from airflow_recovery.results.row_digest import RowDigest
-from airflow_recovery.results.stored_files import NotComparable
+from airflow_recovery.results.stored_files import NotComparable, StoredFiles
 from airflow_recovery.results.stored_rows import ReadLimits, StoredRows
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
@@ -229,6 +229,22 @@ def test_a_member_that_has_changed_is_named(output: Output) -> None:
     assert output.digest("t").rows == 1
 
 
+def test_control_members_that_are_not_compared_hide_that_a_column_was_lost(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = output.table("t", pa.table({"v": pa.array([{"a": 1, "b": 2}], pa.struct([("a", "i8"), ("b", "i8")]))}))
+    known = output.digest("t").text
+    with table.update_schema() as change:
+        change.delete_column(("v", "a"))
+    with table.update_schema() as change:
+        change.add_column(("v", "a"), LongType())  # of the same name, and null in all rows
+        change.move_first(("v", "a"))
+    assert table.scan().to_arrow()["v"].to_pylist() == [{"a": None, "b": 2}]
+    assert "column v has other members in " in output.refusal("t")
+    monkeypatch.setattr(iceberg_table, "_members", lambda _: {})
+    assert output.digest("t").text == known
+
+
 @pytest.mark.parametrize("batch_rows", [65_536, 2])
 def test_deleted_rows_are_gone_though_their_files_are_not(
     output: Output, monkeypatch: pytest.MonkeyPatch, batch_rows: int
@@ -263,6 +279,7 @@ def test_control_without_its_deletes_a_table_has_the_rows_of_before(
 
 def test_deletes_that_are_not_read_are_named(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = output.table("vectors")
+    known = output.digest("vectors").text
     values = {"file_format": FileFormat.PUFFIN, "referenced_data_file": data_path(vectors)}
     deleted(vectors, monkeypatch, b"PFA1", **values, content_offset=4, content_size_in_bytes=1)
     assert "deletes-1 is a file of puffin, which is not read" in output.refusal("vectors")
@@ -270,6 +287,9 @@ def test_deletes_that_are_not_read_are_named(output: Output, monkeypatch: pytest
     deleted(equal, monkeypatch, parquet(ROWS), content=DataFileContent.EQUALITY_DELETES, equality_ids=[1])
     with pytest.raises(ValueError, match="does not yet support equality deletes"):
         output.digest("equal")
+    # Control: where they are passed over, nobody notices that rows are gone.
+    monkeypatch.setattr(IcebergTable, "_deleted_in", lambda *_: np.array([], np.int64))
+    assert output.digest("vectors").text == known
 
 
 def test_a_column_that_is_only_a_folder_has_its_value(output: Output) -> None:
@@ -320,6 +340,24 @@ def test_two_metadata_of_which_none_led_to_the_other_are_named(output: Output, t
     assert "which of them is current only the catalog knows" in output.refusal("again")
 
 
+def test_control_the_metadata_with_the_highest_number_are_those_of_a_table_that_was_dropped(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = output.table("t")
+    table.append(ROWS)
+    before = output.digest("t").text
+    output.catalog.drop_table("d.t")
+    output.table("t", ROWS.slice(1))
+    assert "which of them is current only the catalog knows" in output.refusal("t")
+
+    def newest(table: IcebergTable) -> Any:
+        paths = (file.path for file in table._files.manifest.objects if file.path.endswith(".metadata.json"))
+        return table._read_metadata(max(paths))
+
+    monkeypatch.setattr(IcebergTable, "_current_metadata", newest)
+    assert output.digest("t").text == before
+
+
 @pytest.mark.parametrize("names", [("v1", "v2"), ("v1.gz", "v2.gz")])
 def test_a_table_without_a_catalog_is_its_last_version(output: Output, names: tuple[str, str]) -> None:
     import gzip
@@ -354,6 +392,23 @@ def test_a_file_that_was_exchanged_since_it_was_registered_is_named(output: Outp
     Path(data_path(table).removeprefix("file://")).write_bytes(parquet(ROWS.slice(1)))
     with pytest.raises(NotComparable, match="was altered meanwhile"):
         rows.digest()
+
+
+def test_control_a_file_that_is_not_compared_with_what_was_registered_gives_its_rows_to_the_attempt(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = output.table("t")
+    rows, known = output.rows("t"), output.digest("t")
+    fewer = output.table("fewer", ROWS.slice(1))
+    shutil.copy(data_path(fewer).removeprefix("file://"), data_path(table).removeprefix("file://"))
+    opened = StoredFiles.open
+
+    def open_whatever_is_there(files: StoredFiles, written: ResultObject) -> Any:
+        info = output.store.get(f"t/{written.path}").info
+        return opened(files, ResultObject(written.path, info.size, info.etag))
+
+    monkeypatch.setattr(StoredFiles, "open", open_whatever_is_there)
+    assert (known.rows, rows.digest().rows) == (4, 3)
 
 
 def test_more_bytes_or_time_than_allowed_and_rows_in_order_are_named(output: Output) -> None:
