@@ -29,7 +29,8 @@ class RecoveryRetryPolicy(RetryPolicy):
 
     ``retries``: the task's, from which the tries since the last clear are counted. ``delay_is_own``: the user's
     ``retry_delay`` is kept for failures. What failed outside an attempt (a store or Airflow that is away) is no failure
-    of the region; it is retried after 1 s, 1.5 s, ... up to one minute, as long as Airflow's ``retries`` last.
+    of the region; it is retried after 1 s, 1.5 s, ... up to one minute, as long as Airflow's ``retries`` last. A
+    template that no retry can render fails at once.
     """
 
     def __init__(self, *, retries: int, delay_is_own: bool = False) -> None:
@@ -53,6 +54,9 @@ class RecoveryRetryPolicy(RetryPolicy):
             return RetryDecision.default() if self.delay_is_own else self._retry(decision.delay_s, decision.reason)
         if errors.kind_of(exception) is errors.Kind.FENCED:
             return self._retry(0.0, str(exception))
+        unrenderable = _why_unrenderable(exception)
+        if unrenderable is not None:
+            return RetryDecision.fail(reason=unrenderable)
         if self.delay_is_own:
             return RetryDecision.default()
         tries = max(1, try_number - max(0, max_tries - self.retries))
@@ -86,3 +90,20 @@ class RecoveryRetryPolicy(RetryPolicy):
     @staticmethod
     def _retry(delay_s: float, reason: str) -> RetryDecision:
         return RetryDecision.retry(timedelta(seconds=delay_s), mask_secrets(reason)[:500])
+
+
+def _why_unrenderable(exception: BaseException) -> str | None:
+    """Why no retry can render the task's templates; `None` where that is not what has failed.
+
+    Of Jinja's own errors alone, and not of a template's file, which may come: what a filter or a connection raises may
+    be gone with the next try.
+    """
+    from jinja2 import TemplateSyntaxError, UndefinedError
+
+    if not isinstance(exception, (TemplateSyntaxError, UndefinedError)):
+        return None
+    text = mask_secrets(f"{type(exception).__name__}: {exception}")[:300]
+    return (
+        f"A template of this task can't be rendered in this run, and a retry would find the same: {text}. The task's "
+        "log names the argument. Give the run what the template names, or change the template, and clear this task"
+    )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.definitions.retry_policy import RetryAction, RetryDecision
 
 from airflow_recovery import errors
 from airflow_recovery.attempt.restarts import attach
+from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.planning.restart_budget import Budget, RestartDecision
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 
@@ -89,6 +92,32 @@ def test_a_delay_of_the_users_own_is_kept_for_failures_and_waiting_stays_without
     assert asked(decided(True), policy=own) == RetryDecision.default()
     assert asked(errors.StoreUnavailable("503"), policy=own) == RetryDecision.default()
     assert asked(errors.InputLost("P"), policy=own).retry_delay == timedelta(0)
+
+
+def rendering(template: str) -> Exception:
+    """What Airflow's own rendering of an operator raises."""
+    with DAG("d", schedule=None):
+        task = RecoverableSparkSubmitOperator(
+            task_id="t", application="a.py", outputs=["out"], application_args=["{output:out}", template]
+        )
+    context: Any = {"conf": {}}
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - whichever it is
+        task.render_template_fields(context)
+    return raised.value
+
+
+@pytest.mark.parametrize("template", ["{{ conf['day'] }}", "{{ dya }}", "{{ conf.day.year }}", "{% if %}"])
+@pytest.mark.parametrize("policy", [POLICY, RecoveryRetryPolicy(retries=12, delay_is_own=True)])
+def test_a_template_that_has_no_value_in_this_run_is_not_tried_again(
+    template: str, policy: RecoveryRetryPolicy
+) -> None:
+    decision = asked(rendering(template), policy=policy)
+    assert decision.action is RetryAction.FAIL
+    assert "A template of this task can't be rendered in this run" in str(decision.reason)
+
+
+def test_control_what_a_template_calls_may_go_well_the_next_time() -> None:
+    assert asked(rendering("{{ 1 / 0 }}")).action is RetryAction.RETRY
 
 
 def test_serialised_and_read_back() -> None:
