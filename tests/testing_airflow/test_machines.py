@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import redis
 
 from airflow_recovery.driver.process_identity import is_gone
 from airflow_recovery.testing.local_airflow import LocalAirflow, LocalAirflowError
@@ -101,6 +102,26 @@ def test_a_machine_that_is_killed_ends_with_all_its_processes(tmp_path: Path) ->
         processes.stop()
 
 
+def test_a_machine_that_is_frozen_does_nothing_and_goes_on_afterwards(tmp_path: Path) -> None:
+    processes = Processes(tmp_path)
+    place = machine(tmp_path / "home", "first")
+    beats = tmp_path / "home" / "logs" / "beats"
+    script = f"(while :; do echo >>{beats}; sleep 0.01; done) & setsid bash -c 'while :; do sleep 0.01; done' & wait"
+    processes.start("first", place.command(["bash", "-c", script]), place.environment(dict(os.environ)), tmp_path)
+    try:
+        assert wait_for(beats.exists)
+        with processes.frozen("first"):
+            inside = psutil.Process(processes.running["first"].pid).children(recursive=True)
+            assert len(inside) >= 3
+            assert {process.status() for process in inside} <= {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}
+            written = beats.stat().st_size
+            assert not wait_for(lambda: beats.stat().st_size > written, 0.3)
+        assert processes.is_running("first")
+        assert wait_for(lambda: beats.stat().st_size > written)
+    finally:
+        processes.stop()
+
+
 def test_a_temporary_folder_that_is_full(tmp_path: Path) -> None:
     small = machine(tmp_path / "home", "small", scratch_bytes=1 << 20)
     said = run_on(small, "head -c 2000000 /dev/zero >$TMPDIR/ballast 2>&1 || stat -c %s $TMPDIR/ballast; echo >~/file")
@@ -181,6 +202,20 @@ def test_the_broker_asks_for_its_password_and_keeps_nothing(tmp_path: Path) -> N
     finally:
         processes.stop()
     assert [path.name for path in tmp_path.iterdir() if path.suffix in (".rdb", ".aof")] == []
+
+
+def test_a_broker_that_was_lost_is_back_at_its_place_and_empty(tmp_path: Path) -> None:
+    processes = Processes(tmp_path)
+    broker = RedisBroker(tmp_path)
+    try:
+        broker.start(processes)
+        client = redis.Redis.from_url(broker.url)
+        client.lpush("default", "a task")
+        with broker.down(processes), pytest.raises(redis.ConnectionError):
+            client.llen("default")
+        assert client.llen("default") == 0
+    finally:
+        processes.stop()
 
 
 def test_what_workers_need_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

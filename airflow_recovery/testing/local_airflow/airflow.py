@@ -170,6 +170,14 @@ class LocalAirflow(RunsApi):
         """End what `cut_off` began."""
         self._with_workers.link(worker).mend()
 
+    def frozen(self, component: str) -> AbstractContextManager[None]:
+        """Inside, a component stands still with all that it has started: of a worker its machine, with its drivers."""
+        return self._processes.frozen(component)
+
+    def broker_down(self) -> AbstractContextManager[None]:
+        """Inside, the broker is away; then it is back, and has lost all tasks that waited in it. With workers only."""
+        return self._with_workers.broker_down()
+
     def stop(self) -> None:
         """End every process, politely first; afterwards none is left. Safe to call twice."""
         self._processes.stop()

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from airflow_recovery.testing.local_airflow import reaper
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
@@ -117,6 +118,22 @@ class Processes:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
 
+    @contextlib.contextmanager
+    def frozen(self, component: str) -> Iterator[None]:
+        """Inside, a component stands still with all that it has started, on its machine too; then all of it goes on."""
+        import psutil  # type: ignore[import-untyped]
+
+        main = psutil.Process(self.running[component].pid)
+        try:
+            # What one of them has started meanwhile is found the next time.
+            while moving := [process for process in _tree(main) if not _is_still(process)]:
+                for process in moving:
+                    _send(process, signal.SIGSTOP)
+            yield
+        finally:
+            for process in _tree(main):
+                _send(process, signal.SIGCONT)
+
     def stop(self) -> None:
         """End every process, politely first; afterwards none is left. Safe to call twice."""
         airflow = [process for name, process in self.running.items() if name != DATABASE]
@@ -179,10 +196,29 @@ class Processes:
 
     def _watch(self, pid: int) -> None:
         """Remember a component's session, here and in the reaper."""
-        import psutil  # type: ignore[import-untyped]
+        import psutil
 
         with contextlib.suppress(psutil.NoSuchProcess):
             self._sessions[pid] = psutil.Process(pid).create_time()
             if self._reaper is not None and self._reaper.stdin is not None:
                 self._reaper.stdin.write(f"{pid} {self._sessions[pid]}\n".encode())
                 self._reaper.stdin.flush()
+
+
+def _tree(main: Any) -> list[Any]:
+    return [main, *main.children(recursive=True)]
+
+
+def _is_still(process: Any) -> bool:
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD))
+    return True
+
+
+def _send(process: Any, number: signal.Signals) -> None:
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import signal
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_recovery.testing.free_port import free_port
@@ -48,6 +51,15 @@ class RedisBroker:
                     f"Redis is not ready after {READY_TIMEOUT_S:.0f} s, or has ended:\n{processes.tail(BROKER)}"
                 )
             time.sleep(POLL_INTERVAL_S)
+
+    @contextmanager
+    def down(self, processes: Processes) -> Iterator[None]:
+        """Inside, there is no server; then there is one again, with nothing of what it held."""
+        processes.kill(BROKER, signal.SIGKILL)
+        try:
+            yield
+        finally:
+            self.start(processes)
 
     def _answers(self) -> bool:
         try:

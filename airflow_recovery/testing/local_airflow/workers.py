@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -80,6 +81,10 @@ class Workers:
     def machine(self, name: str) -> Machine:
         """Where a worker runs."""
         return self._workers[name].machine
+
+    def broker_down(self) -> AbstractContextManager[None]:
+        """As `RedisBroker.down`."""
+        return self._broker.down(self._processes)
 
     def prepare(self) -> None:
         """Start the broker. Raises `LocalAirflowError` where something that is needed is not installed."""
