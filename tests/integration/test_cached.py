@@ -13,9 +13,11 @@ pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 SQUARES = [(sum(n * n for n in range(9)),)]
 
 
+@pytest.mark.drill
 def test_a_retry_of_the_consumer_keeps_the_cached_producer_and_a_clear_after_the_end_makes_it_again(
     pipeline: Pipeline,
 ) -> None:
+    """The same job in Airflow: `test_own_spark.py`; on a server, over Connect: `tests/driver/test_cached_views.py`."""
     lake = empty_folder(pipeline.folder / "kept")
     (lake / "a.csv").write_text("".join(f"{n}\n" for n in range(9)))
     run = pipeline.run("kept", {"lake": f"file://{lake}"})

@@ -80,9 +80,11 @@ def test_fault_142_a_killed_server_takes_what_it_has_cached_and_recovery_makes_t
     run.wait(lambda: not keepers(pipeline), "the end of the server")
 
 
+@pytest.mark.drill
 def test_fault_142_an_existing_application_is_killed_with_its_server_and_it_alone_runs_again_on_another_one(
     pipeline: Pipeline,
 ) -> None:
+    """With real servers and no Airflow: `tests/task/test_run_spark.py`, beside the other tests."""
     lake = pipeline.folder / "lake"
     lake.mkdir(exist_ok=True)
     (lake / "gated.csv").write_text("1\n41\n")

@@ -88,7 +88,9 @@ def test_four_consumers_lose_one_result_at_once_and_it_is_made_once(months: DagR
     assert journal.ran_since(before) == {"total": 1, **of("counted", list("abcd"))}, failures(journal)
 
 
+@pytest.mark.drill
 def test_fault_62_a_list_of_keys_that_is_ordered_differently_keeps_its_results(pipeline: Pipeline) -> None:
+    """Without Airflow: `tests/attempt/test_job_plan.py`; a list that grows, in Airflow: below."""
     run = pipeline.run("parts", {"parts": "a,b,c"})
     before = run.start().ends()
     run.forget()

@@ -15,7 +15,9 @@ def recreate(run: DagRun, epoch: int) -> None:
     run.start()
 
 
+@pytest.mark.drill
 def test_recompute_runs_everything_once_an_epoch(pipeline: Pipeline) -> None:
+    """Without Airflow: `tests/attempt/test_recompute.py`; a run that is forgotten and comes back: `test_rebuild.py`."""
     run = pipeline.run("chain")
     assert run.start().ends().executions() == {"made": 1, "total": 1}
 

@@ -40,7 +40,9 @@ def test_fault_78_a_missing_table_fails_at_once(pipeline: Pipeline) -> None:
     assert "The same code would fail again, so it is not retried." in run.log("made")
 
 
+@pytest.mark.drill
 def test_fault_78_control_another_exception_is_retried(pipeline: Pipeline) -> None:
+    """As is one in `test_failures_and_losses.py`."""
     run = pipeline.run("chain")
     run.make_fail_once("made")
 

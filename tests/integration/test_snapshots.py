@@ -11,7 +11,9 @@ from pipeline import Pipeline, empty_folder
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
 
+@pytest.mark.drill
 def test_new_ones_go_on_where_those_before_them_were(pipeline: Pipeline) -> None:
+    """In real Spark: `tests/driver/test_coordinator_in_driver.py`; who is restored: `tests/attempt`."""
     lake = empty_folder(pipeline.folder / "drops")
     for number in ("10", "11"):
         (lake / number).touch()

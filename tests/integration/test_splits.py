@@ -120,7 +120,9 @@ def test_killed_after_700_of_1000_splits_the_rest_is_read(dealt: DagRun) -> None
     assert said["splits"] == {"read": 300, "kept": 200, "lost": {}}
 
 
+@pytest.mark.drill
 def test_one_index_is_cleared_the_other_keeps_its_attempt_and_its_batches(dealt: DagRun) -> None:
+    """An index is cleared in real Airflow: `test_parallel.py`; an overwritten file: `tests/splits`."""
     before = dealt.journal()
     notes = set(dealt.gates.glob("read-*"))
     changed = min(noted(dealt, "read", 0))

@@ -27,7 +27,9 @@ def test_what_is_cleared_and_stands_is_kept_without_spark(finished: DagRun, clea
     journal.check()
 
 
+@pytest.mark.drill
 def test_a_failed_run_that_is_cleared_keeps_what_has_finished(pipeline: Pipeline) -> None:
+    """A backfill does the same to a half finished date: `test_backfill.py`."""
     run = pipeline.run("chain")
     run.make_broken("total")
     before = run.start().ends("failed")
@@ -42,7 +44,9 @@ def test_a_failed_run_that_is_cleared_keeps_what_has_finished(pipeline: Pipeline
     journal.check()
 
 
+@pytest.mark.drill
 def test_fault_65_what_a_failure_has_blocked_runs_with_the_repair(pipeline: Pipeline) -> None:
+    """In real Airflow also `tests/testing_airflow/test_clear_clients_airflow.py`, and `tests/tab`."""
     run = pipeline.run("chain")
     run.make_broken("made")
     run.start().ends("failed")
@@ -75,7 +79,9 @@ def test_fault_66_a_task_marked_success_by_hand_is_checked_by_its_consumer(pipel
     journal.check()
 
 
+@pytest.mark.drill
 def test_fault_66_a_finished_task_marked_failed_by_hand_and_cleared_is_kept(pipeline: Pipeline) -> None:
+    """It is cleared and valid, as above; by a plan: `tests/attempt/test_plan_then_run.py`."""
     run = pipeline.run("chain")
     before = run.start().ends()
 

@@ -66,7 +66,9 @@ def test_recovery_mode_job_level_restarts_the_job_and_names_no_region_that_never
     journal.check()
 
 
+@pytest.mark.drill
 def test_individual_restarts_the_failed_region_and_what_it_misses_and_no_reader(pipeline: Pipeline) -> None:
+    """Without Airflow: `tests/attempt/test_full_restart.py`; `full`, in Airflow: above."""
     run = pipeline.run("individual")
     run.make_fail_once("total")
     before = run.start().ends()

@@ -340,6 +340,7 @@ def test_a_budget_that_is_exceeded_fails_the_run_by_name(streams: Pipeline) -> N
     assert journal.publishes == []
 
 
+@pytest.mark.drill
 def test_a_region_without_a_slot_hangs_nobody(pipeline: Pipeline) -> None:
     """The pool is too small: refused at once. It is large enough, and others are in it: the producer waits no longer
     than its block_timeout_s, says so, and its consumer ends by name when it gets the slot."""

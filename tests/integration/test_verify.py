@@ -21,7 +21,9 @@ def side_misses_base(run: DagRun) -> None:
     run.clear("side")
 
 
+@pytest.mark.drill
 def test_fault_51_52_verify_keeps_three_levels_of_consumers_while_rows_are_equal(pipeline: Pipeline) -> None:
+    """Digests of real Spark: `tests/driver/test_digest.py`; who runs again: `tests/attempt/test_early_cutoff.py`."""
     run = pipeline.run("levels").start()
     before = run.ends()
     before.check()

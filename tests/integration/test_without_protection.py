@@ -39,9 +39,11 @@ def test_without_a_clear_client_a_region_retries_by_itself_and_a_lost_input_name
     journal.check()
 
 
+@pytest.mark.drill
 def test_fault_66_control_without_a_clear_client_a_success_by_hand_leaves_the_run_stuck(
     pipeline: Pipeline,
 ) -> None:
+    """Without Airflow: `tests/attempt/test_plan_then_run.py`."""
     run = pipeline.run("chain", name="client-off")
     run.make_broken("made")
     run.start().ends("failed")
@@ -55,7 +57,9 @@ def test_fault_66_control_without_a_clear_client_a_success_by_hand_leaves_the_ru
     assert "[state_store] backend" in run.log("total")
 
 
+@pytest.mark.drill
 def test_fault_65_control_without_unblocking_the_rest_of_the_run_stays_blocked(pipeline: Pipeline) -> None:
+    """In real Airflow also the control in `tests/testing_airflow/test_clear_clients_airflow.py`."""
     run = pipeline.run("chain", name="unblock-off")
     run.make_broken("made")
     run.start().ends("failed")
