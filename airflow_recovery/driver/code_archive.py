@@ -2,17 +2,22 @@
 
 Functions of a package are pickled by reference: without the archive a UDF fails on the worker. Which rooms of this
 package travel follows from what the driver's may import (`airflow_recovery.rooms`), so that none can be forgotten.
+
+Beside each source lies its bytecode, for the Python that makes the archive: else a driver, and each Python worker of
+Spark's, would compile all of it. A Python of another version takes the sources; so does one that finds them altered.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import marshal
 import os
 import shutil
 import sys
 import tempfile
 import time
+import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -44,14 +49,25 @@ def build_archive(job_ref: str, extra_packages: Iterable[str] = ()) -> Path:
     files = dict(_our_files())
     for extra_package in (_top_level(job_ref), *extra_packages):
         files.update(files_of(extra_package))
-    return build_from_files(_ARCHIVE, files)
+    contents = _read(files)
+    named_by = {**contents, "": importlib.util.MAGIC_NUMBER}
+    return _in_folder(
+        _path(_ARCHIVE, named_by), lambda archive: _write(archive, {**contents, **dict(_bytecode(contents))})
+    )
 
 
 def build_from_files(prefix: str, files: Mapping[str, Path]) -> Path:
     """The archive ``<prefix><hash>.zip`` of ``files``, by their names in it; kept as `build_archive` does."""
-    contents = {name: path.read_bytes() for name, path in sorted(files.items())}
-    folder = private_folder()  # code is run from there
-    return _in_folder(folder / f"{prefix}{_hash(contents)}.zip", lambda archive: _write(archive, contents))
+    contents = _read(files)
+    return _in_folder(_path(prefix, contents), lambda archive: _write(archive, contents))
+
+
+def _read(files: Mapping[str, Path]) -> dict[str, bytes]:
+    return {name: path.read_bytes() for name, path in sorted(files.items())}
+
+
+def _path(prefix: str, contents: Mapping[str, bytes]) -> Path:
+    return private_folder() / f"{prefix}{_hash(contents)}.zip"  # code is run from there
 
 
 def unpacked(archive: Path) -> Path:
@@ -148,7 +164,25 @@ def _is_left_out(name: str) -> bool:
     return name == "__pycache__" or name.startswith(".")
 
 
-def _hash(contents: dict[str, bytes]) -> str:
+_CHECKED_HASH = (0b11).to_bytes(4, "little")
+"""Flags of a ``.pyc`` that is used where its source has the hash that stands in it (PEP 552)."""
+_SAME_BYTES = 2
+"""The newest version of marshal's format in which equal code has equal bytes, whoever else refers to its parts."""
+
+
+def _bytecode(contents: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """A ``.pyc`` for each source that this Python can compile. What can't be fails as ever, when it is imported."""
+    for name, source in contents.items():
+        if not name.endswith(".py"):
+            continue
+        with suppress(SyntaxError, ValueError, RecursionError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = marshal.dumps(compile(source, name, "exec", dont_inherit=True), _SAME_BYTES)
+            source_hash = importlib.util.source_hash(source)
+            yield f"{name}c", importlib.util.MAGIC_NUMBER + _CHECKED_HASH + source_hash + body
+
+
+def _hash(contents: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
     for name, body in contents.items():
         encoded = name.encode()
@@ -156,7 +190,7 @@ def _hash(contents: dict[str, bytes]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _write(archive: Path, contents: dict[str, bytes]) -> None:
+def _write(archive: Path, contents: Mapping[str, bytes]) -> None:
     handle, unfinished = tempfile.mkstemp(dir=archive.parent, suffix=_UNFINISHED)
     try:
         with os.fdopen(handle, "wb") as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as code:

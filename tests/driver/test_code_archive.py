@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from our_imports import imports_of
 
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.job.module_code import canonical, find_module
 from airflow_recovery.rooms import MODES, reachable
 
 
@@ -35,7 +37,8 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def names(archive: Path) -> set[str]:
-    return set(zipfile.ZipFile(archive).namelist())
+    """Without bytecode."""
+    return {name for name in zipfile.ZipFile(archive).namelist() if not name.endswith(".pyc")}
 
 
 def test_holds_our_airflow_free_packages_and_the_jobs_package(code: Path) -> None:
@@ -91,6 +94,70 @@ def test_code_that_is_nowhere_is_refused(code: Path) -> None:
     for job in ("nosuchpackage.jobs:job", "sys:job"):
         with pytest.raises(ConfigurationError, match="package or module in files"):
             build_archive(job)
+
+
+LONELY = """
+def where():
+    import inspect
+    return where.__code__.co_filename, "a traceback shows this" in inspect.getsource(where)
+"""
+
+
+def imported(archive: Path) -> tuple[str, str]:
+    """What an interpreter has the module `lonely` from, and what its function answers."""
+    program = "import lonely; print(lonely.__file__); print(lonely.where())"
+    command, environment = [sys.executable, "-c", program], {"PYTHONPATH": str(archive)}
+    done = subprocess.run(command, cwd=archive.parent, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    module, answer = done.stdout.splitlines()
+    return module.removeprefix(f"{archive}/"), answer
+
+
+def altered(archive: Path, name: str, old: bytes, new: bytes) -> Path:
+    path = archive.with_name("altered.zip")
+    with zipfile.ZipFile(archive) as whole, zipfile.ZipFile(path, "w") as out:
+        for each in whole.namelist():
+            body = whole.read(each)
+            assert each != name or old in body
+            out.writestr(each, body.replace(old, new) if each == name else body)
+    return path
+
+
+def test_a_python_like_the_makers_compiles_nothing_and_tracebacks_show_the_source(code: Path) -> None:
+    (code / "lonely.py").write_text(LONELY)
+    assert imported(build_archive("lonely:job")) == ("lonely.pyc", "('lonely.py', True)")
+
+
+def test_another_python_takes_the_sources_and_so_does_one_that_finds_them_altered(code: Path) -> None:
+    (code / "lonely.py").write_text(LONELY)
+    archive = build_archive("lonely:job")
+    other = altered(archive, "lonely.pyc", MAGIC_NUMBER, b"\x00\x00\r\n")
+    assert imported(other)[0] == "lonely.py"
+    assert imported(altered(archive, "lonely.py", b"return where", b"return 'altered', where"))[1].startswith("('alt")
+
+
+def test_each_version_of_python_has_an_archive_of_its_own(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = build_archive("lonely:job")
+    monkeypatch.setattr("importlib.util.MAGIC_NUMBER", b"\x00\x00\r\n")
+    assert build_archive("lonely:job") != first
+
+
+def test_a_file_that_can_not_be_compiled_is_shipped_as_it_is(code: Path) -> None:
+    (code / "lonely.py").write_text("{{ not Python }")
+    with zipfile.ZipFile(build_archive("lonely:job")) as archive:
+        assert "lonely.pyc" not in archive.namelist()
+        assert archive.read("lonely.py") == b"{{ not Python }"
+
+
+def test_the_fingerprint_of_code_is_the_same_in_an_archive(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code / "lonely.py").write_text(LONELY)
+    on_disk = find_module("lonely")
+    archive = build_archive("lonely:job")
+    monkeypatch.setattr("sys.path", [str(archive), *(entry for entry in sys.path if entry != str(code))])
+    in_archive = find_module("lonely")
+    assert on_disk is not None
+    assert in_archive is not None
+    assert canonical(in_archive.tree) == canonical(on_disk.tree)
 
 
 IMPORT_ALL = """
