@@ -16,6 +16,7 @@ from readme_blocks import write_dags
 
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.local_airflow.warm import OF_SESSIONS, OF_TASKS, local_settings
 from airflow_recovery.testing.s3_server import SECRET_KEY
 
 HERE = Path(__file__).parent
@@ -29,28 +30,17 @@ PER_RUN_BACKEND = {
 PATIENT = {"AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60"}
 """Nobody here waits for Airflow to miss a heartbeat, and a busy machine may be late with one."""
 
-WARM = """
-import sys
-
+NOT_BY_SCHEDULE = """
 import pendulum
 
 __all__ = ["dag_policy"]
-if "scheduler" in sys.argv:
-    import boto3
-    from airflow_recovery.driver.connect_session import import_client
-
-    import_client()
-    import airflow.providers.amazon.aws.hooks.s3
-    import airflow_recovery.operators
-    import airflow_recovery.task.region_program
-    import airflow_recovery.attempt.region_task
 
 def dag_policy(dag):
     if not getattr(dag.timetable, "asset_condition", None):
         dag.end_date = pendulum.datetime(2020, 1, 1)
 """
-"""Airflow's local settings. Tasks are forked from the scheduler: what it has imported costs none of them a second. No
-DAG runs by its schedule, which is there for backfills, of dates before that one; what an asset triggers does."""
+"""Of Airflow's local settings: no DAG runs by its schedule, which is there for backfills, of dates before that one.
+What an asset triggers does."""
 
 SHARED = pytest.StashKey[ExitStack]()
 
@@ -133,7 +123,7 @@ def open_pipeline(folder: Path, server: S3Server, connect_url: str, metrics: dic
         del airflow.env[name]
     settings = airflow.home / "config" / "airflow_local_settings.py"
     settings.parent.mkdir(parents=True)
-    settings.write_text(WARM)
+    settings.write_text(local_settings((*OF_TASKS, *OF_SESSIONS)) + NOT_BY_SCHEDULE)
     with airflow:
         pipeline = Pipeline(airflow, server, bucket, folder)
         pipeline.set_aws_password(SECRET_KEY)
