@@ -31,7 +31,7 @@ from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 from airflow_recovery.testing.s3_proxy import S3Proxy, S3Request
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, VersityServer, find_versitygw
-from airflow_recovery.testing.s3a_jars import write_spark_conf
+from airflow_recovery.testing.s3a_jars import class_path_variables
 from airflow_recovery.testing.streaming_driver import StreamingDriverProcess
 from benchmarks.channel_job import FILES_A_BATCH, read_stream, with_speed
 from benchmarks.report import Figure, Report, Table, summary
@@ -274,7 +274,7 @@ def _bench(folder: Path) -> Iterator[ChannelBench]:
     server = MotoServer(folder / "s3") if find_versitygw() is None else VersityServer(folder / "s3")
     environ = {
         **CREDENTIALS,
-        "SPARK_CONF_DIR": str(write_spark_conf(folder / "conf")),
+        **class_path_variables(),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }

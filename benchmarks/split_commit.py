@@ -37,7 +37,7 @@ from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.testing.s3_proxy import S3Proxy
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, VersityServer, find_versitygw
-from airflow_recovery.testing.s3a_jars import write_spark_conf
+from airflow_recovery.testing.s3a_jars import class_path_variables
 from benchmarks.report import Figure, Report, Table, summary
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _lake(folder: Path) -> Iterator[Lake]:
     server = MotoServer(folder / "s3") if find_versitygw() is None else VersityServer(folder / "s3")
     environ = {
         **CREDENTIALS,
-        "SPARK_CONF_DIR": str(write_spark_conf(folder / "conf")),
+        **class_path_variables(),
         "PYSPARK_PYTHON": sys.executable,
     }
     with server, patch.dict(os.environ, environ), S3Proxy(server) as proxy:

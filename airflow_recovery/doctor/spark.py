@@ -60,6 +60,8 @@ class Installation:
     hadoop: str | None
     conf: Mapping[str, str] = field(default_factory=dict)
     """Its ``spark-defaults.conf``."""
+    dist_class_path: str = ""
+    """``SPARK_DIST_CLASSPATH``: the end of the class path of each JVM that has this variable."""
 
 
 def check_submission(name: str, environment: Mapping[str, str], *, on_s3: bool) -> Iterator[CheckResult]:
@@ -106,6 +108,7 @@ def installation_of(binary: str, environment: Mapping[str, str]) -> Installation
         _version_in(names, r"spark-core_[\d.]+-(.+)\.jar"),
         _version_in(names, r"hadoop-client-api-(.+)\.jar"),
         _defaults(folder / "spark-defaults.conf"),
+        environment.get("SPARK_DIST_CLASSPATH", ""),
     )
 
 
@@ -177,15 +180,17 @@ def check_java(environment: Mapping[str, str], spark: str | None = None) -> Iter
 def check_s3_jars(installation: Installation) -> Iterator[CheckResult]:
     """Whether this Spark can read and write ``s3a://``: hadoop-aws of its own Hadoop's version, and Amazon's SDK.
 
-    Both on the class paths of drivers and executors, or in its own folder of jars.
+    Both on the class paths of drivers and executors, in its own folder of jars, or in ``SPARK_DIST_CLASSPATH``, which
+    executors on other machines are taken to have as well.
     What a task adds by its own ``jars=``, ``packages=`` or ``conf=`` is not seen here.
     """
     check = "Spark's jars for S3"
-    advice = "Take the jars of docs/s3.md into the image, and name them in both class paths of spark-defaults.conf."
+    advice = "Take the jars of docs/s3.md into the image, and name their folder in SPARK_DIST_CLASSPATH."
     if "hadoop-aws" in installation.conf.get("spark.jars.packages", ""):
         yield ok(check, f"spark.jars.packages = {installation.conf['spark.jars.packages']}")
         return
     own = [path.name for path in (installation.home / "jars").glob("*.jar")]
+    own += [name for entry in installation.dist_class_path.split(":") for name in _jars_at(entry)]
     for side, keys in _CLASS_PATHS.items():
         entries = [piece for key in keys for piece in re.split("[:,]", installation.conf.get(key, "")) if piece]
         names = [*own, *(name for entry in entries for name in _jars_at(entry))]

@@ -12,17 +12,15 @@ def s3a_jars() -> Path:
     return fetched_jars("s3a", "Spark's jars for S3", "hadoop-aws", "--s3a")
 
 
-def write_spark_conf(folder: Path) -> Path:
-    """Make ``folder`` a ``SPARK_CONF_DIR`` with the jars on every class path; the folder.
+def class_path_variables() -> dict[str, str]:
+    """Variables of the environment that put the jars at the end of the class path of each JVM of Spark's, here.
 
-    Not by ``--packages``, which would ask Ivy in each application, nor by ``--jars``, which would copy them.
+    Not by ``--packages``, which would ask Ivy in each application, nor by ``--jars``, which would copy them; and not in
+    front, by `class_path_conf`: an archive of Spark's classes fits where the class path begins with Spark's own jars.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    text = "".join(f"{key} {value}\n" for key, value in class_path_conf().items())
-    (folder / "spark-defaults.conf").write_text(text)
-    return folder
+    return {"SPARK_DIST_CLASSPATH": f"{s3a_jars()}/*"}
 
 
 def class_path_conf() -> dict[str, str]:
-    """The settings that put the jars on the class paths of a driver and of executors on this machine."""
+    """The settings that put the jars on the class paths of a driver and of executors that have another environment."""
     return {f"spark.{side}.extraClassPath": f"{s3a_jars()}/*" for side in ("driver", "executor")}

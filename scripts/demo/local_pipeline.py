@@ -15,6 +15,7 @@ from typing import NoReturn
 from airflow_recovery.store import ObjectStore, open_store
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.local_airflow.warm import OF_SESSIONS, OF_TASKS
 from airflow_recovery.testing.s3_server import (
     ACCESS_KEY,
     REGION,
@@ -24,7 +25,7 @@ from airflow_recovery.testing.s3_server import (
     VersityServer,
     find_versitygw,
 )
-from airflow_recovery.testing.s3a_jars import write_spark_conf
+from airflow_recovery.testing.s3a_jars import class_path_variables
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUCKET = "recovery"
@@ -71,16 +72,14 @@ def open_local_pipeline(folder: Path, lake: Path, *, on_s3: bool = False) -> Ite
         environment = environment_of(folder, f"file://{lake}", f"{data}/results", s3)
         if on_s3:
             _upload(lake, S3Store(f"{data}/lake", endpoint_url=s3.endpoint_url, session=s3.session()))
-            environment |= {
-                "FLIGHTS_LAKE": f"{data}/lake",
-                "SPARK_CONF_DIR": str(write_spark_conf(folder / "spark-conf")),
-            }
+            environment |= {"FLIGHTS_LAKE": f"{data}/lake", **class_path_variables()}
         airflow = LocalAirflow(
             folder / "airflow",
             REPOSITORY / "dags",
             env=environment,
             parallelism=TASKS_AT_ONCE,
             fast=False,  # short time-outs are for crash tests: on a slow machine they would cause failures of their own
+            warm=(*OF_TASKS, *OF_SESSIONS),
         )
         with airflow:
             yield LocalPipeline(folder, airflow, s3, f"{data}/results")

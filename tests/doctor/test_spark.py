@@ -149,8 +149,8 @@ def test_java_home_comes_first_as_in_spark_submit(tmp_path: Path) -> None:
     assert wrong_of(check_java({"PATH": "/nowhere"})).found == "none"
 
 
-def jars_of(home: Path, *jars: str, conf: str = "") -> list[CheckResult]:
-    installation = installation_of(spark(home, *JARS, *jars, conf=conf), {"PATH": "/usr/bin:/bin"})
+def jars_of(home: Path, *jars: str, conf: str = "", **variables: str) -> list[CheckResult]:
+    installation = installation_of(spark(home, *JARS, *jars, conf=conf), {"PATH": "/usr/bin:/bin", **variables})
     assert installation is not None
     return list(check_s3_jars(installation))
 
@@ -174,6 +174,8 @@ def test_hadoop_aws_in_the_jars_of_spark_or_on_both_class_paths(tmp_path: Path) 
     assert statuses(jars_of(tmp_path / "jars", conf=listed)) == [Status.OK]
     packages = "spark.jars.packages org.apache.hadoop:hadoop-aws:3.5.0"
     assert statuses(jars_of(tmp_path / "packages", conf=packages)) == [Status.OK]
+    by_variable = {"SPARK_DIST_CLASSPATH": f"/etc/hadoop:{folder}/*"}
+    assert statuses(jars_of(tmp_path / "variable", **by_variable)) == [Status.OK]
 
 
 def test_hadoop_aws_that_is_missing_or_of_another_hadoop(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import Answer, LostReply, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.s3_policy import Enforced, documented
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
-from airflow_recovery.testing.s3a_jars import s3a_jars, write_spark_conf
+from airflow_recovery.testing.s3a_jars import class_path_variables, s3a_jars
 from airflow_recovery.testing.spark_cluster import spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3]
@@ -106,8 +106,7 @@ class Lake:
 def environment(folder: Path) -> dict[str, str]:
     base = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYSPARK_PYTHON")}
     credentials = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
-    conf_dir = {"SPARK_CONF_DIR": str(write_spark_conf(folder / "conf"))}
-    return submit_environment({**base, "PATH": os.defpath, **credentials, **conf_dir})
+    return submit_environment({**base, "PATH": os.defpath, **credentials, **class_path_variables()})
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from airflow_recovery.driver.submit import s3a_conf
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
-from airflow_recovery.testing.s3a_jars import write_spark_conf
+from airflow_recovery.testing.s3a_jars import class_path_variables
 from airflow_recovery.testing.spark_cluster import connect_server
 
 HERE = Path(__file__).parent
@@ -76,14 +76,14 @@ def open_pipeline(folder: Path, server: S3Server) -> Iterator[MachinesPipeline]:
     bucket = f"machines-{uuid.uuid4().hex[:8]}"
     server.create_bucket(bucket)
     results = f"s3://{bucket}/results"
-    spark_conf = write_spark_conf(folder / "spark-conf")
     conf = {
         **s3a_conf(StoreSpec(results, server.endpoint_url, REGION), os.environ),
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "1",
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(spark_conf))
+        for variable, value in class_path_variables().items():
+            patch.setenv(variable, value)
         with connect_server(conf=conf) as spark:
             env = environment(folder, bucket, spark.url) | PATIENT
             extra = {"region_name": REGION, "endpoint_url": server.endpoint_url}

@@ -9,7 +9,7 @@ import pyspark
 import pytest
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.testing.s3a_jars import s3a_jars, write_spark_conf
+from airflow_recovery.testing.s3a_jars import class_path_conf, class_path_variables, s3a_jars
 
 IVY = Path(__file__).parents[2] / "scripts" / "s3a-ivy.xml"
 
@@ -33,14 +33,10 @@ def test_what_was_fetched_is_what_is_named_and_spark_has_nothing_of_it_twice() -
     assert {name.rpartition("-")[0] for name in names} & spark == set()
 
 
-def test_the_settings_put_them_on_both_class_paths(tmp_path: Path) -> None:
-    text = (write_spark_conf(tmp_path / "conf") / "spark-defaults.conf").read_text()
-    assert text.split() == [
-        "spark.driver.extraClassPath",
-        f"{s3a_jars()}/*",
-        "spark.executor.extraClassPath",
-        f"{s3a_jars()}/*",
-    ]
+def test_settings_and_variables_put_them_on_both_class_paths() -> None:
+    jars = f"{s3a_jars()}/*"
+    assert class_path_conf() == {"spark.driver.extraClassPath": jars, "spark.executor.extraClassPath": jars}
+    assert class_path_variables() == {"SPARK_DIST_CLASSPATH": jars}
 
 
 def test_where_they_are_not_it_says_what_fetches_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

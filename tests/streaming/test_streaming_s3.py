@@ -17,7 +17,7 @@ from airflow_recovery.driver.submit import s3a_conf
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import LostReply, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.s3_server import REGION
-from airflow_recovery.testing.s3a_jars import write_spark_conf
+from airflow_recovery.testing.s3a_jars import class_path_variables
 from airflow_recovery.testing.streaming_driver import StreamingDriverProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
@@ -56,7 +56,7 @@ def test_fault_24_a_region_on_s3_whose_replies_are_lost_and_which_lists_nothing(
             store=S3Store(base, endpoint_url=server.endpoint_url, session=server.session()),
         )
         spec = spark_run.spec("board", max_rows=10, trigger_s=0.5)
-        environment = {**server.environment(), "SPARK_CONF_DIR": str(write_spark_conf(tmp_path / "conf"))}
+        environment = {**server.environment(), **class_path_variables()}
         conf = s3a_conf(spec.results, {**os.environ, **environment})
         sink = StreamingDriverProcess(
             tmp_path / "driver", [CODE, Path(__file__).parents[2]], environment=environment, conf=conf
