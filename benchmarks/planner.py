@@ -54,9 +54,12 @@ def measure(folder: Path, repeats: int | None) -> Report:
         title="The planner that runs, beside Flink's scheduler",
         method=(
             "Of ours, `record` is from the declared job to the plan record, which holds what Flink calls graph and "
-            "regions; `restart set` is who restarts after a failure of the middle vertex's first subtask whose error "
-            "names one lost input, over a run in which everything has finished, asked of a plan of which nothing was "
-            "asked before, and `plan` is the whole plan with its reasons for every region. Of Flink, `graph`, "
+            "regions. Then the middle vertex's first subtask, which was reset, runs again while everything else has "
+            "finished. `pre-check` is what its try finds out of the run before it begins, of a plan and a state of "
+            "which nothing was asked before. It fails, and the error names one lost input: `restart set` is who "
+            "restarts, of the state that was listed after the failure, evaluated from where the pre-check left it, as "
+            "a task does it. `without` is the same for a process that has evaluated nothing before. `plan` is the "
+            "whole plan of such a process, with its reasons for every region. Of Flink, `graph`, "
             "`regions` and the restart set are the first calls in a "
             f"fresh JVM, {beside}. Memory: of ours the growth of the peak until the record is there, of Flink its live "
             "heap after a collection. Finished runs are on a stand-in for S3, over HTTP, with the real SDK."
@@ -66,7 +69,8 @@ def measure(folder: Path, repeats: int | None) -> Report:
             Table(
                 "Shapes, cold",
                 (
-                    "shape", "record, ms", "restart set, ms", "its CPU, ms", "plan, ms", "record, MB", "restarts",
+                    "shape", "record, ms", "pre-check, ms", "its CPU, ms", "restart set, ms", "its CPU, ms",
+                    "without, ms", "its CPU, ms", "plan, ms", "record, MB", "restarts",
                     "Flink: graph, ms", "regions, ms", "restart set, ms", "MB", "restarts",
                 ),
                 rows,
@@ -115,7 +119,7 @@ def _shape_row(
     peer += [str(last["heap_mb"]), str(last["result"])] if last else ["-", "-"]
     if "refused" in ours[0]:
         figures.append(Figure(key, 0.0, "plans", f"a plan, not: {ours[0]['refused']}", reached=False))
-        return (key, ours[0]["refused"][:40], "-", "-", "-", "-", "-", *peer)
+        return (key, ours[0]["refused"][:40], *["-"] * 9, *peer)
     found = {name: median(our[name] for our in ours) for name in ours[0]}
     if theirs[0] and theirs[1] and last:
         made = theirs[0]["cold_ms"] + theirs[1]["cold_ms"]
@@ -128,8 +132,12 @@ def _shape_row(
     return (
         key,
         f"{found['record_ms']:.0f}",
+        f"{found['pre_check_ms']:.0f}",
+        f"{found['pre_check_cpu_ms']:.0f}",
         f"{found['restart_set_ms']:.0f}",
         f"{found['restart_set_cpu_ms']:.0f}",
+        f"{found['cold_ms']:.0f}",
+        f"{found['cold_cpu_ms']:.0f}",
         f"{found['plan_ms']:.0f}",
         f"{found['record_mb']:.0f}",
         f"{found['restarts']:.0f}",

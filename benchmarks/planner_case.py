@@ -25,7 +25,8 @@ _BEGUN = time.perf_counter()
 
 from airflow_recovery.errors import JobDefinitionError  # noqa: E402
 from airflow_recovery.journal.journal import Journal  # noqa: E402
-from airflow_recovery.journal.run_state import Attempt  # noqa: E402
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState  # noqa: E402
+from airflow_recovery.model.altered import altered  # noqa: E402
 from airflow_recovery.model.groups import GroupedRegions  # noqa: E402
 from airflow_recovery.model.records import PlanRecord  # noqa: E402
 from airflow_recovery.planning.evaluation import Evaluation  # noqa: E402
@@ -67,22 +68,46 @@ def of_shape(case: str, levels: int, parallelism: int) -> dict[str, Any]:
         return Reason(region, Why.OUTPUT_MISSING, "gone") if region == lost else None
 
     request = RegionFailure(failed)
-    scenario = request.apply(Scenario(record, state, available))
-    # Nothing was asked of this plan before: what the plan above knows of itself was found out to make the run.
-    fresh = PlanRecord(record.job, GroupedRegions(map(replace, record.groups)))
 
-    def decide() -> tuple[int, float]:
-        before = time.process_time()
-        evaluation = Evaluation(fresh, scenario.state, available=available)
-        return len(RestartSet(evaluation, same_rows=False, failed=[failed])), time.process_time() - before
+    def unseen() -> tuple[PlanRecord, RunState, RunState]:
+        """The plan, and the run before and after the failure. Nothing was asked of them: to make them, something was.
 
-    (restart_set, restart_set_cpu_s), restart_set_ms = _timed(decide)
+        The first finish of the region that fails was reset.
+        """
+        regions = {name: RegionState(region.attempts) for name, region in state.regions.items()}
+        regions[failed] = RegionState({1: altered(state.regions[failed].attempts[1], is_reset=True)})
+        before = RunState(regions)
+        after = request.apply(Scenario(record, before, available)).state
+        return PlanRecord(record.job, GroupedRegions(map(replace, record.groups))), before, after
+
+    def decide(plan_: PlanRecord, seen: RunState, before: Evaluation | None = None) -> Callable[[], int]:
+        def restarted() -> int:
+            evaluation = Evaluation(plan_, seen, available=available, before=before)
+            return len(RestartSet(evaluation, same_rows=False, failed=[failed]))
+
+        return restarted
+
+    def check(evaluation: Evaluation) -> tuple[bool, int]:
+        return evaluation.why_must_run(failed) is not None, len(evaluation.lost_inputs(failed))
+
+    fresh, _, seen = unseen()
+    cold_set, cold_ms, cold_cpu_ms = _timed_cpu(decide(fresh, seen))
+    fresh, seen, failed_run = unseen()
+    before = Evaluation(fresh, seen, available=lambda region, attempt, result: None)
+    checked, pre_check_ms, pre_check_cpu_ms = _timed_cpu(lambda: check(before))
+    restart_set, restart_set_ms, restart_set_cpu_ms = _timed_cpu(decide(fresh, failed_run, before))
+    if checked != (True, 0) or restart_set != cold_set:
+        raise RuntimeError(f"expected it to run and {cold_set} restarts, found {checked} and {restart_set}")
     made_plan, plan_ms = _timed(lambda: plan(record, state, available, request))
     return {
         "record_ms": record_ms + regions_ms,
         "record_mb": record_mb,
+        "pre_check_ms": pre_check_ms,
+        "pre_check_cpu_ms": pre_check_cpu_ms,
         "restart_set_ms": restart_set_ms,
-        "restart_set_cpu_ms": 1000 * restart_set_cpu_s,
+        "restart_set_cpu_ms": restart_set_cpu_ms,
+        "cold_ms": cold_ms,
+        "cold_cpu_ms": cold_cpu_ms,
         "plan_ms": plan_ms,
         "regions": regions,
         "restarts": restart_set,
@@ -94,14 +119,8 @@ def of_shape(case: str, levels: int, parallelism: int) -> dict[str, Any]:
 def of_spread(make: Callable[[int], Case], size: int) -> dict[str, Any]:
     """The plan of a run that is in memory."""
     case = make(size)
-
-    def planned_run() -> float:
-        before = time.process_time()
-        case.plan()
-        return time.process_time() - before
-
-    cpu_s, plan_ms = _timed(planned_run)
-    return {"plan_ms": plan_ms, "plan_cpu_ms": 1000 * cpu_s}
+    _, plan_ms, plan_cpu_ms = _timed_cpu(case.plan)
+    return {"plan_ms": plan_ms, "plan_cpu_ms": plan_cpu_ms}
 
 
 def of_finished(endpoint_url: str) -> dict[str, Any]:
@@ -179,6 +198,13 @@ def _timed(act: Callable[[], T]) -> tuple[T, float]:
     took_ms = 1000 * (time.perf_counter() - begun)
     gc.enable()
     return answer, took_ms
+
+
+def _timed_cpu(act: Callable[[], T]) -> tuple[T, float, float]:
+    """As `_timed`, with milliseconds of this process's CPU."""
+    cpu_s = time.process_time()
+    answer, took_ms = _timed(act)
+    return answer, took_ms, 1000 * (time.process_time() - cpu_s)
 
 
 def _peak_mb() -> float:

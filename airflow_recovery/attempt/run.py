@@ -92,6 +92,8 @@ class Run:
     first attempt of a region does not ask: the tasks of its inputs have."""
     results: ObjectStore | None = None
     """The store of the results, for a mode that keeps more there than results."""
+    _evaluated: list[Evaluation] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The last evaluation, if any, from which the next one goes on."""
 
     def __post_init__(self) -> None:
         self.journal.take_groups(self.plan)
@@ -153,11 +155,23 @@ class Run:
     def evaluate(
         self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None
     ) -> Evaluation:
-        """The state, evaluated by the one pure function, with what the modes of the run read for that."""
+        """The state, evaluated by the one pure function, with what the modes of the run read for that.
+
+        What this process has evaluated before, and what has not changed since, is not evaluated again.
+        """
         # After the listing of ``state``: what a finish has read was entered before it.
-        modes: dict[str, RunMode] = {mode: answers_of(mode, "run", RunMode) for mode in modes_of(self.today.regions)}
-        known = {mode: answers.known(self.today, self.journal) for mode, answers in modes.items()}
-        return Evaluation(self.today, state, available=self.available, externals=externals, known=known)
+        known = {mode: answers.known(self.today, self.journal) for mode, answers in self._modes.items()}
+        before = self._evaluated.pop() if self._evaluated else None
+        evaluation = Evaluation(
+            self.today, state, available=self.available, externals=externals, known=known, before=before
+        )
+        self._evaluated.append(evaluation)
+        return evaluation
+
+    @cached_property
+    def _modes(self) -> Mapping[str, RunMode]:
+        modes = modes_of(group.template for group in self.today.groups)
+        return {mode: answers_of(mode, "run", RunMode) for mode in modes}
 
     def tries(self, observation: Observation) -> dict[str, TaskTry]:
         """The observed tries by region; a region without a task instance is left out."""

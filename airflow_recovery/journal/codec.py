@@ -122,7 +122,7 @@ def is_grouped(record: Record) -> bool:
     """Whether a group of regions stands in the JSON of ``record``, so that it has format 2."""
     if isinstance(record, PlanRecord):
         return are_written_as_groups(record.regions)
-    return isinstance(record, (Claim, Outcome)) and isinstance(record.inputs, Inputs) and bool(record.inputs.groups)
+    return isinstance(record, (Claim, Outcome)) and type(record.inputs) is Inputs and bool(record.inputs.groups)
 
 
 def _check_order(plan: PlanRecord) -> None:

@@ -142,6 +142,9 @@ class Journal:
         self._clock = clock
         self._rng = rng or random.Random()
         self._plans_read: dict[str, PlanRecord] = {}
+        self._contents: dict[str, tuple[str, Record]] = {}
+        """What was loaded so far: the etag of each object, and the record in it."""
+        self._loaded: dict[str, RegionState] = {}
         self._groups = GroupsOfRun(self._take_all_groups)
         self.of_modes: dict[object, Any] = {}
         """What a mode has read of the run beside the records, by keys of its own."""
@@ -229,6 +232,9 @@ class Journal:
     def load(self, listing: Listing, regions: Iterable[str] | None = None) -> RunState:
         """The listing's state with the contents of outcomes, and of open claims, of ``regions`` (default: all).
 
+        What was loaded before is not decoded again, and of a region of which nothing has changed since the state is
+        the same object (`airflow_recovery.planning.evaluation` evaluates what is another one).
+
         Raises `PagesDisagree` where a record names an attempt that the listing lacks: list again.
         """
         wanted = listing.state.regions.keys() if regions is None else set(regions)
@@ -245,13 +251,19 @@ class Journal:
         contents: dict[str, dict[int, dict[str, Any]]] = {}
         for key, (region, n, kind) in keys.items():
             of_attempt = contents.setdefault(region, {}).setdefault(n, {})
-            of_attempt[kind.content or ""] = self._decode(kind.record, bodies[key], key)
+            of_attempt[kind.content or ""] = self._content(kind.record, bodies[key], key, etags[key])
             if kind.record is Outcome:
                 of_attempt["outcome_etag"] = etags[key]
         regions = dict(listing.state.regions)
         for region, by_number in contents.items():
             read = {n: altered(regions[region].attempts[n], **told) for n, told in by_number.items()}
             regions[region] = RegionState({**regions[region].attempts, **read}, regions[region].closed_at)
+        for region in wanted:
+            if region in regions:
+                loaded = self._loaded.get(region)
+                if loaded is not None and _is_same(loaded, regions[region]):
+                    regions[region] = loaded
+                self._loaded[region] = regions[region]
         state = replace(listing.state, regions=regions)
         _check_pages(state, wanted)
         return state
@@ -558,6 +570,17 @@ class Journal:
             )
         return self._groups.taken(record)
 
+    def _content(self, kind: type[Record], body: bytes, key: str, etag: str) -> Record:
+        """As `_decode`. An object that was loaded before, and has this etag still, is decoded once."""
+        known_etag, record = self._contents.get(key, ("", None))
+        if record is None or known_etag != etag:
+            record = self._decode(kind, body, key)
+            # A plan that is recorded later may tell the groups of a record: that one is looked at again.
+            inputs = record.inputs if isinstance(record, (Claim, Outcome)) else ()
+            if type(inputs) is not Inputs or inputs.is_known:
+                self._contents[key] = etag, record
+        return record
+
     def closed_at(self, number: int) -> dict[str, int]:
         """By region, the attempt up to which tombstone ``number`` has made all void. Raises `ObjectMissing`."""
         return {ref.region: ref.attempt for ref in self.read_closed(number).highest}
@@ -589,6 +612,14 @@ def _length_of(numbers: set[int]) -> int:
     return length
 
 
+def _is_same(before: RegionState, now: RegionState) -> bool:
+    """Whether nothing of a region has changed. Equal inputs are not enough: of groups one may tell more by now."""
+    return before == now and all(
+        attempt.outcome is now.attempts[n].outcome and attempt.claim is now.attempts[n].claim
+        for n, attempt in before.attempts.items()
+    )
+
+
 def _check_pages(state: RunState, regions: Iterable[str]) -> None:
     """Raise `PagesDisagree` where a record refers to an attempt that an earlier page lacks: it was written since."""
     checked: set[InputGroupRef] = set()
@@ -596,7 +627,7 @@ def _check_pages(state: RunState, regions: Iterable[str]) -> None:
         for attempt in state.of(region).attempts.values():
             record = attempt.outcome or attempt.claim
             inputs = record.inputs if record is not None else ()
-            if isinstance(inputs, Inputs):
+            if type(inputs) is Inputs:
                 # Of a group that no plan has nothing can be checked, and nobody takes its readers for valid.
                 inputs = tuple(inputs.unseen(checked) if inputs.is_known else inputs.singles.values())
             for ref in inputs:

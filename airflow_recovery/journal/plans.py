@@ -57,7 +57,7 @@ class GroupsOfRun:
         """A record that was read: a plan's groups are known now, and the inputs of others told, as far as they are."""
         if isinstance(record, PlanRecord):
             self.add(record)
-        if not isinstance(record, (Claim, Outcome)) or not isinstance(record.inputs, Inputs):
+        if not isinstance(record, (Claim, Outcome)) or type(record.inputs) is not Inputs:
             return record
         return replace(record, inputs=record.inputs.with_groups(self._find))
 

@@ -39,15 +39,25 @@ class InputRef:
 
 
 def _others_written(others: Sequence[tuple[int, int]]) -> Any:
-    """A list of [index, attempt]; of many a text of runs, at most one character a region."""
-    if len(others) <= WIDE or not all(0 < attempt <= len(_LETTERS) for _, attempt in others):
+    """A list of [index, attempt]; of many a text of runs, at most one character a region, after what its letters mean.
+
+    Of more than 52 different attempts there is no such text, and the list stays.
+    """
+    attempts = sorted({attempt for _, attempt in others})
+    if len(others) <= WIDE or len(attempts) > len(_LETTERS):
         return [list(pair) for pair in others]
+    meaning = ""
+    if attempts[0] < 1 or attempts[-1] > len(_LETTERS):
+        meaning = f"{','.join(map(str, attempts))}:"
+    else:
+        attempts = list(range(1, len(_LETTERS) + 1))
+    letters = dict(zip(attempts, _LETTERS, strict=False))
     runs, end = [], 0
     for _, same in groupby(enumerate(others), lambda item: (item[1][1], item[1][0] - item[0])):
         run = [pair for _, pair in same]
-        runs += [(".", run[0][0] - end), (_LETTERS[run[0][1] - 1], len(run))]
+        runs += [(".", run[0][0] - end), (letters[run[0][1]], len(run))]
         end = run[-1][0] + 1
-    return "".join(f"{letter}{'' if length == 1 else length}" for letter, length in runs if length)
+    return meaning + "".join(f"{letter}{'' if length == 1 else length}" for letter, length in runs if length)
 
 
 def _others_read(value: Any) -> tuple[tuple[int, int], ...]:
@@ -55,22 +65,26 @@ def _others_read(value: Any) -> tuple[tuple[int, int], ...]:
         type(pair) is list and list(map(type, pair)) == [int, int] and min(pair) >= 0 for pair in value
     ):
         return tuple((index, attempt) for index, attempt in value)
-    if type(value) is not str or not _RUNS.fullmatch(value):
+    found = _RUNS.fullmatch(value) if type(value) is str else None
+    if found is None:
         raise Unlike(f"expected pairs of index and attempt, or runs such as '.120b3', found {str(value)[:80]!r}")
+    attempts = list(map(int, found["attempts"].split(","))) if found["attempts"] else range(1, len(_LETTERS) + 1)
     others: list[tuple[int, int]] = []
     at = 0
-    for letter, length in _RUN.findall(value):
+    for letter, length in _RUN.findall(found["runs"]):
         end = at + int(length or 1)
         if letter != ".":
-            others += zip(range(at, end), repeat(_LETTERS.index(letter) + 1), strict=False)
+            if _LETTERS.index(letter) >= len(attempts):
+                raise Unlike(f"expected letters that stand for {len(attempts)} attempts, found {letter!r}")
+            others += zip(range(at, end), repeat(attempts[_LETTERS.index(letter)]), strict=False)
         at = end
     return tuple(others)
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""Stand for the attempts from 1 on."""
+"""Stand for the attempts from 1 on, or for those that are named before the runs."""
 _RUN = re.compile(r"([.a-zA-Z])([1-9][0-9]{0,5})?")
-_RUNS = re.compile(rf"(?:{_RUN.pattern})+")
+_RUNS = re.compile(rf"(?:(?P<attempts>[0-9]{{1,9}}(?:,[0-9]{{1,9}})*):)?(?P<runs>(?:{_RUN.pattern})+)")
 
 
 @dataclass(frozen=True)
@@ -104,6 +118,8 @@ class GroupAttempts:
         """The indexes at which another one of the same group has another attempt. As cheap as there are exceptions."""
         if self.attempt != other.attempt:
             return [index for index, pair in enumerate(zip(self, other, strict=True)) if pair[0] != pair[1]]
+        if self.others == other.others:
+            return []
         return sorted({index for index, _ in set(self.others) ^ set(other.others)})
 
 

@@ -6,12 +6,14 @@ their group. No region has the name of a group of several.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import count, repeat
 
 from airflow_recovery.model.groups import DistributionPattern, RegionGroup
+from airflow_recovery.model.mode import modes_of
 from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.planning.mode import PlanningMode, planning
 
 
 class Edges:
@@ -76,6 +78,30 @@ class Edges:
         if found is None:
             found = self._readers[node] = self._ends(node, self._reading[self.group(node).name])
         return found
+
+    def downstream(self, regions: Iterable[str]) -> set[str]:
+        """``regions``, whoever reads them over however many steps, and every group that has some of these."""
+        found: set[str] = set()
+        whole: set[str] = set()
+        waiting = list(regions)
+        while waiting:
+            node = waiting.pop()
+            if node not in found:
+                found.add(node)
+                found.update(self.members(node))
+                waiting += self.readers(node)
+                if node not in self._groups:
+                    whole.add(self.place(node)[0].name)
+        return found | whole
+
+    @cached_property
+    def of_modes(self) -> Sequence[str]:
+        """The nodes whose mode has answers of its own: it may look at more of a run than their records and inputs."""
+        groups = self._plan.groups
+        modes = {
+            mode for mode in modes_of(group.template for group in groups) if type(planning(mode)) is not PlanningMode
+        }
+        return [self.node(group) for group in groups if group.template.mode.name in modes] if modes else ()
 
     def _ends(self, node: str, edges: Sequence[tuple[RegionGroup, DistributionPattern]]) -> tuple[str, ...]:
         """What stands at the other ends of ``edges``."""

@@ -62,6 +62,8 @@ class Evaluation:
     ``externals`` holds today's external inputs of the regions that may be evaluated by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task evaluates them.
     ``known``: what each mode knows of the run besides its records, by its name, read after ``state`` was listed.
+    ``before``: the same plan in an earlier state, or a supposed one. What it has found out of traces that rest on
+    nothing that has changed since is taken over, and nothing that it has heard of data.
     What was evaluated stays readable: ``topology``, ``state``, ``available``.
     """
 
@@ -73,10 +75,11 @@ class Evaluation:
         available: Available,
         externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
         known: Mapping[str, object] | None = None,
+        before: Evaluation | None = None,
     ) -> None:
         self.topology = plan
         self.state = state
-        self.edges = Edges(plan)
+        self.edges = Edges(plan) if before is None else before.edges
         self._regions = plan.by_name
         self.available = available
         self._asks = True
@@ -90,10 +93,15 @@ class Evaluation:
         self._must: dict[str, Reason | None] = {}
         """Why a node is not valid, and why it must run: of a group of several, the first of its regions that does."""
         self._read_by: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+        self._final: dict[str, tuple[str, ...]] = {}
+        if before is not None:
+            self._take_over(before)
 
     def of(self, plan: PlanRecord, state: RunState, available: Available) -> Evaluation:
         """Another run, or a supposed one, evaluated by the same external inputs."""
-        return Evaluation(plan, state, available=available, externals=self._externals, known=self._known)
+        before = self if plan is self.topology else None
+        externals, known = self._externals, self._known
+        return Evaluation(plan, state, available=available, externals=externals, known=known, before=before)
 
     def without_asking(self) -> Evaluation:
         """The same evaluation, which asks for no more data: what was not asked for so far is taken to be there."""
@@ -163,15 +171,19 @@ class Evaluation:
         planned = self.edges.group(region).template
         if not planned.final:
             return ()
-        return tuple(result for result in planned.results if result not in self.topology.read) or planned.named_results
+        if planned.name not in self._final:
+            unread = tuple(result for result in planned.results if result not in self.topology.read)
+            self._final[planned.name] = unread or planned.named_results
+        return self._final[planned.name]
 
     def files_checked(self, region: str) -> int:
         """How many registered objects were found as registered; 0 where the data was not asked for."""
-        there = [result for result, reason in self._asked.get(region, {}).items() if reason is None]
-        attempt = self.state.of(region).current
-        outcome = attempt.outcome if attempt is not None else None
-        outputs = outcome.outputs if outcome is not None else ()
-        return sum(len(output.objects) for output in outputs if output.result in there)
+        asked = self._asked.get(region)
+        attempt = self.state.of(region).current if asked else None
+        if not asked or attempt is None or attempt.outcome is None:
+            return 0
+        there = [result for result, reason in asked.items() if reason is None]
+        return sum([len(output.objects) for output in attempt.outcome.outputs if output.result in there])
 
     def was_asked(self, region: str, result: str | None = None) -> bool:
         """The store was asked for this result, or any, of the region's current attempt."""
@@ -358,7 +370,7 @@ class Evaluation:
         return self._read.by_region(current.outcome.inputs) if current and current.outcome and is_told else {}
 
     def _is_told(self, refs: Sequence[InputRef]) -> bool:
-        return not isinstance(refs, Inputs) or self._read.told(refs).is_known
+        return type(refs) is not Inputs or self._read.told(refs).is_known
 
     def why_node_superseded(
         self, consumer: str, node: str, is_made_again: Callable[[str], bool] = lambda name: False
@@ -373,7 +385,7 @@ class Evaluation:
     def _remade_pins(self, consumer: str, node: str) -> Iterable[InputRef]:
         current = self.state.of(consumer).current
         inputs = current.outcome.inputs if current is not None and current.outcome is not None else ()
-        if isinstance(inputs, Inputs) and node in inputs.groups:
+        if type(inputs) is Inputs and node in inputs.groups:
             return self._read.remade(inputs, node)
         pins = self.pins(consumer)
         return [pins[producer] for producer in self.edges.members(node) or (node,) if producer in pins]
@@ -393,6 +405,21 @@ class Evaluation:
         """Nothing but a producer's next finish can tell whether it must run: it may turn out to be valid as it is."""
         reason = self.invalid_because(region)
         return reason is not None and region not in self._decided and self.why_must_run(region) is reason
+
+    def _take_over(self, before: Evaluation) -> None:
+        known = before._invalid
+        # What a trace rests on was evaluated with it: whatever else has changed makes no difference to what is known.
+        mine, earlier = self.state.regions, before.state.regions
+        changed = [name for name in known if mine.get(name) is not earlier.get(name)]
+        changed += [
+            name
+            for name in self._externals.keys() | before._externals.keys()
+            if self._externals.get(name) != before._externals.get(name) and self._is_planned(name)
+        ]
+        doubtful = self.edges.downstream([*changed, *self.edges.of_modes]) if known else set()
+        self._invalid = {node: reason for node, reason in known.items() if node not in doubtful}
+        self._decided = {node: names for node, names in before._decided.items() if node not in doubtful}
+        self._read.take_over(before._read, self._invalid)
 
     def _rests_on(self, node: str) -> Sequence[str]:
         """Whose validity decides on that of ``node``: nobody else's where it has no finish that counts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.inputs import GroupAttempts, InputGroupRef, InputRef, Inputs, combined_digest
@@ -23,6 +23,11 @@ class InputsRead:
         self._groups: dict[InputGroupRef, dict[str, InputRef]] = {}
         self._present: dict[tuple[str, str], GroupAttempts] = {}
 
+    def take_over(self, before: InputsRead, same: Container[str]) -> None:
+        """Which attempts of a group count, where it is one of the ``same``: none of its regions has changed."""
+        find = self._plan.find_group
+        self._present = {key: now for key, now in before._present.items() if key[0] in same and find(*key) is not None}
+
     def by_region(self, refs: Sequence[InputRef]) -> Mapping[str, InputRef]:
         """``refs`` by region. Raises `InputsUnknown`; not where `PlanRecord.reads` is true of them."""
         if not isinstance(refs, Inputs):
@@ -38,7 +43,7 @@ class InputsRead:
         As cheap as there are exceptions in groups; references to single regions are all handed out. Raises
         `InputsUnknown` as `by_region` does.
         """
-        if not isinstance(refs, Inputs):
+        if type(refs) is not Inputs:
             yield from refs
             return
         told = self.told(refs)
@@ -46,9 +51,10 @@ class InputsRead:
             yield from told.singles.values()
         for name, ref in told.groups.items():
             if group in (None, name):
-                found = self._of_group(told, ref)
                 names = told.group(ref).names
-                yield from (found[names[index]] for index in ref.attempts.differences(self._now(ref, names)))
+                remade = ref.attempts.differences(self._now(ref, names))
+                found = self._of_group(told, ref) if remade else {}
+                yield from (found[names[index]] for index in remade)
 
     def _now(self, ref: InputGroupRef, names: Sequence[str]) -> GroupAttempts:
         """The attempts of a group that count; 0 where there is none."""

@@ -7,9 +7,11 @@ from dataclasses import replace
 from itertools import chain
 
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.altered import altered
 from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.groups import RegionGroup
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import modes_of
 from airflow_recovery.model.records import ExternalObject, PlanRecord
@@ -18,7 +20,7 @@ from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.planning.coordinators import VertexRestarts, restarted_with
 from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.mode import PlannedMode
-from airflow_recovery.planning.plan import NOT_KEPT, Action, Plan, PlannedRegion, RegionNames, SubtasksOf
+from airflow_recovery.planning.plan import Action, Plan, PlannedRegion, RegionNames, SubtasksOf
 from airflow_recovery.planning.reason import LOST_DATA, Evidence, Reason, Why
 from airflow_recovery.planning.restart_mode import PlannedRestarts, restarts
 from airflow_recovery.planning.restart_set import RestartSet
@@ -140,14 +142,15 @@ def _with_restart(region: PlannedRegion, restarted: PlannedRestarts) -> PlannedR
 def why_kept(evaluation: Evaluation, region: str) -> str:
     """What a region that is kept rests on, in words: said in its task's log, and in plans."""
     current = evaluation.current(region)
+    return _why_kept(evaluation, region, current, evaluation.files_checked(region))
+
+
+def _why_kept(evaluation: Evaluation, region: str, current: Attempt | None, files: int) -> str:
     number = current.number if current is not None else 0
-    checked = "nobody asks for its data"
-    if evaluation.was_asked(region):
-        checked = f"{evaluation.files_checked(region)} files are as registered"
+    checked = f"{files} files are as registered" if evaluation.was_asked(region) else "nobody asks for its data"
     kept = f"attempt {number} is valid, {checked}"
     basis = current.outcome.inputs if current is not None and current.outcome is not None else None
-    cutoffs = evaluation.early_cutoffs(region, basis)
-    return kept + "".join(f"; {cutoff.text()}" for cutoff in cutoffs)
+    return kept + "".join(f"; {cutoff.text()}" for cutoff in evaluation.early_cutoffs(region, basis)) if basis else kept
 
 
 class _Making:
@@ -171,6 +174,8 @@ class _Making:
         """The regions of a node that run or wait."""
         self._refused: dict[str, str | None] = {}
         """The refused region that a node is, or is behind."""
+        self._alike: dict[str, PlannedRegion] = {}
+        """What is alike in the entries of the regions of a group that are kept."""
         retention = evaluation.topology.retention
         self._policy = retention.policy if retention is not None else ReleasePolicy.KEEP
 
@@ -181,6 +186,8 @@ class _Making:
         seen = self._seen.of(name)
         current = seen.current
         action, refused = self._action(name, region), None
+        if action in (Action.KEEP, Action.RELEASE):
+            return self._kept(name, group, index, action)
         blocked = ""
         if name in self._possible:
             refused = self._why_refused(name)
@@ -200,13 +207,36 @@ class _Making:
             attempt=current.number if current is not None else 0,
             latest_attempt=seen.latest_attempt,
             reset_watermark=seen.reset_watermark,
-            why=None if reason is None else reason.why,
-            detail=why_kept(self._evaluation, name)
-            if reason is None
-            else reason.detail + _would_append(region, seen, action) + blocked,
-            cause=None if reason is None else self._cause(reason),
-            after=_joined(map(self._running_of, inputs)) if inputs and reason is not None else (),
+            why=reason.why,
+            detail=reason.detail + _would_append(region, seen, action) + blocked,
+            cause=self._cause(reason),
+            after=_joined(map(self._running_of, inputs)),
             evidence=self._evidence(name, reason),
+            subtask=group.subtask(index),
+        )
+
+    def _kept(self, name: str, group: RegionGroup, index: int, action: Action) -> PlannedRegion:
+        """The entry of a region that is kept, as nearly all of a large run are."""
+        evaluation = self._evaluation
+        seen, now = self._seen.of(name), evaluation.state.of(name).current
+        current, inputs = seen.current, self._edges.inputs(name)
+        files = evaluation.files_checked(name)
+        evidence: tuple[Evidence, ...] = (_finished(name, now),)
+        if evaluation.was_asked(name):
+            number = now.number if now is not None else 0
+            evidence = (*evidence, Evidence(f"the objects of {name}@{number}", f"all {files} are as registered"))
+        if group.name not in self._alike:
+            self._alike[group.name] = PlannedRegion(name, group.template.vertices, (), action, 0, 0, 0, None, "")
+        return altered(
+            self._alike[group.name],
+            name=name,
+            inputs=_joined(map(self._names_of, inputs)) if inputs else (),
+            action=action,
+            attempt=current.number if current is not None else 0,
+            latest_attempt=seen.latest_attempt,
+            reset_watermark=seen.reset_watermark,
+            detail=_why_kept(evaluation, name, now, files),
+            evidence=evidence,
             subtask=group.subtask(index),
         )
 
@@ -215,23 +245,23 @@ class _Making:
             return Action.RUN
         if name in self._possible:
             return Action.WAIT
-        if self._evaluation.why_not_committed(name) is not None:
+        now = self._evaluation.state.of(name)
+        if now.prepared_attempt is not None:
             return Action.COMMIT
         if region.final or region.persistent or not self._read.isdisjoint((name, region.name)):
             return Action.KEEP
-        current = self._evaluation.current(name)
+        current = now.current
         if current is None or current.is_released or current.is_lost:
             return Action.KEEP
         # `airflow_recovery.results.release_rule` has the whole rule, with grace times: here is what no clock decides.
-        is_published = InputRef(name, current.number) in self._published
-        has_succeeded = self._policy is ReleasePolicy.ON_RUN_SUCCESS and is_published
-        return Action.RELEASE if has_succeeded or self._policy is ReleasePolicy.AS_CONSUMED else Action.KEEP
+        if self._policy is ReleasePolicy.ON_RUN_SUCCESS:
+            return Action.RELEASE if InputRef(name, current.number) in self._published else Action.KEEP
+        return Action.RELEASE if self._policy is ReleasePolicy.AS_CONSUMED else Action.KEEP
 
-    def _reason(self, name: str, action: Action) -> Reason | None:
-        if action is Action.COMMIT:
-            return self._evaluation.why_not_committed(name)
-        if action not in NOT_KEPT:
-            return None
+    def _reason(self, name: str, action: Action) -> Reason:
+        not_committed = self._evaluation.why_not_committed(name) if action is Action.COMMIT else None
+        if not_committed is not None:
+            return not_committed
         # What a pre-check would say now comes first; what follows from others' runs is known by looking ahead only.
         now = self._evaluation.invalid_because(name)
         if now is not None and (now.cause is None or now.cause.region in self._possible):
@@ -290,19 +320,13 @@ class _Making:
             return reason.cause.region
         return reason.source if reason.source in self._possible else None
 
-    def _evidence(self, name: str, reason: Reason | None) -> tuple[Evidence, ...]:
+    def _evidence(self, name: str, reason: Reason) -> tuple[Evidence, ...]:
         """Which record or object was looked at, and what it said."""
-        if reason is not None and reason.evidence:
+        if reason.evidence:
             return reason.evidence
         state = self._evaluation.state.of(name)
         newest = state.attempts.get(state.latest_attempt)
         current = state.current
-        if reason is None and not self._evaluation.was_asked(name):
-            return (_finished(name, current),)
-        if reason is None:
-            checked = self._evaluation.files_checked(name)
-            data = Evidence(f"the objects of {name}@{self._number(name)}", f"all {checked} are as registered")
-            return (_finished(name, current), data)
         if reason.why is Why.RESET:
             return (Evidence(f"reset of {name}@{state.reset_watermark}", reason.detail or "is there"),)
         if reason.why is Why.FAILED and newest is not None:

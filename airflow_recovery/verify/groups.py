@@ -125,15 +125,20 @@ class Groups:
 
 
 def _others(written: Any) -> dict[int, int]:
-    """The attempts by index, as pairs or as runs: ``.120b3``, the regions 120 to 122 at attempt 2."""
+    """The attempts by index, as pairs or as runs: ``.120b3``, the regions 120 to 122 at attempt 2.
+
+    In ``60,61:.120b3`` it is attempt 61: the second of those that are named.
+    """
     if not isinstance(written, str):
         return dict(written)
     others: dict[int, int] = {}
+    named, _, runs = written.rpartition(":")
+    attempts = [int(number) for number in named.split(",")] if named else list(range(1, 53))
     at = 0
-    for run in re.findall("[^0-9][0-9]*", written):
+    for run in re.findall("[^0-9][0-9]*", runs):
         length = int(run[1:] or 1)
         if run[0] != ".":
-            others |= dict.fromkeys(range(at, at + length), string.ascii_letters.index(run[0]) + 1)
+            others |= dict.fromkeys(range(at, at + length), attempts[string.ascii_letters.index(run[0])])
         at += length
     return others
 

@@ -15,9 +15,11 @@ from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.errors import AttemptLost, ClearNotConfigured, InputLost, NotMine, RegionFailed
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
+from airflow_recovery.model.groups import RegionGroup
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, ExternalObject, FenceCause, Outcome
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results.prober import ResultProber
 
 
@@ -386,6 +388,32 @@ def test_fault_46_input_deleted_between_check_and_read_wakes_the_producer():
     assert world.airflow.ready() == ["P"]
     assert world.until_green() == ["P", "C", PUBLISH]
     assert world.ran == [("P", 1), ("C", 1), ("P", 2), ("C", 2)]
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_after_a_failure_a_try_evaluates_what_has_changed_since_its_pre_check(monkeypatch, forgets):
+    """... and what rests on that. Control: a process that keeps nothing evaluates all its ancestors again."""
+    world = World(CHAIN)
+    world.go_all()
+    world.restart("E")
+    evaluated: list[str] = []
+    evaluate_region = Evaluation._evaluate_region
+
+    def spy(self: Evaluation, name: str, group: RegionGroup, index: int) -> None:
+        evaluated.append(name)
+        evaluate_region(self, name, group, index)
+
+    def lose() -> None:
+        world.delete_results("C", 1)
+        assert set(evaluated) == {"P", "C", "E"}
+        evaluated.clear()
+
+    monkeypatch.setattr(Evaluation, "_evaluate_region", spy)
+    if forgets:
+        monkeypatch.setattr(Evaluation, "_take_over", lambda self, before: None)
+    with pytest.raises(InputLost, match="C: result is missing"):
+        world.go("E", on_start=lose)
+    assert set(evaluated) == ({"P", "C", "E"} if forgets else {"E"})
 
 
 def test_fault_46_control_without_looking_the_consumer_only_fails(monkeypatch):

@@ -156,6 +156,26 @@ def test_loading_reads_outcomes_and_open_claims_and_resets_of_what_was_asked_for
     assert counting.count(Verb.GET, "C/00000001.claim") == 1
 
 
+def test_what_is_loaded_again_is_the_same_object_where_nothing_has_changed(journal):
+    run_once(journal)
+    run_once(journal, "C", inputs=(InputRef("P", 1),))
+    before = state(journal)
+    run_once(other(journal), attempt=2)
+    after = state(journal)
+    assert after.of("C") is before.of("C")
+    assert list(after.of("P").attempts) == [1, 2]
+    assert after.of("P").attempts[1].outcome is before.of("P").attempts[1].outcome
+    assert state(other(journal)) == after
+
+
+def test_an_object_that_was_overwritten_since_it_was_loaded_is_decoded_again(journal):
+    run_once(journal)
+    assert state(journal).of("P").current.outcome == finished()
+    changed = replace(finished(), fingerprint="g")
+    journal.store.put(journal.layout.attempt("P", 1, "outcome"), encode_record(IDENTITY, changed))
+    assert state(journal).of("P").current.outcome == changed
+
+
 def test_regions_that_are_not_asked_for_are_left_out(journal):
     run_once(journal)
     assert journal.list("C").state.regions.keys() == {"C"}

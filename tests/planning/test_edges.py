@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from counted_calls import calls_of
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
@@ -202,6 +202,106 @@ def test_a_region_that_is_asked_for_alone_gets_the_same_answer(drawn, random) ->
     answers = {name: whole.why_must_run(name) for name in plan.position}
     name = random.choice(list(plan.position))
     assert Evaluation(plan, state, available=available).why_must_run(name) == answers[name]
+
+
+@st.composite
+def later_states(draw: st.DrawFn, state: RunState, names: Sequence[str]) -> RunState:
+    """The same run some time later: other attempts of some regions, and the same objects of the others."""
+    regions = dict(state.regions)
+    for name in draw(st.sets(st.sampled_from(names), max_size=2)):
+        before = regions.get(name, RegionState())
+        newest = before.attempts.get(before.latest_attempt, Attempt(1))
+        match draw(st.sampled_from(["reset", "fails", "finishes", "is forgotten"])):
+            case "reset":
+                regions[name] = RegionState({**before.attempts, newest.number: replace(newest, is_reset=True)})
+            case "fails":
+                outcome = Outcome(
+                    name, newest.number + 1, AttemptState.FENCED, "w", "now", cause=FenceCause.OWN_FAILURE
+                )
+                failed = Attempt(newest.number + 1, is_claimed=True, has_outcome=True, outcome=outcome)
+                regions[name] = RegionState({**before.attempts, failed.number: failed})
+            case "finishes" if before.current is not None and before.current.outcome is not None:
+                outcome = replace(before.current.outcome, attempt=newest.number + 1)
+                finished_ = Attempt(newest.number + 1, is_claimed=True, has_outcome=True, outcome=outcome)
+                regions[name] = RegionState({**before.attempts, finished_.number: finished_})
+            case _:
+                regions.pop(name, None)
+    return RunState(regions)
+
+
+def answers(evaluation: Evaluation) -> list[object]:
+    """All that is asked of an evaluation, of every region."""
+    names = list(evaluation.topology.position)
+    told: list[object] = [
+        (
+            evaluation.invalid_because(name),
+            evaluation.may_come_right(name),
+            evaluation.is_undecided(name),
+            evaluation.why_must_run(name),
+            evaluation.lost_inputs(name),
+        )
+        for name in names
+    ]
+    restarts = RestartSet(evaluation, same_rows=True)
+    return [*told, [(name, restarts.why(name)) for name in restarts]]
+
+
+def check_again(data: st.DataObject) -> None:
+    """A run is listed several times, and evaluated from where the evaluation before was left."""
+    plan, state, available = data.draw(runs())
+    evaluation = Evaluation(plan, state, available=available)
+    names = list(plan.position)
+    for _ in range(2):
+        for name in data.draw(st.lists(st.sampled_from(names), max_size=3)):
+            evaluation.why_must_run(name)
+            evaluation.lost_inputs(name)
+        state = data.draw(later_states(state, names))
+        asked = Evaluation(plan, state, available=available, before=evaluation)
+        # Not only of all at once: who is asked first finds out the least.
+        first = data.draw(st.sampled_from(names))
+        evaluation = Evaluation(plan, state, available=available, before=evaluation)
+        assert evaluation.why_must_run(first) == Evaluation(plan, state, available=available).why_must_run(first)
+        assert answers(asked) == answers(Evaluation(plan, state, available=available))
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_a_run_that_is_listed_again_is_evaluated_as_if_it_were_the_first_time(data: st.DataObject) -> None:
+    check_again(data)
+
+
+@pytest.mark.parametrize("forgets", ["who has changed", "who reads them"])
+def test_control_where_a_change_is_not_looked_at_another_answer_is_found(monkeypatch, forgets: str) -> None:
+    if forgets == "who has changed":
+        monkeypatch.setattr(Edges, "downstream", lambda self, regions: set())
+    else:
+        monkeypatch.setattr(Edges, "downstream", lambda self, regions: set(regions))
+    search = settings(max_examples=1_000, database=None, report_multiple_bugs=False, phases=[Phase.generate])
+    with pytest.raises((AssertionError, KeyError)):
+        search(given(st.data())(check_again))()
+
+
+def calls_after_a_failure(size: int, *, is_evaluated: bool) -> int:
+    """What it takes to find who restarts after a failed subtask, of which one input of ``size`` is lost."""
+    plan = PlanRecord("job", GroupedRegions([group("a", {}, size), group("b", {"a": ALL_TO_ALL}, size)]))
+    state = finished(plan)
+    before = Evaluation(plan, state, available=lambda region, attempt, result: None)
+    before.lost_inputs("b[k0]")
+    failed = replace(state, regions={**state.regions, "b[k0]": RegionState({})})
+
+    def search() -> None:
+        evaluation = Evaluation(plan, failed, available=a_first_result_is_gone, before=before if is_evaluated else None)
+        assert len(RestartSet(evaluation, same_rows=True, failed=["b[k0]"])) == 1 + size
+
+    return calls_of(search)
+
+
+def test_after_a_failure_only_the_data_of_its_inputs_is_asked_for_again() -> None:
+    """Of each of them: is it there?"""
+    grown = calls_after_a_failure(800, is_evaluated=True) - calls_after_a_failure(100, is_evaluated=True)
+    assert grown <= 4 * 700
+    cold = calls_after_a_failure(800, is_evaluated=False) - calls_after_a_failure(100, is_evaluated=False)
+    assert cold > 2 * grown
 
 
 @given(plans(), st.data())
