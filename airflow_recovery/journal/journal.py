@@ -292,7 +292,7 @@ class Journal:
         keys: dict[tuple[str, int], str] = {}
         ended: set[tuple[str, int]] = set()
         turns: dict[tuple[str, int], int] = {}
-        for info in self.store.list(f"{self.layout.prefix}t/") if listed is None else listed:
+        for info in self.store.list(self.layout.attempts) if listed is None else listed:
             key = self.layout.parse_attempt(info.key)
             if key is not None and key.kind == "claim":
                 keys[key.region, key.attempt] = info.key

@@ -199,6 +199,11 @@ class JournalLayout:
         return f"{self.heartbeats}{encode(region)}/{attempt:08d}"
 
     @property
+    def attempts(self) -> str:
+        """The prefix of what is said of attempts."""
+        return f"{self.prefix}t/"
+
+    @property
     def heartbeats(self) -> str:
         """The prefix of all heartbeats."""
         return f"{self.prefix}h/"

@@ -79,7 +79,7 @@ class Evaluation:
     ) -> None:
         self.topology = plan
         self.state = state
-        self.edges = Edges(plan) if before is None else before.edges
+        self.edges: Edges = Edges(plan) if before is None else before.edges
         self._regions = plan.by_name
         self.available = available
         self._asks = True

@@ -25,7 +25,7 @@ def newest_claims(journal: Journal, state: RunState) -> dict[str, Claim]:
     newest = [
         (name, region.latest_attempt)
         for name, region in state.regions.items()
-        if region.latest_attempt in region.attempts and any(attempt.batches for attempt in region.attempts.values())
+        if any(attempt.batches for attempt in region.attempts.values()) and region.latest_attempt in region.attempts
     ]
     return {claim.region: claim for claim in journal.read_claims(newest)}
 

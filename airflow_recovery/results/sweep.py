@@ -188,11 +188,16 @@ class Sweeper:
         # The data before the journal: a claim comes before its data, so what is seen of an attempt has a claim in the
         # listing that follows, or never had one.
         data = data_of_run(self._results, journal.layout)
-        listed = list(self._store.list(journal.layout.prefix))
+        layout = journal.layout
+        listed = list(self._store.list(layout.prefix))
         ages = Ages.of(listed, self._now_s)
-        hashes = [hash_ for key in ages.stored_s if (hash_ := journal.layout.parse_plan(key)) is not None]
+        heartbeats, attempts = layout.heartbeats, layout.attempts
+        # A heartbeat says when it was written, and no more. There is one of every attempt.
+        listed = [info for info in listed if not info.key.startswith(heartbeats)]
+        few = [info.key for info in listed if not info.key.startswith(attempts)]
+        hashes = [hash_ for key in few if (hash_ := layout.parse_plan(key)) is not None]
         plans = {plan_hash: journal.read_plan(plan_hash) for plan_hash in hashes}
-        tombstones = [closed for key in ages.stored_s if (closed := journal.layout.parse_closed(key)) is not None]
+        tombstones = [closed for key in few if (closed := layout.parse_closed(key)) is not None]
         names = {name for plan in plans.values() for name in plan.by_name}
         names |= {ref.region for ref in journal.read_closed(max(tombstones)).highest} if tombstones else set()
         state = journal.load(journal.list(names, listed))
