@@ -17,7 +17,7 @@ from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.groups import DistributionPattern, GroupEdge, GroupedRegions, RegionGroup
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptState, FenceCause, Outcome, PlanRecord
+from airflow_recovery.model.records import AttemptState, ExternalObject, FenceCause, Outcome, PlanRecord
 from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan
 from airflow_recovery.planning.edges import Edges
 from airflow_recovery.planning.evaluation import Evaluation
@@ -36,6 +36,7 @@ def wide(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+EXTERNAL = ExternalObject("v0", "s3://elsewhere/object", 1, "e")
 ALL_TO_ALL, POINTWISE = DistributionPattern.ALL_TO_ALL, DistributionPattern.POINTWISE
 
 
@@ -256,12 +257,15 @@ def check_again(data: st.DataObject) -> None:
             evaluation.why_must_run(name)
             evaluation.lost_inputs(name)
         state = data.draw(later_states(state, names))
-        asked = Evaluation(plan, state, available=available, before=evaluation)
+        externals = data.draw(st.dictionaries(st.sampled_from(names), st.sampled_from([(), (EXTERNAL,)]), max_size=1))
+        anew, again, evaluation = (
+            Evaluation(plan, state, available=available, externals=externals, before=before)
+            for before in (None, evaluation, evaluation)
+        )
         # Not only of all at once: who is asked first finds out the least.
         first = data.draw(st.sampled_from(names))
-        evaluation = Evaluation(plan, state, available=available, before=evaluation)
-        assert evaluation.why_must_run(first) == Evaluation(plan, state, available=available).why_must_run(first)
-        assert answers(asked) == answers(Evaluation(plan, state, available=available))
+        assert evaluation.why_must_run(first) == anew.why_must_run(first)
+        assert answers(again) == answers(anew)
 
 
 @settings(max_examples=150)
