@@ -94,3 +94,11 @@ def is_supervised() -> bool:
     from airflow.sdk.execution_time.comms import CommsDecoder
 
     return isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), CommsDecoder)
+
+
+def execute_operator(operator: Any, context: Any) -> Any:
+    """`execute` of an operator inside another one's, as the task runner calls it."""
+    from airflow.sdk.bases.operator import ExecutorSafeguard
+
+    sentinel = {f"{type(operator).__name__}__sentinel": ExecutorSafeguard.sentinel_value}
+    return operator.execute(context=context, **sentinel)

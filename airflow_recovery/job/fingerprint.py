@@ -44,6 +44,11 @@ def vertex_code(job: Job, vertex: str) -> list[list[str]]:
         return []
 
 
+def function_code(function: Callable[..., Any]) -> list[list[str]]:
+    """Return the code that a function outside of any job uses, in its own package. Raises `FingerprintError`."""
+    return _CodeUsed(()).of(cast("FunctionType", function))
+
+
 def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code: list[list[str]] | None = None) -> str:
     """Return 32 hex digits that stand for what the vertex computes, given its rendered ``params``.
 

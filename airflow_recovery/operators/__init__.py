@@ -4,8 +4,10 @@ Turns Airflow's context into the values of the region protocol, runs the protoco
 Decides nothing itself, and imports neither pyspark nor boto3 while a DAG file is parsed.
 """
 
+from airflow_recovery.operators.any_operator import recoverable
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
+from airflow_recovery.operators.spark_jdbc import RecoverableSparkJDBCOperator
 from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
 from airflow_recovery.operators.start_spark import StartSparkOperator
 from airflow_recovery.operators.stop_spark import StopSparkOperator
@@ -14,10 +16,12 @@ from airflow_recovery.task.references import OutputReference
 
 __all__ = [
     "OutputReference",
+    "RecoverableSparkJDBCOperator",
     "RecoverableSparkSubmitOperator",
     "RecoveryPublishOperator",
     "SparkJobTaskGroup",
     "SparkRegionOperator",
     "StartSparkOperator",
     "StopSparkOperator",
+    "recoverable",
 ]

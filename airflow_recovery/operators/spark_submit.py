@@ -1,54 +1,31 @@
-"""The drop-in: an existing Spark application as one recoverable vertex."""
+"""An existing Spark application as one recoverable vertex, by spark-submit."""
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.driver.submit import s3a_conf, submit_environment
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.appends import how_application_appends
-from airflow_recovery.model.determinism import Determinism, DeterminismLike
+from airflow_recovery.operators.drop_in import DropInOperator
 from airflow_recovery.operators.submitting import SubmittingOperator
-from airflow_recovery.results.prober import OnAltered
-from airflow_recovery.results.stored_rows import ReadLimits
-from airflow_recovery.task.committed_output import checked_commit
-from airflow_recovery.task.references import (
-    DropIn,
-    OutputReference,
-    check_targets,
-    checked_inputs,
-    checked_outputs,
-    placeholders,
-)
-from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped, refuse_mapped_group
 from airflow_recovery.task.spark_connection import PER_REGION, PER_RUN, SparkScope, user_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_recovery.attempt.application import SparkApplication
-    from airflow_recovery.sinks.declaration import CommittingSink
     from airflow_recovery.task.open_run import OpenRun
 
-log = logging.getLogger(__name__)
 
-VERIFY_MAX_BYTES = 10 * 1024**3
-VERIFY_TIMEOUT_S = 300.0
-UNASKED_LIMITS = ReadLimits(max_bytes=64 * 1024**2, timeout_s=10.0, in_order=True)
-"""Where nothing is said: so little is read that nobody notices, and what readers may depend on is the same."""
-
-
-class RecoverableSparkSubmitOperator(SubmittingOperator):
+class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
     """A `SparkSubmitOperator` whose application is one vertex with registered outputs.
 
     ::
@@ -63,46 +40,14 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
             application_args=["--in", "{input:cleaned}", "--rates", "{input:rates}", "--out", "{output:report}"],
         )
 
-    All recoverable operators of a DAG form one job. Reading another operator's output makes it upstream.
-
-    **Managed outputs** (a name alone) get a location of their own for every attempt, put in for ``{output:name}`` after
-    the attempt is claimed; consumers find the registered one at ``{input:name}``. The output is what lies there when
-    the application has ended: its objects with size and etag, whatever format they are in. A dead attempt's files are
-    never read.
-
-    **Fixed outputs** (``outputs={"report": "s3://lake/report/"}``) stay at your own URI. What lies there when the
-    application ends is registered as found. Promise 1 is *not* given there: a second application may write to the same
-    place, and a reader may see half a write. Found altered later: stop and say so (``on_altered="stop"``); newer data
-    is never overwritten by itself. ``on_altered="recompute"`` makes it again instead.
+    What ``outputs``, ``inputs`` and the rest of a vertex mean is said at `DropInOperator`.
 
     The fingerprint is the application's content (or its URI, where it is not a file here), the code and files given
     with it (`application_fingerprint`), and the arguments as rendered by Airflow, before the placeholders are filled: a
     template over the try or the clock makes every try a change. Spark settings and ``env_vars`` do not belong to it.
 
-    **Committed outputs** (``commit=PostgresTable(...)``, `airflow_recovery.sinks`): what the application writes to the
-    operator's one managed output is only prepared. After the finish the task commits it to the target, once; a task
-    that died in between is rolled forward by its next try, without Spark. Nobody else reads such an output. A sink that
-    reads rows wants Parquet files beside each other, without ``partitionBy``.
-
-    Does not look into the application: it can't be cut into smaller regions, and its rows are not counted, but for
-    ``deterministic="verify"``.
-
-    :param outputs: names of managed outputs, or a mapping from name to URI (`None`: managed). URIs are templated.
-    :param inputs: by name: another operator's ``result(name)``, or a URI whose objects belong to the trace (templated).
-    :param commit: where the output is committed, such as ``PostgresTable(conn_id=..., table=...)``.
-    :param on_altered: ``"stop"`` or ``"recompute"``, for fixed outputs.
-    :param deterministic: what becomes of operators that have read an output, if it is made again. ``"verify"``: they
-        keep their results where its rows are the same, in whatever order and files; the task reads them after the
-        application has ended. ``"always"``: they run again. ``"assume"``: any finish of this application will do. Not
-        said: they keep their results where its rows are the same, in the same order and files; outputs above 64 MiB
-        are not read for that: they are the same where the store's checksums say that of each file.
-    :param verify_max_bytes: for ``"verify"``: an output with larger files than this is not read; its files alone are
-        compared. 10 GiB where nothing is said.
-    :param verify_timeout: for ``"verify"``: after so long (a `timedelta`, or seconds) the task stops to read an output.
-        Five minutes where nothing is said.
-    :param idempotent: whether a second run after one that died half-way leaves what a single one would have left. Not
-        said: ``False`` where there are fixed outputs and the application, a Python file here, is seen to append.
-    :param allow_duplicates: accept an application that is not idempotent; its rows may be there twice.
+    :param idempotent: not said: ``False`` where there are fixed outputs and the application, a Python file here, is
+        seen to append.
     :param spark: ``per-region``: it is submitted as it is. ``per-run``: one Spark Connect server for all operators of
         the DAG that say so, started by whoever needs it first, with the arguments of that operator (see
         `StartSparkOperator`). The application is a Python program that takes its session from ``SPARK_REMOTE``, as
@@ -113,153 +58,61 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "inputs", "outputs")
+    placeholder_fields = ("application_args",)
 
-    def __init__(  # noqa: PLR0913 - an operator's options
+    def __init__(
         self,
         *,
-        outputs: Sequence[str] | Mapping[str, str | None],
-        inputs: Mapping[str, OutputReference | str] | None = None,
-        commit: CommittingSink | None = None,
-        on_altered: str = "stop",
-        deterministic: DeterminismLike | None = None,
-        verify_max_bytes: int | None = None,
-        verify_timeout: timedelta | float | None = None,
-        idempotent: bool | None = None,
-        allow_duplicates: bool = False,
         spark: SparkScope = PER_REGION,
         application: str,
         application_args: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> None:
         where = str(kwargs.get("task_id"))
-        of_types: dict[str, object] = {
-            "idempotent": idempotent,
-            "allow_duplicates": allow_duplicates,
-            "verify_max_bytes": verify_max_bytes,
-            "verify_timeout": verify_timeout,
-            "spark": spark,
-        }
+        of_types: dict[str, object] = {"spark": spark}
         check_arguments(RecoverableSparkSubmitOperator.__init__, of_types, where)
         self._check_application(where, application, application_args, templated=self.template_fields)
-        refuse_mapped_group(kwargs.get("task_group"), where)
-        super().__init__(application=application, application_args=application_args, **kwargs)
-        self.outputs = checked_outputs(self.task_id, outputs)
-        self.declared_outputs = dict(self.outputs)  # Airflow renders `outputs` in the operator's own task alone
-        check_targets(self.task_id, self.outputs, self._outputs_of_others())
-        self.commit = checked_commit(self.task_id, commit, self.outputs)
-        self.inputs = checked_inputs(self.task_id, inputs)
-        try:
-            self.on_altered = OnAltered(on_altered)
-        except ValueError as error:
-            raise JobDefinitionError(
-                f"{self.task_id}: expected on_altered to be 'stop' or 'recompute', found {on_altered!r}."
-            ) from error
-        self.determinism = _checked_determinism(self.task_id, deterministic)
-        self.read_limits = _checked_limits(self.task_id, deterministic, verify_max_bytes, verify_timeout)
-        self.allow_duplicates = allow_duplicates
         self.spark = spark
+        super().__init__(application=application, application_args=application_args, **kwargs)
         if spark == PER_RUN:
             self._check_takes_session()
-        if not allow_duplicates:
-            self._check_idempotent(idempotent)
-        self._check_placeholders()
-        for name, reference in self.drop_in.references.items():
-            producer = self._producer(name, reference)
-            if producer.recovers is not self.recovers:
-                raise JobDefinitionError(
-                    f"{self.task_id}: reads {reference.task_id!r}, and recovery is on for one of them and off for the "
-                    "other: neither would find what the other has made. Give all operators of a DAG the same "
-                    "job_recovery=."
-                )
-            if producer.commit is not None:
-                raise JobDefinitionError(
-                    f"{self.task_id}: expected input {name!r} to be an output that is not committed, found that of "
-                    f"{reference.task_id!r}, which has commit=: its rows are the target's then. Have them written by "
-                    "an operator without commit=, and read that one from both."
-                )
-            self.set_upstream(producer)
 
-    def result(self, name: str) -> OutputReference:
-        """This operator's output ``name``, to be given as another operator's input. Raises `JobDefinitionError`."""
-        if name not in self.outputs:
-            raise JobDefinitionError(f"{self.task_id} has no output {name!r}; it has {', '.join(self.outputs)}.")
-        return OutputReference(self.task_id, name)
+    def fingerprint(self) -> str:
+        """See `application_fingerprint`."""
+        from airflow_recovery.task.drop_in import application_fingerprint
 
-    @property
-    def drop_in(self) -> DropIn:
-        """What is declared, as it is rendered by now."""
-        return DropIn(
-            task_id=self.task_id,
-            outputs=self.outputs,
-            inputs=self.inputs,
-            declared_outputs=self.declared_outputs,
-            commit=self.commit,
-            on_altered=self.on_altered,
-            determinism=self.determinism,
-            read_limits=self.read_limits,
-            allow_duplicates=self.allow_duplicates,
-            recovers=self.recovers,
-        )
+        return application_fingerprint(self, self.drop_in)
 
-    def execute_region(self, context: Context) -> RegionResult:
-        """One try: plan the DAG's operators, open the run, and go through the protocol. Raises our own errors."""
-        from airflow_recovery.attempt.release import release_consumed
-        from airflow_recovery.model.keys import OPERATORS_GROUP
-        from airflow_recovery.task.dag_operators import on_altered_of, plan_of_dag, publish_tasks_of
-        from airflow_recovery.task.drop_in import DropInSubmission, UnregisteredDropIn, application_fingerprint
-        from airflow_recovery.task.open_run import RunPlace, open_run
-
-        # Templates have been rendered since the declaration was checked.
+    def check_rendered(self) -> None:
+        """As `DropInOperator.check_rendered`, with the application and its arguments."""
         self._check_application(self.task_id, self.application, self.application_args)
         if self.spark == PER_RUN:
             self._check_takes_session()
-        self.outputs = checked_outputs(self.task_id, self.outputs)
-        self.inputs = checked_inputs(self.task_id, self.inputs)
-        refuse_mapped(context)
-        die_with_supervisor()
-        dag = self.get_dag()
-        drop_in = self.drop_in
-        fingerprints = {self.task_id: application_fingerprint(self, drop_in)}
-        plan = plan_of_dag(dag)
-        place = RunPlace.of(context, OPERATORS_GROUP, self.job_recovery)
-        task_keys = {region.name: region.name for region in plan.regions}
-        with open_run(
-            context,
-            place,
-            plan,
-            task_keys,
-            log,
-            on_altered=on_altered_of(dag),
-            publish_keys=publish_tasks_of(dag),
-            fingerprints=fingerprints,
-        ) as opened:
-            os.environ.update(opened.stores.driver_env())
-            self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
-            start: Callable[..., SparkApplication] = DropInSubmission if self.recovers else UnregisteredDropIn
-            if self.spark == PER_RUN:
-                start = self._on_own_spark(opened, context)
-            self._application = application = start(
-                drop_in,
-                opened,
-                self,
-                context=context,
-                is_killed=lambda: self.is_killed,
-                memory_policy=self.memory_policy,
-            )
-            os.environ.update(submit_environment(os.environ, driver_is_here=not application.outlives_task))
-            task = RegionTask(
-                opened.run,
-                self.task_id,
-                application,
-                epoch=recompute_epoch(context),
-                prepare_journal=opened.prepare_journal,
-                restarts=self.restarts(opened.run, self.task_id),
-                label=self.labeller(),
-            )
-            result = task.execute()
-            self.remember_lineage(opened.run, result)
-            release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention)
-            return result
+        super().check_rendered()
+
+    def how_it_appends(self) -> str | None:
+        """Where the application, a Python file here, is seen to append."""
+        return how_application_appends(Path(str(self.application).removeprefix("file://")))
+
+    def new_application(self, opened: OpenRun, context: Context) -> SparkApplication:
+        """By spark-submit, or with a session on the run's own Spark."""
+        from airflow_recovery.task.drop_in import DropInSubmission
+
+        os.environ.update(opened.stores.driver_env())
+        self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
+        start: Callable[..., SparkApplication] = DropInSubmission
+        if self.spark == PER_RUN:
+            start = self._on_own_spark(opened, context)
+        application = start(
+            self.drop_in,
+            opened,
+            self,
+            context=context,
+            is_killed=lambda: self.is_killed,
+            memory_policy=self.memory_policy,
+        )
+        os.environ.update(submit_environment(os.environ, driver_is_here=not application.outlives_task))
+        return application
 
     def _on_own_spark(self, opened: OpenRun, context: Context) -> Callable[..., SparkApplication]:
         from airflow.sdk import BaseHook
@@ -290,90 +143,3 @@ class RecoverableSparkSubmitOperator(SubmittingOperator):
     def _check_application(self, where: str, application: object, arguments: object, **options: Any) -> None:
         given = {"application": application, "application_args": arguments}
         check_arguments(RecoverableSparkSubmitOperator.__init__, given, where, **options)
-
-    def _check_idempotent(self, idempotent: bool | None) -> None:
-        """What is appended to a user's own location by an attempt that died stays there (fault 80)."""
-        fixed = [name for name, uri in self.outputs.items() if uri is not None]
-        seen = None
-        if idempotent is None and fixed:
-            seen = how_application_appends(Path(str(self.application).removeprefix("file://")))
-        if idempotent is False or seen is not None:
-            where = f" for output {fixed[0]!r} at a location of its own" if fixed else ""
-            raise JobDefinitionError(
-                f"{self.task_id}: expected an application that can run again{where}, found "
-                f"{seen or 'idempotent=False'}: an attempt that dies after it has written is run again, and writes "
-                "once more. Overwrite instead, or name the output without a URI, so that each attempt has a place of "
-                "its own; or say idempotent=True where a second time changes nothing, or allow_duplicates=True where "
-                "its readers can live with both."
-            )
-
-    def _check_placeholders(self) -> None:
-        used = placeholders(self.application_args)
-        known = {("output", name) for name in self.outputs} | {("input", name) for name in self.inputs}
-        unknown = sorted(f"{{{kind}:{name}}}" for kind, name in used - known)
-        if unknown:
-            raise JobDefinitionError(
-                f"{self.task_id}: {', '.join(unknown)} in application_args stands for nothing; declared are "
-                f"{', '.join(sorted(f'{{{kind}:{name}}}' for kind, name in known))}."
-            )
-        # Arguments that another task makes are not known yet.
-        if isinstance(self.application_args, (list, tuple)) or self.application_args is None:
-            for name, uri in self.outputs.items():
-                if uri is None and ("output", name) not in used:
-                    raise JobDefinitionError(
-                        f"{self.task_id}: output {name!r} is managed, and the application is never told where to write "
-                        f"it: put {{output:{name}}} into application_args, or give its own URI in outputs."
-                    )
-
-    def _outputs_of_others(self) -> dict[str, dict[str, str | None]]:
-        dag = self.get_dag()
-        tasks = dag.task_dict.values() if dag is not None else ()
-        return {
-            task.task_id: task.outputs
-            for task in tasks
-            if isinstance(task, RecoverableSparkSubmitOperator) and task.task_id != self.task_id
-        }
-
-    def _producer(self, name: str, reference: OutputReference) -> RecoverableSparkSubmitOperator:
-        dag = self.get_dag()
-        producer = dag.task_dict.get(reference.task_id) if dag is not None else None
-        if not isinstance(producer, RecoverableSparkSubmitOperator) or reference.name not in producer.outputs:
-            raise JobDefinitionError(
-                f"{self.task_id}: input {name!r} is output {reference.name!r} of {reference.task_id!r}, which is no "
-                "recoverable operator with that output in this DAG. Results of another DAG are found with "
-                "RecoveryResultSensor and RecoveryResultHook."
-            )
-        return producer
-
-
-def _checked_determinism(task_id: str, given: object) -> Determinism:
-    try:
-        return Determinism.VERIFY if given is None else Determinism(given)
-    except ValueError as error:
-        raise JobDefinitionError(
-            f"{task_id}: expected deterministic to be 'always', 'verify' or 'assume', found {given!r}."
-        ) from error
-
-
-def _checked_limits(
-    task_id: str, deterministic: object, max_bytes: int | None, timeout: timedelta | float | None
-) -> ReadLimits | None:
-    given = {"verify_max_bytes": max_bytes, "verify_timeout": timeout}
-    if deterministic != Determinism.VERIFY:
-        useless = [name for name, value in given.items() if value is not None]
-        if useless:
-            raise JobDefinitionError(
-                f"{task_id}: expected {useless[0]}= with deterministic='verify' alone, found it with "
-                f"deterministic={deterministic!r}: no rows are read then. Say 'verify', or leave it out."
-            )
-        return UNASKED_LIMITS if deterministic is None else None
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    for name, value in (("verify_max_bytes", max_bytes), ("verify_timeout", seconds)):
-        if value is not None and value <= 0:
-            raise JobDefinitionError(
-                f"{task_id}: expected {name} above 0, found {given[name]!r}: leave out deterministic='verify' if no "
-                "rows are to be read."
-            )
-    return ReadLimits(
-        VERIFY_MAX_BYTES if max_bytes is None else max_bytes, VERIFY_TIMEOUT_S if seconds is None else float(seconds)
-    )

@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.model.keys import OPERATORS_GROUP
-from airflow_recovery.operators.submitting import RETRIES, RETRY_DELAY
+from airflow_recovery.operators.recovering import RETRIES, RETRY_DELAY
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.run_context import is_last_try, refuse_expand
 

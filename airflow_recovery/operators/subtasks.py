@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_recovery.job.chains import batch_label
-from airflow_recovery.operators.submitting import RETRIES, RETRY_DELAY
+from airflow_recovery.operators.recovering import RETRIES, RETRY_DELAY
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.run_context import refuse_mapped
 

@@ -1,17 +1,21 @@
-"""Runs a user's own Spark application as one attempt, and registers what it has written."""
+"""Runs a job of the user's own as one attempt, by spark-submit say, and registers what it has written."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
 import time
+from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.inputs_kept import ensure_inputs_kept
 from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS
 from airflow_recovery.driver.failure_class import ERRORS, classify
@@ -24,9 +28,11 @@ from airflow_recovery.errors import (
     Failure,
     InputReleased,
     JobDefinitionError,
+    NotSetUp,
     OutputAltered,
     RegionFailed,
     StoreError,
+    UserCodeError,
 )
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.journal.layout import JournalLayout
@@ -40,11 +46,12 @@ from airflow_recovery.results.output_digest import digest_output, import_readers
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external
-from airflow_recovery.task.references import DropIn, OutputReference, filled, qualified
+from airflow_recovery.task.references import ALL, DropIn, OutputReference, filled, qualified
 from airflow_recovery.task.spark_submission import SparkSubmission, described
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.sdk import Context
 
     from airflow_recovery.task.open_run import OpenRun
 
@@ -63,14 +70,22 @@ def application_fingerprint(operator: SparkSubmitOperator, drop_in: DropIn) -> s
         raise JobDefinitionError(f"{drop_in.task_id}: expected an application, found none.")
     given = described(operator)
     document = {
-        "application": _content(given["application"] or ""),
+        "application": file_digest(given["application"] or ""),
         **{
-            name: [_content(path) for path in _listed(given[name])]
+            name: [file_digest(path) for path in _listed(given[name])]
             for name in ("py_files", "jars", "files", "archives")
         },
         "packages": _listed(given["packages"]),
         "java_class": given["java_class"],
         "arguments": [str(argument) for argument in operator.application_args or ()],
+    }
+    return drop_in_fingerprint(document, drop_in)
+
+
+def drop_in_fingerprint(job: Mapping[str, Any], drop_in: DropIn) -> str:
+    """32 hex digits for what ``job`` says that is computed, and for the names of its data."""
+    document = {
+        **job,
         "outputs": sorted((name, uri or "") for name, uri in drop_in.outputs.items()),
         "inputs": sorted(
             (name, f"{read.task_id}/{read.name}" if isinstance(read, OutputReference) else read)
@@ -81,22 +96,38 @@ def application_fingerprint(operator: SparkSubmitOperator, drop_in: DropIn) -> s
     return digest_of(document)[:32]
 
 
-class DropInSubmission(SparkSubmission):
-    """A drop-in operator's application. It knows nothing of attempts: its task registers its outputs, and finishes.
+class DropInApplication(SparkApplication):
+    """A drop-in operator's job. It knows nothing of attempts: its task registers its outputs, and finishes.
 
-    One on a cluster that was submitted with other code or other external inputs than today's is not waited for.
+    One that outlives its task and was started with other code or other external inputs than today's is not waited for.
+    Where its operator does not recover, its placeholders are filled, and the rest is the job alone. Subclasses say how
+    it is started, watched and stopped.
     """
 
-    def __init__(self, drop_in: DropIn, opened: OpenRun, operator: SparkSubmitOperator, **kwargs: Any) -> None:
-        identity = opened.run.journal.identity
-        super().__init__(operator, identity=identity, results=opened.stores.results, **kwargs)
+    def __init__(self, drop_in: DropIn, opened: OpenRun, context: Context) -> None:
         self._drop_in = drop_in
         self._run = opened.run
         self._stores = opened.stores
+        self._context = context
+        self._identity = opened.run.journal.identity
         self._earlier: list[PartitionManifest] = []
 
+    @abstractmethod
+    def new_job(self, attempt: ClaimedAttempt) -> Any:
+        """What ``attempt`` is to start, and no other attempt has."""
+
+    @abstractmethod
+    def fill(self, job: Any, locations: Mapping[tuple[str, str], str]) -> None:
+        """Replace the placeholders of ``job``. Raises `JobDefinitionError` for one that stands for nothing."""
+
+    @abstractmethod
+    def submit(self, job: Any, name: str) -> None:
+        """Start ``job``, and wait for its end. Raises where it failed. No other attempt has that ``name``."""
+
     def externals(self) -> tuple[ExternalObject, ...]:
-        """The objects at the URIs among the inputs, as they are now."""
+        """The objects at the URIs among the inputs, as they are now; none where nobody would compare them."""
+        if not self._drop_in.recovers:
+            return ()
         externals: list[ExternalObject] = []
         for name, given in self._drop_in.inputs.items():
             if isinstance(given, str):
@@ -129,10 +160,10 @@ class DropInSubmission(SparkSubmission):
                 )
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """Submit with the placeholders filled; then register every output and finish the attempt."""
+        """Start it with the placeholders filled; then register every output and finish the attempt."""
         claim = attempt.claim
         job = self.new_job(attempt)
-        job.application_args = filled(self.operator.application_args, self._locations(attempt))
+        self.fill(job, self._locations(attempt))
         if self._drop_in.allow_duplicates and claim.attempt > 1:
             self._run.log.warning(
                 "Attempt %d: what it appends, an earlier attempt may have appended already (allow_duplicates).",
@@ -152,8 +183,10 @@ class DropInSubmission(SparkSubmission):
         except AttemptLost:
             self._delete_managed(claim)
             raise
+        except (UserCodeError, NotSetUp, AirflowSkipException):
+            raise  # the job itself says that a retry is in vain
         except Exception as error:
-            # All that is known of an application of the user's own is what spark-submit's exit told.
+            # All that is known of a job of the user's own is what its end told, such as spark-submit's exit.
             message = f"{claim.region}@{claim.attempt}: the application failed: {error}"
             failure = start_failure(error)
             if failure is not None:
@@ -184,6 +217,8 @@ class DropInSubmission(SparkSubmission):
 
     def _heartbeat(self, claim: Claim) -> AbstractContextManager[object]:
         """Of this process: the attempt, which it finishes, ends with it. Of one that was fenced it is killed."""
+        if not self._drop_in.recovers:
+            return nullcontext()
         journal, every_s = self._run.journal, interval_s(self._run.heartbeat_timeouts.timeout_s)
         key = journal.layout.heartbeat(claim.region, claim.attempt)
         watch = FenceWatch(lambda: is_fenced(journal, claim.region, claim.attempt), self.stop)
@@ -221,16 +256,21 @@ class DropInSubmission(SparkSubmission):
 
     def _locations(self, attempt: ClaimedAttempt) -> dict[tuple[str, str], str]:
         locations = {
-            ("output", name): spark_path(uri or self._managed(attempt.claim, name))
+            ("output", name): self.path_of(uri or self._managed(attempt.claim, name))
             for name, uri in self._drop_in.outputs.items()
         }
+        locations["output", ALL] = self.path_of(self._folder(attempt.claim))
         for name, given in self._drop_in.inputs.items():
             if isinstance(given, str):
-                locations["input", name] = spark_path(given)
+                locations["input", name] = self.path_of(given)
             else:
                 outputs = {output.result: output for output in attempt.inputs[given.task_id].outputs}
-                locations["input", name] = spark_path(outputs[qualified(given.task_id, given.name)].location)
+                locations["input", name] = self.path_of(outputs[qualified(given.task_id, given.name)].location)
         return locations
+
+    def path_of(self, uri: str) -> str:
+        """What the job is told of our ``uri``."""
+        return spark_path(uri)
 
     def _manifests_read(self, attempt: ClaimedAttempt) -> list[PartitionManifest]:
         references = self._drop_in.references.values()
@@ -238,16 +278,22 @@ class DropInSubmission(SparkSubmission):
         return [output for outcome in attempt.inputs.values() for output in outcome.outputs if output.result in read]
 
     def _managed(self, claim: Claim, name: str) -> str:
+        return f"{self._folder(claim)}/{name}"
+
+    def _folder(self, claim: Claim) -> str:
         below = JournalLayout(self._identity).data_of(claim.region, claim.attempt)
-        return f"{self._stores.results.base_uri}/{below}/{name}"
+        return f"{self._stores.results.base_uri}/{below}"
 
     def _is_digested(self, name: str) -> bool:
         """Whether readers of this output depend on its digest."""
-        result = qualified(self._drop_in.task_id, name)
-        return self._drop_in.determinism.is_verified and result in self._run.plan.read
+        drop_in = self._drop_in
+        is_read = qualified(drop_in.task_id, name) in self._run.plan.read
+        return drop_in.recovers and drop_in.determinism.is_verified and is_read
 
     def _register(self, claim: Claim, name: str, uri: str | None) -> PartitionManifest:
         location = uri or self._managed(claim, name)
+        if not self._drop_in.recovers:
+            return PartitionManifest(qualified(claim.region, name), location, (), managed=uri is None)
         store = self._stores.open_external(location)
         listed = list(store.list())
         if not listed:
@@ -270,22 +316,24 @@ class DropInSubmission(SparkSubmission):
         )
 
 
-class UnregisteredDropIn(DropInSubmission):
-    """Of an operator that does not recover: its placeholders are filled, and the rest is the provider's operator."""
+class DropInSubmission(DropInApplication, SparkSubmission):
+    """A drop-in's application by spark-submit."""
 
-    def externals(self) -> tuple[ExternalObject, ...]:
-        """Lists nothing: where nothing is recorded, nobody compares external inputs."""
-        return ()
+    def __init__(self, drop_in: DropIn, opened: OpenRun, operator: SparkSubmitOperator, **kwargs: Any) -> None:
+        DropInApplication.__init__(self, drop_in, opened, kwargs["context"])
+        SparkSubmission.__init__(self, operator, identity=self._identity, results=opened.stores.results, **kwargs)
 
-    def _heartbeat(self, claim: Claim) -> AbstractContextManager[object]:
-        return nullcontext()
+    def new_job(self, attempt: ClaimedAttempt) -> Any:
+        """As `SparkSubmission.new_job`."""
+        return SparkSubmission.new_job(self, attempt)
 
-    def _is_digested(self, name: str) -> bool:
-        return False
+    def fill(self, job: SparkSubmitOperator, locations: Mapping[tuple[str, str], str]) -> None:
+        """Replace the placeholders in the application's arguments."""
+        job.application_args = filled([str(argument) for argument in job.application_args or ()], locations)
 
-    def _register(self, claim: Claim, name: str, uri: str | None) -> PartitionManifest:
-        location = uri or self._managed(claim, name)
-        return PartitionManifest(qualified(claim.region, name), location, (), managed=uri is None)
+    def submit(self, job: SparkSubmitOperator, name: str) -> None:
+        """As `SparkSubmission.submit`."""
+        SparkSubmission.submit(self, job, name)
 
 
 def _rests_on_key(claim: Claim) -> str:
@@ -323,7 +371,7 @@ def _listed(names: str | None) -> list[str]:
     return [piece.strip() for piece in (names or "").split(",") if piece.strip()]
 
 
-def _content(path: str) -> str:
+def file_digest(path: str) -> str:
     """The content's hash where ``path`` is a file here, else the path itself: a URI stands for what it names."""
     # A file or an archive may be given with the name it gets: `lookup.zip#lookup`.
     plain, _, alias = path.removeprefix("file://").partition("#")

@@ -1,13 +1,13 @@
-"""Outputs and inputs of a drop-in operator, and the placeholders that stand for them in its arguments."""
+"""Outputs and inputs of a drop-in operator, and the placeholders that stand for them in what it is given."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_recovery.checks import check_arguments, check_location, shown
+from airflow_recovery.checks import check_arguments, check_location, is_known_later, shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.location import comparable
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER = re.compile(r"\{(input|output):([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
+PathStyle = Literal["spark", "plain"]
+"""How a place is written for a job: as Hadoop's file systems name it, or as EMR's and a shell do."""
+ALL = "*"
+"""``{output:*}``: the folder in which all managed outputs of an attempt lie, each below its name."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class OutputReference:
 
 @dataclass(frozen=True)
 class DropIn:
-    """What a drop-in operator declares besides its spark-submit.
+    """What a drop-in operator declares besides its job.
 
     ``outputs`` by name: the user's own URI, or `None` for one that is managed. ``inputs`` by name: another operator's
     output, or a URI. ``declared_outputs``: before Airflow has rendered them, in the operator's own task alone.
@@ -73,8 +77,13 @@ def qualified(task_id: str, name: str) -> str:
     return f"{task_id}.{name}"
 
 
-def checked_outputs(task_id: str, outputs: Sequence[str] | Mapping[str, str | None]) -> dict[str, str | None]:
-    """Outputs by name: the user's own fixed URI, or `None` for one that is managed. Raises `JobDefinitionError`."""
+def checked_outputs(
+    task_id: str, outputs: Sequence[str] | Mapping[str, str | None], *, may_be_none: bool = False
+) -> dict[str, str | None]:
+    """Outputs by name: the user's own fixed URI, or `None` for one that is managed. Raises `JobDefinitionError`.
+
+    ``may_be_none``: what the job makes may lie where it can't be registered.
+    """
     if not isinstance(outputs, (list, tuple, Mapping)):
         raise JobDefinitionError(
             f"{task_id}: expected outputs= as a list of names or a mapping from names to URIs, found {shown(outputs)}: "
@@ -85,10 +94,10 @@ def checked_outputs(task_id: str, outputs: Sequence[str] | Mapping[str, str | No
             f"{task_id}: expected an output name like 'cleaned', found {shown(unfit[0])}: rename it"
         )
     checked = dict(outputs) if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
-    if not checked:
+    if not checked and not may_be_none:
         raise JobDefinitionError(
             f"{task_id}: expected at least one output, found none. Without one nothing can be registered: use "
-            "SparkSubmitOperator."
+            "the operator that is not recoverable."
         )
     for name, uri in checked.items():
         if uri is not None:
@@ -139,17 +148,16 @@ def check_targets(
                 )
 
 
-def placeholders(arguments: Any) -> set[tuple[str, str]]:
-    """All ``(input | output, name)`` that occur in ``arguments``; none where they are not plain strings yet."""
-    return {
-        (match[1], match[2])
-        for argument in (arguments if isinstance(arguments, (list, tuple)) else ())
-        for match in _PLACEHOLDER.finditer(str(argument))
-    }
+def placeholders(value: Any) -> set[tuple[str, str]]:
+    """All ``(input | output, name)`` that occur in ``value``: a text, or texts in lists, tuples, sets and mappings."""
+    return {(match[1], match[2]) for text in _texts(value) for match in _PLACEHOLDER.finditer(text)}
 
 
-def filled(arguments: Sequence[Any] | None, locations: Mapping[tuple[str, str], str]) -> list[str]:
-    """``arguments`` with every placeholder replaced. Raises `JobDefinitionError` for one that stands for nothing."""
+def filled(value: Any, locations: Mapping[tuple[str, str], str]) -> Any:
+    """``value`` with every placeholder in its texts replaced; whatever holds no text of ours stays as it is.
+
+    Raises `JobDefinitionError` for a placeholder that stands for nothing.
+    """
 
     def locate(match: re.Match[str]) -> str:
         key = (match[1], match[2])
@@ -158,4 +166,71 @@ def filled(arguments: Sequence[Any] | None, locations: Mapping[tuple[str, str], 
             raise JobDefinitionError(f"argument {match.string!r}: {match[0]} is not declared; there are {known}.")
         return locations[key]
 
-    return [_PLACEHOLDER.sub(locate, str(argument)) for argument in arguments or ()]
+    if isinstance(value, str):
+        return _PLACEHOLDER.sub(locate, value)
+    if isinstance(value, Mapping):
+        return {filled(key, locations): filled(item, locations) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)) and not hasattr(value, "_fields"):
+        return type(value)(filled(item, locations) for item in value)
+    return value
+
+
+def check_placeholders(
+    task_id: str,
+    fields: Mapping[str, Any],
+    outputs: Mapping[str, str | None],
+    inputs: Collection[str],
+    *,
+    is_rendered: bool,
+    template_files: Collection[str] = (),
+) -> None:
+    """Raise `JobDefinitionError` where a placeholder stands for nothing, or a managed output has none.
+
+    ``fields`` by name: where they may stand. Of what Airflow puts in before the task runs (an ``XComArg``, a text that
+    is a template from end to end, a file that ends with one of ``template_files``) nothing is known until then:
+    ``is_rendered``.
+    """
+    used = placeholders(list(fields.values()))
+    managed = {name for name, uri in outputs.items() if uri is None}
+    known = {("output", name) for name in outputs} | {("input", name) for name in inputs}
+    every = {("output", ALL)} if managed else set()
+    unknown = sorted(f"{{{kind}:{name}}}" for kind, name in used - known - every)
+    where = " or ".join(fields)
+    if unknown:
+        raise JobDefinitionError(
+            f"{task_id}: {', '.join(unknown)} in {where} stands for nothing; declared are "
+            f"{', '.join(sorted(f'{{{kind}:{name}}}' for kind, name in known))}."
+        )
+    if not is_rendered and any(_comes_later(value, tuple(template_files)) for value in fields.values()):
+        return
+    for name in sorted(managed):
+        if not used & {("output", name), *every}:
+            raise JobDefinitionError(
+                f"{task_id}: output {name!r} is managed, and the application is never told where to write "
+                f"it: put {{output:{name}}} into {where}, or give its own URI in outputs."
+            )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(key)
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in value:
+            yield from _texts(item)
+
+
+def _comes_later(value: Any, template_files: tuple[str, ...]) -> bool:
+    if isinstance(value, str):
+        text = value.strip()
+        return (text.startswith("{{") and text.endswith("}}")) or (
+            bool(template_files) and text.endswith(template_files)
+        )
+    if isinstance(value, Mapping):
+        return any(_comes_later(item, template_files) for item in value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(_comes_later(item, template_files) for item in value)
+    return is_known_later(value)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pydantic
 import pytest
-from airflow.sdk import DAG, task, task_group
+from airflow.sdk import DAG, BaseOperator, task, task_group
 from airflow.sdk.exceptions import AirflowFailException
 from tries import run_try
 
@@ -46,14 +46,18 @@ from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.notifications import RecoveredNotifier
 from airflow_recovery.operators import (
     OutputReference,
+    RecoverableSparkJDBCOperator,
     RecoverableSparkSubmitOperator,
     RecoveryPublishOperator,
     SparkJobTaskGroup,
     SparkRegionOperator,
     StartSparkOperator,
     StopSparkOperator,
+    recoverable,
 )
 from airflow_recovery.operators.audit import RecoveryAuditOperator
+from airflow_recovery.operators.drop_in import DropInOperator
+from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.sensors import RecoveryResultSensor
@@ -82,6 +86,9 @@ def declared(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 drop_in = in_a_dag(
     RecoverableSparkSubmitOperator, task_id="t", application="a.py", outputs=["o"], application_args=["{output:o}"]
+)
+spark_jdbc = in_a_dag(
+    RecoverableSparkJDBCOperator, task_id="t", metastore_table="m", jdbc_table="j", save_mode="overwrite"
 )
 group = in_a_dag(SparkJobTaskGroup, group_id="g", job=DIAMOND)
 region = in_a_dag(SparkRegionOperator, task_id="r", job=DIAMOND, region="left", group_id="g")
@@ -227,7 +234,8 @@ def test_what_is_mistyped_is_refused_where_it_is_written(make: Any, given: dict[
 
 def test_control_a_constructor_without_checks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the table's rows, those that only the one place refuses: each is accepted, or raises from the depth, then."""
-    for module in ("operators.submitting", "operators.spark_submit", "sensors.result", "job.vertex_options"):
+    modules = ("recovering", "submitting", "drop_in", "spark_submit")
+    for module in (*(f"operators.{name}" for name in modules), "sensors.result", "job.vertex_options"):
         found = importlib.import_module(f"airflow_recovery.{module}")
         monkeypatch.setattr(found, "check_arguments", lambda *_, **__: None)
     noticed = set()
@@ -258,7 +266,7 @@ def test_what_would_mean_another_thing_is_refused(make: Callable[..., Any], give
 
 def test_control_taken_for_another_thing_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then an application is not looked at, no clear finds the group's keys, and fewer than no restarts are allowed."""
-    for module in ("spark_submit", "region", "task_group"):
+    for module in ("drop_in", "spark_submit", "region", "task_group"):
         monkeypatch.setattr(f"airflow_recovery.operators.{module}.check_arguments", lambda *_, **__: None)
     monkeypatch.setattr(RestartLimits, "__post_init__", lambda self: None)
     appending = drop_in(idempotent="no", outputs={"o": "s3://lake/o"}, application_args=[])
@@ -386,7 +394,9 @@ PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {
     SparkJobTaskGroup.__init__: group,
     SparkRegionOperator.__init__: region,
     RecoverableSparkSubmitOperator.__init__: drop_in,
-    inspect.unwrap(SubmittingOperator.__init__): drop_in,
+    **{inspect.unwrap(base.__init__): drop_in for base in (RecoveringOperator, SubmittingOperator, DropInOperator)},
+    recoverable: lambda **given: recoverable(**{"operator": BaseOperator, **given}),
+    RecoverableSparkJDBCOperator.__init__: spark_jdbc,
     RecoveryPublishOperator.__init__: publish,
     StartSparkOperator.__init__: start_spark,
     StopSparkOperator.__init__: stop_spark,
@@ -490,8 +500,13 @@ def test_no_parameter_takes_another_type_or_fails_in_the_depth(function: Callabl
 
 
 def test_control_a_parameter_that_nobody_checks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_recovery.operators.submitting.check_arguments", lambda *_, **__: None)
-    found = walked(inspect.unwrap(SubmittingOperator.__init__), drop_in)
+    for base in (SubmittingOperator, RecoveringOperator):
+        monkeypatch.setattr(f"{base.__module__}.check_arguments", lambda *_, **__: None)
+    found = [
+        each
+        for base in (SubmittingOperator, RecoveringOperator)
+        for each in walked(inspect.unwrap(base.__init__), drop_in)
+    ]
     assert any(each.startswith("memory_policy='x': taken for") for each in found)
     assert any(each.startswith("restart_strategy='x': AttributeError") for each in found), "raised from the depth"
 

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.operators import RecoverableSparkSubmitOperator, spark_submit
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, drop_in
 
 
 def two(first: Any, second: Any) -> None:
@@ -45,5 +45,5 @@ def test_fault_54_targets_beside_each_other_and_managed_ones_do_not_overlap() ->
 def test_fault_54_control_nothing_else_would_refuse_them(
     first: Any, second: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_submit, "check_targets", lambda *_: None)
+    monkeypatch.setattr(drop_in, "check_targets", lambda *_: None)
     two(first, second)

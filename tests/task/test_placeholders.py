@@ -20,9 +20,9 @@ LOCATIONS = {("output", "out"): "s3a://b/out", ("input", "in"): "s3a://b/in"}
 def test_every_placeholder_of_every_argument_is_filled() -> None:
     arguments = ["--io", "{input:in}:{output:out}", 3, "{output:out}/x", "{plain}", '{"json": 1}']
     assert filled(arguments, LOCATIONS) == [
-        "--io", "s3a://b/in:s3a://b/out", "3", "s3a://b/out/x", "{plain}", '{"json": 1}',
+        "--io", "s3a://b/in:s3a://b/out", 3, "s3a://b/out/x", "{plain}", '{"json": 1}',
     ]  # fmt: skip
-    assert filled(None, LOCATIONS) == []
+    assert filled(None, LOCATIONS) is None
     assert placeholders(arguments) == set(LOCATIONS)
 
 

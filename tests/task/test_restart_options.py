@@ -143,8 +143,8 @@ def test_fault_72_few_retries_of_a_dags_default_are_told_in_the_first_try(
 ) -> None:
     task = operator(**arguments)
     monkeypatch.setattr(type(task), "execute_region", lambda self, context: None)
-    monkeypatch.setattr("airflow_recovery.operators.submitting.summary_of", lambda result: {})
-    monkeypatch.setattr("airflow_recovery.operators.submitting.note_of", lambda result: "")
+    monkeypatch.setattr("airflow_recovery.operators.recovering.summary_of", lambda result: {})
+    monkeypatch.setattr("airflow_recovery.operators.recovering.note_of", lambda result: "")
     with caplog.at_level(logging.WARNING):
         cast(Any, type(task).execute).__wrapped__(task, task_context("t"))
     assert (said in caplog.text) if said else ("retries" not in caplog.text)

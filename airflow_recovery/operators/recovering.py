@@ -1,0 +1,185 @@
+"""What every operator of ours adds to another one, whatever that does: restarts, and what a try tells."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import BaseOperator, RetryPolicy
+
+from airflow_recovery.attempt.restarts import Restarts
+from airflow_recovery.checks import check_arguments
+from airflow_recovery.driver.failure_enrichers import enrich, load_enrichers
+from airflow_recovery.errors import NotSetUp, RegionFailed, UserCodeError
+from airflow_recovery.hooks.settings import SECTION, is_recovery_on
+from airflow_recovery.model.job_recovery import DeclaredJobRecovery, declared_job_recovery
+from airflow_recovery.planning.restart_strategy import RestartStrategy
+from airflow_recovery.task.failures import airflow_errors
+from airflow_recovery.task.lineage import NO_LINEAGE, lineage_of
+from airflow_recovery.task.links import RecoveryTabLink
+from airflow_recovery.task.notes import leave_note, note_of, noting_failure
+from airflow_recovery.task.restart_options import advice_on_few_retries, check_delay, restart_options
+from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
+from airflow_recovery.task.run_context import is_last_try, refuse_expand
+from airflow_recovery.task.summary import summary_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperatorLink, Context
+
+    from airflow_recovery.attempt.application import SparkApplication
+    from airflow_recovery.attempt.region_task import RegionResult
+    from airflow_recovery.attempt.run import Run
+    from airflow_recovery.errors import Failure
+    from airflow_recovery.planning.restart_budget import RestartLimits
+    from airflow_recovery.task.subtask_batch import BatchResult
+
+log = logging.getLogger(__name__)
+
+RETRIES = 3
+RETRY_DELAY = timedelta(0)
+"""Of our tasks that run no region. One that waits for a producer is held by Airflow's trigger rule, not by a delay."""
+
+
+class RecoveringOperator(BaseOperator):
+    """A task that is one region: every try goes through the region protocol, which starts at most one attempt.
+
+    **Restarts.** A region may fail three times, with pauses of 1 s, 1.5 s, ... between (``exponential-delay``); Flink's
+    own default for batch jobs is no restart at all. The budget is counted in the journal, so a kill counts too, and a
+    try that only waits for the producer of a lost input does not. A clear by hand begins the count anew. Airflow's
+    ``retries`` are the tries for all of that: by default ten more than restarts, with ``retry_delay`` 0. A
+    ``retry_delay`` or ``retry_policy`` of your own is used instead of the strategy's pauses; the budget holds anyway.
+
+    :param restart_strategy: `NoRestart`, `FixedDelay`, `FailureRate`, `ExponentialDelay`, or a mapping of Flink's keys.
+        Without it, ``[recovery] restart_strategy``. One that ends by itself replaces the default number of failures.
+    :param maximum_per_task_failures: the n-th failure of the region ends it. Results that are lost again and again are
+        counted apart, up to the same number.
+    :param maximum_total_task_failures: the n-th failure of all regions of the run ends every region that has failed;
+        failures of one moment count once. Give all tasks of a DAG the same.
+    :param job_recovery: FLIP-383's options by their names, such as ``{"job-event.store.write-buffer.size": "4 mb"}``;
+        for the rest, ``[recovery]``. With ``"execution.batch.job-recovery.enabled": False`` this is plain Airflow:
+        every try runs, Airflow's own ``retries`` hold and no restart strategy does, and the journal is not touched.
+
+    Raises `JobDefinitionError` where these contradict each other, ``retries``, or the retention of results.
+    """
+
+    operator_extra_links: Collection[BaseOperatorLink] = (RecoveryTabLink(),)
+
+    def __init__(
+        self,
+        *,
+        retries: int | None = None,
+        retry_delay: timedelta | float | None = None,
+        retry_policy: RetryPolicy | None = None,
+        restart_strategy: RestartStrategy | Mapping[str, Any] | None = None,
+        maximum_per_task_failures: int | None = None,
+        maximum_total_task_failures: int | None = None,
+        job_recovery: Mapping[str, object] | DeclaredJobRecovery | None = None,
+        **kwargs: Any,
+    ) -> None:
+        where = str(kwargs.get("task_id"))
+        check_arguments(RecoveringOperator.__init__, locals(), where)
+        self.job_recovery = declared_job_recovery(job_recovery, where)
+        self.recovers = is_recovery_on(self.job_recovery)
+        self.restart_options = restart_options(
+            where,
+            strategy=restart_strategy,
+            maximum_per_task_failures=maximum_per_task_failures,
+            maximum_total_task_failures=maximum_total_task_failures,
+            retries=retries if self.recovers else None,
+            retry_delay=retry_delay,
+        )
+        self.is_killed = False
+        self._lineage = NO_LINEAGE
+        self.spark_application_id: str | None = None
+        self._application: SparkApplication | None = None
+        self._limits: RestartLimits | None = None
+        self._pauses = False
+        if not self.recovers:
+            # What is not given is Airflow's own default, also that of the DAG.
+            given = {"retries": retries, "retry_delay": retry_delay, "retry_policy": retry_policy}
+            kwargs.update({name: value for name, value in given.items() if value is not None})
+            super().__init__(**kwargs)
+            return
+        options = self.restart_options
+        self._limits = options.limits
+        self._pauses = retry_policy is None and not options.delay_is_own
+        super().__init__(
+            retries=options.retries,
+            retry_delay=options.retry_delay,
+            retry_policy=retry_policy
+            or RecoveryRetryPolicy(retries=options.retries, delay_is_own=options.delay_is_own),
+            **kwargs,
+        )
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> NoReturn:
+        """Refused: each task is one entry of the journal."""
+        refuse_expand(cls.__name__, kwargs.get("task_id"))
+
+    def execute(self, context: Context) -> Any:
+        """One try. Returns `summary_of` it. Raises Airflow's fail and skip exceptions where a retry can't help."""
+        if not self.recovers:
+            return self._execute_without_recovery(context)
+        instance = context["ti"]
+        advice = advice_on_few_retries(self.restart_options)
+        if advice is not None and int(instance.try_number) <= 1:
+            log.warning("%s: %s", self.task_id, advice)
+        try:
+            with noting_failure(context), airflow_errors(is_last_try=is_last_try(context)):
+                result = self.execute_region(context)
+        finally:
+            # A driver that has died, or never ran, has told nobody.
+            if self.spark_application_id is None and self._application is not None:
+                self.spark_application_id = self._application.application_id
+        leave_note(context, "; ".join(filter(None, (note_of(result), self.more_to_note()))))
+        return summary_of(result)
+
+    def _execute_without_recovery(self, context: Context) -> dict[str, Any]:
+        """Airflow's retries are all there is: whatever the failure was, they hold."""
+        from airflow_recovery.task.recovery_off import WHY
+
+        try:
+            return {**summary_of(self.execute_region(context)), "why": WHY}
+        except (NotSetUp, UserCodeError) as error:
+            raise RegionFailed(str(error), error.cause) from error
+
+    def more_to_note(self) -> str | None:
+        """What a subclass adds to the note on a try that has succeeded; `None` for nothing."""
+        return None
+
+    def restarts(self, run: Run, region: str) -> Restarts:
+        """The budget of this task's region. Raises `JobDefinitionError` where the job's own retention is too short."""
+        if self._limits is not None:
+            check_delay(self.task_id, self.restart_options, run.plan.retention)
+        return Restarts(run, region, self._limits, pauses=self._pauses)
+
+    def labeller(self) -> Callable[[Failure], Failure]:
+        """What says what kind a failure was: our classes, and ``[recovery] failure_enrichers``."""
+        from airflow.sdk import conf
+
+        names = (conf.get(SECTION, "failure_enrichers", fallback="") or "").split(",")
+        enrichers = load_enrichers(name.strip() for name in names if name.strip())
+        return lambda failure: enrich(failure, enrichers, log)
+
+    def remember_lineage(self, run: Run, result: RegionResult) -> None:
+        """For OpenLineage, which asks when the task has succeeded: what this region has read and made."""
+        self._lineage += lineage_of(run, result)
+        self.spark_application_id = result.outcome.application_id
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What `apache-airflow-providers-openlineage` asks for, where it is installed: an ``OperatorLineage``."""
+        from airflow_recovery.task.openlineage import operator_lineage
+
+        return operator_lineage(self._lineage)
+
+    def execute_region(self, context: Context) -> RegionResult | BatchResult:
+        """Go through the region protocol once. Raises our own errors, which `execute` turns into Airflow's."""
+        raise NotImplementedError
+
+    def on_kill(self) -> None:
+        """Kill what was started, within Airflow's five seconds; of a batch, no other is started."""
+        self.is_killed = True
+        if self._application is not None:
+            self._application.stop()

@@ -1,0 +1,112 @@
+"""A drop-in's job by any operator: what its placeholders stand in, what it is told of a place, and its fingerprint."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.driver.paths import spark_path
+from airflow_recovery.errors import FingerprintError
+from airflow_recovery.job.fingerprint import function_code
+from airflow_recovery.model.codec import digest_of
+from airflow_recovery.task.drop_in import DropInApplication, drop_in_fingerprint, file_digest
+from airflow_recovery.task.operator_submission import OperatorSubmission
+from airflow_recovery.task.references import filled
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator, Context
+
+    from airflow_recovery.attempt.application import ClaimedAttempt
+    from airflow_recovery.task.open_run import OpenRun
+    from airflow_recovery.task.references import DropIn, PathStyle
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_MOST_PATH_CHARS = 1024
+
+
+class DropInOperatorJob(DropInApplication, OperatorSubmission):
+    """A drop-in whose job is ``operator`` without its recovery, an ``operator_class``.
+
+    ``fields``: the attributes whose placeholders are filled. ``paths``: how a place is written there.
+    """
+
+    def __init__(
+        self,
+        drop_in: DropIn,
+        opened: OpenRun,
+        operator: BaseOperator,
+        operator_class: type[BaseOperator],
+        *,
+        fields: Sequence[str],
+        paths: PathStyle,
+        context: Context,
+        is_killed: Callable[[], bool],
+    ) -> None:
+        DropInApplication.__init__(self, drop_in, opened, context)
+        OperatorSubmission.__init__(self, operator, operator_class, context, is_killed=is_killed)
+        self._fields = fields
+        self._paths = paths
+
+    def new_job(self, attempt: ClaimedAttempt) -> Any:
+        """As `OperatorSubmission.copy_for`."""
+        return self.copy_for(attempt.claim.tag)
+
+    def fill(self, job: Any, locations: Mapping[tuple[str, str], str]) -> None:
+        """Replace the placeholders in its fields."""
+        for field in self._fields:
+            setattr(job, field, filled(getattr(job, field), locations))
+
+    def submit(self, job: Any, name: str) -> None:
+        """As `OperatorSubmission.submit`."""
+        OperatorSubmission.submit(self, job, name)
+
+    def path_of(self, uri: str) -> str:
+        """``spark``: as Hadoop's file systems name it; ``plain``: ``s3://``, and a folder by its path."""
+        return spark_path(uri) if self._paths == "spark" else uri.removeprefix("file://")
+
+
+def operator_fingerprint(
+    operator: BaseOperator, operator_class: type[BaseOperator], fields: Sequence[str], drop_in: DropIn
+) -> str:
+    """What the operator's job computes, as far as it can be told: its class, ``fields`` as rendered, its function.
+
+    A text that is the absolute path of a file on this machine stands for that file's content. A ``python_callable``
+    stands for its code, and for what that uses in its own package.
+    """
+    function = getattr(operator, "python_callable", None)
+    document = {
+        "operator": f"{operator_class.__module__}.{operator_class.__qualname__}",
+        "fields": {field: _described(getattr(operator, field)) for field in fields},
+        **({"function": _code_of(function)} if callable(function) else {}),
+    }
+    return drop_in_fingerprint(document, drop_in)
+
+
+def _described(value: Any) -> Any:
+    """As plain values: what two processes write alike."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, str):
+        is_path = value.startswith(("/", "file://")) and len(value) <= _MOST_PATH_CHARS and "\n" not in value
+        return file_digest(value) if is_path else value
+    if isinstance(value, Mapping):
+        return {str(key): _described(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_described(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(str(_described(item)) for item in value)
+    if inspect.isfunction(value):
+        return _code_of(value)
+    return f"{type(value).__qualname__}: {_ADDRESS.sub('', str(value))}"
+
+
+def _code_of(function: Callable[..., Any]) -> Any:
+    try:
+        return [[name, digest] for _, name, digest in function_code(function)]
+    except FingerprintError:
+        try:
+            return digest_of({"source": inspect.getsource(function)})
+        except OSError:
+            return getattr(function, "__qualname__", type(function).__qualname__)

@@ -1,0 +1,172 @@
+"""One run of any operator an attempt: a copy of it is executed, watched, stopped, and found again.
+
+The job is the operator's affair: its `execute` starts it and waits for it, its `on_kill` ends it. One that waits by
+Airflow's `ResumableJobMixin` names its job, and can ask about it: such a job outlives its task, and the next try of the
+task waits for it. Any other's is over with the task, as far as anybody here can tell.
+
+What `execute_resumable` decides by itself is passed over, as for spark-submit
+(`airflow_recovery.task.spark_submission`): an attempt starts its job once, and the journal tells whether another one is
+needed. The job's id is kept under the operator's own key, followed by the claim's tag; beside it, what `submit_job` has
+set on the operator, by which `on_kill` finds the job in another process.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import ResumableJobMixin
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+
+from airflow_recovery.airflow_compat import execute_operator
+from airflow_recovery.attempt.application import ApplicationStatus, SparkApplication
+from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS
+from airflow_recovery.errors import Failure, NotSetUp, UserCodeError
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator, Context
+
+    from airflow_recovery.model.records import Claim
+
+log = logging.getLogger(__name__)
+
+ASK_EVERY_S = 10.0
+"""How often the job's own system is asked at most."""
+
+
+def is_resumable(operator_class: type[BaseOperator]) -> bool:
+    """Whether its `execute` waits by `ResumableJobMixin`. One that has replaced `execute` alone is taken not to."""
+    if not issubclass(operator_class, ResumableJobMixin):
+        return False
+    return _definer(operator_class, "execute") is _definer(operator_class, "submit_job")
+
+
+class OperatorSubmission(SparkApplication):
+    """Runs copies of ``operator``, each as an ``operator_class``, which is what the user's operator is by itself."""
+
+    def __init__(
+        self,
+        operator: BaseOperator,
+        operator_class: type[BaseOperator],
+        context: Context,
+        *,
+        is_killed: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.operator = operator
+        self._operator_class = operator_class
+        self._context = context
+        self._is_killed = is_killed
+        self._clock = clock
+        self._job: Any = None
+        self._asked: tuple[str, float, ApplicationStatus] | None = None
+
+    @property
+    def outlives_task(self) -> bool:
+        """It is started and named by `ResumableJobMixin`, and its operator is ``durable``."""
+        return is_resumable(self._operator_class) and bool(getattr(self.operator, "durable", True))
+
+    @property
+    def is_killed(self) -> bool:
+        """Airflow has told this process to end."""
+        return self._is_killed()
+
+    def copy_for(self, name: str) -> Any:
+        """A copy of the operator for the attempt of that ``name``, which is the user's own operator again."""
+        job: Any = object.__new__(self._operator_class)
+        vars(job).update(vars(self.operator))
+        if isinstance(job, ResumableJobMixin):
+            job.external_id_key = self._key(name)  # else it would take the job of another attempt for its own
+        return job
+
+    def submit(self, job: Any, name: str) -> None:
+        """Start it, and wait. Raises where it failed: `UserCodeError` where the operator says that a retry is in vain.
+
+        Raises `NotSetUp` where it defers, once its job is ended: the attempt could not be found again.
+        """
+        self._job = job
+        if self.outlives_task:
+            job.submit_job = lambda context: self._submit_remembered(job, name, context)
+        try:
+            execute_operator(job, self._context)
+        except TaskDeferred as deferred:
+            self.stop()
+            raise NotSetUp(
+                f"{job.task_id}: expected a {type(job).__name__} that waits in the worker, found that it defers (to "
+                f"{type(deferred.trigger).__name__}), and its job was ended: set deferrable=False."
+            ) from None
+        except AirflowSkipException:
+            raise
+        except AirflowFailException as error:
+            failure = Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
+            raise UserCodeError(f"{job.task_id}: {error}", failure) from error
+
+    def stop(self) -> None:
+        """End what `submit` waits for, or `status` has found: the operator's own `on_kill`."""
+        if self._job is not None:
+            self._job.on_kill()
+
+    def status(self, claim: Claim) -> ApplicationStatus:
+        """What the job's own system said within the last `ASK_EVERY_S` seconds. From now on `stop` ends that job."""
+        if not self.outlives_task:
+            return ApplicationStatus.UNKNOWN
+        now = self._clock()
+        if self._asked is None or self._asked[0] != claim.tag or now - self._asked[1] >= ASK_EVERY_S:
+            self._asked = (claim.tag, now, self._ask_status(claim.tag))
+        return self._asked[2]
+
+    def stop_previous(self, claim: Claim) -> None:
+        """End its job where its id is known; any other's was ended with its task, or goes on in a place of its own."""
+        if not self.outlives_task:
+            return
+        try:
+            if self._find_job(claim.tag) is not None:
+                self.stop()
+        except Exception as error:
+            log.warning("The job of attempt %s could not be ended: %s", claim.tag, error)
+
+    def _submit_remembered(self, job: Any, name: str, context: Context) -> Any:
+        before = dict(vars(job))
+        external_id = type(job).submit_job(job, context)
+        changed = {key: value for key, value in vars(job).items() if key not in before or before[key] is not value}
+        plain: Any = {key: value for key, value in changed.items() if isinstance(value, (str, int, float))}
+        self._context["task_state_store"].set(_set_key(name), plain)
+        return external_id
+
+    def _ask_status(self, name: str) -> ApplicationStatus:
+        """Never raises: a system that can't be asked is no answer."""
+        try:
+            external_id = self._find_job(name)
+            if external_id is None:
+                return ApplicationStatus.UNKNOWN
+            status = self._job.get_job_status(external_id, self._context)
+            if self._job.is_job_active(status):
+                return ApplicationStatus.ACTIVE
+            return ApplicationStatus.SUCCEEDED if self._job.is_job_succeeded(status) else ApplicationStatus.OVER
+        except Exception as error:
+            log.warning("What has become of attempt %s could not be asked: %s", name, error)
+            return ApplicationStatus.UNKNOWN
+
+    def _find_job(self, name: str) -> Any:
+        """The id of the job of this name, in any try; `None` where it is not known."""
+        store = self._context["task_state_store"]
+        external_id = store.get(self._key(name))
+        if external_id is not None and getattr(self._job, "external_id_key", None) != self._key(name):
+            job = self.copy_for(name)
+            submitted: Any = store.get(_set_key(name)) or {}
+            vars(job).update(submitted)
+            self._job = job
+        return external_id
+
+    def _key(self, name: str) -> str:
+        return f"{self._operator_class.external_id_key}/{name}"  # type: ignore[attr-defined]
+
+
+def _set_key(name: str) -> str:
+    return f"spark_job_set/{name}"
+
+
+def _definer(operator_class: type, name: str) -> type:
+    return next(parent for parent in operator_class.__mro__ if name in vars(parent))

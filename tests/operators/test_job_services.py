@@ -1,0 +1,220 @@
+"""Operators that submit to Livy and to Databricks: their jobs outlive a lost worker, and are found again.
+
+The services are `job_servers`; what an operator starts there is a real process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from job_servers import WRITER, DatabricksServer, JobServer, LivyServer, gated
+from tries import TaskStateStore, execute, run_try, state_in, task_context
+
+from airflow_recovery.errors import JobDefinitionError, RegionFailed
+from airflow_recovery.model.keys import OPERATORS_GROUP
+from airflow_recovery.operators import recoverable
+from airflow_recovery.task import operator_submission
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service, and how its operator says which program is run with which arguments."""
+
+    module: str
+    operator: str
+    server: type[JobServer]
+    connection: str
+    says: Callable[[str, list[str]], dict[str, Any]]
+
+    def operator_class(self) -> Any:
+        pytest.importorskip(self.module, reason="the provider is not installed")
+        return getattr(import_module(self.module), self.operator)
+
+
+LIVY = Service(
+    "airflow.providers.apache.livy.operators.livy",
+    "LivyOperator",
+    LivyServer,
+    "LIVY_DEFAULT",
+    lambda file, args: {"file": file, "args": args, "polling_interval": 0.05},
+)
+DATABRICKS = Service(
+    "airflow.providers.databricks.operators.databricks",
+    "DatabricksSubmitRunOperator",
+    DatabricksServer,
+    "DATABRICKS_DEFAULT",
+    lambda file, args: {
+        "spark_python_task": {"python_file": file, "parameters": args},
+        "new_cluster": {"spark_version": "15.4.x-scala2.12", "num_workers": 1, "node_type_id": "m5.large"},
+        "polling_period_seconds": 0.05,
+    },
+)
+
+
+class Submitter:
+    """One DAG's task on a running server. ``store``: the task's own state store, which outlives its tries."""
+
+    def __init__(self, service: Service, server: Any, folder: Path) -> None:
+        self.service, self.server, self.folder = service, server, folder
+        self.store_file = folder / "task_state.json"
+
+    def task(self, program: str = WRITER, *arguments: str, **given: Any) -> Any:
+        with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+            said = self.service.says(program, [*arguments, "--out", "{output:out}"])
+            return recoverable(self.service.operator_class())(task_id="t", outputs=["out"], **said, **given)
+
+    def context(self, try_number: int = 1) -> Any:
+        context = task_context("t", try_number=try_number)
+        context["ti"].xcom_push = lambda **_: None
+        context["task_state_store"] = StoreInFile(self.store_file)
+        return context
+
+    def run(self, task: Any, try_number: int = 1) -> dict[str, Any]:
+        return run_try(task, self.context(try_number))
+
+    def lose_worker(self, task: Any) -> None:
+        """A try in a process of its own, which is gone as soon as the job is submitted and its id is kept."""
+        made = task.prepare_for_execution()
+        child = os.fork()
+        if child == 0:
+            try:
+                task.operator_class.poll_until_complete = lambda *_: os._exit(9)
+                execute(made, self.context())
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 9
+
+    def attempt(self, number: int) -> Any:
+        return state_in(self.folder, OPERATORS_GROUP, "t").of("t").attempts[number]
+
+
+class StoreInFile(TaskStateStore):
+    """As Airflow's: another process reads what was written."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(json.loads(path.read_text()) if path.exists() else {})
+        self._path = path
+
+    def set(self, key: str, value: Any, *, retention: Any = None) -> None:
+        super().set(key, value, retention=retention)
+        self._path.write_text(json.dumps(self))
+
+
+@pytest.fixture(params=[LIVY, DATABRICKS], ids=["livy", "databricks"])
+def submitter(request: pytest.FixtureRequest, recovery: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Submitter]:
+    service: Service = request.param
+    service.operator_class()
+    monkeypatch.setattr(operator_submission, "ASK_EVERY_S", 0)
+    with service.server() as server:
+        monkeypatch.setenv(f"AIRFLOW_CONN_{service.connection}", server.connection())
+        yield Submitter(service, server, recovery)
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 300
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} is not there"
+        time.sleep(0.02)
+
+
+def test_a_job_writes_to_the_place_of_its_attempt_and_is_kept(submitter: Submitter) -> None:
+    task = submitter.task()
+    made = submitter.run(task)
+    location = made["results"]["t.out"]["location"]
+    assert (Path(location.removeprefix("file://")) / "part-0").read_text() == "rows"
+    assert submitter.run(task, 2)["decision"] == "kept"
+    assert len(submitter.server.jobs) == 1
+
+
+def test_a_job_that_fails_ends_its_attempt_and_the_next_one_has_its_own_place(submitter: Submitter) -> None:
+    with pytest.raises(RegionFailed, match="t@1: the application failed: "):
+        submitter.run(submitter.task(WRITER, "--fail-after-writing"))
+    assert submitter.run(submitter.task(), 2)["attempt"] == 2
+    assert (submitter.attempt(1).is_finished, submitter.attempt(2).is_finished) == (False, True)
+
+
+def test_a_kill_ends_the_job(submitter: Submitter) -> None:
+    task = submitter.task(gated(submitter.folder)).prepare_for_execution()
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            execute(task, submitter.context())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_for(submitter.folder / "started")
+    (job,) = submitter.server.jobs.values()
+    task.on_kill()
+    thread.join(300)
+    assert (job.is_ended_by_request, job.code) == (True, -9)
+    assert len(errors) == 1
+    assert submitter.attempt(1).has_outcome
+
+
+def test_a_job_that_outlives_its_worker_is_waited_for_and_finished_by_the_next_try(submitter: Submitter) -> None:
+    task = submitter.task(gated(submitter.folder))
+    submitter.lose_worker(task)
+    assert not submitter.attempt(1).has_outcome
+    threading.Timer(1.0, (submitter.folder / "go").touch).start()
+    assert submitter.run(task, 2)["attempt"] == 1
+    assert len(submitter.server.jobs) == 1
+    assert submitter.attempt(1).is_finished
+
+
+def test_control_without_its_name_the_job_of_a_lost_worker_is_started_again(
+    submitter: Submitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = submitter.task()
+    monkeypatch.setattr(operator_submission, "is_resumable", lambda operator_class: False)
+    submitter.lose_worker(task)
+    assert submitter.run(task, 2)["attempt"] == 2
+    assert len([request for request in submitter.server.requests if request.startswith("POST")]) == 2
+
+
+def test_a_job_of_other_code_is_not_waited_for_and_is_ended(submitter: Submitter) -> None:
+    submitter.lose_worker(submitter.task(gated(submitter.folder)))
+    wait_for(submitter.folder / "started")
+    (job,) = submitter.server.jobs.values()
+    assert submitter.run(submitter.task(), 2)["attempt"] == 2
+    assert (job.is_ended_by_request, job.code) == (True, -9)
+
+
+def test_a_job_that_has_failed_since_is_made_again(submitter: Submitter) -> None:
+    task = submitter.task(gated(submitter.folder))
+    submitter.lose_worker(task)
+    (job,) = submitter.server.jobs.values()
+    job.process.terminate()
+    job.process.wait(60)
+    (submitter.folder / "go").touch()
+    assert submitter.run(task, 2)["attempt"] == 2
+    assert (submitter.attempt(1).has_outcome, submitter.attempt(1).is_finished) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("service", "given", "said"),
+    [
+        (LIVY, {"deferrable": True}, "t: expected deferrable=False of a recoverable LivyOperator, found True"),
+        (LIVY, {"polling_interval": 0}, "t: expected a LivyOperator that waits for its job, found polling_interval=0"),
+        (DATABRICKS, {"deferrable": True}, "t: expected deferrable=False of a recoverable DatabricksSubmitRunOperator"),
+        (DATABRICKS, {"wait_for_termination": False}, "found wait_for_termination=False: .*while the job still writes"),
+    ],
+)
+def test_one_that_does_not_wait_is_refused(service: Service, given: dict[str, Any], said: str) -> None:
+    said_of = {**service.says(WRITER, ["{output:out}"]), **given}
+    with DAG("d", schedule=None), pytest.raises(JobDefinitionError, match=said):
+        recoverable(service.operator_class())(task_id="t", outputs=["out"], **said_of)
