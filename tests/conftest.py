@@ -167,6 +167,12 @@ SHARE_A_SPARK = (
     "tests/task/test_run_spark.py",
 )
 """These ask for a Spark of the session (`tests/support/spark_fixtures.py`): one worker starts each of those once."""
+SHARE_AN_AIRFLOW = (
+    "tests/testing_airflow/test_clear_without_backend_airflow.py",
+    "tests/testing_airflow/test_killed_scheduler.py",
+    "tests/testing_airflow/test_local_airflow.py",
+)
+"""These share one of `tests/testing_airflow/conftest.py`, and are a unit with the name of the first."""
 FIRST_WORKERS = "tests/integration"
 """These share an Airflow of the session, and take half of the time: one worker has them for its own, and the others
 help when they have nothing else left to do."""
@@ -192,6 +198,7 @@ LONG = (
     "tests/testing/test_channel_simulation.py",
     "tests/testing/test_simulated_schedules.py",
     "tests/testing_airflow/test_clear_clients_airflow.py",
+    SHARE_AN_AIRFLOW[0],
     "tests/yarn/test_yarn.py",
 )
 """These take more than half a minute of processor time each."""
@@ -200,6 +207,8 @@ LONG = (
 def work_unit(nodeid: str) -> str:
     """What one worker of pytest-xdist runs as a whole."""
     file = nodeid.partition("::")[0]
+    if file in SHARE_AN_AIRFLOW:
+        return SHARE_AN_AIRFLOW[0]
     return ONE_SPARK if file.startswith(SHARE_A_SPARK) else file
 
 

@@ -1,4 +1,4 @@
-"""When what the tests of a folder share is stopped.
+"""When what the tests of a folder, or of some files, share is stopped.
 
 At the end of the session would be too late: two Airflows take a core from the tests of other folders.
 """
@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 
-def is_last_of(folder: Path, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Whether no test of the folder comes behind ``item``, for the hook `pytest_runtest_teardown` of its conftest.py.
+def is_last_of(paths: Path | tuple[Path, ...], item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Whether no test below ``paths`` comes behind ``item``, for the hook `pytest_runtest_teardown` of a conftest.py.
 
     False where pytest-rerunfailures is about to run that one again.
     """
-    is_last = nextitem is None or folder not in nextitem.path.parents
+    below = paths if isinstance(paths, tuple) else (paths,)
+    is_last = nextitem is None or not any(nextitem.path.is_relative_to(path) for path in below)
     return is_last and not getattr(item, "_finalizers_suspended", False)

@@ -2,13 +2,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from folder_end import is_last_of
 
 from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.local_airflow.warm import OF_TASKS
 
 DAGS = Path(__file__).parent / "dags"
+NEXT_LOOK = {
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "3600",
+    # Longer than a scheduler takes to begin on a machine that is busy.
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "30",
+}
+"""A scheduler looks for orphans when it begins, and an hour later."""
+SHARED = pytest.StashKey[ExitStack]()
 
 
 def api_connection(url: str, login: str, password: str) -> str:
@@ -22,7 +32,7 @@ def launch(home: Path, *, recovery_backend: bool, env: Mapping[str, str] | None 
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         **(env or {}),
     }
-    airflow = LocalAirflow(home, DAGS, env=env, recovery_backend=recovery_backend)
+    airflow = LocalAirflow(home, DAGS, env=env, recovery_backend=recovery_backend, warm=OF_TASKS)
     airflow.env["AIRFLOW_CONN_AIRFLOW_RECOVERY_DEFAULT"] = api_connection(
         airflow.url, airflow.admin.user, airflow.admin.password
     )
@@ -35,13 +45,23 @@ def launching() -> Callable[..., LocalAirflow]:
     return launch
 
 
-@pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
-    with launch(tmp_path_factory.mktemp("airflow"), recovery_backend=True) as started:
-        yield started
+@pytest.fixture(scope="session")
+def airflow_without_backend(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalAirflow]:
+    """For several files, which one worker runs one after the other: `SHARE_AN_AIRFLOW` in `tests/conftest.py`."""
+    with ExitStack() as stack:
+        pytestconfig.stash[SHARED] = stack
+        yield stack.enter_context(launch(tmp_path_factory.mktemp("airflow"), recovery_backend=False, env=NEXT_LOOK))
 
 
-@pytest.fixture(scope="module")
-def airflow_without_backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
-    with launch(tmp_path_factory.mktemp("airflow"), recovery_backend=False) as started:
-        yield started
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if SHARED in item.config.stash and is_last_of(sharing(item), item, nextitem):
+        item.config.stash[SHARED].close()
+
+
+def sharing(item: pytest.Item) -> tuple[Path, ...]:
+    """The files whose tests share an Airflow."""
+    conftest = item.config.pluginmanager.get_plugin(str(Path(__file__).parents[1] / "conftest.py"))
+    return tuple(Path(__file__).parents[2] / name for name in conftest.SHARE_AN_AIRFLOW)

@@ -11,6 +11,12 @@ from published import PublishedRun
 from airflow_recovery.testing.local_airflow import LocalAirflow, LocalAirflowError
 
 pytestmark = pytest.mark.airflow
+ASK = {"clear_client": "open", "api_conn_id": "airflow_recovery_default"}
+
+
+@pytest.fixture
+def airflow(airflow_without_backend: LocalAirflow) -> LocalAirflow:
+    return airflow_without_backend
 
 
 def test_the_sensor_waits_in_the_triggerer(airflow: LocalAirflow) -> None:
@@ -32,7 +38,7 @@ def test_the_sensor_waits_in_the_triggerer(airflow: LocalAirflow) -> None:
 
 def test_a_killed_scheduler_is_started_again(airflow: LocalAirflow) -> None:
     airflow.kill("scheduler", signal.SIGKILL)
-    run_id = airflow.trigger("clear_choice", conf={"clear_client": "store"})
+    run_id = airflow.trigger("clear_choice", conf=ASK)
 
     airflow.start("scheduler")
 
@@ -40,7 +46,7 @@ def test_a_killed_scheduler_is_started_again(airflow: LocalAirflow) -> None:
 
 
 def test_states_by_hand_and_tries(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger("clear_choice", conf={"clear_client": "store"})
+    run_id = airflow.trigger("clear_choice", conf=ASK)
     assert airflow.wait_run("clear_choice", run_id, 60) == "success"
 
     airflow.set_state("clear_choice", run_id, "ask", "failed")
