@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -141,21 +140,6 @@ def test_an_error_of_the_user_passes_through() -> None:
     flights.sink(name="b")(lambda a: a)
     with pytest.raises(ZeroDivisionError):
         flights.run_local(SPARK)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.Builder()
-        .master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "1")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 @pytest.mark.spark

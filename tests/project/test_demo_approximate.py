@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scripts.wheel import INSTALLED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HEADER = (
@@ -99,12 +102,8 @@ def test_airflow_takes_both_dags_as_they_are_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_the_vertices_agree_with_a_count_without_spark(
-    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+def test_the_vertices_agree_with_a_count_without_spark(lake: Path, tmp_path: Path, spark: SparkSession) -> None:
     from jobs.live_flights import delays_by_day, departures, predicted
-    from pyspark.sql import SparkSession
 
     from airflow_recovery.driver.region import avoid_udf_hang
     from scripts.demo_approximate.flights import FlightsByDay
@@ -114,23 +113,18 @@ def test_the_vertices_agree_with_a_count_without_spark(
     rehearsal = tmp_path / "rehearsal"
     rehearsal.mkdir()
     (rehearsal / "pace").write_text("0")
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
-    # As a region's code is shipped to the workers. A variable would come too late for a session of another test.
-    spark.sparkContext.addPyFile(shutil.make_archive(str(tmp_path / "code"), "zip", REPOSITORY / "dags", "jobs"))
+    # As a region's code is shipped to the workers, which are there already.
+    spark.sparkContext.addPyFile(shutil.make_archive(str(tmp_path / "live"), "zip", REPOSITORY / "dags", "jobs"))
     avoid_udf_hang(spark)
-    try:
-        for slowed in ("", str(rehearsal)):
-            table = delays_by_day(predicted(departures(spark, f"file://{lake}", slowed), "0"))
-            name = f"table_{len(slowed)}"
-            query = table.writeStream.format("memory").queryName(name).outputMode("complete")
-            query.trigger(availableNow=True).start().awaitTermination()
-            rows = {row["date"]: (row["flights"], row["late"]) for row in spark.table(name).collect()}
-            counts = FlightsByDay.of_lake(lake).counts
-            assert {day: flights for day, (flights, _) in rows.items()} == counts
-            assert [late for _, (_, late) in sorted(rows.items())] == [1, 1, 1]
-    finally:
-        spark.stop()
+    for slowed in ("", str(rehearsal)):
+        table = delays_by_day(predicted(departures(spark, f"file://{lake}", slowed), "0"))
+        name = f"table_{len(slowed)}"
+        query = table.writeStream.format("memory").queryName(name).outputMode("complete")
+        query.trigger(availableNow=True).start().awaitTermination()
+        rows = {row["date"]: (row["flights"], row["late"]) for row in spark.table(name).collect()}
+        counts = FlightsByDay.of_lake(lake).counts
+        assert {day: flights for day, (flights, _) in rows.items()} == counts
+        assert [late for _, (_, late) in sorted(rows.items())] == [1, 1, 1]
 
 
 def test_a_pace_holds_a_batch_while_it_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

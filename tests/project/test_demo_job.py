@@ -8,9 +8,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TABLES = ("airlines", "flights", "planes", "weather")
@@ -68,24 +71,17 @@ def lake(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spark
-def test_spark_and_the_reference_agree_row_for_row(lake: Path) -> None:
+def test_spark_and_the_reference_agree_row_for_row(lake: Path, spark: SparkSession) -> None:
     from jobs.flights import HALVES, flights
-    from pyspark.sql import SparkSession
 
     from scripts.demo.reference import reference_rows
     from scripts.demo.rows import difference, rows_of
 
     expected = reference_rows(lake)
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.warehouse.dir", str(lake / "warehouse"))
-    spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    try:
-        splits: dict[str, Any] = {f"raw_{table}": [str(lake / f"{table}.csv")] for table in TABLES}
-        splits["raw_flights"] = {half: [str(path) for path in (lake / "flights" / half).iterdir()] for half in HALVES}
-        results = flights.run_local(spark, splits=splits)
-        found = {sink: rows_of(row.asDict() for row in results[sink].collect()) for sink in expected}
-    finally:
-        spark.stop()
+    splits: dict[str, Any] = {f"raw_{table}": [str(lake / f"{table}.csv")] for table in TABLES}
+    splits["raw_flights"] = {half: [str(path) for path in (lake / "flights" / half).iterdir()] for half in HALVES}
+    results = flights.run_local(spark, splits=splits)
+    found = {sink: rows_of(row.asDict() for row in results[sink].collect()) for sink in expected}
     assert {sink: difference(expected[sink], found[sink]) for sink in expected} == dict.fromkeys(expected)
     assert len(expected["weather_delays"]) == 5
     assert [row for row in expected["route_delays"] if "LEX" in row] == [

@@ -11,12 +11,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from readme_blocks import SIGNS, python_blocks, write_dags
 
 from scripts.wheel import INSTALLED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PARSE = """
 import json, sys
@@ -98,18 +101,11 @@ def job(dags: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.mark.spark
-def test_the_job_runs_in_a_unit_test(job: Any, tmp_path: Path) -> None:
-    from pyspark.sql import SparkSession
-
+def test_the_job_runs_in_a_unit_test(job: Any, spark: SparkSession, tmp_path: Path) -> None:
     rows = ["carrier,origin,dest", *["UA,EWR,IAH"] * 1001, *[",EWR,IAH"] * 3, *["AA,JFK,MIA"] * 1000]
     (tmp_path / "flights.csv").write_text("\n".join(rows))
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    try:
-        results = job.run_local(spark, splits={"raw": [str(tmp_path / "flights.csv")]})
-        assert [tuple(each) for each in results["busiest"].collect()] == [("EWR", "IAH", 1001)]
-    finally:
-        spark.stop()
+    results = job.run_local(spark, splits={"raw": [str(tmp_path / "flights.csv")]})
+    assert [tuple(each) for each in results["busiest"].collect()] == [("EWR", "IAH", 1001)]
 
 
 def test_what_a_person_sees_at_night_is_told_in_the_same_words_on_its_own_page() -> None:
