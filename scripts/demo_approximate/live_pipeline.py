@@ -10,8 +10,9 @@ from pathlib import Path
 
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.local_airflow.warm import OF_TASKS
 from airflow_recovery.testing.s3_server import MotoServer, S3Server, VersityServer, find_versitygw
-from airflow_recovery.testing.s3a_jars import write_spark_conf
+from airflow_recovery.testing.s3a_jars import class_path_variables
 from scripts.demo.local_pipeline import BUCKET, REPOSITORY, environment_of, journal_uri
 
 RESULTS = f"s3://{BUCKET}/results"
@@ -42,6 +43,7 @@ def open_live_pipeline(folder: Path, lake: Path, dags: Path = REPOSITORY / "dags
             env=_environment(folder, lake, s3),
             parallelism=TASKS_AT_ONCE,
             fast=False,  # short time-outs are for crash tests: on a slow machine they would cause failures of their own
+            warm=OF_TASKS,
         )
         with airflow:
             yield LivePipeline(folder, airflow, s3)
@@ -62,9 +64,12 @@ def date_files(lake: Path) -> None:
 
 
 def _environment(folder: Path, lake: Path, s3: S3Server) -> dict[str, str]:
-    return environment_of(folder, f"file://{lake}", RESULTS, s3) | {
-        # Else a parse of the DAG files takes a core while a restart is measured.
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
-        "PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(REPOSITORY / "dags")]),
-        "SPARK_CONF_DIR": str(write_spark_conf(folder / "spark-conf")),
-    }
+    return (
+        environment_of(folder, f"file://{lake}", RESULTS, s3)
+        | class_path_variables()
+        | {
+            # Else a parse of the DAG files takes a core while a restart is measured.
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+            "PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(REPOSITORY / "dags")]),
+        }
+    )
