@@ -29,6 +29,10 @@ INTEGRATION = HERE.parent / "integration"
 PATIENT = {
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
     "AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT": "20s",
+    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
+    # Of a task that waits for a machine which is still starting, too: it is only sent once more.
+    "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": "60",
+    "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": "5",
 }
 """Nobody is to be taken for dead because this machine is busy with all the others."""
 
@@ -70,6 +74,18 @@ def pipeline(
         yield stack.enter_context(open_pipeline(tmp_path_factory.mktemp("machines"), server))
 
 
+@pytest.fixture
+def workers(pipeline: MachinesPipeline) -> Iterator[list[str]]:
+    """Those that a test has added. They are gone afterwards, and all that `pipeline` began with runs."""
+    airflow = pipeline.airflow
+    added: list[str] = []
+    yield added
+    for name in added:
+        if name in airflow.processes:
+            airflow.kill(name)
+    airflow.start()
+
+
 @contextmanager
 def open_pipeline(folder: Path, server: S3Server) -> Iterator[MachinesPipeline]:
     """Journal and results on S3, the one disk that the machines share."""
@@ -103,4 +119,4 @@ def open_pipeline(folder: Path, server: S3Server) -> Iterator[MachinesPipeline]:
             settings.write_text(WARM)
             with airflow:
                 # Each step has more processes than those of other tests, and some of them are lost.
-                yield MachinesPipeline(airflow, server, bucket, folder, run_timeout_s=600, step_timeout_s=300)
+                yield MachinesPipeline(airflow, server, bucket, folder, run_timeout_s=1200, step_timeout_s=900)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,3 +41,34 @@ class MachinesPipeline(Pipeline):
 def machine_of(run: DagRun, region: str) -> str:
     """The machine on which the newest try of a region ran."""
     return str(run.airflow.task_instance(run.dag_id, run.run_id, run.task(region))["hostname"])
+
+
+def start_worker(
+    pipeline: MachinesPipeline,
+    workers: list[str],
+    queue: str,
+    *,
+    concurrency: int = 1,
+    env: Mapping[str, str] | None = None,
+) -> str:
+    """One more machine, which takes tasks of ``queue`` alone, ``concurrency`` at once; its name."""
+    name = pipeline.airflow.add_worker(queues=(queue,), concurrency=concurrency, env=env)
+    workers.append(name)
+    pipeline.airflow.start(name)
+    return name
+
+
+def start_held(pipeline: MachinesPipeline, dag_id: str) -> DagRun:
+    """A run of `relay`: ``numbers`` is written, ``total`` is held in its driver."""
+    run = pipeline.run(dag_id)
+    run.hold("total")
+    run.start()
+    run.wait_called("total")
+    return run
+
+
+def assert_total(pipeline: MachinesPipeline, journal: JournalObjects, executions: dict[str, int]) -> None:
+    """A run of `relay` has ended well, and each region has run so many times."""
+    journal.check()
+    assert journal.executions() == executions
+    assert pipeline.rows(journal, "total") == [(45,)]

@@ -1,4 +1,4 @@
-"""`relay` by different ways: where a task's queue is the name of a worker, it runs there, else on any of them."""
+"""`relay` by different ways, and `ledger`: where a task's queue is the name of a worker, it runs there, else on any."""
 
 from __future__ import annotations
 
@@ -20,15 +20,21 @@ def relay(
     queues: Mapping[str, str] | None = None,
     job_recovery: Mapping[str, str] | None = None,
     numbers: str = CONNECT,
+    **of_group: Any,
 ) -> None:
     """``numbers`` and ``total`` are the connections of these regions: by `SUBMIT` one has a driver on its worker."""
+    recovery = dict(job_recovery or {})
     with DAG(dag_id, schedule=None):
         group: Any = SparkJobTaskGroup(
-            "g", job="machine_jobs.relay:relay", conn_id=numbers, job_recovery=dict(job_recovery or {})
+            "g", job="machine_jobs.relay:relay", conn_id=numbers, job_recovery=recovery, **of_group
         )
         group.children["g.total"]._conn_id = total
-        for region, queue in (queues or {}).items():
-            group.children[f"g.{region}"].queue = queue
+        place(group, queues or {})
+
+
+def place(group: Any, queues: Mapping[str, str]) -> None:
+    for task, queue in queues.items():
+        group.children[f"g.{task}"].queue = queue
 
 
 relay("apart", CONNECT, {"numbers": "worker-1", "total": "worker-2"})
@@ -39,3 +45,21 @@ relay("fenced", SUBMIT, {"total": "fenced"}, {TIMEOUT: "0 s"})
 relay("full", SUBMIT, {"total": "full"})
 relay("clock", SUBMIT, {"numbers": "clock", "total": "default"})
 relay("folders", SUBMIT, {"numbers": "folder-1", "total": "folder-2"}, numbers=SUBMIT)
+relay("lost", SUBMIT, {"total": "lost"})
+relay("waiting", SUBMIT, {"total": "waiting"})
+relay("twice", SUBMIT, {"total": "twice"})
+
+# The Spark of a run begins on one machine, and is used from another one.
+SMALL = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory": "512m",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.ui.enabled": "false",
+}
+OTHERS = dict.fromkeys(("numbers", "total", "stop_spark"), "spark-2")
+relay("own", SUBMIT, {"start_spark": "spark-1", **OTHERS}, numbers=SUBMIT, spark="per-run", conf=SMALL)
+relay("own_on_each", SUBMIT, numbers=SUBMIT, spark="per-run", conf=SMALL)
+
+with DAG("ledger", schedule=None):
+    ledger: Any = SparkJobTaskGroup("g", job="machine_jobs.ledger:ledger", conn_id=CONNECT)
+    place(ledger, dict.fromkeys(("added", "told", "believed"), "ledger"))
