@@ -53,12 +53,14 @@ drill: ## Simulated bad days, processes killed at every point, real kills of Air
 	$(CRASH_KIT) --spark --scenario run --singles 3 --frozen 1 --pairs 1
 	$(PYTHON_BIN) -m pytest tests --s3-server moto -m "s3 and not (airflow or browser or spark)" $(PYTEST_ARGS)
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests/kills --drill $(or $(DRILL),10) $(PYTEST_ARGS)
-	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests --ignore tests/kills -m drill --drill 1 $(PYTEST_ARGS)
+	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests --ignore tests/kills --ignore tests/matrix -m drill --drill 1 \
+		$(PYTEST_ARGS)
 
-matrix: ## Try the Sparks, executors and clusters that users have, and write docs/where-it-runs.md (ONLY="4.0 connect")
+matrix: ## Try the Sparks, executors and clusters that users have, and write docs/where-it-runs.md (ONLY="4.0 connect"; AGAIN=1)
 	@scripts/setup.sh --drill
 	$(PYTHON_BIN) -m scripts.sparks
-	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m scripts.matrix $(if $(ONLY),--only $(ONLY))
+	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m scripts.matrix $(if $(ONLY),--only $(ONLY)) $(if $(SINCE),--since $(SINCE)) \
+		$(if $(filter-out 0,$(AGAIN)),--again)
 
 docs: setup ## Build the documentation into build/site, without a network
 	$(PYTHON_BIN) -m scripts.configuration_reference

@@ -11,7 +11,9 @@ EXECUTORS = ("LocalExecutor", "CeleryExecutor")
 ON_THIS_SPARK = "4.2"
 """The series that the package's extra installs: tests without a parameter run on it."""
 
-_MATRIX = "tests/matrix/test_recoveries.py"
+NO_CONNECT = "expected Spark 4.0 or later for regions over Spark Connect"
+NO_STREAMS = "expected Spark 4.2 or later for regions of the mode 'streaming'"
+NO_CLUSTER_MODE = "deploy-mode cluster, in which a standalone cluster takes no Python application"
 
 
 @dataclass(frozen=True)
@@ -19,20 +21,22 @@ class Way:
     """A way to reach a Spark.
 
     ``tests``: by executor, the test of a recovery; ``{series}`` in it stands for the Spark, without it the test is of
-    `ON_THIS_SPARK` alone. ``refused``: by series, the words. ``untried``: what keeps the rest from being tried here;
-    empty where it should work, since an executor or a Spark that was tried elsewhere makes no difference to it.
+    `ON_THIS_SPARK` alone. ``refused``: by series, the words; ``refusals``: by executor, the test that hears them.
+    ``untried``: what keeps the rest from being tried here; empty where it should work, since an executor or a Spark
+    that was tried elsewhere makes no difference to it.
     """
 
     name: str
     title: str
     tests: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
     untried: str = ""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination. ``test`` is a pytest node, or empty; ``refused`` the words, or empty."""
+    """One combination. ``test`` is a pytest node, or empty; ``refused`` the words which that is to hear, or empty."""
 
     executor: str
     way: Way
@@ -46,53 +50,57 @@ class Cell:
         return f"{self.executor}.{self.way.name}.{self.series}"
 
 
-def _submitted(test: str, manager: str) -> dict[str, str]:
-    return {"LocalExecutor": f"{_MATRIX}::{test}[{{series}}-{manager}]"}
+def _of_each(test: str, *parameters: str) -> dict[str, str]:
+    """A test of `tests/matrix/test_recoveries.py`, which takes the executor, the Spark, and ``parameters``."""
+    node = f"tests/matrix/test_recoveries.py::{test}"
+    return {executor: f"{node}[{'-'.join((executor, '{series}', *parameters))}]" for executor in EXECUTORS}
 
 
-_NO_CONNECT = {"3.5": "expected Spark 4.0 or later for regions over Spark Connect"}
-_NO_STREAMS = dict.fromkeys(("3.5", "4.0", "4.1"), "expected Spark 4.2 or later for regions of the mode 'streaming'")
+def _before(first: str, words: str) -> dict[str, str]:
+    series = list(NEWEST)
+    return dict.fromkeys(series[: series.index(first)], words)
+
 
 WAYS = (
-    Way("declared-local", "a declared job, master `local`", _submitted("test_a_declared_job_by_spark_submit", "local")),
-    Way("drop-in-local", "drop-ins, master `local`", _submitted("test_drop_ins", "local")),
-    Way(
-        "declared-standalone",
-        "a declared job, a standalone cluster",
-        _submitted("test_a_declared_job_by_spark_submit", "standalone"),
+    *(
+        Way(f"{what}-{manager}", f"{title}, {where}", _of_each(test, manager))
+        for manager, where in {
+            "local": "master `local`",
+            "standalone": "a standalone cluster",
+            "yarn": "YARN, deploy mode `cluster`",
+        }.items()
+        for what, title, test in (
+            ("declared", "a declared job", "test_a_declared_job_by_spark_submit"),
+            ("drop-in", "drop-ins", "test_drop_ins"),
+        )
     ),
-    Way("drop-in-standalone", "drop-ins, a standalone cluster", _submitted("test_drop_ins", "standalone")),
     Way(
         "standalone-cluster-mode",
-        "a standalone cluster in deploy mode `cluster`",
-        refused=dict.fromkeys(NEWEST, "deploy-mode cluster, in which a standalone cluster takes no Python application"),
+        "Python on a standalone cluster, deploy mode `cluster`",
+        refused=dict.fromkeys(NEWEST, NO_CLUSTER_MODE),
+        refusals=_of_each("test_a_standalone_cluster_in_cluster_mode_is_refused"),
     ),
     Way(
         "declared-connect",
         "a declared job, a Spark Connect server, `pyspark-client` 4.2.0",
-        {
-            "LocalExecutor": f"{_MATRIX}::test_a_declared_job_over_connect[{{series}}]",
-            "CeleryExecutor": "tests/machines/test_two_workers.py::"
-            "test_a_lost_result_is_made_again_on_another_machine_than_its_readers",
-        },
-        refused=_NO_CONNECT,
+        _of_each("test_a_declared_job_over_connect"),
+        refused=_before("4.0", NO_CONNECT),
+        refusals=_of_each("test_a_server_that_is_too_old_is_refused"),
     ),
     Way(
         "client-connect",
-        "a Spark Connect server, the full package of its version as the client",
-        {"LocalExecutor": "tests/matrix/test_clients.py::test_a_region_by_the_full_package_as_client[{series}]"},
-        refused=_NO_CONNECT,
+        "a declared job, a Spark Connect server, the full package of its version",
+        _of_each("test_the_full_package_as_the_client"),
+        refused=_before("4.0", NO_CONNECT),
+        refusals=_of_each("test_a_server_and_a_client_that_are_too_old_are_refused"),
     ),
     Way(
         "streams",
         "streaming regions, by spark-submit",
-        {
-            "LocalExecutor": "tests/integration/test_streams.py::"
-            "test_only_what_is_killed_or_cleared_starts_again_and_the_ledger_is_the_difference",
-        },
-        refused=_NO_STREAMS,
+        _of_each("test_streaming_regions"),
+        refused=_before("4.2", NO_STREAMS),
+        refusals=_of_each("test_streams_on_a_spark_that_is_too_old_are_refused"),
     ),
-    Way("yarn", "YARN", untried="there is no YARN here"),
     Way("kubernetes", "Kubernetes", untried="there is no Kubernetes here"),
 )
 
@@ -102,6 +110,7 @@ def cells() -> Iterator[Cell]:
     for executor in EXECUTORS:
         for way in WAYS:
             for series in NEWEST:
-                refused, test = way.refused.get(series, ""), way.tests.get(executor, "")
-                is_tried = not refused and ("{series}" in test or series == ON_THIS_SPARK)
+                refused = way.refused.get(series, "")
+                test = (way.refusals if refused else way.tests).get(executor, "")
+                is_tried = "{series}" in test or series == ON_THIS_SPARK
                 yield Cell(executor, way, series, test.format(series=series) if is_tried else "", refused)

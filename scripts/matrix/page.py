@@ -30,8 +30,9 @@ PREFACE = """\
 What was tried, on which day and by which test; what should work and was not tried here; and what is refused, with its
 words. `make matrix` tries the cells and writes this page from what they said (`scripts/matrix/results/*.json`); nothing
 of the tables is written by hand. A cell with a date is one recovery in a real Airflow: a run ends, a result is lost,
-its reader is cleared, and the result is made again by its producer. The journal is on S3. (The full package as a client
-is tried by one region, without Airflow.)
+its reader is cleared, and the result is made again by its producer. (Of streaming regions the sink is killed, and goes
+on alone.) *Refused* with a date: the test has heard the words. The journal is on S3, results are in a folder that all
+components see. With CeleryExecutor there are two workers, each on a machine of its own (namespaces of one Linux).
 
 ## Versions of Spark
 
@@ -79,15 +80,25 @@ def render(records: Mapping[str, Record]) -> str:
             of_way = [cell for cell in cells() if (cell.executor, cell.way) == (executor, way)]
             rows.append((way.title, *(_said(cell, records.get(cell.name)) for cell in of_way)))
         parts += [f"## {executor}\n", _table(("", *NEWEST), rows)]
-    parts += ["## The tests\n", _tests(records), "## What is refused\n", _refusals()]
+    parts += ["## What is refused\n", _refusals()]
+    failures = [
+        (cell, records[cell.name]) for cell in cells() if cell.name in records and not records[cell.name].passed
+    ]
+    if failures:
+        rows = [(cell.name, record.day, f"`{record.words or 'it did not end'}`") for cell, record in failures]
+        parts += ["## What fails\n", _table(("cell", "day", "what the test said"), rows)]
+    parts += ["## The tests\n", _tests(records)]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
 def _said(cell: Cell, record: Record | None) -> str:
+    if record is not None:
+        when = f"{record.spark}: {record.day}"
+        if not record.passed:
+            return f"**{'did not end' if record.passed is None else 'fails'}** ({when})"
+        return f"refused ({when})" if cell.refused else when
     if cell.refused:
         return "refused"
-    if record is not None:
-        return f"{record.spark}: {record.day}" if record.passed else f"**fails** ({record.spark}: {record.day})"
     return "not tried here" if cell.way.untried or cell.test else "should work"
 
 
@@ -112,7 +123,7 @@ def _all(series: Mapping[str, str]) -> str:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return "".join(f"| {' | '.join(text.replace('|', '&#124;') for text in line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":

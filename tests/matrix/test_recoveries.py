@@ -2,30 +2,48 @@
 
 numbers --> total        as a declared job, by spark-submit and over Spark Connect
 clean --> report         as applications that know nothing of recovery
+events ~> table          as streaming regions
+
+And what a Spark can't do is refused by its name, before anything runs, and not tried again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
-from pipeline import Pipeline
+from pipeline import DagRun, Pipeline
+from streams_run import IDS, assert_account, started, untouched
 
 from airflow_recovery.testing.spark_cluster import connect_server, standalone_cluster
+from airflow_recovery.testing.spark_drivers import kill_9
+from airflow_recovery.testing.yarn_cluster import YarnCluster
+from scripts.matrix.cells import NO_CLUSTER_MODE, NO_CONNECT, NO_STREAMS
 from scripts.sparks import NEWEST, Spark, installed_spark
 
-pytestmark = [pytest.mark.drill, pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
+pytestmark = [pytest.mark.drill, pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.timeout(1500)]
 
-WITH_CONNECT = [series for series in NEWEST if series != "3.5"]
+MANAGERS = ("local", "standalone", "yarn")
+WITHOUT_CONNECT = ("3.5",)
+WITHOUT_STREAMS = ("3.5", "4.0", "4.1")
 
 
 @contextmanager
-def connected(pipeline: Pipeline, conn_id: str, conn_type: str, url: str) -> Iterator[None]:
+def connected(
+    pipeline: Pipeline, conn_id: str, url: str, *, conn_type: str = "spark", extra: Mapping[str, str] | None = None
+) -> Iterator[None]:
     """Meanwhile the connection is there, in Airflow's database."""
     host, _, port = url.rpartition(":") if "://" in url else (url, "", "")
-    body = {"connection_id": conn_id, "conn_type": conn_type, "host": host, "login": "matrix"}
-    pipeline.airflow.api("POST", "/connections", body | ({"port": int(port)} if port else {}))
+    body: dict[str, Any] = {"connection_id": conn_id, "conn_type": conn_type, "host": host, "login": "matrix"}
+    body |= {"port": int(port)} if port else {}
+    pipeline.airflow.api("POST", "/connections", body | {"extra": json.dumps(extra or {})})
     try:
         yield
     finally:
@@ -33,16 +51,37 @@ def connected(pipeline: Pipeline, conn_id: str, conn_type: str, url: str) -> Ite
 
 
 @contextmanager
-def submitted_to(pipeline: Pipeline, spark: Spark, manager: str) -> Iterator[None]:
+def submitted_to(request: pytest.FixtureRequest, pipeline: Pipeline, spark: Spark, manager: str) -> Iterator[str]:
+    """Meanwhile the connection leads there; what is behind the id of a DAG then."""
+    conn_id = f"submit_{spark.series}"
     if manager == "local":
-        with connected(pipeline, f"submit_{spark.series}", "spark", "local[1]"):
-            yield
-        return
-    with (
-        standalone_cluster(cores=1, home=spark.home) as cluster,
-        connected(pipeline, f"submit_{spark.series}", "spark", cluster.master_url),
-    ):
+        with connected(pipeline, conn_id, "local[1]"):
+            yield ""
+    elif manager == "standalone":
+        with (
+            standalone_cluster(cores=1, home=spark.home) as cluster,
+            connected(pipeline, conn_id, cluster.master_url),
+        ):
+            yield ""
+    else:
+        yarn: YarnCluster = request.getfixturevalue("yarn")
+        extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": yarn.url}
+        with hadoop_conf(pipeline, spark, yarn), connected(pipeline, conn_id, "yarn", extra=extra):
+            yield "_yarn"
+
+
+@contextmanager
+def hadoop_conf(pipeline: Pipeline, spark: Spark, yarn: YarnCluster) -> Iterator[None]:
+    """Meanwhile the workers find the cluster, and ``spark`` on its node."""
+    folder = pipeline.folder / "hadoop"
+    shutil.copytree(yarn.folder / "conf", folder)
+    theirs = {"spark.yarn.jars": f"local:{spark.home}/jars/*", "spark.executorEnv.PYSPARK_PYTHON": spark.python}
+    with (folder / "spark-defaults.conf").open("a") as out:
+        out.write("".join(f"{key} {value}\n" for key, value in theirs.items()))
+    try:
         yield
+    finally:
+        shutil.rmtree(folder)
 
 
 def make_a_lost_result_again(pipeline: Pipeline, dag_id: str) -> None:
@@ -61,18 +100,20 @@ def make_a_lost_result_again(pipeline: Pipeline, dag_id: str) -> None:
     assert after.rows("total") == [(run.day, 90)]
 
 
-@pytest.mark.parametrize("manager", ["local", "standalone"])
+@pytest.mark.parametrize("manager", MANAGERS)
 @pytest.mark.parametrize("series", NEWEST)
-def test_a_declared_job_by_spark_submit(pipeline: Pipeline, series: str, manager: str) -> None:
-    with submitted_to(pipeline, installed_spark(series), manager):
-        make_a_lost_result_again(pipeline, f"declared_{series}")
+def test_a_declared_job_by_spark_submit(
+    request: pytest.FixtureRequest, pipeline: Pipeline, series: str, manager: str
+) -> None:
+    with submitted_to(request, pipeline, installed_spark(series), manager) as suffix:
+        make_a_lost_result_again(pipeline, f"declared_{series}{suffix}")
 
 
-@pytest.mark.parametrize("manager", ["local", "standalone"])
+@pytest.mark.parametrize("manager", MANAGERS)
 @pytest.mark.parametrize("series", NEWEST)
-def test_drop_ins(pipeline: Pipeline, series: str, manager: str) -> None:
-    with submitted_to(pipeline, installed_spark(series), manager):
-        run = pipeline.run(f"drop_in_{series}")
+def test_drop_ins(request: pytest.FixtureRequest, pipeline: Pipeline, series: str, manager: str) -> None:
+    with submitted_to(request, pipeline, installed_spark(series), manager) as suffix:
+        run = pipeline.run(f"drop_in_{series}{suffix}")
         run.group_id = "~28operators~29"
         before = run.start().ends()
         before.check()
@@ -87,13 +128,102 @@ def test_drop_ins(pipeline: Pipeline, series: str, manager: str) -> None:
         assert after.rows("report.report") == [(42.0,)]
 
 
-@pytest.mark.parametrize("series", WITH_CONNECT)
+@contextmanager
+def connected_to_server(pipeline: Pipeline, spark: Spark, conf: Mapping[str, str] | None = None) -> Iterator[None]:
+    one_part = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
+    with (
+        connect_server(master="local[1]", conf={**one_part, **(conf or {})}, home=spark.home) as server,
+        connected(pipeline, f"connect_{spark.series}", server.url, conn_type="spark_connect"),
+    ):
+        yield
+
+
+@pytest.mark.parametrize("series", [series for series in NEWEST if series not in WITHOUT_CONNECT])
 def test_a_declared_job_over_connect(pipeline: Pipeline, series: str) -> None:
     """The client is the one beside Airflow, whatever the server's version is."""
-    spark = installed_spark(series)
-    conf = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
-    with (
-        connect_server(master="local[1]", conf=conf, home=spark.home) as server,
-        connected(pipeline, f"connect_{series}", "spark_connect", server.url),
-    ):
+    with connected_to_server(pipeline, installed_spark(series)):
         make_a_lost_result_again(pipeline, f"connect_{series}")
+
+
+@pytest.mark.parametrize("series", [series for series in NEWEST if series not in WITHOUT_CONNECT])
+def test_the_full_package_as_the_client(client_pipeline: Pipeline, series: str) -> None:
+    """Of the server's version."""
+    with connected_to_server(client_pipeline, installed_spark(series)):
+        make_a_lost_result_again(client_pipeline, f"connect_{series}")
+
+
+@pytest.mark.parametrize("series", [series for series in NEWEST if series not in WITHOUT_STREAMS])
+def test_streaming_regions(request: pytest.FixtureRequest, pipeline: Pipeline, series: str) -> None:
+    with submitted_to(request, pipeline, installed_spark(series), "local"):
+        streams = started(pipeline, f"streams_{series}", hold_at=4 * IDS)
+        streams.wait_done("events", 4 * IDS)
+        with untouched(streams, ("events", 1)):
+            kill_9(streams.jvm("table", 1))
+            streams.hold_at(8 * IDS)
+            streams.wait_view("events", 2)
+        streams.hold_at(None)
+        journal = streams.ends()
+    assert journal.executions() == {"events": 1, "table": 2}
+    assert_account(streams, journal, channel="events")
+
+
+# --- what a Spark can't do --------------------------------------------------------------------------------------------
+
+
+def assert_refused(run: DagRun, region: str, words: str, *, attempts: int) -> None:
+    """The run has failed by its first try of ``region``, which has read and written nothing."""
+    journal = run.ends("failed")
+    assert words in run.log(region)
+    assert run.tries(region) == 1
+    assert journal.executions().get(region, 0) == attempts
+    assert not any(attempt.is_finished for region in journal.attempts.values() for attempt in region.values())
+
+
+def assert_server_is_refused(pipeline: Pipeline, spark: Spark) -> None:
+    # Its server is not in the package: from Maven Central.
+    conf = {"spark.jars.packages": f"org.apache.spark:spark-connect_2.12:{spark.version}"}
+    with connected_to_server(pipeline, spark, conf):
+        assert_refused(pipeline.run(f"connect_{spark.series}").start(), "numbers", NO_CONNECT, attempts=1)
+
+
+@pytest.mark.parametrize("series", WITHOUT_CONNECT)
+def test_a_server_that_is_too_old_is_refused(pipeline: Pipeline, series: str) -> None:
+    assert_server_is_refused(pipeline, installed_spark(series))
+
+
+@pytest.mark.parametrize("series", WITHOUT_CONNECT)
+def test_a_server_and_a_client_that_are_too_old_are_refused(client_pipeline: Pipeline, series: str) -> None:
+    assert_server_is_refused(client_pipeline, installed_spark(series))
+
+
+@pytest.mark.parametrize("series", WITHOUT_STREAMS)
+def test_streams_on_a_spark_that_is_too_old_are_refused(
+    request: pytest.FixtureRequest, pipeline: Pipeline, series: str
+) -> None:
+    with submitted_to(request, pipeline, installed_spark(series), "local"):
+        run = started(pipeline, f"streams_{series}").run
+        assert_refused(run, "events", NO_STREAMS, attempts=1)
+        assert run.calls("events-called") == run.calls("table") == 0
+
+
+@pytest.mark.parametrize("series", NEWEST)
+def test_a_standalone_cluster_in_cluster_mode_is_refused(pipeline: Pipeline, series: str, tmp_path: Path) -> None:
+    """Before it is submitted: Spark itself says so too, but no more than that."""
+    spark = installed_spark(series)
+    with connected(pipeline, f"submit_{series}", "spark://127.0.0.1:7077", extra={"deploy-mode": "cluster"}):
+        run = pipeline.run(f"declared_{series}_cluster").start()
+        assert_refused(run, "numbers", NO_CLUSTER_MODE, attempts=0)
+
+    application = tmp_path / "application.py"
+    application.touch()
+    mode = ["--master", "spark://127.0.0.1:7077", "--deploy-mode", "cluster"]
+    done = subprocess.run(
+        [str(spark.submit), *mode, str(application)],
+        env={**os.environ, "SPARK_HOME": str(spark.home)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "not supported for python applications on standalone clusters" in done.stdout + done.stderr

@@ -1,51 +1,58 @@
-"""For each Spark of the matrix: a declared job, and two applications that know nothing of recovery."""
+"""For each Spark of the matrix: the ways to reach it, each as a DAG of its own."""
 
 from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG
+from existing import two_applications
 
-from airflow_recovery.operators import RecoverableSparkSubmitOperator, RecoveryPublishOperator, SparkJobTaskGroup
+from airflow_recovery.operators import SparkJobTaskGroup
+from airflow_recovery.planning.restart_strategy import FixedDelay
 
-APPLICATIONS = Path(__file__).parent / "matrix_applications"
 LAKE = os.environ.get("INTEGRATION_LAKE", "file:///lake")
+HADOOP = os.environ.get("MATRIX_HADOOP", "/hadoop")
+
+
+def declared(dag_id: str, job: str = "matrix_jobs.relay:relay", **options: Any) -> None:
+    with DAG(dag_id, schedule=None):
+        SparkJobTaskGroup("g", job=job, **options)
+
+
+def existing(dag_id: str, **options: Any) -> None:
+    with DAG(dag_id, schedule=None):
+        two_applications(LAKE, report="report_by_spark.py", outputs=["report"], **options)
+
 
 for series, spark in json.loads(os.environ.get("MATRIX_SPARKS", "{}")).items():
     # As a platform team gives it: a spark-submit, and a Python that has this pyspark alone.
-    submitted: dict[str, Any] = {
-        "conn_id": f"submit_{series}",
-        "spark_binary": spark["submit"],
-        "env_vars": {
-            "SPARK_HOME": spark["home"],
-            "PYSPARK_PYTHON": spark["python"],
-            "PYSPARK_DRIVER_PYTHON": spark["python"],
-        },
+    python = {
+        "SPARK_HOME": spark["home"],
+        "PYSPARK_PYTHON": spark["python"],
+        "PYSPARK_DRIVER_PYTHON": spark["python"],
+        "PYTHONPATH": "",
     }
-    with DAG(f"declared_{series}", schedule=None):
-        SparkJobTaskGroup("g", job="matrix_jobs.relay:relay", **submitted)
+    submitted: dict[str, Any] = {"conn_id": f"submit_{series}", "spark_binary": spark["submit"], "env_vars": python}
+    declared(f"declared_{series}", **submitted)
+    existing(f"drop_in_{series}", **submitted)
 
-    with DAG(f"connect_{series}", schedule=None):
-        SparkJobTaskGroup("g", job="matrix_jobs.relay:relay", conn_id=f"connect_{series}")
+    hadoop = {"HADOOP_CONF_DIR": HADOOP, "SPARK_CONF_DIR": HADOOP}
+    on_yarn = submitted | {"env_vars": python | hadoop, "yarn_track_via_rm_api": True}
+    declared(f"declared_{series}_yarn", **on_yarn)
+    existing(f"drop_in_{series}_yarn", **on_yarn)
 
-    with DAG(f"drop_in_{series}", schedule=None):
-        clean = RecoverableSparkSubmitOperator(
-            task_id="clean",
-            application=str(APPLICATIONS / "clean.py"),
-            inputs={"raw": f"{LAKE}/raw.csv"},
-            outputs=["cleaned"],
-            application_args=["{input:raw}", "{output:cleaned}"],
-            **submitted,
-        )
-        report = RecoverableSparkSubmitOperator(
-            task_id="report",
-            application=str(APPLICATIONS / "report.py"),
-            inputs={"cleaned": clean.result("cleaned")},
-            outputs=["report"],
-            application_args=["{input:cleaned}", "{output:report}"],
-            **submitted,
-        )
-        report >> RecoveryPublishOperator(task_id="publish")
+    declared(f"connect_{series}", conn_id=f"connect_{series}")
+
+    # The provider refuses `env_vars` there.
+    declared(f"declared_{series}_cluster", **(submitted | {"env_vars": None}))
+
+    # Streams need pyarrow and boto3, which a stock image has not.
+    streaming = python | dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), spark["streaming_python"])
+    declared(
+        f"streams_{series}",
+        "integration_jobs.streams:brief",
+        restart_strategy=FixedDelay(attempts=20, delay_s=0.1),
+        **(submitted | {"env_vars": streaming}),
+    )

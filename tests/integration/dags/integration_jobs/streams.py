@@ -86,5 +86,6 @@ def brief_job(name: str, channel: Any) -> Any:
 LATEST = APPROXIMATE(reconnect="latest", max_lost_records=1000, subpartitions=1)
 
 scoring = scoring_job("scoring", LATEST, LATEST)
+brief = brief_job("brief", LATEST)
 tight = brief_job("tight", LATEST(max_lost_records=5))
 blocked = brief_job("blocked", APPROXIMATE(subpartitions=1, max_bytes=1, block_timeout_s=2.0))
