@@ -11,6 +11,7 @@ import forty_steps
 import pytest
 from folder_end import is_last_of
 from metrics_listener import MetricsListener
+from paths import CODE
 from pipeline import FLIGHTS, DagRun, Pipeline, environment, small_connect_server
 from readme_blocks import write_dags
 
@@ -135,6 +136,7 @@ def copy_dags(folder: Path) -> Path:
     dags = folder / "dags"
     write_dags(dags, f"file://{folder}/{FLIGHTS}")
     shutil.copytree(HERE / "dags", dags, dirs_exist_ok=True)
+    shutil.copytree(CODE / "existing", dags / "existing")
     forty_steps.write(dags)
     examples = dags / "examples"
     shutil.copytree(EXAMPLES / "applications", examples / "applications")

@@ -12,21 +12,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from journal_objects import JournalObjects
-from pipeline import AWS_CONNECTION, DagRun, Pipeline, environment, is_gone
+from pipeline import AWS_CONNECTION, Pipeline, environment, is_gone
+from streams_run import IDS, REGIONS, assert_account, started, untouched
 
-from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.local import LocalStore
-from airflow_recovery.streaming.channel_records import ChannelIdentity
-from airflow_recovery.streaming.channel_state import ChannelState
-from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import REGION, SECRET_KEY
@@ -35,11 +28,6 @@ from airflow_recovery.testing.spark_drivers import kill_9
 
 HERE = Path(__file__).parent
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
-
-FILES, IDS = 12, 50
-"""The lake of a run: so many micro-batches, of so many ids each."""
-
-REGIONS = ("events", "scores", "table")
 
 WARM = """
 import sys
@@ -50,9 +38,6 @@ if "scheduler" in sys.argv:
     import airflow_recovery.operators
 """
 """Airflow's local settings: tasks are forked from the scheduler."""
-
-PATIENCE_S = 400.0
-"""For one step; a busy machine starts Spark slowly, and streaming regions start one after the other."""
 
 
 @dataclass
@@ -120,100 +105,6 @@ def open_streams(server: S3Server, folder: Path, cluster: StandaloneCluster) -> 
         pipeline = StreamsPipeline(airflow, server, bucket, folder, outage=outage, endpoint_url=proxy.endpoint_url)
         pipeline.set_aws_password(SECRET_KEY)
         yield pipeline
-
-
-@dataclass
-class Streams:
-    """One run of streaming regions, and its lake."""
-
-    run: DagRun
-
-    def hold_at(self, limit: int | None) -> None:
-        """Ids from ``limit`` on are not let into the source; `None`: all are."""
-        gate = self.run.gates / "events.hold"
-        if limit is None:
-            gate.unlink()
-            return
-        part = gate.with_suffix(".part")
-        part.write_text(str(limit))
-        part.rename(gate)
-
-    def wait(self, claim: Callable[[], bool], what: str) -> None:
-        self.run.airflow.wait_until(claim, PATIENCE_S, what, self.run.story)
-
-    def ends(self, state: str = "success") -> JournalObjects:
-        found = self.run.airflow.wait_run(self.run.dag_id, self.run.run_id, PATIENCE_S)
-        assert found == state, self.run.story()
-        return self.run.journal()
-
-    def log(self, edge: str, generation: int = 1) -> ChannelState:
-        run = RunIdentity(self.run.dag_id, f"date-{self.run.day}T000000Z", "g")
-        store = LocalStore(f"file://{self.run.pipeline.folder}/results")
-        return read_channel(store, ChannelIdentity(run, edge, generation))
-
-    def wait_done(self, edge: str, records: int, generation: int = 1) -> None:
-        """Until the channel's consumer has so many behind it, committed or lost."""
-        self.wait(lambda: sum(self.log(edge, generation).done) >= records, f"{records} behind {edge}")
-
-    def wait_view(self, edge: str, attempt: int, generation: int = 1) -> None:
-        """Until that attempt of its consumer is connected."""
-        self.wait(lambda: self.log(edge, generation).view >= attempt, f"attempt {attempt} at {edge}")
-
-    def jvm(self, region: str, attempt: int) -> psutil.Process:
-        return self.run.jvm(region, attempt)
-
-    def ids(self) -> set[int]:
-        """What is in the result, by its rows; each once."""
-        rows = [row[0] for row in self.run.journal().rows("table")]
-        assert len(rows) == len(set(rows)), "rows are there twice"
-        return set(rows)
-
-    def missing(self) -> set[int]:
-        return set(range(FILES * IDS)) - self.ids()
-
-    def told(self) -> dict[str, Any]:
-        """What the audit returned, by channel."""
-        document: dict[str, Any] = self.run.said("audit")["channels"]
-        return document
-
-    def tries(self) -> dict[str, int]:
-        return {region: self.run.tries(region) for region in REGIONS}
-
-
-def started(pipeline: Pipeline, dag_id: str, *holds: str, hold_at: int | None = None) -> Streams:
-    run = pipeline.run(dag_id)
-    run.hold(*holds)
-    lake = run.gates / "lake"
-    lake.mkdir()
-    for number in range(FILES):
-        path = lake / f"{number:03d}.csv"
-        path.write_text("".join(f"{candidate}\n" for candidate in range(number * IDS, (number + 1) * IDS)))
-        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
-    streams = Streams(run)
-    if hold_at is not None:
-        streams.hold_at(hold_at)
-    run.start()
-    return streams
-
-
-@contextmanager
-def untouched(streams: Streams, *regions: tuple[str, int]) -> Iterator[None]:
-    """These attempts keep their process; told by region and attempt."""
-    before = {region: streams.jvm(*region) for region in regions}
-    yield
-    for (region, attempt), process in before.items():
-        assert not is_gone(process), f"{region}@{attempt}"
-        assert streams.jvm(region, attempt).pid == process.pid
-
-
-def assert_account(streams: Streams, journal: JournalObjects) -> None:
-    """The ledger is what is missing in the result, and every id is in one or the other."""
-    told = streams.told()
-    lost = sum(each["lost_records"] for each in told.values())
-    assert len(streams.missing()) == lost
-    assert len(streams.ids()) + lost == FILES * IDS
-    assert told["scores"]["committed"] == len(streams.ids())
-    journal.check()
 
 
 @pytest.mark.timeout(1200)
