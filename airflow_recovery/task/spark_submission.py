@@ -390,12 +390,13 @@ def _jvm_variables(job: SparkSubmitOperator, submit: str) -> dict[str, str]:
 
 
 def _key_of(name: str) -> str:
-    return f"spark_job_id/{name}"
+    """Without a slash: the API server of Airflow 3.3.0 does not find a key that has one."""
+    return f"spark_job_id.{name}"
 
 
 def _name_job(job: SparkSubmitOperator, name: str) -> None:
     job.external_id_key = _key_of(name)
-    job._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status/{name}"
+    job._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status.{name}"
 
 
 def _hook_of(job: SparkSubmitOperator) -> SparkSubmitHook:

@@ -302,7 +302,7 @@ def submitted_as(mode: str, name: str, context: Any, **given: Any) -> SparkSubmi
 
 def test_every_mode_submits_with_the_guard_and_a_key_an_attempt(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fake, context = FakeSubmission(monkeypatch), task_context()
-    old = {"spark_job_id": "old", "spark_job_id/2": "older"}
+    old = {"spark_job_id": "old", "spark_job_id.2": "older"}
     context["task_state_store"].update(old)
 
     submitted_as(mode, "3", context)
@@ -310,7 +310,7 @@ def test_every_mode_submits_with_the_guard_and_a_key_an_attempt(mode: str, monke
     (told,) = fake.submitted
     assert (told["application"], told["preexec_fn"]) == ("app.py", die_with_parent)
     kept = {key: value for key, value in context["task_state_store"].items() if key not in old}
-    assert kept == ({"spark_job_id/3": RESUMABLE[mode]} if mode in RESUMABLE else {})
+    assert kept == ({"spark_job_id.3": RESUMABLE[mode]} if mode in RESUMABLE else {})
 
 
 def test_control_with_the_providers_key_a_clear_computes_nothing(

@@ -191,7 +191,7 @@ def test_fault_19_a_failed_job_never_counts_and_a_new_attempt_has_a_key_of_its_o
     answer = killed_drop_in.next_try()
     assert (answer["decision"], answer["attempt"]) == ("ran", 2)
     assert len(set(killed_drop_in.locations())) == 2
-    assert len([key for key in killed_drop_in.store.all() if key.startswith("spark_job_id/")]) == 2
+    assert len([key for key in killed_drop_in.store.all() if key.startswith("spark_job_id.")]) == 2
 
 
 def test_fault_76_an_unknown_status_is_no_answer(killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def test_fault_18_a_job_that_is_kept_under_another_tag_is_never_asked_about(
 ) -> None:
     killed_drop_in.killed_try(monkeypatch, "submit")  # no job was submitted, or its id was never kept
     killed_drop_in.store.set("spark_job_id", DRIVER)
-    killed_drop_in.store.set("spark_job_id/1", DRIVER)
+    killed_drop_in.store.set("spark_job_id.1", DRIVER)
     assert killed_drop_in.next_try()["attempt"] == 2
     assert killed_drop_in.master.asked == []
 
@@ -262,7 +262,7 @@ def test_every_answer_has_one_meaning(
     monkeypatch.setattr(SparkSubmitOperator, "get_job_status", answer)
     submission = killed_drop_in.submission()
     assert submission.status(CLAIM) is ApplicationStatus.UNKNOWN  # none was kept
-    killed_drop_in.store.set("spark_job_id/tag", DRIVER)
+    killed_drop_in.store.set("spark_job_id.tag", DRIVER)
     assert submission.status(CLAIM) is means
 
 
@@ -270,7 +270,7 @@ def test_a_task_that_is_killed_while_it_follows_kills_the_driver(killed_drop_in:
     submission = killed_drop_in.submission()
     submission.stop()
     assert not killed_drop_in.killed.exists()  # nothing of it runs
-    killed_drop_in.store.set("spark_job_id/tag", DRIVER)
+    killed_drop_in.store.set("spark_job_id.tag", DRIVER)
     submission.status(CLAIM)
     submission.stop()
     assert killed_drop_in.killed.read_text() == DRIVER
