@@ -28,6 +28,7 @@ ASK_AGAIN_S = 20.0
 """As often as the provider asks."""
 UNREACHABLE_S = 600.0
 """An API server that is restarted with its machine is back by then."""
+_FORBIDDEN = 403
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,19 @@ class DriverPod:
     def wait(self, poll: Callable[[], str | None], output: MutableSequence[str]) -> str:
         """What ``poll``, the provider's, says of its end. Raises where that is not *Succeeded*, and says why.
 
+        `ConfigurationError` where this worker may not ask.
+
         The end of its log goes to this log and, without Spark's own lines, to ``output``. An API server that does not
         answer is asked again for `UNREACHABLE_S`: the driver does not need it to finish.
         """
         try:
             phase = _patiently(poll)
         except RuntimeError as error:
+            if getattr(error.__cause__, "status", None) == _FORBIDDEN:
+                raise ConfigurationError(
+                    f"expected that this worker may get pods, found that Kubernetes refuses {self.where}, whose driver "
+                    "may be running: docs/kubernetes.md has the roles that the worker and the driver need"
+                ) from error
             self._hand_on_log(output)
             raise self._explained(error) from error
         if phase is None:

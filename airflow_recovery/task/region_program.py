@@ -167,5 +167,5 @@ def region_failed(spec: RegionSpec, failure: Failure | None, error: Exception) -
     if is_user_error(failure):
         return UserCodeError(f"{message}. {advice or 'The same code would fail again, so it is not retried.'}", failure)
     if advice is not None:
-        return NotSetUp(f"{message}. {advice}", failure)
+        return NotSetUp(message if advice in message else f"{message}. {advice}", failure)
     return ERRORS[classify(failure)](message, failure)

@@ -20,6 +20,7 @@ from airflow.providers.apache.spark.hooks import spark_submit as provider
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from job_tasks import Drivers, job_dag
+from kubernetes.client import ApiException
 from kubernetes_fake import FakePods, fake_pods
 from tries import TaskStateStore, run_try, state_in, task_context
 from urllib3.exceptions import HTTPError
@@ -284,6 +285,18 @@ def test_fault_153_what_no_retry_can_cure_fails_at_once(
 def test_settings_that_contradict_each_other_fail_at_once(drop_in: PodDropIn, given: Any, says: str) -> None:
     with pytest.raises(AirflowFailException, match=says):
         drop_in.run(**given)
+
+
+@pytest.mark.parametrize(("status", "raised"), [(403, ConfigurationError), (500, RuntimeError)])
+def test_fault_153_a_worker_that_may_not_look_at_its_pod_is_told_so(
+    pods: FakePods, status: int, raised: type[Exception]
+) -> None:
+    def poll() -> str:
+        raise RuntimeError("unreachable after 3 consecutive errors") from ApiException(status)
+
+    with pytest.raises(Exception, match=r"unreachable|this worker may get pods.*docs/kubernetes\.md") as error:
+        driver_pod.DriverPod(NAMESPACE, POD).wait(poll, [])
+    assert type(error.value) is raised
 
 
 def test_without_the_kubernetes_provider_the_error_says_what_to_install(

@@ -22,6 +22,7 @@ from airflow_recovery.driver.exit_report import write_failure, write_receipt
 from airflow_recovery.driver.outcome import finish_attempt
 from airflow_recovery.driver.private_folder import private_folder
 from airflow_recovery.driver.region_spec import RegionSpec
+from airflow_recovery.driver.start_advice import start_failure
 from airflow_recovery.errors import Failure, RegionFailed, StoreTimeout, UserCodeError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
@@ -276,3 +277,7 @@ def test_what_a_failure_says(recovery: Path) -> None:
     assert told.startswith("cleaned@1 failed in vertex a: AnalysisException: no t [TABLE_OR_VIEW_NOT_FOUND, 42P01].")
     assert "is not retried" in told
     assert "was killed, or never started. (x)" in str(region_failed(application.spec, None, RuntimeError("x")))
+    advised = start_failure(RuntimeError("KubernetesClientException: pods is forbidden: no. Error code is: 1."))
+    assert advised is not None
+    told = str(region_failed(application.spec, advised, RuntimeError("x")))
+    assert told.count("Kubernetes refuses the driver's pod") == 1
