@@ -36,7 +36,7 @@ DRIVER = "spark-driver"
 """The service account of drivers."""
 
 START_DEADLINE_S = 180.0
-_SERVICE_KEY, _CERTIFICATE = "service-accounts.pem", "apiserver.crt"
+_SERVICE_KEY, _CERTIFICATE, _AUDIT_POLICY, _AUDIT = "service-accounts.pem", "apiserver.crt", "audit.json", "audit.log"
 
 
 def find_program() -> Path | None:
@@ -117,6 +117,24 @@ class KubernetesCluster:
             binding = {"metadata": {"name": role}, "subjects": [subject], "roleRef": reference}
             self.ask("POST", f"{rbac}/rolebindings", binding)
 
+    def change_role(self, namespace: str, role: str, rules: Any) -> None:
+        """Let a role of `namespace` have these rules from now on."""
+        path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles/{role}"
+        self.ask("PATCH", path, {"rules": rules}, merge=True)
+
+    def asked(self, namespace: str) -> dict[str, set[tuple[str, str]]]:
+        """Which verbs of which resources have been asked for in a namespace, by the role; also where it was refused."""
+        accounts = {f"system:serviceaccount:{namespace}:{DRIVER}": DRIVER, WORKER: WORKER}
+        asked: dict[str, set[tuple[str, str]]] = {role: set() for role in accounts.values()}
+        whole_lines, _, _ = (self.folder / _AUDIT).read_text().rpartition("\n")
+        for line in whole_lines.splitlines():
+            event = json.loads(line)
+            about, role = event.get("objectRef", {}), accounts.get(event["user"]["username"])
+            if role is not None and about.get("namespace") == namespace:
+                resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
+                asked[role].add((event["verb"], resource))
+        return asked
+
     def limit(self, namespace: str, **hard: str) -> None:
         """A quota of the namespace that allows no more than ``hard``, beside what is used when it is made."""
         below = f"/api/v1/namespaces/{namespace}/resourcequotas"
@@ -155,6 +173,8 @@ def kubernetes_cluster(program: Path) -> Iterator[KubernetesCluster]:
         lines = [f"{token},{user},{user},{groups[user]}" for user, token in tokens.items()]
         (folder / "tokens.csv").write_text("\n".join(lines))
         _make_key(folder / _SERVICE_KEY)
+        audit = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
+        (folder / _AUDIT_POLICY).write_text(json.dumps(audit))
         cluster = KubernetesCluster(f"https://127.0.0.1:{port}", folder, tokens)
         log = folder / "apiserver.log"
         with log.open("wb") as out:
@@ -197,6 +217,8 @@ def _arguments(folder: Path, port: int, etcd: str) -> list[str]:
         "service-account-signing-key-file": folder / _SERVICE_KEY,
         "service-cluster-ip-range": "10.96.0.0/16",
         "endpoint-reconciler-type": "none",
+        "audit-policy-file": folder / _AUDIT_POLICY,
+        "audit-log-path": folder / _AUDIT,
         # Of a node that no controller declares ready.
         "disable-admission-plugins": "TaintNodesByCondition",
     }

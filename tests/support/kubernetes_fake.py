@@ -1,6 +1,6 @@
 """What the provider's operator asks a Kubernetes API server about pods, answered over HTTP without one.
 
-`tests/task/test_kubernetes.py` holds its answers to those of a real API server.
+`tests/task/test_kubernetes_node.py` holds its answers to those of a real API server.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A node of a `KubernetesCluster`: binds pods, runs them as processes of this machine, and says what becomes of them.
 
 A pod sees this machine's files with an overlay: what it writes is its own, and /tmp, where tasks keep their files, is
-empty. Its volumes are mounted where it asks for them. Its address is one of 127.0.1.0/24; names of services stand in
-its /etc/hosts. Every image is Spark's: the Spark and the Python that the tests run with, and the commands of the entry
-point, ``driver``, ``executor``, or any other. The API server asks it for the logs of pods. Needs root, or user
-namespaces, as container runtimes do.
+empty. Its volumes are mounted where it asks for them. Its address is one of 127.0.1.0/24; its host name is the pod's,
+and names of services stand in its /etc/hosts. Every image is Spark's: the Spark and the Python that the tests run with,
+and the commands of the entry point, ``driver``, ``executor``, or any other. The API server asks it for the logs of
+pods. Needs root, or user namespaces, as container runtimes do.
 """
 
 from __future__ import annotations
@@ -142,6 +142,7 @@ class Node:
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_DIST_CLASSPATH": self._extra_jars,
+            "JDK_JAVA_OPTIONS": os.environ.get("JDK_JAVA_OPTIONS", ""),
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
             "KUBERNETES_SERVICE_PORT": self.cluster.url.rpartition(":")[2],
         }
@@ -252,7 +253,17 @@ class _Container:
         script = self._folder / "start.sh"
         script.write_text(self._script(volumes))
         # The machine's own folders are not the container's; its processes end with it.
-        command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", str(script), *self._command()]
+        command = [
+            "unshare",
+            "--mount",
+            "--uts",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "sh",
+            str(script),
+            *self._command(),
+        ]
         if os.geteuid() != 0:
             command.insert(1, "--map-root-user")
         environment = {**self._node.environment(), **self._environment()}
@@ -407,10 +418,12 @@ class _Container:
         root = self._folder / "root"
         root.mkdir()
         hosts = self._folder / "hosts"
-        hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{ip} {name}\n" for name, ip in self._services()))
+        known = [("localhost", "127.0.0.1"), (self.name, self._address), *self._services()]
+        hosts.write_text("".join(f"{ip} {name}\n" for name, ip in known))
         lines = [
             "set -e",
             f"cd {shlex.quote(str(self._folder))}",
+            f"hostname {shlex.quote(self.name)}",
             "mkdir own && mount -t tmpfs none own && mkdir own/upper own/work",
             "mount -t overlay overlay -o lowerdir=/,upperdir=own/upper,workdir=own/work root",
             "mount -t proc proc root/proc",

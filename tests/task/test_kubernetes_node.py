@@ -85,7 +85,7 @@ def until(condition: Callable[[], object], what: str) -> None:
 def test_a_container_has_files_processes_and_an_address_of_its_own(pods: Pods) -> None:
     account = "/var/run/secrets/kubernetes.io/serviceaccount"
     mine = f"ls /tmp; ls {account}; cat {account}/namespace; echo; echo $ADDRESS $KEY; echo $$"
-    told = f"pwd; {mine}; touch /opt/mine; exit 3"
+    told = f"pwd; {mine}; getent hosts $(hostname); touch /opt/mine; exit 3"
     status = pods.run("told", "sh", "-c", told)
     (container,) = status["containerStatuses"]
     assert (status["phase"], container["state"]["terminated"]["exitCode"]) == ("Failed", 3)
@@ -98,6 +98,7 @@ def test_a_container_has_files_processes_and_an_address_of_its_own(pods: Pods) -
         NAMESPACE,
         f"{status['podIP']} the secret",
         "1",
+        f"{status['podIP']}       told",
     ]
     assert not Path("/opt/mine").exists()
 
