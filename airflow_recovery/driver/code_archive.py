@@ -22,7 +22,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.machinery import PathFinder
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from airflow_recovery.driver.private_folder import hold, private_folder, remove_unused
 from airflow_recovery.errors import ConfigurationError
@@ -190,10 +190,17 @@ def _hash(contents: Mapping[str, bytes]) -> str:
     return digest.hexdigest()[:32]
 
 
+def _folders(names: Iterable[str]) -> list[str]:
+    """The folders of files. Before 3.13 a Python finds a package without `__init__.py` by its folder's entry alone."""
+    return sorted({str(folder) for name in names for folder in PurePosixPath(name).parents} - {"."})
+
+
 def _write(archive: Path, contents: Mapping[str, bytes]) -> None:
     handle, unfinished = tempfile.mkstemp(dir=archive.parent, suffix=_UNFINISHED)
     try:
         with os.fdopen(handle, "wb") as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as code:
+            for folder in _folders(contents):
+                code.writestr(zipfile.ZipInfo(f"{folder}/", _EPOCH), b"")
             for name, body in contents.items():
                 entry = zipfile.ZipInfo(name, _EPOCH)
                 entry.compress_type = zipfile.ZIP_DEFLATED

@@ -37,8 +37,8 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def names(archive: Path) -> set[str]:
-    """Without bytecode."""
-    return {name for name in zipfile.ZipFile(archive).namelist() if not name.endswith(".pyc")}
+    """Without bytecode and folders."""
+    return {name for name in zipfile.ZipFile(archive).namelist() if not name.endswith((".pyc", "/"))}
 
 
 def test_holds_our_airflow_free_packages_and_the_jobs_package(code: Path) -> None:
@@ -103,14 +103,29 @@ def where():
 """
 
 
+def python_with(archive: Path, program: str) -> subprocess.CompletedProcess[str]:
+    command, environment = [sys.executable, "-c", program], {"PYTHONPATH": str(archive)}
+    return subprocess.run(command, cwd=archive.parent, env=environment, capture_output=True, text=True, check=False)
+
+
 def imported(archive: Path) -> tuple[str, str]:
     """What an interpreter has the module `lonely` from, and what its function answers."""
-    program = "import lonely; print(lonely.__file__); print(lonely.where())"
-    command, environment = [sys.executable, "-c", program], {"PYTHONPATH": str(archive)}
-    done = subprocess.run(command, cwd=archive.parent, env=environment, capture_output=True, text=True, check=False)
+    done = python_with(archive, "import lonely; print(lonely.__file__); print(lonely.where())")
     assert done.returncode == 0, done.stderr
     module, answer = done.stdout.splitlines()
     return module.removeprefix(f"{archive}/"), answer
+
+
+def test_a_package_without_init_is_imported(code: Path) -> None:
+    done = python_with(build_archive("shippedjobs.deep.steps:job"), "import shippedjobs.deep.steps")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="a newer Python knows folders by the files in them")
+def test_control_without_its_folder_it_is_not_found(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_recovery.driver.code_archive._folders", lambda names: [])
+    done = python_with(build_archive("shippedjobs.deep.steps:job"), "import shippedjobs.deep.steps")
+    assert "No module named 'shippedjobs.deep'" in done.stderr
 
 
 def altered(archive: Path, name: str, old: bytes, new: bytes) -> Path:
