@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from airflow_recovery.errors import JobDefinitionError, RecoveryError
+from airflow_recovery.locations import EXPECTED, SCHEMES, scheme_of
 
 _NOT_GIVEN = object()
 _NAMES: dict[Any, tuple[str, str]] = {
@@ -24,7 +25,7 @@ _NAMES: dict[Any, tuple[str, str]] = {
     object: ("any value", "values"),
 }
 _MOST_CHARS = 200
-_LISTABLE = ("s3://", "s3a://", "file:/", "/")
+_LISTABLE = (*(f"{scheme}://" for scheme in SCHEMES), "file:/", "/")
 
 
 def check_arguments(
@@ -68,19 +69,19 @@ def check_location(uri: object, where: str, *, templated: bool = True, to_read: 
     if templated and is_known_later(uri) and not isinstance(uri, str):
         return uri
     text = uri if isinstance(uri, str) else ""
-    is_s3 = text.startswith(("s3://", "s3a://"))
-    path = text.partition("://")[2] if is_s3 else text.removeprefix("file://").removeprefix("file:")
-    if not is_s3 and not path.startswith("/"):
+    has_bucket = scheme_of(text) is not None
+    path = text.partition("://")[2] if has_bucket else text.removeprefix("file://").removeprefix("file:")
+    if not has_bucket and not path.startswith("/"):
         raise JobDefinitionError(
-            f"{where}: expected s3://<bucket>/<prefix>, file:///<folder> or an absolute path, found {shown(uri)}: "
+            f"{where}: expected {EXPECTED}, found {shown(uri)}: "
             "every machine that runs a task must find the same place by it"
         )
-    segments = (path if is_s3 else path[1:]).removesuffix("/").split("/")
+    segments = (path if has_bucket else path[1:]).removesuffix("/").split("/")
     if to_read:
         segments = segments[:1] + [segment for segment in segments[1:] if segment]
     if any(segment in ("", ".", "..") for segment in segments) or not text.isprintable():
         raise JobDefinitionError(
-            f"{where}: expected {'a bucket, and names' if is_s3 else 'a folder below /, and names'} between single "
+            f"{where}: expected {'a bucket' if has_bucket else 'a folder below /'}, and names between single "
             f"slashes, found {shown(uri)}: write it without empty names, '.', '..' and invisible characters"
         )
     return text.removesuffix("/")

@@ -5,13 +5,14 @@
 #   scripts/setup.sh --s3a    and Spark's jars for S3 (12 MB), and versitygw, a real S3 server, where `go` is on the PATH:
 #                             for `make demo S3A=1`
 #   scripts/setup.sh --dev    and the Python packages of tests, lint, docs and benchmarks: for `make setup`
-#   scripts/setup.sh --test   all of that, PostgreSQL, Redis, libfaketime, a YARN (66 MB), and Chromium, which tests the
-#                             Recovery tab: for `make test`
+#   scripts/setup.sh --test   all of that, PostgreSQL, Redis, libfaketime, a YARN (66 MB), Chromium, which tests the
+#                             Recovery tab, and servers of Google's and Azure's stores, where `go` and `npm` are on the
+#                             PATH: for `make test`
 #   scripts/setup.sh --drill  and a Kubernetes API server, built where `go` is on the PATH (minutes): for `make drill`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly VENV=.venv STAMP=.venv/.setup-stamp LOG=.venv/setup.log VERSITYGW_VERSION=v1.8.0 GO_BIN=build/go
+readonly VENV=.venv STAMP=.venv/.setup-stamp LOG=.venv/setup.log VERSITYGW_VERSION=v1.8.0 FAKE_GCS_VERSION=v1.56.1 AZURITE_VERSION=3.35.0 GO_BIN=build/go
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
@@ -120,21 +121,43 @@ ensure_wheel() {
 }
 
 # Into a folder of its own: the virtual environment may be made anew beside it.
-build_versitygw() {
-    if [ -x $GO_BIN/versitygw ] || command -v versitygw >/dev/null; then return; fi
+build_with_go() {
+    local program=$1 module=$2 what=$3 log=$GO_BIN/$1.log
+    if [ -x "$GO_BIN/$program" ] || command -v "$program" >/dev/null; then return; fi
     if ! command -v go >/dev/null; then
-        say "go is not on the PATH: versitygw, the second S3 server, is left out"
+        say "go is not on the PATH: $program, $what, is left out"
         return
     fi
-    say "building versitygw $VERSITYGW_VERSION with go (about a minute)"
+    say "building $program ${module##*@} with go (about a minute)"
     mkdir -p $GO_BIN
-    GOBIN="$PWD/$GO_BIN" go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW_VERSION" >$GO_BIN/log 2>&1 \
-        || { tail -n 5 $GO_BIN/log >&2; die "go install of versitygw failed; see $GO_BIN/log"; }
+    GOBIN="$PWD/$GO_BIN" go install "$module" >"$log" 2>&1 \
+        || { tail -n 5 "$log" >&2; die "go install of $program failed; see $log"; }
 }
 
-ensure_versitygw() {
+build_servers() {
+    build_with_go versitygw "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW_VERSION" "the second S3 server"
+    [ "$1" = --s3a ] || build_with_go fake-gcs-server "github.com/fsouza/fake-gcs-server@$FAKE_GCS_VERSION" \
+        "the server of Google's API"
+}
+
+ensure_servers() {
     wait "$1" || exit 1  # it has said why
-    if [ -x $GO_BIN/versitygw ]; then cp $GO_BIN/versitygw $VENV/bin/; fi
+    local program
+    for program in versitygw fake-gcs-server; do
+        if [ -x $GO_BIN/$program ]; then cp $GO_BIN/$program $VENV/bin/; fi
+    done
+}
+
+ensure_azurite() {
+    [ -x $VENV/bin/azurite-blob ] && return
+    if ! command -v npm >/dev/null; then
+        say "npm is not on the PATH: Azurite, the server of Azure's API, is left out"
+        return
+    fi
+    say "installing Azurite $AZURITE_VERSION with npm"
+    npm install --prefix $VENV/azurite --no-fund --no-audit "azurite@$AZURITE_VERSION" >$LOG 2>&1 \
+        || { tail -n 5 $LOG >&2; die "npm install of azurite failed; see $LOG"; }
+    ln -sf ../azurite/node_modules/.bin/azurite-blob $VENV/bin/azurite-blob
 }
 
 ensure_kubernetes() {
@@ -214,19 +237,20 @@ esac
 # Beside pip, which keeps one core busy and waits for the index: all that needs no virtual environment.
 ensure_programs "${1:-}" &
 programs=$!
-case "${1:-}" in --s3a | --test | --drill) build_versitygw & versitygw=$! ;; esac
+case "${1:-}" in --s3a | --test | --drill) build_servers "$1" & servers=$! ;; esac
 ensure_packages $extras
 ensure_wheel
 wait "$programs" || exit 1  # it has said why
 ensure_class_archive
 case "${1:-}" in --s3a | --test | --drill)
     ensure_jars s3a "Spark's jars for S3 (12 MB)"
-    ensure_versitygw "$versitygw"
+    ensure_servers "$servers"
     ;;
 esac
 case "${1:-}" in --test | --drill)
     ensure_jars yarn "a YARN (66 MB)"
     ensure_postgresql
+    ensure_azurite
     ;;
 esac
 [ "${1:-}" != --drill ] || ensure_kubernetes

@@ -11,6 +11,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from scripts.wheel import use_wheel
 use_wheel()
 
 # ruff: noqa: E402
+from cloud_servers import CLOUD_SERVERS, CloudServer, installed_cloud_servers
+
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
@@ -90,15 +93,27 @@ def server_names(config: pytest.Config) -> list[str]:
     return ["versitygw"] if chosen == "versitygw" else ["moto", "versitygw"]
 
 
+def cloud_names() -> list[str]:
+    """Azurite and fake-gcs-server, where they and the library are installed (all of them where CI is set)."""
+    if find_spec("obstore") is None and not os.environ.get("CI"):
+        return []
+    names = installed_cloud_servers()
+    if os.environ.get("CI") and names != [*CLOUD_SERVERS]:
+        raise pytest.UsageError(f"of {', '.join(CLOUD_SERVERS)} not all are installed: run scripts/setup.sh --test")
+    return names
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # py4j says good-bye when the interpreter ends, to a stream that pytest has closed by then; and the garbage of one
     # test, of a Spark that has gone, is none of the log of another.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     config.stash[NAMES] = server_names(config)
+    config.stash[CLOUDS] = cloud_names()
 
 
 NAMES = pytest.StashKey[list[str]]()
+CLOUDS = pytest.StashKey[list[str]]()
 ON_EACH_SERVER = ("store", "testing/test_s3_server.py")
 """These run on each S3 server, and show that one is as the other. What all other tests ask of a server is shown there:
 they run on the last one, a real one; `make drill` runs them on moto."""
@@ -115,7 +130,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "s3_server" in metafunc.fixturenames:
         metafunc.parametrize("s3_server", names, indirect=True, scope="session")
     if "store" in metafunc.fixturenames:
-        metafunc.parametrize("store", ["local", *names], indirect=True)
+        clouds = metafunc.config.stash[CLOUDS] if len(names) > 1 else []
+        metafunc.parametrize("store", ["local", *names, *clouds], indirect=True)
+    if "cloud_server" in metafunc.fixturenames:
+        metafunc.parametrize("cloud_server", metafunc.config.stash[CLOUDS], indirect=True, scope="session")
+    if "azurite" in metafunc.fixturenames:
+        there = [name for name in metafunc.config.stash[CLOUDS] if name == "azurite"]
+        metafunc.parametrize("azurite", there, indirect=True, scope="session")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -132,10 +153,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+SERVER_FIXTURES = {"s3_server", "one_s3_server", "cloud_server", "azurite"}
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        fixtures = {"s3_server", "one_s3_server"}.intersection(getattr(item, "fixturenames", ()))
+        fixtures = SERVER_FIXTURES.intersection(getattr(item, "fixturenames", ()))
         if fixtures or parameters.get("store", "local") != "local":
             item.add_marker(pytest.mark.s3)
         if os.environ.get("CI") and any(map(item.get_closest_marker, OF_REAL_PROCESSES)):
@@ -289,6 +313,35 @@ def s3_server(request: pytest.FixtureRequest, start_s3_server: Callable[[str], S
 
 
 @pytest.fixture(scope="session")
+def start_cloud_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], CloudServer]]:
+    """Azurite and fake-gcs-server by name, each started once a session. Nothing of them is in the environment."""
+    servers: dict[str, CloudServer] = {}
+
+    def start(name: str) -> CloudServer:
+        if name not in servers:
+            servers[name] = CLOUD_SERVERS[name](tmp_path_factory.mktemp(name)).start()
+        return servers[name]
+
+    try:
+        yield start
+    finally:
+        for server in servers.values():
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def cloud_server(request: pytest.FixtureRequest, start_cloud_server: Callable[[str], CloudServer]) -> CloudServer:
+    """A running server of Azure's or Google's API; the test runs once for each."""
+    return start_cloud_server(request.param)
+
+
+@pytest.fixture(scope="session")
+def azurite(request: pytest.FixtureRequest, start_cloud_server: Callable[[str], CloudServer]) -> CloudServer:
+    """The server of Azure's API, for what the other one has nothing of."""
+    return start_cloud_server(request.param)
+
+
+@pytest.fixture(scope="session")
 def one_s3_server(start_s3_server: Callable[[str], S3Server], s3_server_names: list[str]) -> S3Server:
     """For what takes long, and asks no more of a server than `tests/store` asks of each: the last one, a real one."""
     return start_s3_server(s3_server_names[-1])
@@ -320,10 +373,18 @@ def local_store(tmp_path: Path) -> LocalStore:
 
 
 @pytest.fixture
-def store(request: pytest.FixtureRequest, tmp_path: Path, start_s3_server: Callable[[str], S3Server]) -> ObjectStore:
+def store(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    start_s3_server: Callable[[str], S3Server],
+    start_cloud_server: Callable[[str], CloudServer],
+) -> ObjectStore:
     """An empty store; the test runs once for each kind of store."""
     if request.param == "local":
         return LocalStore(f"file://{tmp_path}/store")
+    if request.param in CLOUD_SERVERS:
+        server = start_cloud_server(request.param)
+        return server.open(f"{server.create_bucket(BUCKET)}/{uuid.uuid4().hex}")
     return _store_on(start_s3_server(request.param))
 
 

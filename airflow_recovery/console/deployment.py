@@ -11,6 +11,7 @@ from typing import Protocol
 from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.owner import check_owner
+from airflow_recovery.locations import scheme_of, split_uri
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
 from airflow_recovery.sinks.committer import Committer
@@ -23,7 +24,6 @@ RETENTION_VARIABLE = "AIRFLOW__RECOVERY__RETENTION"
 GRACE_VARIABLE = "AIRFLOW__RECOVERY__GRACE"
 DEPLOYMENT_VARIABLE = "AIRFLOW__RECOVERY__DEPLOYMENT"
 RESULTS_BELOW_JOURNAL = "_results"
-_S3_SCHEMES = ("s3://", "s3a://")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -82,7 +82,7 @@ class Deployment(Protocol):
 
 
 class StandaloneDeployment:
-    """Without Airflow: a journal by its URI, and boto3's own credentials (environment, profile, role)."""
+    """Without Airflow: a journal by its URI, and the libraries' own credentials (environment, profile, role)."""
 
     def __init__(
         self,
@@ -110,10 +110,7 @@ class StandaloneDeployment:
 
     def open_location(self, location: str) -> ObjectStore:
         """One store for each bucket, so that many results share its connections."""
-        root = location
-        if location.startswith(_S3_SCHEMES):
-            scheme, _, rest = location.partition("://")
-            root = f"{scheme}://{rest.partition('/')[0]}"
+        root = location if scheme_of(location) is None else split_uri(location)[0]
         if root not in self._by_root:
             self._by_root[root] = open_store(root, endpoint_url=self._endpoint_url, region_name=self._region_name)
         return self._by_root[root]
@@ -140,10 +137,12 @@ def add_standalone_arguments(parser: argparse.ArgumentParser) -> None:
     """The options by which ``python -m airflow_recovery`` is told what Airflow's configuration says elsewhere."""
     group = parser.add_argument_group("deployment")
     group.add_argument(
-        "--journal", metavar="URI", help=f"s3://bucket/prefix or a folder; default: the variable {JOURNAL_VARIABLE}"
+        "--journal",
+        metavar="URI",
+        help=f"s3://bucket/prefix, another store or a folder; default: the variable {JOURNAL_VARIABLE}",
     )
     group.add_argument("--results", metavar="URI", help=f"default: {RESULTS_VARIABLE}, else below the journal")
-    group.add_argument("--endpoint-url", metavar="URL", help="of an S3 server that is not AWS's")
+    group.add_argument("--endpoint-url", metavar="URL", help="of a server that is not the cloud's own")
     group.add_argument("--s3-region", metavar="NAME", help="region of the buckets")
     parser.set_defaults(open_deployment=open_standalone)
 

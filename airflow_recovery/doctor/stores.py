@@ -13,6 +13,7 @@ from airflow_recovery.doctor.components import Right
 from airflow_recovery.doctor.result import CheckResult, ok, warning, wrong
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, RecordInvalid, StoreError
 from airflow_recovery.journal.owner import check_owner, check_results
+from airflow_recovery.locations import comparable
 from airflow_recovery.store.lifecycle import ExpiryRule, rule_text
 from airflow_recovery.store.object_store import ObjectStore, Upload, UploadStore
 from airflow_recovery.store.probe import probe
@@ -54,7 +55,7 @@ def check_reach(journal: str, results: str) -> Iterator[CheckResult]:
             continue
         yield warning(
             check,
-            recommended="S3, since the executor runs tasks on several machines",
+            recommended="an object store, since the executor runs tasks on several machines",
             found=f"the folder {uri}",
             next_step="Keep it only if all workers, the API server and the triggerer mount this very folder: "
             + (
@@ -220,5 +221,5 @@ def _check_removed(what: str, store: ObjectStore, token: str, *, may_delete: boo
 
 def _is_among(base: str, other: str) -> bool:
     """Whether ``other`` lies where runs lie below ``base``: no name of a DAG begins with an underscore."""
-    base, other = (name.rstrip("/").replace("s3a://", "s3://") for name in (base, other))
+    base, other = (comparable(name).rstrip("/") for name in (base, other))
     return other == base or (other.startswith(f"{base}/") and not other[len(base) + 1 :].startswith("_"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from airflow_recovery.model.location import comparable
+from airflow_recovery.locations import comparable
 
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from airflow_recovery.driver.cached import read_cached
 from airflow_recovery.driver.paths import decoded, spark_glob, spark_path
 from airflow_recovery.errors import ManifestInvalid
+from airflow_recovery.locations import comparable
 from airflow_recovery.model.cached_location import is_cached_location
-from airflow_recovery.model.location import comparable
 from airflow_recovery.model.manifest import PartitionManifest
 
 if TYPE_CHECKING:

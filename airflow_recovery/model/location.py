@@ -3,20 +3,7 @@
 from __future__ import annotations
 
 from airflow_recovery.errors import ConfigurationError
-
-
-def comparable(uri: str) -> str:
-    """``uri`` with one spelling of each scheme: ``file:///x`` and ``/x`` are ``file:/x``, ``s3a://`` is ``s3://``.
-
-    URIs are literal here: a ``%`` or a space means itself.
-    """
-    if uri.startswith("s3a://"):
-        return "s3://" + uri[len("s3a://") :]
-    if uri.startswith("/"):
-        return "file:" + uri
-    if uri.startswith("file:///"):
-        return "file:" + uri[len("file://") :]
-    return uri
+from airflow_recovery.locations import comparable
 
 
 def key_below(base_uri: str, uri: str) -> str:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
+from airflow_recovery.locations import comparable
 from airflow_recovery.model.keys import RegionKey
-from airflow_recovery.model.location import comparable
 from airflow_recovery.model.records import RunIdentity
 
 if TYPE_CHECKING:

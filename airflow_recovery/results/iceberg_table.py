@@ -23,7 +23,7 @@ from pyiceberg.table import DataScan
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StructType
 
-from airflow_recovery.model.location import comparable
+from airflow_recovery.locations import comparable
 from airflow_recovery.results.stored_files import NotComparable, StoredFiles
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ from functools import cached_property
 
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout
+from airflow_recovery.locations import comparable
 from airflow_recovery.model.cached_location import is_cached_location
-from airflow_recovery.model.location import comparable
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import PlanRecord, RunIdentity
 
 _TEMPLATE = re.compile(r"\{[{%#].*[}%#]\}", re.DOTALL)
 """From the first expression to the last one: what stands between two of them is not looked at."""
-_BUCKET = re.compile(r"s3://[^/]+/")
+_BUCKET = re.compile(r"(?:s3|gs|abfss)://[^/]+/")
 
 
 class Asker(str, Enum):

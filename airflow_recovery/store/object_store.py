@@ -1,4 +1,4 @@
-"""What is asked of a store. Two implementations: S3 (`s3.py`) and a directory (`local.py`).
+"""What is asked of a store. Implementations: S3 (`s3.py`), two clouds (`cloud.py`) and a directory (`local.py`).
 
     ObjectStore    put, put if absent, get, list, delete
     RangeStore     a part of an object, which may be too large to be read at once

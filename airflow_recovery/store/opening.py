@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.locations import EXPECTED, scheme_of
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
 
 if TYPE_CHECKING:
+    from airflow_recovery.store.cloud import CloudAccess
     from airflow_recovery.store.encryption import Encryption
     from airflow_recovery.store.s3_clients import AnySession
 
@@ -20,19 +22,27 @@ def open_store(
     region_name: str | None = None,
     session: AnySession | None = None,
     encryption: Encryption | None = None,
+    access: CloudAccess | None = None,
 ) -> ObjectStore:
-    """The store at ``uri``: ``s3://bucket/prefix`` (or ``s3a://``), ``file:///folder``, or an absolute path.
+    """The store at ``uri``, which is written as `airflow_recovery.locations` says.
 
-    Makes no request yet. S3 credentials come from ``session``, else from the SDK's own chain: the environment, a
-    profile, or the machine's role. Raises `ConfigurationError` for any other URI.
+    Makes no request yet. Credentials for S3 come from ``session``; those for Google's and Azure's clouds, and the
+    endpoint, from ``access``. Without one they come from the library's own chain: the environment, a profile, or the
+    machine's role. Raises `ConfigurationError` for any other URI.
     """
-    if uri.startswith(("s3://", "s3a://")):
+    scheme = scheme_of(uri)
+    if scheme in ("gs", "abfss"):
+        from airflow_recovery.store.azure import AzureStore
+        from airflow_recovery.store.cloud import CloudAccess
+        from airflow_recovery.store.google import GoogleStore
+
+        return (GoogleStore if scheme == "gs" else AzureStore)(uri, access or CloudAccess({}, endpoint_url))
+    if scheme == "s3":
         from airflow_recovery.store.s3 import S3Store
 
         return S3Store(uri, endpoint_url=endpoint_url, region_name=region_name, session=session, encryption=encryption)
     if uri.startswith(("/", "file:")):
         return LocalStore(uri)
     raise ConfigurationError(
-        f"Expected s3://<bucket>/<prefix>, file:///<folder> or an absolute path, found {uri!r}. "
-        "Other stores are not supported: give the location as one of these."
+        f"Expected {EXPECTED}, found {uri!r}. Other stores are not supported: give the location as one of these."
     )

@@ -37,8 +37,8 @@ from airflow_recovery.errors import (
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
+from airflow_recovery.locations import comparable
 from airflow_recovery.model.codec import digest_of
-from airflow_recovery.model.location import comparable
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics
 from airflow_recovery.results.availability import probe_manifest

@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fnmatch import translate
 
 from airflow_recovery.errors import ObjectMissing
+from airflow_recovery.locations import SCHEMES
 from airflow_recovery.model.location import is_hidden_from_spark
 from airflow_recovery.model.records import ExternalObject
+from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 
-_ROOT = re.compile(r"s3a?://[^/]*|file:(?://)?|")
+_ROOT = re.compile(rf"(?:{'|'.join(SCHEMES)})://[^/]*|file:(?://)?|")
 _GLOB = re.compile(r"[*?\[{]")
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 
 
 def list_objects(
-    pattern: str, *, vertex: str, endpoint_url: str | None = None, region_name: str | None = None
+    pattern: str,
+    *,
+    vertex: str,
+    endpoint_url: str | None = None,
+    region_name: str | None = None,
+    open_location: Callable[[str], ObjectStore] | None = None,
 ) -> tuple[ExternalObject, ...]:
     """The objects that ``pattern`` names, as inputs of ``vertex``, sorted by URI, with size and etag.
 
-    ``pattern`` is an URI (``s3://``, ``file://``) or absolute path of one object or of a folder (all objects below it),
-    or a glob over path segments: ``*``, ``?``, ``[...]``, ``{a,b}``; a folder that matches stands for what is below it.
+    ``pattern`` is an URI (`airflow_recovery.locations`) or absolute path of one object or of a folder (all objects
+    below it), or a glob over path segments: ``*``, ``?``, ``[...]``, ``{a,b}``; a folder that matches stands for what
+    is below it.
     Names that Spark hides (beginning with ``.``, or with ``_`` unless they hold a ``=``) are left out unless the
     pattern spells them out. A local object's etag is its content's hash.
+
+    ``open_location`` opens its store; without it, credentials are the process's own.
 
     Raises `ObjectMissing` where nothing matches; the errors of the store; `ConfigurationError` for any other URI.
     """
     base, segments = _split(pattern)
     literal = _GLOB.split(segments[0], maxsplit=1)[0] if segments else ""
-    store = open_store(base, endpoint_url=endpoint_url, region_name=region_name)
+    if open_location is not None:
+        store = open_location(base)
+    else:
+        store = open_store(base, endpoint_url=endpoint_url, region_name=region_name)
     matchers = [_matcher(segment) for segment in segments]
     externals = tuple(
         ExternalObject(vertex, f"{store.base_uri}/{info.key}", info.size, info.etag)

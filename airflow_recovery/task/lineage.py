@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from airflow_recovery.locations import scheme_of, split_uri
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.split import SCHEME
 
@@ -123,8 +124,8 @@ def _logical(identity: RunIdentity, result: str) -> str:
 
 
 def _physical(uri: str) -> tuple[str, str]:
-    """OpenLineage's names: ``s3://bucket`` and the key; ``file`` and the path."""
-    parts = urlsplit(uri)
-    if parts.scheme in ("s3", "s3a"):
-        return f"s3://{parts.netloc}", parts.path.strip("/")
-    return "file", parts.path or uri
+    """OpenLineage's names: ``s3://bucket``, ``gs://bucket`` or ``abfss://...`` and the key; ``file`` and the path."""
+    if scheme_of(uri) is not None:
+        root, path = split_uri(uri)
+        return root, path.strip("/")
+    return "file", urlsplit(uri).path or uri

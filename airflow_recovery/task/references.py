@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_recovery.checks import check_arguments, check_location, is_known_later, shown
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.locations import comparable
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.model.location import comparable
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.sinks.declaration import spec_of
 

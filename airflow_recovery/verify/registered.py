@@ -75,7 +75,7 @@ def _below(store: ObjectStore, location: str) -> str:
 
 
 def _one_spelling(uri: str) -> str:
-    for spelling, same in (("s3a://", "s3://"), ("file:///", "file:/")):
+    for spelling, same in (("s3a://", "s3://"), ("abfs://", "abfss://"), ("file:///", "file:/")):
         if uri.startswith(spelling):
             return same + uri[len(spelling) :]
     return f"file:{uri}" if uri.startswith("/") else uri

@@ -6,7 +6,7 @@ from pathlib import Path
 from airflow_recovery.driver.paths import decoded, spark_glob, spark_path
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.submit import APPLICATION, s3a_conf, submit_environment
-from airflow_recovery.model.location import comparable
+from airflow_recovery.locations import comparable
 
 A = "spark.hadoop.fs.s3a."
 

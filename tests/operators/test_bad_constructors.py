@@ -134,7 +134,7 @@ def in_a_mapped_group(**given: Any) -> Any:
 
 
 FAILURES = ("maximum_per_task_failures", "maximum_total_task_failures")
-LISTED = "expected s3://<bucket>/<prefix>, file:///<folder> or an absolute path, found"
+LISTED = "expected s3://<bucket>/<prefix>, gs://.*, file:///<folder> or an absolute path, found"
 SINGLE = "names between single slashes, found"
 REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     # Once raised from the depth.
@@ -196,12 +196,12 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         for uri in ("s3://", "s3:///x", "s3://b/../x")
     ],
     (drop_in, {"inputs": {"i": 3}}, f"t: input 'i': {LISTED} 3: every machine"),
-    (drop_in, {"outputs": {"o": "gs://b/{{ ds }}"}}, f"t: output 'o': {LISTED} 'gs://b/"),
+    (drop_in, {"outputs": {"o": "hdfs://b/{{ ds }}"}}, f"t: output 'o': {LISTED} 'hdfs://b/"),
     (files, {"pattern": "relative/*"}, rf"files\(\): {LISTED} 'relative/\*': every machine"),
     (files, {"pattern": "relative/{{ ds }}/*"}, rf"files\(\): {LISTED} 'relative/"),
     (files, {"pattern": "s3:///x"}, rf"files\(\): expected a bucket, and {SINGLE} 's3:///x'"),
     (files, {"pattern": ""}, r"files\(\): expected pattern= as a text that is not empty, found ''"),
-    (DeltaTable, {"uri": "gs://"}, f"DeltaTable: uri=: {LISTED} 'gs://'"),
+    (DeltaTable, {"uri": "hdfs://"}, f"DeltaTable: uri=: {LISTED} 'hdfs://'"),
     (DeltaTable, {"uri": "s3://lake/{{ ds }}"}, "DeltaTable: uri=: expected a location without a template.*"),
     *[
         (table, {"table": name}, f"PostgresTable: expected table= as 'name' or 'schema.name', found '{name}'")

@@ -43,7 +43,7 @@ def operator(task_id: str = "t", dag: DAG | None = None, **given: Any) -> Recove
         ({"outputs": []}, "t: expected at least one output"),
         ({"outputs": "out"}, "t: expected outputs= as a list of names or a mapping.*found 'out'"),
         ({"outputs": ["a b"]}, "t: expected an output name like 'cleaned', found 'a b'"),
-        ({"outputs": {"out": "gs://x/y"}}, "t: output 'out': expected s3://.*found 'gs://x/y'"),
+        ({"outputs": {"out": "hdfs://x/y"}}, "t: output 'out': expected s3://.*found 'hdfs://x/y'"),
         ({"outputs": {"out": 3}}, "t: output 'out': expected s3://.*found 3"),
         ({"inputs": {"i": "relative/path"}}, "t: input 'i': expected s3://.*'relative/path'"),
         ({"application_args": ["{output:uot}"]}, r"t: \{output:uot\} in application_args.*declared are \{output:out\}"),

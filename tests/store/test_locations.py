@@ -20,15 +20,15 @@ from airflow_recovery.store import open_store
 from airflow_recovery.store.s3 import S3Store
 
 OTHER_KINDS = [
-    "gs://bucket/x",
+    "wasbs://c@account.blob.core.windows.net/x",
     "http://host/x",
     "https://host/x",
     "hdfs://host/x",
-    "abfss://c@host/x",
     "hdfs:/x",
     "S3://b",
 ]
 NO_PLACE = ["s3://", "s3:///x", "s3://b/../x", "s3://b/./x", "s3://b//x", "s3://b/x//y", "s3a://", "file://host/x"]
+NO_PLACE += ["gs://", "gs:///x", "gs://b//x", "abfss://c@host/x", "abfss://c/x"]
 
 
 @pytest.fixture
@@ -41,7 +41,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("uri", [*OTHER_KINDS, *NO_PLACE])
 def test_no_store_is_opened_at_another_place(uri: str, here: Path) -> None:
     refused = pytest.raises(
-        ConfigurationError, match=rf"Expected (s3://<bucket>|file:///).*found {re.escape(repr(uri))}"
+        ConfigurationError,
+        match=rf"Expected (s3://<bucket>|gs://<bucket>|abfss://<container>|file:///).*found {re.escape(repr(uri))}",
     )
     with refused:
         open_store(uri)
@@ -75,8 +76,8 @@ def test_the_command_line_takes_no_uri_for_a_folder(
 
 def test_control_taken_for_a_folder_it_is_written_to(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployment, "_SCHEME", re.compile("(s3|s3a|file):"))
-    assert main(["gc", "--journal", "gs://bucket/x"]) == 0
-    assert os.listdir(here) == ["gs:"]
+    assert main(["gc", "--journal", "hdfs://bucket/x"]) == 0
+    assert os.listdir(here) == ["hdfs:"]
 
 
 def test_a_folder_beside_the_caller_is_still_one(here: Path) -> None:

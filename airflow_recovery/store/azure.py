@@ -1,0 +1,53 @@
+"""A container of Azure Blob Storage as an object store. Conditional writes: ``If-None-Match: *``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.store.cloud import CloudAccess, CloudStore
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore as ObstoreAzureStore
+
+_ROOT = re.compile(r"abfss://(?P<container>[^/@]+)@(?P<account>[^/@.:]+)\.dfs\.(?P<cloud>[^/@:]+)")
+
+
+class AzureStore(CloudStore):
+    """Objects below ``abfss://container@account.dfs.core.windows.net/prefix``, as `CloudStore` has them.
+
+    The name is that of Spark's connector; requests go to the account's Blob endpoint. Options are obstore's for Azure:
+    ``account_key``, ``sas_key``, ``client_id`` with ``client_secret`` and ``tenant_id``, and others. Without one the
+    machine's own identity is used.
+    """
+
+    cloud = "Azure Blob Storage"
+    extra = "azure"
+
+    def _new_client(self, bucket: str, access: CloudAccess, options: dict[str, Any]) -> ObstoreAzureStore:
+        from obstore.store import AzureStore as ObstoreAzureStore
+
+        named = _named(f"abfss://{bucket}")
+        endpoint = access.endpoint_url or f"https://{named['account']}.blob.{named['cloud']}"
+        config: Any = {**access.options, "account_name": named["account"], "endpoint": endpoint.rstrip("/")}
+        return ObstoreAzureStore(named["container"], config=config, **options)
+
+    @staticmethod
+    def _form() -> str:
+        return "abfss://<container>@<account>.dfs.core.windows.net/<prefix>"
+
+    @staticmethod
+    def _check_root(root: str) -> None:
+        _named(root)
+
+
+def account_of(uri: str) -> str:
+    """The storage account that ``uri`` names. Raises `ValueError` where it names none."""
+    return _named(uri)["account"]
+
+
+def _named(uri: str) -> re.Match[str]:
+    found = _ROOT.match(uri)
+    if found is None:
+        raise ValueError(uri)
+    return found

@@ -1,0 +1,41 @@
+"""A bucket of Google Cloud Storage as an object store. Conditional writes: ``x-goog-if-generation-match: 0``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from airflow_recovery.store.cloud import CloudAccess, CloudStore
+
+if TYPE_CHECKING:
+    from obstore.store import GCSStore
+
+_ROOT = re.compile(r"gs://[^/@?#]+")
+
+
+class GoogleStore(CloudStore):
+    """Objects below ``gs://bucket/prefix``, as `CloudStore` has them.
+
+    Options are obstore's for GCS: ``service_account_key`` (the key file's JSON), ``bearer_token``,
+    ``application_credentials`` (a file's path), ``skip_signature``. Without one the machine's own identity is used.
+    """
+
+    cloud = "Google Cloud Storage"
+    extra = "google"
+
+    def _new_client(self, bucket: str, access: CloudAccess, options: dict[str, Any]) -> GCSStore:
+        from obstore.store import GCSStore
+
+        config: Any = dict(access.options)
+        if access.endpoint_url:
+            config["base_url"] = access.endpoint_url.rstrip("/")
+        return GCSStore(bucket, config=config, **options)
+
+    @staticmethod
+    def _form() -> str:
+        return "gs://<bucket>/<prefix>"
+
+    @staticmethod
+    def _check_root(root: str) -> None:
+        if not _ROOT.fullmatch(root):
+            raise ValueError(root)
