@@ -87,7 +87,7 @@ def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Itera
             "runs with a connection of Airflow's. Leave --spark out, or call it through Airflow."
         )
     needs = Component(args.component).needs
-    on_s3 = False
+    stores: tuple[str, ...] = ()
     yield Check("versions", partial(check_versions, in_airflow=False))
     try:
         deployment = args.open_deployment(args)
@@ -95,7 +95,7 @@ def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Itera
         yield Check("journal", partial(_raise, error))
     else:
         journal, results = deployment.journal, deployment.results
-        on_s3 = journal.base_uri.startswith("s3") or results.base_uri.startswith("s3")
+        stores = (journal.base_uri, results.base_uri)
         yield Check("journal and results", partial(check_places, journal.base_uri, results.base_uri))
         on_results = needs.results | (DRIVING if needs.spark else Right.NONE)
         for what, store, right, policy in (
@@ -110,8 +110,8 @@ def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Itera
             yield Check("owners", partial(check_owners, journal, results, deployment.name))
     if needs.spark:
         environment = dict(os.environ)
-        yield Check("the driver's archive", partial(check_archive, environment, on_s3=on_s3), timeout_s=60.0)
-        submission = partial(check_submission, "spark-submit", environment, on_s3=on_s3)
+        yield Check("the driver's archive", partial(check_archive, environment, stores), timeout_s=60.0)
+        submission = partial(check_submission, "spark-submit", environment, stores)
         yield Check("Spark", submission, timeout_s=60.0)
 
 

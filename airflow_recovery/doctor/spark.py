@@ -6,7 +6,7 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from pathlib import Path
 from airflow_recovery.doctor.programs import run_program
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.driver.submit import submit_environment
+from airflow_recovery.locations import scheme_of
 
 SPARK_SERIES = ("3.5", "4.0", "4.1", "4.2", "4.3")
 """Those that were tried, from the oldest on which regions run to the newest."""
@@ -33,6 +34,11 @@ _CLASS_PATHS = {
 }
 _SDK_JARS = {1: r"aws-java-sdk-(?:s3|bundle)-(1\..+)\.jar", 2: r"(?:s3|bundle)-(2\..+)\.jar"}
 """By the SDK's major version. Hadoop took the second with 3.4: Spark 3.5 has one from before."""
+_CONNECTORS = {
+    "gs": ("gs://", "gcs-connector", r"gcs-connector-(.+)\.jar"),
+    "abfss": ("abfss://", "hadoop-azure", r"hadoop-azure-(\d.+)\.jar"),
+}
+"""By the scheme: its URIs, Hadoop's connector, and its jar."""
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:/,\[\]]+):(?P<port>\d+)")
 
 
@@ -64,8 +70,8 @@ class Installation:
     """``SPARK_DIST_CLASSPATH``: the end of the class path of each JVM that has this variable."""
 
 
-def check_submission(name: str, environment: Mapping[str, str], *, on_s3: bool) -> Iterator[CheckResult]:
-    """All that spark-submit needs here. ``name``: what is called; ``on_s3``: whether Spark has to reach S3."""
+def check_submission(name: str, environment: Mapping[str, str], stores: Sequence[str] = ()) -> Iterator[CheckResult]:
+    """All that spark-submit needs here. ``name``: what is called; ``stores``: URIs of journal and results."""
     binary = find_binary(name, environment)
     yield from check_binary(name, binary)
     installation = None if binary is None else installation_of(binary, environment)
@@ -73,8 +79,13 @@ def check_submission(name: str, environment: Mapping[str, str], *, on_s3: bool) 
     if binary is None:
         return
     yield from check_spark_version(installation, binary)
-    if installation is not None and on_s3:
+    schemes = {scheme_of(uri) for uri in stores}
+    if installation is not None and "s3" in schemes:
         yield from check_s3_jars(installation)
+    # Spark never touches the journal; but of S3, sources may be where it is.
+    results = scheme_of(stores[-1]) if stores else None
+    if installation is not None and results in _CONNECTORS:
+        yield from check_connector(installation, results)
 
 
 def find_binary(name: str, environment: Mapping[str, str]) -> str | None:
@@ -189,11 +200,7 @@ def check_s3_jars(installation: Installation) -> Iterator[CheckResult]:
     if "hadoop-aws" in installation.conf.get("spark.jars.packages", ""):
         yield ok(check, f"spark.jars.packages = {installation.conf['spark.jars.packages']}")
         return
-    own = [path.name for path in (installation.home / "jars").glob("*.jar")]
-    own += [name for entry in installation.dist_class_path.split(":") for name in _jars_at(entry)]
-    for side, keys in _CLASS_PATHS.items():
-        entries = [piece for key in keys for piece in re.split("[:,]", installation.conf.get(key, "")) if piece]
-        names = [*own, *(name for entry in entries for name in _jars_at(entry))]
+    for side, names in _jars_of(installation):
         version = _version_in(names, r"hadoop-aws-(.+)\.jar")
         found = None
         if version is None or (installation.hadoop is not None and version != installation.hadoop):
@@ -206,6 +213,39 @@ def check_s3_jars(installation: Installation) -> Iterator[CheckResult]:
             yield wrong(check, expected=expected, found=found, next_step=advice)
             return
     yield ok(check, f"hadoop-aws {installation.hadoop or ''} on both class paths".replace("  ", " "))
+
+
+def check_connector(installation: Installation, scheme: str) -> Iterator[CheckResult]:
+    """Whether this Spark can read and write results of another cloud: its connector is on both class paths.
+
+    Which version, and with what credentials, is the image's to choose. What a task adds by its own ``jars=``,
+    ``packages=`` or ``conf=`` is not seen here.
+    """
+    uris, connector, jar = _CONNECTORS[scheme]
+    check = f"Spark's jars for {uris}"
+    if connector in installation.conf.get("spark.jars.packages", ""):
+        yield ok(check, f"spark.jars.packages = {installation.conf['spark.jars.packages']}")
+        return
+    for side, names in _jars_of(installation):
+        if _version_in(names, jar) is None:
+            yield wrong(
+                check,
+                expected=f"{connector} on the {side}'s class path",
+                found="none",
+                next_step="Take it into the image, and name it in both class paths of spark-defaults.conf "
+                "(docs/stores.md); or put the results on a store that this Spark reaches.",
+            )
+            return
+    yield ok(check, f"{connector} on both class paths")
+
+
+def _jars_of(installation: Installation) -> Iterator[tuple[str, list[str]]]:
+    """Driver and executor, each with the names of the jars on its class path."""
+    own = [path.name for path in (installation.home / "jars").glob("*.jar")]
+    own += [name for entry in installation.dist_class_path.split(":") for name in _jars_at(entry)]
+    for side, keys in _CLASS_PATHS.items():
+        entries = [piece for key in keys for piece in re.split("[:,]", installation.conf.get(key, "")) if piece]
+        yield side, [*own, *(name for entry in entries for name in _jars_at(entry))]
 
 
 def _sdk_of(hadoop: str | None) -> int:

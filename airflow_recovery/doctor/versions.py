@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, entry_points, requires, version
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from airflow_recovery.doctor.programs import run_program
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.driver.code_archive import build_archive
-from airflow_recovery.driver.s3_sdk import build_sdk_archive
+from airflow_recovery.driver.store_sdks import sdk_archives, sdks_for
 from airflow_recovery.driver.submit import submit_environment
 from airflow_recovery.errors import ConfigurationError
 
@@ -29,12 +29,15 @@ _PLUGIN_GROUPS = ("apache_airflow_provider", "airflow.plugins")
 _ARCHIVE_TIMEOUT_S = 60.0
 _IN_THE_DRIVER = """
 import importlib, json, pathlib, sys
-archive, sdk, *modules = sys.argv[1:]
+archive, sdks, *modules = sys.argv[1:]
 sys.path.insert(0, archive)
 failed = ""
-if sdk:
-    from airflow_recovery.driver.s3_sdk import provide_sdk
-    provide_sdk(pathlib.Path(sdk))
+for sdk in filter(None, sdks.split(":")):
+    from airflow_recovery.driver.store_sdks import provide_sdk
+    try:
+        provide_sdk(pathlib.Path(sdk))
+    except RuntimeError as error:
+        failed, modules = str(error), []
 for module in modules:
     try:
         importlib.import_module(module)
@@ -168,15 +171,15 @@ def check_entry_points() -> Iterator[CheckResult]:
     )
 
 
-def check_archive(environment: Mapping[str, str], *, on_s3: bool) -> Iterator[CheckResult]:
+def check_archive(environment: Mapping[str, str], stores: Sequence[str] = ()) -> Iterator[CheckResult]:
     """Whether the Python of a driver on this machine can import what is sent to it.
 
-    ``environment`` is the one that spark-submit gets. A driver on a cluster has a Python of its own, which only a
-    region tells of.
+    ``environment`` is the one that spark-submit gets, ``stores`` the URIs of journal and results. A driver on a cluster
+    has a Python of its own, which only a region tells of.
     """
     check = "the driver's archive"
     try:
-        archive, sdk = build_archive(REGION_JOB), build_sdk_archive() if on_s3 else None
+        archive, sdks = build_archive(REGION_JOB), sdk_archives(*stores)
     except (ConfigurationError, OSError) as error:
         yield wrong(
             check,
@@ -185,18 +188,21 @@ def check_archive(environment: Mapping[str, str], *, on_s3: bool) -> Iterator[Ch
             next_step="Install airflow-recovery as files (pip does), and make the temporary folder writable.",
         )
         return
-    yield from _imported(check, archive, sdk, submit_environment(environment))
+    modules = [sdk.module for sdk in sdks_for(*stores)]
+    yield from _imported(check, archive, sdks, modules, submit_environment(environment))
 
 
-def _imported(check: str, archive: Path, sdk: Path | None, environment: Mapping[str, str]) -> Iterator[CheckResult]:
+def _imported(
+    check: str, archive: Path, sdks: Sequence[Path], clients: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[CheckResult]:
     python = environment["PYSPARK_DRIVER_PYTHON"]
     job_module = REGION_JOB.partition(":")[0]
-    modules = ["airflow_recovery.driver.driver", job_module, *(["botocore.session"] if sdk is not None else [])]
+    modules = ["airflow_recovery.driver.driver", job_module, *clients]
     expected = f"{python} to import what is sent to drivers"
     try:
         # Isolated: neither the checkout nor PYTHONPATH, which a driver may not have.
         done = run_program(
-            [python, "-I", "-c", _IN_THE_DRIVER, str(archive), str(sdk or ""), *modules],
+            [python, "-I", "-c", _IN_THE_DRIVER, str(archive), ":".join(map(str, sdks)), *modules],
             environment,
             _ARCHIVE_TIMEOUT_S,
         )

@@ -16,8 +16,8 @@ from airflow_recovery.driver.process import guard
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.region import run_region
 from airflow_recovery.driver.region_spec import RegionSpec
-from airflow_recovery.driver.s3_sdk import provide_sdk
 from airflow_recovery.driver.spark_version import check_one_version
+from airflow_recovery.driver.store_sdks import provide_sdk
 from airflow_recovery.errors import AttemptLost
 
 if TYPE_CHECKING:
@@ -81,10 +81,10 @@ def exit_code_of(run: Callable[[], None], spec: RegionSpec, log: logging.Logger)
 
 
 def main(arguments: list[str]) -> int:
-    """The application of spark-submit: ``arguments`` are the path of the spec file, and of an archive with S3's SDK.
+    """The application of spark-submit: ``arguments`` are the paths of the spec file and of stores' clients.
 
-    The archive is there where `is_on_s3` says so. Where a path is not on this machine (cluster modes), the file of the
-    same name in the working folder is read: there ``--files`` puts it.
+    There is an archive for each library of `sdks_for`. Where a path is not on this machine (cluster modes), the file of
+    the same name in the working folder is read: there ``--files`` puts it.
     """
     guard()
     given, *sdk = map(_on_this_machine, arguments)

@@ -23,7 +23,6 @@ from airflow_recovery.journal.masking import Mask
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.model.records import ReadMetrics
 from airflow_recovery.store.object_store import ObjectStore
-from airflow_recovery.store.s3 import S3Store
 
 
 def open_early(spec: RegionSpec) -> Callable[[], ObjectStore]:
@@ -31,8 +30,9 @@ def open_early(spec: RegionSpec) -> Callable[[], ObjectStore]:
 
     def open_it() -> ObjectStore:
         store = open_spec_store(spec.journal)
-        if isinstance(store, S3Store):
-            store.prepare()
+        prepare = getattr(store, "prepare", None)
+        if prepare is not None:
+            prepare()
         return store
 
     return in_background(open_it, "open journal")

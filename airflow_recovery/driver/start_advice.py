@@ -52,6 +52,14 @@ _ADVICE = (
         "Connect server, the jars that docs/s3.md names.",
     ),
     (
+        re.compile(
+            r"No FileSystem for scheme \"?(?:gs|abfss?)\b|"
+            r"ClassNotFoundException: (?:Class )?(?:com\.google\.cloud\.hadoop\.|org\.apache\.hadoop\.fs\.azurebfs\.)"
+        ),
+        "Spark has no connector for the store of the results: give the driver and the executors, or the Spark Connect "
+        "server, the jars that docs/stores.md names.",
+    ),
+    (
         re.compile(r"NoAuthWithAWSException|NoAwsCredentialsException|Unable to load credentials from"),
         "Spark has no credentials for S3: name a connection in [recovery] aws_conn_id. A driver in cluster mode and a "
         "Spark Connect server need a role, or a configuration of their own (docs/s3.md).",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.locations import comparable, scheme_of, split_uri
 
 if TYPE_CHECKING:
+    from airflow_recovery.store.cloud import CloudAccess
     from airflow_recovery.store.encryption import Encryption
     from airflow_recovery.store.object_store import ObjectStore
     from airflow_recovery.store.s3_clients import AnySession
@@ -22,6 +26,12 @@ CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
 """The names of the variables, in the order in which a session takes them."""
 
 
+def cloud_variable(uri: str) -> str:
+    """The variable with the options by which the bucket of ``uri`` is reached, as JSON: Spark passes it to nobody."""
+    digest = blake2b(split_uri(comparable(uri))[0].encode(), digest_size=8).hexdigest()
+    return f"{OWN_CREDENTIALS}{digest.upper()}_SECRET"
+
+
 def open_spec_store(spec: StoreSpec) -> ObjectStore:
     """The store at ``spec.uri``. Credentials come from the environment of this process."""
     from airflow_recovery.store.opening import open_store
@@ -31,7 +41,8 @@ def open_spec_store(spec: StoreSpec) -> ObjectStore:
         endpoint_url=spec.endpoint_url,
         region_name=spec.region_name,
         encryption=encryption_of(spec),
-        session=_own_session() if spec.has_own_credentials else None,
+        session=_own_session() if spec.has_own_credentials and scheme_of(spec.uri) == "s3" else None,
+        access=_cloud_access(spec) if spec.has_own_credentials and scheme_of(spec.uri) != "s3" else None,
     )
 
 
@@ -40,6 +51,13 @@ def encryption_of(spec: StoreSpec) -> Encryption | None:
     from airflow_recovery.store.encryption import Encryption
 
     return None if spec.encryption is None else Encryption(spec.encryption, spec.kms_key_id)
+
+
+def _cloud_access(spec: StoreSpec) -> CloudAccess:
+    """Without the variable, as in a driver of cluster mode: the machine's own identity."""
+    from airflow_recovery.store.cloud import CloudAccess
+
+    return CloudAccess(json.loads(os.environ.get(cloud_variable(spec.uri), "{}")), spec.endpoint_url)
 
 
 def _own_session() -> AnySession:

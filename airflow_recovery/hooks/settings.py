@@ -48,6 +48,10 @@ class RecoverySettings:
     """Reaches results, inputs and outputs, where that takes other credentials than the journal does."""
     spark_idle_timeout_s: int = DEFAULT_SPARK_IDLE_S
     """A run's own Spark ends when nobody has been connected to it for so many seconds."""
+    gcp_conn_id: str | None = None
+    """Reaches Google Cloud Storage: journal, results and inputs."""
+    wasb_conn_id: str | None = None
+    """Reaches Azure Blob Storage."""
     deployment: str | None = None
     """This deployment's name, where the journal's prefix shall belong to it alone."""
 
@@ -94,6 +98,8 @@ class RecoverySettings:
             results=results or f"{journal}/{RESULTS_BELOW_JOURNAL}",
             aws_conn_id=aws_conn_id,
             results_aws_conn_id=results_aws_conn_id,
+            gcp_conn_id=conf.get(SECTION, "gcp_conn_id", fallback="") or None,
+            wasb_conn_id=conf.get(SECTION, "wasb_conn_id", fallback="") or None,
             deployment=(conf.get(SECTION, "deployment", fallback="") or "").strip() or None,
             api_conn_id=conf.get(SECTION, "api_conn_id", fallback="") or None,
             request_timeout=request_timeout,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import ConfigurationError
-from airflow_recovery.hooks.stores import S3_SCHEMES, Stores
+from airflow_recovery.hooks.stores import Stores
+from airflow_recovery.locations import scheme_of
 from airflow_recovery.sinks import CommitSpec, Committer, DatabaseAddress, sink_of
 from airflow_recovery.store.object_store import ObjectStore
 
@@ -52,7 +53,7 @@ class AirflowSinkResources:
 
     def storage_options(self, location: str) -> dict[str, str]:
         """delta-rs' names of what a Spark driver is told by its environment. Empty where that is not S3."""
-        if not location.startswith(S3_SCHEMES):
+        if scheme_of(location) != "s3":
             return {}
         given = {**os.environ, **self._stores.driver_env()}
         options = {name: given[name] for name in _FOR_DELTA if name in given}

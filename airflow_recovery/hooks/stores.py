@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.region_spec import StoreSpec
-from airflow_recovery.driver.stores import CREDENTIALS, OWN_CREDENTIALS
+from airflow_recovery.driver.stores import CREDENTIALS, OWN_CREDENTIALS, cloud_variable
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.hooks.cloud_connections import azure_access, google_access
 from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.locations import scheme_of, split_uri
 from airflow_recovery.store.encryption import Encryption
 from airflow_recovery.store.opening import open_store
 
 if TYPE_CHECKING:
     from airflow.providers.amazon.aws.utils.connection_wrapper import AwsConnectionWrapper
 
+    from airflow_recovery.store.cloud import CloudAccess, CloudStore
     from airflow_recovery.store.object_store import ObjectStore
     from airflow_recovery.store.s3 import S3Store
     from airflow_recovery.store.s3_clients import AnySession
-
-S3_SCHEMES = ("s3://", "s3a://")
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class S3Access:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """For how long a request to S3 waits, and how often a read is sent."""
+    """For how long a request waits, and how often a read is sent."""
 
     connect_s: float = 10.0
     read_s: float = 30.0
@@ -64,6 +66,7 @@ class Stores:
         self._timeouts = timeouts or Timeouts()
         self._accesses: dict[str, S3Access] = {}
         self._clients: dict[str | None, S3Store] = {}
+        self._by_root: dict[str, CloudStore] = {}
 
     @cached_property
     def journal(self) -> ObjectStore:
@@ -96,12 +99,21 @@ class Stores:
         return self.results if is_ours else self.open_external(location)
 
     def driver_env(self) -> dict[str, str]:
-        """Environment variables that a Spark driver needs for S3: frozen credentials of the connection, and its region.
+        """Environment variables that a Spark driver needs for its stores: the connections' credentials.
 
-        Empty without ``[recovery] aws_conn_id``: the driver then uses its own chain. Those of the journal have names of
-        their own where a second connection reaches the results. Credentials of a role are not renewed in the driver:
-        where they end before the region does, the attempt fails, and the next one gets new ones.
+        Of S3 frozen ones, and the region; those of the journal have names of their own where a second connection
+        reaches the results. Of other clouds in variables that Spark does not know. None without a connection: the
+        driver then uses its own chain. Credentials of a role are not renewed in the driver: where they end before the
+        region does, the attempt fails, and the next one gets new ones.
         """
+        clouds = (self._settings.journal, self._settings.results)
+        return self._s3_env() | {
+            cloud_variable(uri): json.dumps(access.options)
+            for uri in clouds
+            if (access := self._cloud_access(uri)) is not None and access.options
+        }
+
+    def _s3_env(self) -> dict[str, str]:
         if self._results_conn_id is None:
             return {}
         access = self._access(self._results_conn_id)
@@ -126,9 +138,39 @@ class Stores:
         return self._results_conn_id != self._settings.aws_conn_id
 
     def _open(self, uri: str, conn_id: str | None) -> ObjectStore:
-        if not uri.startswith(S3_SCHEMES):
-            return open_store(uri)
-        return self._s3(conn_id or None).sibling(uri)
+        scheme = scheme_of(uri)
+        if scheme in ("gs", "abfss"):
+            return self._cloud(uri)
+        return self._s3(conn_id or None).sibling(uri) if scheme == "s3" else open_store(uri)
+
+    def _cloud(self, uri: str) -> CloudStore:
+        """All stores of a bucket share its connections."""
+        from airflow_recovery.store.azure import AzureStore
+        from airflow_recovery.store.google import GoogleStore
+
+        root = split_uri(uri)[0]
+        if root not in self._by_root:
+            access = self._cloud_access(uri)
+            self._by_root[root] = (GoogleStore if root.startswith("gs:") else AzureStore)(
+                uri,
+                access,
+                renew=partial(self._read_cloud_access, root) if access is not None else None,
+                connect_timeout_s=self._timeouts.connect_s,
+                read_timeout_s=self._timeouts.read_s,
+                max_read_attempts=self._timeouts.read_attempts,
+            )
+        return self._by_root[root].sibling(uri)
+
+    def _cloud_access(self, uri: str) -> CloudAccess | None:
+        """As the connection for the cloud of ``uri`` says; `None` where none is named, or none is needed."""
+        conn_id = {"gs": self._settings.gcp_conn_id, "abfss": self._settings.wasb_conn_id}.get(scheme_of(uri) or "")
+        return self._read_cloud_access(split_uri(uri)[0]) if conn_id else None
+
+    def _read_cloud_access(self, root: str) -> CloudAccess:
+        settings = self._settings
+        if root.startswith("gs:"):
+            return google_access(str(settings.gcp_conn_id))
+        return azure_access(str(settings.wasb_conn_id), root)
 
     def _s3(self, conn_id: str | None) -> S3Store:
         """All stores of a connection share its clients, whose making costs more than a small region's requests.
@@ -153,7 +195,10 @@ class Stores:
         return self._clients[conn_id]
 
     def _spec(self, uri: str, conn_id: str | None, *, has_own: bool = False) -> StoreSpec:
-        if not conn_id or not uri.startswith(S3_SCHEMES):
+        cloud = self._cloud_access(uri)
+        if cloud is not None:
+            return StoreSpec(uri, cloud.endpoint_url, has_own_credentials=bool(cloud.options))
+        if not conn_id or scheme_of(uri) != "s3":
             return StoreSpec(uri)
         access = self._access(conn_id)
         spec = StoreSpec(uri, access.endpoint_url, access.region_name, has_own_credentials=has_own)

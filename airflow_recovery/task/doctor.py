@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -31,6 +31,7 @@ from airflow_recovery.hooks.clear_clients import (
     RestClient,
     StateStoreClient,
 )
+from airflow_recovery.hooks.cloud_connections import AZURE, GOOGLE
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 from airflow_recovery.hooks.settings import SECTION, RecoverySettings, has_remote_workers
 from airflow_recovery.hooks.stores import Stores, open_stores
@@ -350,10 +351,10 @@ class AirflowChecks:
         """In the order in which they are told. Made while they run: what one has found out, a later one uses."""
         needs = self._component.needs
         settings = self._settings
-        on_s3 = settings is not None and self._stores_are_on_s3(settings)
+        stores = () if settings is None else (settings.journal, settings.results)
         yield Check("versions", partial(check_versions, in_airflow=True))
         if needs.spark:
-            yield Check("the driver's archive", partial(check_archive, self._environment, on_s3=on_s3), timeout_s=60.0)
+            yield Check("the driver's archive", partial(check_archive, self._environment, stores), timeout_s=60.0)
         yield Check("[recovery]", partial(check_settings, self._component))
         yield Check("how soon Airflow notices a fault", partial(check_airflow_settings, self._component))
         if settings is not None:
@@ -361,7 +362,7 @@ class AirflowChecks:
         if needs.asks_api_server and self._asks_api_server:
             yield from ApiServer(settings.api_conn_id if settings else None, self._context).checks(settings)
         if needs.spark:
-            yield Check(f"connection {self._conn_id}", partial(self._of_spark, on_s3=on_s3), timeout_s=60.0)
+            yield Check(f"connection {self._conn_id}", partial(self._of_spark, stores), timeout_s=60.0)
             if self._run_region is not None and settings is not None:
                 yield self._run_region(settings, self._conn_id)
 
@@ -372,15 +373,14 @@ class AirflowChecks:
         except ConfigurationError:
             return None
 
-    @staticmethod
-    def _stores_are_on_s3(settings: RecoverySettings) -> bool:
-        return settings.journal.startswith("s3") or settings.results.startswith("s3")
-
     def _of_stores(self, settings: RecoverySettings) -> Iterator[Check]:
         needs = self._component.needs
+        of_stores = (settings.journal, settings.results)
         named = {
             "aws_conn_id": (settings.aws_conn_id, "aws", bool(needs.journal)),
             "results_aws_conn_id": (settings.results_aws_conn_id, "aws", bool(needs.results)),
+            "gcp_conn_id": (settings.gcp_conn_id, GOOGLE, any(uri.startswith("gs:") for uri in of_stores)),
+            "wasb_conn_id": (settings.wasb_conn_id, AZURE, any(uri.startswith("abfs") for uri in of_stores)),
             "api_conn_id": (settings.api_conn_id, RecoveryApiHook.conn_type, needs.asks_api_server),
         }
         for name, (conn_id, kind, is_needed) in named.items():
@@ -426,7 +426,7 @@ class AirflowChecks:
                 return not (connection.is_connect or connection.is_cluster)
         return True
 
-    def _of_spark(self, *, on_s3: bool) -> Iterator[CheckResult]:
+    def _of_spark(self, stores: Sequence[str]) -> Iterator[CheckResult]:
         from airflow_recovery.task.spark_connection import CONNECT, SUBMIT
 
         results = list(check_connection(f"connection {self._conn_id}", self._conn_id, (CONNECT, *SUBMIT)))
@@ -438,7 +438,7 @@ class AirflowChecks:
         if connection.is_connect:
             yield from check_connect_client()
         else:
-            yield from check_submission(connection.binary, self._environment, on_s3=on_s3)
+            yield from check_submission(connection.binary, self._environment, stores)
         yield from check_master(connection, self._environment)
 
 

@@ -13,6 +13,7 @@ from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.job.parallelism import PerFile
 from airflow_recovery.job.sources import FilePattern
 from airflow_recovery.job.templates import uses_subtask
+from airflow_recovery.locations import scheme_of
 from airflow_recovery.model.mode import BATCH, AttemptWork, answers_of
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 def list_external(stores: Stores, pattern: str, vertex: str) -> tuple[ExternalObject, ...]:
     """The objects that ``pattern`` names now, reached as the journal is. Raises where there is none."""
+    if scheme_of(pattern) != "s3":
+        return list_objects(pattern, vertex=vertex, open_location=stores.open_external)
     spec = stores.journal_spec if stores.journal_spec.endpoint_url else stores.results_spec
     return list_objects(pattern, vertex=vertex, endpoint_url=spec.endpoint_url, region_name=spec.region_name)
 

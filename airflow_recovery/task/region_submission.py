@@ -10,7 +10,7 @@ from typing import Any
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.region_spec import RegionSpec
-from airflow_recovery.driver.s3_sdk import build_sdk_archive, is_on_s3
+from airflow_recovery.driver.store_sdks import sdk_archives
 from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, s3a_conf, submit_environment
 from airflow_recovery.model.records import ExternalObject, Outcome
 from airflow_recovery.task.region_program import RegionProgram
@@ -48,7 +48,7 @@ class RegionSubmission(SparkSubmission):
         conf |= self._program.spark_conf
         job.conf = conf
         job.application = APPLICATION
-        given = [str(path), *([str(build_sdk_archive())] if is_on_s3(spec) else [])]
+        given = [str(path), *map(str, sdk_archives(spec.journal.uri, spec.results.uri))]
         job.application_args = given
         job.py_files = _joined(job.py_files, str(build_archive(spec.job, self._program.job.packages)))
         if self.outlives_task:

@@ -28,8 +28,8 @@ SECRET = "postgresql://ann:hunter2@db/x"
 def stores_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without what this machine has installed."""
     monkeypatch.setattr("airflow_recovery.doctor.versions.check_versions", lambda in_airflow: ())
-    monkeypatch.setattr("airflow_recovery.doctor.versions.check_archive", lambda environment, on_s3: ())
-    monkeypatch.setattr("airflow_recovery.doctor.spark.check_submission", lambda name, environment, on_s3: ())
+    monkeypatch.setattr("airflow_recovery.doctor.versions.check_archive", lambda environment, stores: ())
+    monkeypatch.setattr("airflow_recovery.doctor.spark.check_submission", lambda name, environment, stores: ())
 
 
 @pytest.mark.usefixtures("stores_only")

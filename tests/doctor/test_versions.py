@@ -122,7 +122,7 @@ def program(path: Path, text: str) -> str:
 
 def checked(python: str) -> dict[str, CheckResult]:
     environment = {"PATH": os.environ["PATH"], "PYSPARK_PYTHON": python}
-    return wrongs(check_archive(environment, on_s3=True))
+    return wrongs(check_archive(environment, ["s3://b"]))
 
 
 def test_a_driver_imports_all_of_the_archive() -> None:

@@ -22,7 +22,7 @@ from airflow_recovery.attempt.job_plan import plan_job
 from airflow_recovery.doctor.spark import NO_PYTHON_IN_CLUSTER_MODE
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RunFacts
-from airflow_recovery.driver.s3_sdk import build_sdk_archive
+from airflow_recovery.driver.store_sdks import sdk_archives
 from airflow_recovery.driver.submit import APPLICATION
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -335,7 +335,7 @@ def test_every_mode_is_killed_as_the_provider_kills_it(mode: str, monkeypatch: p
 def test_the_spec_and_the_sdk_are_shipped_in_cluster_modes_alone(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeSubmission(monkeypatch)
     launch(region_submission(submitting(mode, files="my.csv")), monkeypatch)
-    shipped = f",/x/tag.json,{build_sdk_archive()}" if "cluster" in mode else ""
+    shipped = f",/x/tag.json,{sdk_archives('s3://b')[0]}" if "cluster" in mode else ""
     assert fake.submitted[0]["files"] == f"my.csv{shipped}"
 
 

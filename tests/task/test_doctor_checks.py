@@ -298,7 +298,7 @@ def test_where_a_connection_leads(
 
 def results_of(component: Component, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, CheckResult]:
     set_all(monkeypatch, RECOVERY__JOURNAL=f"file://{folder}/journal")
-    monkeypatch.setattr("airflow_recovery.task.doctor.check_archive", lambda environment, on_s3: ())
+    monkeypatch.setattr("airflow_recovery.task.doctor.check_archive", lambda environment, stores: ())
     connection(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
     return {check.check: check for check in run_checks(AirflowChecks(component, "spark_default").checks(), 60.0)}
 
@@ -353,7 +353,7 @@ def test_what_a_component_does_not_need_is_not_looked_at(monkeypatch: pytest.Mon
 
 
 def test_a_connection_that_is_not_there_stops_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("airflow_recovery.task.doctor.check_archive", lambda environment, on_s3: ())
+    monkeypatch.setattr("airflow_recovery.task.doctor.check_archive", lambda environment, stores: ())
     set_all(monkeypatch, RECOVERY__JOURNAL=f"file://{tmp_path}/journal", RECOVERY__AWS_CONN_ID="gone")
     found = wrongs(run_checks(AirflowChecks(Component.WORKER, "no_spark").checks(), 60.0))
     assert set(found) == {"[recovery] aws_conn_id", "connection no_spark"}

@@ -14,7 +14,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from runtime_specs import IDENTITY, region_spec, troubled
 
 from airflow_recovery.driver import StoreSpec
-from airflow_recovery.driver.s3_sdk import build_sdk_archive
+from airflow_recovery.driver.store_sdks import sdk_archives
 from airflow_recovery.store import open_store
 from airflow_recovery.task.region_submission import RegionSubmission
 
@@ -41,7 +41,7 @@ def launched(folder: Path, *, deploy_mode: str, journal: str) -> Any:
 def test_a_driver_that_has_a_journal_on_s3_is_given_a_client_of_it(tmp_path: Path) -> None:
     job = launched(tmp_path, deploy_mode="client", journal="s3://lake/journal")
     spec, sdk = job.application_args
-    assert (Path(spec).parent, sdk) == (tmp_path, str(build_sdk_archive()))
+    assert (Path(spec).parent, sdk) == (tmp_path, str(sdk_archives("s3://b")[0]))
     assert job.files == "given.txt"
     assert sdk not in job.py_files.split(",")  # executors need none
 

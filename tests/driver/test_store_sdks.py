@@ -1,24 +1,29 @@
-"""Drivers of a Spark whose Python has nothing but the standard library, as in a stock image; the journal is on S3."""
+"""Drivers of a Spark whose Python has nothing but the standard library, as in a stock image; the journal is remote."""
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import subprocess
+import sys
 import uuid
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
 
 import botocore
 import pytest
+from cloud_servers import CloudServer
 from runtime_specs import region_spec, vertex, write_numbers
 
 from airflow_recovery.driver import RegionSpec, StoreSpec, driver
 from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.exit_report import read_failure
-from airflow_recovery.driver.s3_sdk import build_sdk_archive, is_on_s3
+from airflow_recovery.driver.store_sdks import CLOUDS, S3, _check_fits, sdk_archives, sdks_for
+from airflow_recovery.driver.stores import cloud_variable
 from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import Outcome
@@ -32,7 +37,7 @@ WRITES_ONCE = """
 import sys
 from pathlib import Path
 from airflow_recovery.driver.region_spec import StoreSpec
-from airflow_recovery.driver.s3_sdk import provide_sdk
+from airflow_recovery.driver.store_sdks import provide_sdk
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import ObjectExists
 
@@ -108,7 +113,7 @@ def botocore_of(folder: Path, version: str) -> Path:
 
 @pytest.mark.s3
 def test_fault_155_a_python_without_an_sdk_writes_the_journal_with_the_workers(write: Write, journal: S3Store) -> None:
-    done = write(build_sdk_archive())
+    done = write(sdk_archives("s3://b")[0])
     assert done.stdout.split() == [botocore.__version__, "True"], done.stderr
     assert journal.get("a").body == b"1"
 
@@ -122,19 +127,19 @@ def test_fault_155_control_without_the_archive_there_is_none(write: Write, journ
 
 @pytest.mark.s3
 def test_fault_155_a_version_that_knows_no_conditional_write_is_replaced(write: Write, tmp_path: Path) -> None:
-    done = write(build_sdk_archive(), path=botocore_of(tmp_path / "old", "1.34.162"))
+    done = write(sdk_archives("s3://b")[0], path=botocore_of(tmp_path / "old", "1.34.162"))
     assert done.stdout.split() == [botocore.__version__, "True"], done.stderr
 
 
 @pytest.mark.s3
 def test_one_that_will_do_is_left_alone(write: Write, tmp_path: Path) -> None:
-    done = write(build_sdk_archive(), path=botocore_of(tmp_path / "new", "1.99.0"))
+    done = write(sdk_archives("s3://b")[0], path=botocore_of(tmp_path / "new", "1.99.0"))
     assert "No module named 'botocore.config'" in done.stderr
 
 
 def test_the_archive_is_small_and_built_once() -> None:
-    archive = build_sdk_archive()
-    assert build_sdk_archive() == archive
+    archive = sdk_archives("s3://b")[0]
+    assert sdk_archives("s3://b")[0] == archive
     assert archive.stat().st_size < 2_000_000
     names = [name.split("/") for name in ZipFile(archive).namelist()]
     services = {folders[2] for folders in names if folders[:2] == ["botocore", "data"] and len(folders) > 3}
@@ -143,6 +148,96 @@ def test_the_archive_is_small_and_built_once() -> None:
 
 def on_s3(spec: RegionSpec, journal: S3Store, server: S3Server) -> RegionSpec:
     return replace(spec, journal=StoreSpec(journal.base_uri, server.endpoint_url, REGION))
+
+
+CLOUD_WRITES_ONCE = """
+import sys
+from pathlib import Path
+from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.driver.store_sdks import provide_sdk
+from airflow_recovery.driver.stores import open_spec_store
+from airflow_recovery.errors import ObjectExists
+
+uri, endpoint, *sdk = sys.argv[1:]
+for archive in sdk:
+    provide_sdk(Path(archive))
+store = open_spec_store(StoreSpec(uri, endpoint, has_own_credentials=True))
+store.put_if_absent("a", b"1")
+try:
+    store.put_if_absent("a", b"2")
+except ObjectExists:
+    import obstore
+    print("/airflow-recovery-cloud-sdk-" in obstore.__file__)
+"""
+
+
+def cloud_environment(server: CloudServer, uri: str, python_path: str) -> dict[str, str]:
+    return bare_environment(python_path) | {cloud_variable(uri): json.dumps(dict(server.access().options))}
+
+
+def test_a_python_without_a_client_writes_to_a_cloud_with_the_workers(
+    bare_python: str, cloud_server: CloudServer
+) -> None:
+    uri = f"{cloud_server.create_bucket('recovery-tests')}/{uuid.uuid4().hex}"
+    environment = cloud_environment(cloud_server, uri, str(build_archive("regionjobs.numbers:numbers")))
+    command = [bare_python, "-c", CLOUD_WRITES_ONCE, uri, str(cloud_server.access().endpoint_url)]
+    for given, said in ((sdk_archives(uri), "True"), ([], "airflow-recovery[")):
+        done = subprocess.run(
+            [*command, *map(str, given)], env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert said in done.stdout + done.stderr, done.stderr
+    assert cloud_server.open(uri).get("a").body == b"1"
+
+
+WHEEL = "Wheel-Version: 1.0\nTag: cp3{minor}-{abi}-{platform}\n"
+HERE = f"manylinux_2_17_{platform.machine()}"
+NOW = sys.version_info.minor
+
+
+@pytest.mark.parametrize(
+    ("minor", "abi", "of"),
+    [(NOW, "abi3", HERE), (NOW - 1, "abi3", HERE), (NOW, f"cp3{NOW}", HERE), (11, "abi3", "musllinux_1_2_x86_64")],
+)
+def test_a_compiled_client_is_taken_where_it_runs(minor: int, abi: str, of: str) -> None:
+    wheel = WHEEL.format(minor=minor, abi=abi, platform=of)
+    if of == HERE:
+        _check_fits(CLOUDS, wheel)
+        return
+    with pytest.raises(RuntimeError, match=r"does not run here.*Install obstore into the image"):
+        _check_fits(CLOUDS, wheel)
+
+
+@pytest.mark.parametrize(
+    ("minor", "abi", "of"),
+    [
+        (NOW + 1, "abi3", HERE),
+        (NOW - 1, f"cp3{NOW - 1}", HERE),
+        (NOW, "abi3", "manylinux_2_17_vax"),
+        (NOW, "abi3", "any"),
+    ],
+)
+def test_a_compiled_client_of_another_python_or_machine_is_refused_by_name(minor: int, abi: str, of: str) -> None:
+    with pytest.raises(RuntimeError, match=rf"cp3{minor}-{abi}-{of}.*does not run here"):
+        _check_fits(CLOUDS, WHEEL.format(minor=minor, abi=abi, platform=of))
+
+
+@pytest.mark.spark
+def test_a_stock_spark_finishes_its_attempt_on_a_cloud(
+    bare_python: str, cloud_server: CloudServer, tmp_path: Path
+) -> None:
+    """The journal is in the cloud, the results are in a folder: Spark needs no connector."""
+    uri = f"{cloud_server.create_bucket('recovery-tests')}/{uuid.uuid4().hex}"
+    spec = region_spec(
+        tmp_path, vertex("raw"), vertex("doubled", is_result=True), externals=write_numbers(tmp_path / "in")
+    )
+    spec = replace(spec, journal=StoreSpec(uri, cloud_server.access().endpoint_url, has_own_credentials=True))
+    code, said = submitted(spec, tmp_path, bare_python, spark_home(), cloud_environment(cloud_server, uri, ""))
+
+    assert code == driver.FINISHED, said
+    outcome = Journal(cloud_server.open(uri), spec.identity, writer="test").read_outcome(spec.region, spec.attempt)
+    assert isinstance(outcome, Outcome)
+    assert [(output.result, output.rows) for output in outcome.outputs] == [("doubled", 20)]
+    assert read_failure(spec) is None
 
 
 @pytest.mark.spark
@@ -155,7 +250,7 @@ def test_a_stock_spark_finishes_its_attempt_on_s3(
         tmp_path, vertex("raw"), vertex("doubled", is_result=True), externals=write_numbers(tmp_path / "in")
     )
     spec = on_s3(spec, journal, one_s3_server)
-    assert is_on_s3(spec)
+    assert sdks_for(spec.journal.uri, spec.results.uri) == (S3,)
     code, said = submitted(spec, tmp_path, bare_python, spark_home())
 
     assert code == driver.FINISHED, said
@@ -190,7 +285,9 @@ def test_every_spark_that_users_have_runs_a_region(
     assert [output.result for output in outcome.outputs if output.digest is not None] == ["doubled"]
 
 
-def submitted(spec: RegionSpec, folder: Path, python: str, home: Path) -> tuple[int, str]:
+def submitted(
+    spec: RegionSpec, folder: Path, python: str, home: Path, environment: Mapping[str, str] | None = None
+) -> tuple[int, str]:
     path = folder / "spec.json"
     path.write_text(spec.to_json())
     conf = {**QUIET_CONF, "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
@@ -198,10 +295,10 @@ def submitted(spec: RegionSpec, folder: Path, python: str, home: Path) -> tuple[
     done = subprocess.run(
         [
             *(str(home / "bin" / "spark-submit"), "--master", "local[2]", "--py-files", str(build_archive(spec.job))),
-            *(*settings, APPLICATION, str(path), str(build_sdk_archive())),
+            *(*settings, APPLICATION, str(path), *map(str, sdk_archives(spec.journal.uri, spec.results.uri))),
         ],
         cwd=folder,
-        env={**bare_environment(""), "SPARK_HOME": str(home), "PYSPARK_PYTHON": python},
+        env={**(environment or bare_environment("")), "SPARK_HOME": str(home), "PYSPARK_PYTHON": python},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
