@@ -60,8 +60,9 @@ def _refuses_a_second_write(store: ObjectStore, key: str, body: bytes) -> None:
         return
     raise StoreUnsuitable(
         f"{store.base_uri} has no conditional writes: a PUT with 'If-None-Match: *' overwrote an object instead of "
-        "being refused with 412, so two processes could both win. Use a store that has them (AWS S3, versitygw, Ceph, "
-        "a local folder), or switch the feature on in the server or the proxy before it."
+        "being refused with 412, so two processes could both win. Use a store that has them (AWS S3, Google Cloud "
+        "Storage, Azure Blob Storage, versitygw, Ceph, a local folder), or switch the feature on in the server or the "
+        "proxy before it."
     )
 
 

@@ -19,6 +19,7 @@ from airflow_recovery.doctor.spark import (
     check_master,
     check_s3_jars,
     check_spark_version,
+    check_submission,
     find_binary,
     installation_of,
     series_of,
@@ -197,6 +198,39 @@ def test_a_hadoop_before_3_4_has_the_first_sdk(tmp_path: Path) -> None:
         results += check_s3_jars(installation)
     assert statuses(results) == [Status.OK, Status.WRONG]
     assert "the AWS SDK 1 on the driver's" in wrong_of(results).expected
+
+
+@pytest.mark.parametrize(
+    ("uri", "jar", "package"),
+    [
+        (
+            "gs://b/results",
+            "gcs-connector-hadoop3-2.2.26-shaded.jar",
+            "com.google.cloud.bigdataoss:gcs-connector:3.0.4",
+        ),
+        (
+            "abfss://box@acc.dfs.core.windows.net/results",
+            "hadoop-azure-3.5.0.jar",
+            "org.apache.hadoop:hadoop-azure:3.5.0",
+        ),
+    ],
+)
+def test_the_connector_of_a_clouds_results_is_looked_for(tmp_path: Path, uri: str, jar: str, package: str) -> None:
+    def checked(
+        home: str, *jars: str, conf: str = "", stores: tuple[str, str] = ("file:///j", uri)
+    ) -> CheckResult | None:
+        spark(tmp_path / home, *JARS, *jars, conf=conf)
+        found = check_submission("spark-submit", {"PATH": f"{tmp_path / home}/bin:/usr/bin:/bin"}, stores)
+        return next((result for result in found if result.check.startswith("Spark's jars for")), None)
+
+    none = checked("none")
+    assert none is not None
+    assert (none.status, none.found, "docs/stores.md" in str(none.next_step)) == (Status.WRONG, "none", True)
+    for there in (checked("own", jar), checked("packages", conf=f"spark.jars.packages {package}")):
+        assert there is not None
+        assert there.status is Status.OK
+    # Spark never touches the journal.
+    assert checked("journal", stores=(uri, "file:///r")) is None
 
 
 def test_a_client_of_spark_connect(monkeypatch: pytest.MonkeyPatch) -> None:

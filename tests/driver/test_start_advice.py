@@ -30,6 +30,11 @@ FAILURES = [
         Failure("Py4JJavaError", "NoClassDefFoundError: software/amazon/awssdk/core/exception/SdkException"),
         "not all of it",
     ),
+    (Failure("Py4JJavaError", 'No FileSystem for scheme "gs"'), "docs/stores.md"),
+    (
+        Failure("Py4JJavaError", "ClassNotFoundException: Class org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem"),
+        "docs/stores.md",
+    ),
     (Failure("Py4JJavaError", "fs.s3a.auth.NoAuthWithAWSException: No AWS Credentials provided"), "aws_conn_id"),
     (Failure("PythonException", f"Traceback ...\nPySparkRuntimeError: {MISMATCH}\n"), "PYSPARK_PYTHON"),
     (Failure("Py4JJavaError", "An error occurred", chain=(DRIVER,)), "jars="),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,5 +60,8 @@ def test_an_own_location_is_named_as_openlineage_names_files() -> None:
     identity = RunIdentity("d", "run-r", "(operators)")
     own = PartitionManifest("clean.out", "s3a://lake/clean/2024/", (), managed=False)
     assert (_made(identity, 1, own).namespace, _made(identity, 1, own).name) == ("s3://lake", "clean/2024")
+    box = PartitionManifest("clean.out", "abfs://c@acc.dfs.core.windows.net/clean/", (), managed=False)
+    assert _made(identity, 1, box).namespace == "abfss://c@acc.dfs.core.windows.net"
+    assert _made(identity, 1, replace(box, location="gs://lake/clean")).namespace == "gs://lake"
     managed = PartitionManifest("clean.out", "s3://results/x/1/out", ())
     assert _made(identity, 1, managed).name == "d.clean.out"
