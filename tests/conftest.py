@@ -93,9 +93,9 @@ def server_names(config: pytest.Config) -> list[str]:
     return ["versitygw"] if chosen == "versitygw" else ["moto", "versitygw"]
 
 
-def cloud_names() -> list[str]:
-    """Azurite and fake-gcs-server, where they and the library are installed (all of them where CI is set)."""
-    if find_spec("obstore") is None and not os.environ.get("CI"):
+def cloud_names(config: pytest.Config) -> list[str]:
+    """Azurite and fake-gcs-server, where they and the library are installed (both where CI is set, and all is run)."""
+    if config.getoption("--s3-server") != "all" or (find_spec("obstore") is None and not os.environ.get("CI")):
         return []
     names = installed_cloud_servers()
     if os.environ.get("CI") and names != [*CLOUD_SERVERS]:
@@ -109,7 +109,7 @@ def pytest_configure(config: pytest.Config) -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     config.stash[NAMES] = server_names(config)
-    config.stash[CLOUDS] = cloud_names()
+    config.stash[CLOUDS] = cloud_names(config)
 
 
 NAMES = pytest.StashKey[list[str]]()

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -104,6 +105,20 @@ def test_without_versitygw_moto_is_used_but_not_in_ci(tmp_path: Path) -> None:
     assert "go install" in answer.stdout + answer.stderr
     answer = run_pytest(tmp_path, "--collect-only", MOTO, CI="1", **nowhere)
     assert answer.returncode == 0
+
+
+def test_without_the_clouds_servers_they_are_left_out_but_not_in_ci(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conftest = pytestconfig.pluginmanager.get_plugin(str(TESTS / "conftest.py"))
+    monkeypatch.setattr(conftest, "installed_cloud_servers", list)
+    every = Mock(getoption=lambda _: "all")
+    monkeypatch.delenv("CI", raising=False)
+    assert conftest.cloud_names(every) == []
+    monkeypatch.setenv("CI", "1")
+    with pytest.raises(pytest.UsageError, match=r"azurite, fake-gcs-server.*setup\.sh --test"):
+        conftest.cloud_names(every)
+    assert conftest.cloud_names(Mock(getoption=lambda _: "moto")) == []
 
 
 def test_each_server_is_held_to_the_contract_and_all_else_runs_on_a_real_one(pytestconfig: pytest.Config) -> None:

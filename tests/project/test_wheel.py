@@ -82,6 +82,8 @@ def test_its_metadata_is_what_an_index_takes() -> None:
         "spark",
         "kubernetes",
         "sinks",
+        "google",
+        "azure",
         "iceberg",
         "docs",
         "demo",
