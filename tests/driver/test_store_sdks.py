@@ -222,6 +222,25 @@ def test_a_compiled_client_of_another_python_or_machine_is_refused_by_name(minor
 
 
 @pytest.mark.spark
+def test_a_stock_spark_finishes_its_attempt_on_a_cloud(
+    bare_python: str, cloud_server: CloudServer, tmp_path: Path
+) -> None:
+    """The journal is in the cloud, the results are in a folder: Spark needs no connector."""
+    uri = f"{cloud_server.create_bucket('recovery-tests')}/{uuid.uuid4().hex}"
+    spec = region_spec(
+        tmp_path, vertex("raw"), vertex("doubled", is_result=True), externals=write_numbers(tmp_path / "in")
+    )
+    spec = replace(spec, journal=StoreSpec(uri, cloud_server.access().endpoint_url, has_own_credentials=True))
+    code, said = submitted(spec, tmp_path, bare_python, spark_home(), cloud_environment(cloud_server, uri, ""))
+
+    assert code == driver.FINISHED, said
+    outcome = Journal(cloud_server.open(uri), spec.identity, writer="test").read_outcome(spec.region, spec.attempt)
+    assert isinstance(outcome, Outcome)
+    assert [(output.result, output.rows) for output in outcome.outputs] == [("doubled", 20)]
+    assert read_failure(spec) is None
+
+
+@pytest.mark.spark
 @pytest.mark.s3
 def test_a_stock_spark_finishes_its_attempt_on_s3(
     bare_python: str, one_s3_server: S3Server, journal: S3Store, tmp_path: Path
