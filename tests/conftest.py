@@ -222,6 +222,7 @@ LONG = (
     "tests/project/test_tutorial.py",
     "tests/streaming/test_streaming_processes.py",
     "tests/tab/test_tab_in_airflow.py",
+    "tests/task/test_kubernetes.py",
     "tests/task/test_out_of_memory.py",
     "tests/testing/test_channel_simulation.py",
     "tests/testing/test_simulated_schedules.py",

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from yarn_tasks import BUCKET, MEMORY_MB, YarnTask, s3_environment
+from tries_on_cluster import BUCKET, s3_environment
+from yarn_tasks import MEMORY_MB, YarnTask
 
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.s3a_jars import class_path_conf
@@ -44,7 +45,7 @@ def yarn_task(yarn: YarnCluster, yarn_s3: S3Server, tmp_path: Path) -> Iterator[
         folder = tmp_path / uuid.uuid4().hex
         folder.mkdir()
         conf = {"spark.yarn.tags": folder.name, **options.pop("conf", {})}
-        tasks.append(YarnTask(kind, yarn, yarn_s3, folder, {"conf": conf, **options}))
+        tasks.append(YarnTask(kind, yarn_s3, folder, {"conf": conf, **options}, yarn))
         return tasks[-1]
 
     try:

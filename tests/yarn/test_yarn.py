@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from yarn_tasks import MEMORY_MB, TRACKED, YarnTask
 
 from airflow_recovery.driver.failure_class import CLASS_LABEL, label_of
-from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
-from airflow_recovery.testing.local_airflow.sqlite import template_database
+from airflow_recovery.model.records import AttemptState, FenceCause
 from airflow_recovery.testing.yarn_cluster import YarnCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3]
-DAG_FILE = Path(__file__).with_name("code") / "dag_on_yarn.py"
 MakeTask = Callable[..., YarnTask]
-
-
-def outcome_of(task: YarnTask, attempt: int) -> Outcome:
-    outcome = task.region.attempts[attempt].outcome
-    assert outcome is not None
-    return outcome
 
 
 def test_a_region_runs_on_the_cluster_and_is_kept_by_the_next_try(yarn_task: MakeTask) -> None:
@@ -38,7 +25,7 @@ def test_a_region_runs_on_the_cluster_and_is_kept_by_the_next_try(yarn_task: Mak
 
     (app,) = task.applications()
     assert (answer["decision"], answer["attempt"], app["finalStatus"]) == ("ran", 1, "SUCCEEDED")
-    outcome = outcome_of(task, 1)
+    outcome = task.outcome_of(1)
     assert (outcome.application_id, outcome.outputs[0].rows) == (app["id"], 10)
     assert f"State and logs: {task.cluster.url}/cluster/app/{app['id']}" in first.log
     assert task.start().answer()["decision"] == "kept"
@@ -54,7 +41,7 @@ def test_a_region_runs_in_client_mode(yarn_task: MakeTask) -> None:
 
     (app,) = task.applications()
     assert (answer["decision"], answer["attempt"], app["finalStatus"]) == ("ran", 1, "SUCCEEDED")
-    assert outcome_of(task, 1).outputs[0].rows == 10
+    assert task.outcome_of(1).outputs[0].rows == 10
 
 
 @pytest.mark.drill
@@ -69,7 +56,7 @@ def test_an_application_that_yarn_kills_in_client_mode_is_a_lost_driver_too(yarn
 
     said = first.said()
     assert ("DriverLost" in said["error"], said["application_id"]) == (True, application_id), said
-    assert label_of(outcome_of(task, 1).failure, CLASS_LABEL) == "driver lost"
+    assert label_of(task.outcome_of(1).failure, CLASS_LABEL) == "driver lost"
 
 
 @pytest.mark.drill
@@ -86,7 +73,7 @@ def test_an_application_that_yarn_kills_is_a_lost_driver_and_another_attempt_run
     said = first.said()
     assert "DriverLost" in said["error"], said
     assert said["application_id"] == application_id
-    outcome = outcome_of(task, 1)
+    outcome = task.outcome_of(1)
     assert (outcome.state, outcome.cause) == (AttemptState.FENCED, FenceCause.OWN_FAILURE)
     assert label_of(outcome.failure, CLASS_LABEL) == "driver lost"
     task.open_gate()
@@ -106,7 +93,7 @@ def test_a_driver_that_dies_on_its_node_is_started_by_the_next_try_and_not_by_ya
     assert "DriverLost" in first.said()["error"], first.said()
     assert task.waiting() == [application_id]
     assert task.cluster.application(application_id)["state"] == "FAILED"
-    assert label_of(outcome_of(task, 1).failure, CLASS_LABEL) == "driver lost"
+    assert label_of(task.outcome_of(1).failure, CLASS_LABEL) == "driver lost"
 
 
 @pytest.mark.drill
@@ -115,8 +102,7 @@ def test_the_next_try_adopts_what_the_application_of_a_killed_task_finishes(yarn
     task = yarn_task(kind, **TRACKED)
     first = task.start()
     application_id = task.until_waiting()
-    first.process.kill()
-    first.process.wait()
+    first.lose()
 
     second = task.start()
     task.until(lambda: "left by an earlier try, lives: waiting for it" in second.log, "the second try waits")
@@ -125,7 +111,7 @@ def test_the_next_try_adopts_what_the_application_of_a_killed_task_finishes(yarn
     answer = second.answer()
     assert (answer["decision"], answer["attempt"]) == ("kept", 1)
     assert [app["id"] for app in task.applications()] == [application_id]
-    outcome = outcome_of(task, 1)
+    outcome = task.outcome_of(1)
     assert (outcome.state, outcome.application_id) == (AttemptState.FINISHED, application_id)
 
 
@@ -136,19 +122,19 @@ def test_an_application_that_nobody_could_kill_finishes_nothing(yarn_task: MakeT
     task.settings["AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT"] = "0 s"
     first = task.start()
     zombie = task.until_waiting()
-    first.process.kill()
-    first.process.wait()
+    first.lose()
 
     # The connection does not say where the resource manager is asked, so the old application is not killed.
-    second = task.start(yarn_track_via_rm_api=False, durable=False, address=None)
+    task.is_found = False
+    second = task.start(yarn_track_via_rm_api=False, durable=False)
     task.until(lambda: len(task.waiting()) == 2, "both drivers have come to the gate")
     task.open_gate()
 
     answer = second.answer()
     assert (answer["decision"], answer["attempt"]) == ("ran", 2)
     task.until_ended(zombie)
-    assert [outcome_of(task, n).state for n in (1, 2)] == [AttemptState.FENCED, AttemptState.FINISHED]
-    assert outcome_of(task, 2).application_id not in (None, zombie)
+    assert [task.outcome_of(n).state for n in (1, 2)] == [AttemptState.FENCED, AttemptState.FINISHED]
+    assert task.outcome_of(2).application_id not in (None, zombie)
     if kind == "declared":
         # Its driver has noticed. A user's own application can't; nobody reads what it writes.
         assert task.cluster.application(zombie)["finalStatus"] == "FAILED"
@@ -180,8 +166,7 @@ def test_a_full_queue_ends_no_attempt_that_waits_and_one_that_is_timed_out(
         third = task.start()
         task.until(lambda: task.applications("ACCEPTED"), "the third application is in the queue")
         task.until(task.is_known, "Airflow knows the third application's id")
-        third.process.kill()
-        third.process.wait()
+        third.lose()
         fourth = task.start()
         task.until(lambda: "left by an earlier try, lives: waiting for it" in fourth.log, "the fourth try waits")
     finally:
@@ -194,23 +179,10 @@ def test_a_full_queue_ends_no_attempt_that_waits_and_one_that_is_timed_out(
 @pytest.mark.drill
 @pytest.mark.airflow
 def test_a_result_that_a_driver_finds_lost_is_made_again_on_the_cluster(yarn_task: MakeTask) -> None:
-    task = yarn_task("declared")
-    home = task.folder
-    environment = {
-        **task.environment(task.cluster.url),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
-        "AIRFLOW__STATE_STORE__BACKEND": "airflow_recovery.api_server.state_backend.RecoveryStateBackend",
-    }
-    (home / "dags").mkdir()
-    shutil.copy(DAG_FILE, home / "dags")
-    (home / "airflow.db").write_bytes(template_database(environment).read_bytes())
+    task = yarn_task("declared", **TRACKED)
 
-    command = [sys.executable, str(home / "dags" / DAG_FILE.name), str(home / "lost")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=550, check=False)
+    said = task.run_dag()
 
-    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
-    said = json.loads(done.stdout.splitlines()[-1])
     assert (said["run"], set(said["states"].values())) == ("success", {"success"})
     for name in ("made", "total"):
         attempts = task.region_of(name, "g").attempts

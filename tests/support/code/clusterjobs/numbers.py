@@ -1,12 +1,11 @@
-"""A job of one region, whose driver waits for a file before it writes."""
+"""A job of one region, whose driver waits before it writes; and one that loses what it is to read."""
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_recovery import BLOCKING, job
+from clusterjobs.gate import delete, is_there, leave, wait_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -16,9 +15,7 @@ gated = job("gated")
 
 @gated.source(params={"gate": "{{ params.gate }}"})
 def numbers(spark: SparkSession, gate: str) -> DataFrame:
-    Path(f"{gate}.{spark.sparkContext.applicationId}").touch()
-    while not Path(gate).exists():
-        time.sleep(0.1)
+    wait_at(gate, spark.sparkContext.applicationId)
     return spark.range(10)
 
 
@@ -38,11 +35,8 @@ def made(spark: SparkSession) -> DataFrame:
 
 @lossy.sink(params={"lost": "{{ params.lost }}"})
 def total(made: DataFrame, lost: str) -> DataFrame:
-    if not Path(lost).exists():
-        import boto3
-
+    if not is_there(lost):
         for file in made.inputFiles():
-            bucket, _, key = file.partition("://")[2].partition("/")
-            boto3.client("s3").delete_object(Bucket=bucket, Key=key)
-        Path(lost).touch()
+            delete(file)
+        leave(lost)
     return made.groupBy().sum("id")

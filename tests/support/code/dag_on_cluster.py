@@ -1,4 +1,7 @@
-"""``dag_on_yarn.py LOST``: `dag.test()` of a job whose second region loses its input, on YARN. Prints the states."""
+"""``dag_on_cluster.py LOST OPTIONS``: `dag.test()` of a job whose second region loses its input. Prints the states.
+
+OPTIONS are further arguments of its group, as JSON.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from airflow.sdk import DAG
 
 from airflow_recovery.operators import SparkJobTaskGroup
 
-JOB = "yarnjobs.numbers:lossy"
+JOB = "clusterjobs.numbers:lossy"
 
 with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc), params={"lost": sys.argv[1]}) as dag:
-    SparkJobTaskGroup(group_id="g", job=JOB, deploy_mode="cluster", yarn_track_via_rm_api=True)
+    SparkJobTaskGroup(group_id="g", job=JOB, **json.loads(sys.argv[2]))
 
 if __name__ == "__main__":  # Airflow imports this file a second time, to serialise the DAG
     run = dag.test(logical_date=datetime(2024, 1, 2, tzinfo=timezone.utc))

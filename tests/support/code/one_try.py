@@ -1,8 +1,8 @@
-"""``one_try.py FOLDER KIND TRY OPTIONS``: one try of a task, in a process of its own, as Airflow's runner makes it.
+"""``one_try.py FOLDER GATE KIND TRY OPTIONS``: one try of a task, in a process of its own, as Airflow makes it.
 
-KIND is ``declared`` (the only region of `yarnjobs.numbers:gated`) or ``drop-in`` (`told_application.py`); OPTIONS are
-further arguments of its operator, as JSON, and `execution_timeout_s`. What it returned or raised is left in
-``FOLDER/TRY.json``. SIGTERM kills the task, and then this process.
+KIND is ``declared`` (the region of `clusterjobs.numbers:gated`), ``plain`` (of `clusterjobs.plain`) or ``drop-in``
+(`told_application.py`); OPTIONS are further arguments of its operator, as JSON, and `execution_timeout_s`. What it
+returned or raised is left in ``FOLDER/TRY.json``. SIGTERM kills the task, and then this process.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from tries import DATE, TaskStateStore, execute, task_context
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 
-JOB = "yarnjobs.numbers:gated"
+JOBS = {"declared": "clusterjobs.numbers:gated", "plain": "clusterjobs.plain:plain"}
 APPLICATION = Path(__file__).with_name("told_application.py")
-REGIONS = {"declared": "kept", "drop-in": "told"}
 
 
 class FileStateStore(TaskStateStore):
@@ -45,26 +44,26 @@ class FileStateStore(TaskStateStore):
         unfinished.replace(self._path)
 
 
-def operator_of(kind: str, folder: Path, options: dict[str, Any]) -> Any:
-    if kind == "declared":
-        return job_dag(JOB, **options).task_dict["g.kept"]
+def operator_of(kind: str, gate: str, options: dict[str, Any]) -> Any:
+    if kind in JOBS:
+        return job_dag(JOBS[kind], **options).task_dict["g.kept"]
     with DAG("d", schedule=None, start_date=DATE):
         return RecoverableSparkSubmitOperator(
             task_id="told",
             application=str(APPLICATION),
             outputs=["rows"],
-            application_args=["{output:rows}", str(folder / "gate"), "rows"],
+            py_files=str(APPLICATION.parent / "clusterjobs" / "gate.py"),
+            application_args=["{output:rows}", gate, "rows"],
             **options,
         )
 
 
-def main(folder: Path, kind: str, try_number: int, options: dict[str, Any]) -> None:
+def main(folder: Path, gate: str, kind: str, try_number: int, options: dict[str, Any]) -> None:
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s", force=True)
     os.environ.pop("PYTHONPATH", None)  # YARN would hand it to the driver, which is to find its code in the archive
     limit = options.pop("execution_timeout_s", 0)
-    operator = operator_of(kind, folder, options).prepare_for_execution()
-    params = {"gate": str(folder / "gate")}
-    context = task_context(operator.task_id, try_number=try_number, params=params)
+    operator = operator_of(kind, gate, options).prepare_for_execution()
+    context = task_context(operator.task_id, try_number=try_number, params={"gate": gate})
     context["task_state_store"] = FileStateStore(folder / "task_state.json")
 
     def die(number: int, frame: FrameType | None) -> None:
@@ -84,4 +83,5 @@ def main(folder: Path, kind: str, try_number: int, options: dict[str, Any]) -> N
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4]))
+    given_folder, given_gate, given_kind, given_try, given_options = sys.argv[1:]
+    main(Path(given_folder), given_gate, given_kind, int(given_try), json.loads(given_options))

@@ -1,0 +1,1 @@
+"""Jobs that run on a cluster manager, and what they wait for."""
