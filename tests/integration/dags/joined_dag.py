@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from airflow.sdk import DAG
+from existing import HERE as EXISTING
 
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
@@ -32,7 +33,7 @@ for name, deterministic in (("unsaid", None), ("verify", Determinism.VERIFY), ("
             RecoverableSparkSubmitOperator(
                 task_id=reader,
                 conn_id="submit",
-                application=str(APPLICATIONS / "report.py"),
+                application=str(EXISTING / "report.py"),
                 inputs={"rows": joined.result("rows")},
                 outputs=["report"],
                 application_args=["{input:rows}", "{output:report}"],
