@@ -22,6 +22,8 @@ from airflow_recovery.testing.s3_server import SECRET_KEY
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "dags"
+OTHER_OPERATORS = ("any_operator", "livy")
+"""Of the examples, those of `test_any_operator.py`."""
 PER_RUN_BACKEND = {
     "AIRFLOW__STATE_STORE__BACKEND": "weakened.PerRunBackend",
     "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "backends"), os.environ.get("PYTHONPATH")])),
@@ -140,6 +142,6 @@ def copy_dags(folder: Path) -> Path:
     forty_steps.write(dags)
     examples = dags / "examples"
     shutil.copytree(EXAMPLES / "applications", examples / "applications")
-    for name in ("drop_in.py", "wait_for_delays.py"):
+    for name in ("drop_in.py", "wait_for_delays.py", *(f"examples/{each}.py" for each in OTHER_OPERATORS)):
         shutil.copy(EXAMPLES / name, examples)
     return dags

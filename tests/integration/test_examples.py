@@ -6,11 +6,10 @@ The Airflow of the other tests has copies of these files in its DAGs folder (`co
 from __future__ import annotations
 
 import pytest
-from pipeline import FLIGHTS, Pipeline, fresh_day
+from pipeline import AFTER_THE_EXAMPLES_BEGIN, FLIGHTS, Pipeline, fresh_day
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
-AFTER_THE_EXAMPLES_BEGIN = "2013-03-01"
 OPERATORS = "~28operators~29"
 
 README_APPLICATION = """

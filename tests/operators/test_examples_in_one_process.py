@@ -6,13 +6,15 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from job_servers import DatabricksServer, LivyServer
+from emr_cluster import emr_server
+from job_servers import DatabricksServer, JobServer, LivyServer
 from test_dag_test import BACKEND, environment
 
 from airflow_recovery.testing.local_airflow.sqlite import template_database
@@ -47,16 +49,37 @@ pathlib.Path(given["out"]).mkdir(parents=True)
 """Both of its applications: the first attempt fails, and that of the reader deletes what it reads before."""
 
 
+def of_server(server: type[JobServer], connection: str) -> Any:
+    """The environment of the tasks, and what they have submitted."""
+
+    @contextmanager
+    def start() -> Iterator[tuple[dict[str, str], Collection[Any]]]:
+        with server() as service:
+            yield {f"AIRFLOW_CONN_{connection}": service.connection()}, service.jobs
+
+    return start
+
+
+@contextmanager
+def of_emr() -> Iterator[tuple[dict[str, str], Collection[Any]]]:
+    with emr_server() as (cluster, connection):
+        yield (
+            {"AIRFLOW_CONN_AWS_DEFAULT": connection, "EXAMPLE_EMR_APPLICATION": cluster.application},
+            cluster.processes,
+        )
+
+
 @pytest.mark.drill
 @pytest.mark.parametrize(
-    ("example", "provider", "server"),
+    ("example", "provider", "service"),
     [
-        ("livy", "airflow.providers.apache.livy", LivyServer),
-        ("databricks", "airflow.providers.databricks", DatabricksServer),
+        ("livy", "airflow.providers.apache.livy", of_server(LivyServer, "LIVY_DEFAULT")),
+        ("databricks", "airflow.providers.databricks", of_server(DatabricksServer, "DATABRICKS_DEFAULT")),
+        ("emr", "airflow.providers.amazon", of_emr),
     ],
 )
 def test_a_failure_and_a_lost_result_of_a_service_in_one_run(
-    tmp_path: Path, example: str, provider: str, server: Callable[[], Any]
+    tmp_path: Path, example: str, provider: str, service: Any
 ) -> None:
     if find_spec(provider) is None:
         pytest.skip(f"{provider} is not installed")
@@ -64,9 +87,8 @@ def test_a_failure_and_a_lost_result_of_a_service_in_one_run(
     code.mkdir()
     for name in ("clean.py", "report.py"):
         (code / name).write_text(FAILS_ONCE)
-    with server() as service:
-        connection = {f"AIRFLOW_CONN_{example.upper()}_DEFAULT": service.connection(), "EXAMPLE_CODE": str(code)}
-        env = environment(tmp_path, AIRFLOW__STATE_STORE__BACKEND=BACKEND, **connection)
+    with service() as (settings, submitted):
+        env = environment(tmp_path, AIRFLOW__STATE_STORE__BACKEND=BACKEND, EXAMPLE_CODE=str(code), **settings)
         (tmp_path / "airflow.db").write_bytes(template_database(environment(tmp_path)).read_bytes())
         file = shutil.copy(EXAMPLES / f"{example}.py", tmp_path / "dags")
         command = [sys.executable, "-c", RUN, str(file)]
@@ -79,4 +101,4 @@ def test_a_failure_and_a_lost_result_of_a_service_in_one_run(
         told = done.stdout + done.stderr
         assert "clean@1: the application failed" in told
         assert "Attempt 3 of clean claimed" in told, "its result was lost, and it made it again"
-        assert len([request for request in service.requests if request.startswith("POST")]) == 5
+        assert len(submitted) == 5

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
@@ -65,3 +70,23 @@ class EmrCluster:
             process.kill()
         elif process.poll() is not None:
             job.state = success if process.returncode == 0 else "FAILED"
+
+
+@contextmanager
+def emr_server() -> Iterator[tuple[EmrCluster, str]]:
+    """The same over HTTP, for tasks in other processes; with what is for ``AIRFLOW_CONN_AWS_DEFAULT``."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("moto.emrserverless.models.JOB_STATUS", "SUBMITTED")
+        server.start()
+        try:
+            url = "http://{}:{}".format(*server.get_host_and_port())
+            extra = {"region_name": REGION, "endpoint_url": url}
+            connection = {"conn_type": "aws", "login": "test", "password": "test", "extra": extra}
+            client = {"endpoint_url": url, "aws_access_key_id": "test", "aws_secret_access_key": "test"}
+            with EmrCluster(**client) as cluster:
+                yield cluster, json.dumps(connection)
+        finally:
+            server.stop()

@@ -32,7 +32,11 @@ from airflow_recovery.verify import Report, verify_run
 AWS_CONNECTION = "recovery_s3"
 FLIGHTS = "flights"
 """The folder with the CSV files that the examples read."""
+EXAMPLE_CODE = "example_code"
+"""The folder with the programs that `dags/examples` submit."""
 SPARK_HISTORY = "https://history.example.com"
+AFTER_THE_EXAMPLES_BEGIN = "2013-03-01"
+"""A run of a date before its DAG's ``start_date`` has no tasks, and is a success."""
 RUN_TIMEOUT_S = 240.0
 STEP_TIMEOUT_S = 120.0
 
@@ -314,6 +318,7 @@ def environment(folder: Path, bucket: str, connect_url: str) -> dict[str, str]:
         # What the examples name.
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         "FLIGHTS_LAKE": f"file://{folder}/{FLIGHTS}",
+        "EXAMPLE_CODE": f"file://{folder}/{EXAMPLE_CODE}",
         "AIRFLOW__RECOVERY__SPARK_HISTORY_URL": SPARK_HISTORY,
         "AWS_EC2_METADATA_DISABLED": "true",
         "INTEGRATION_LAKE": f"file://{folder}/lake",

@@ -1,0 +1,146 @@
+"""`dags/examples/any_operator.py` and `dags/examples/livy.py`, whose tasks are neither Spark's nor ours, as written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_servers import LivyServer
+from pipeline import AFTER_THE_EXAMPLES_BEGIN, EXAMPLE_CODE, DagRun, Pipeline, empty_folder, fresh_day
+
+from airflow_recovery.testing.spark_drivers import kill_9
+
+pytestmark = [pytest.mark.airflow, pytest.mark.s3]
+
+OPERATORS = "~28operators~29"
+COUNT = "{ seen[$1]++ } END { for (word in seen) print word, seen[word] }"
+
+WAITS = """
+import argparse, pathlib, sys, time
+
+parser = argparse.ArgumentParser()
+for each in ("--day", "--in", "--out"):
+    parser.add_argument(each)
+given = {name: value and value.removeprefix("file://") for name, value in vars(parser.parse_args()).items()}
+gate = pathlib.Path(__file__ + ".hold")
+deadline = time.monotonic() + 600
+while gate.exists() and time.monotonic() < deadline:
+    time.sleep(0.05)
+failure = pathlib.Path(__file__ + ".fail")
+if failure.exists():
+    failure.unlink()
+    sys.exit("it was told to fail")
+rows = "".join(file.read_text() for file in pathlib.Path(given["in"]).iterdir()) if given["in"] else given["day"]
+pathlib.Path(given["out"]).mkdir(parents=True)
+(pathlib.Path(given["out"]) / "part-0").write_text(rows)
+"""
+"""Both of what the Livy example submits. Beside it, ``.hold`` holds it, and ``.fail`` fails it once."""
+
+
+@pytest.fixture
+def code(pipeline: Pipeline) -> Path:
+    return empty_folder(pipeline.folder / EXAMPLE_CODE)
+
+
+def run_of(pipeline: Pipeline, dag_id: str) -> DagRun:
+    run = pipeline.run(dag_id, day=fresh_day(AFTER_THE_EXAMPLES_BEGIN))
+    run.group_id = OPERATORS
+    return run
+
+
+def text_of(journal: Any, result: str) -> str:
+    (file,) = journal.files(result)
+    return str(file.read_text())
+
+
+def test_a_shell_command_that_fails_and_one_whose_result_is_lost_run_again_and_no_other(
+    pipeline: Pipeline, code: Path
+) -> None:
+    (code / "words.txt").write_text("of\na\nword\nof\n")
+    program = code / "count.awk"
+    program.write_text("BEGIN { exit 3 }")
+    run = run_of(pipeline, "any_operator")
+
+    failed = run.start().ends("failed")
+    assert run.states() == {"sort": "success", "count": "failed", "longest": "success", "publish": "upstream_failed"}
+    assert failed.executions() == {"sort": 1, "count": 3, "longest": 1}
+    assert "non-zero exit code 3" in run.log("count")
+
+    # Its program is repaired.
+    program.write_text(COUNT)
+    run.clear(only_failed=True)
+    first = run.ends()
+    assert first.ran_since(failed) == {"count": 1}
+    counts = ["a 1", "of 2", "word 1"]
+    assert sorted(text_of(first, "count.counts").splitlines()) == counts
+    assert text_of(first, "longest.longest") == "4\n"
+    assert (run.tries("sort"), run.tries("longest")) == (1, 1)
+    first.check()
+
+    # What is lost is not made again for nobody.
+    run.delete("sort.sorted")
+    run.clear()
+    assert run.ends().ran_since(first) == {}
+    run.delete("count.counts")
+    run.clear()
+    second = run.ends()
+    assert second.ran_since(first) == {"sort": 1, "count": 1}
+    decisions = {task: run.said(task)["decision"] for task in ("sort", "count", "longest")}
+    assert decisions == {"sort": "ran", "count": "ran", "longest": "kept"}
+    assert sorted(text_of(second, "count.counts").splitlines()) == counts
+    second.check()
+
+    # Another program: nobody else has read it.
+    program.write_text(COUNT.replace("print word, ", "print "))
+    run.clear()
+    third = run.ends()
+    assert third.ran_since(second) == {"count": 1}
+    assert sorted(text_of(third, "count.counts").splitlines()) == ["1", "1", "2"]
+    third.check()
+
+
+@pytest.fixture
+def livy(pipeline: Pipeline) -> Iterator[LivyServer]:
+    pytest.importorskip("airflow.providers.apache.livy")
+    with LivyServer() as server:
+        place = {**json.loads(server.connection()), "connection_id": "livy_default"}
+        pipeline.airflow.api("POST", "/connections", place)
+        yield server
+        pipeline.airflow.api("DELETE", "/connections/livy_default")
+
+
+def test_a_batch_outlives_its_task_and_is_submitted_again_where_it_fails_or_its_result_is_lost(
+    pipeline: Pipeline, code: Path, livy: LivyServer
+) -> None:
+    for name in ("clean.py", "report.py"):
+        (code / name).write_text(WAITS)
+    hold = code / "clean.py.hold"
+    hold.touch()
+    (code / "report.py.fail").touch()
+    run = run_of(pipeline, "livy").start()
+
+    # The task is gone, and its batch is not.
+    run.wait(lambda: "GET /batches/0/state" in livy.requests, "the task to follow its batch, whose id is kept by now")
+    found = run.airflow.task_processes(run.dag_id, run.run_id, "clean")
+    assert found is not None
+    kill_9(found.task)
+    run.wait(lambda: run.tries("clean") == 2 and "waiting for it" in run.log("clean", 2), "the next try to follow it")
+    assert [job.code for job in livy.jobs.values()] == [None]
+    hold.unlink()
+
+    first = run.ends()
+    assert first.executions() == {"clean": 1, "report": 2}
+    assert (run.tries("clean"), run.tries("report")) == (2, 2)
+    assert text_of(first, "report.report") == run.day
+    assert [job.code for job in livy.jobs.values()] == [0, 1, 0]
+
+    run.delete("clean.cleaned", "report.report")
+    run.clear("report")
+    second = run.ends()
+    assert second.ran_since(first) == {"clean": 1, "report": 1}
+    assert second.attempts["clean"][1].objects["lost"]["reporter"] == "report"
+    assert text_of(second, "report.report") == run.day
+    assert len(livy.jobs) == 5
