@@ -306,7 +306,8 @@ class LocalAirflow(RunsApi):
         wanted = {
             HEALTH_KEYS[component_of(component)] for component in components if component_of(component) in HEALTH_KEYS
         }
-        schedulers = sum(component_of(name) == "scheduler" for name in self._processes.running)
+        running = filter(self._processes.is_running, self._processes.running)
+        schedulers = sum(component_of(name) == "scheduler" for name in running)
         seen: dict[str, Any] = {}
 
         def healthy() -> bool:
