@@ -12,7 +12,6 @@ set on the operator, by which `on_kill` finds the job in another process.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,19 +20,12 @@ from airflow.sdk import ResumableJobMixin
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_recovery.airflow_compat import execute_operator
-from airflow_recovery.attempt.application import ApplicationStatus, SparkApplication
 from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS
 from airflow_recovery.errors import Failure, NotSetUp, UserCodeError
+from airflow_recovery.task.outliving_job import OutlivingJob, key_of
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
-
-    from airflow_recovery.model.records import Claim
-
-log = logging.getLogger(__name__)
-
-ASK_EVERY_S = 10.0
-"""How often the job's own system is asked at most."""
 
 
 def is_resumable(operator_class: type[BaseOperator]) -> bool:
@@ -43,7 +35,7 @@ def is_resumable(operator_class: type[BaseOperator]) -> bool:
     return _definer(operator_class, "execute") is _definer(operator_class, "submit_job")
 
 
-class OperatorSubmission(SparkApplication):
+class OperatorSubmission(OutlivingJob):
     """Runs copies of ``operator``, each as an ``operator_class``, which is what the user's operator is by itself."""
 
     def __init__(
@@ -55,23 +47,13 @@ class OperatorSubmission(SparkApplication):
         is_killed: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.operator = operator
+        super().__init__(operator, context, is_killed=is_killed, clock=clock)
         self._operator_class = operator_class
-        self._context = context
-        self._is_killed = is_killed
-        self._clock = clock
-        self._job: Any = None
-        self._asked: tuple[str, float, ApplicationStatus] | None = None
 
     @property
     def outlives_task(self) -> bool:
         """It is started and named by `ResumableJobMixin`, and its operator is ``durable``."""
         return is_resumable(self._operator_class) and bool(getattr(self.operator, "durable", True))
-
-    @property
-    def is_killed(self) -> bool:
-        """Airflow has told this process to end."""
-        return self._is_killed()
 
     def copy_for(self, name: str) -> Any:
         """A copy of the operator for the attempt of that ``name``, which is the user's own operator again."""
@@ -108,25 +90,6 @@ class OperatorSubmission(SparkApplication):
         if self._job is not None:
             self._job.on_kill()
 
-    def status(self, claim: Claim) -> ApplicationStatus:
-        """What the job's own system said within the last `ASK_EVERY_S` seconds. From now on `stop` ends that job."""
-        if not self.outlives_task:
-            return ApplicationStatus.UNKNOWN
-        now = self._clock()
-        if self._asked is None or self._asked[0] != claim.tag or now - self._asked[1] >= ASK_EVERY_S:
-            self._asked = (claim.tag, now, self._ask_status(claim.tag))
-        return self._asked[2]
-
-    def stop_previous(self, claim: Claim) -> None:
-        """End its job where its id is known; any other's was ended with its task, or goes on in a place of its own."""
-        if not self.outlives_task:
-            return
-        try:
-            if self._find_job(claim.tag) is not None:
-                self.stop()
-        except Exception as error:
-            log.warning("The job of attempt %s could not be ended: %s", claim.tag, error)
-
     def _submit_remembered(self, job: Any, name: str, context: Context) -> Any:
         before = dict(vars(job))
         external_id = type(job).submit_job(job, context)
@@ -134,20 +97,6 @@ class OperatorSubmission(SparkApplication):
         plain: Any = {key: value for key, value in changed.items() if isinstance(value, (str, int, float))}
         self._context["task_state_store"].set(_set_key(name), plain)
         return external_id
-
-    def _ask_status(self, name: str) -> ApplicationStatus:
-        """Never raises: a system that can't be asked is no answer."""
-        try:
-            external_id = self._find_job(name)
-            if external_id is None:
-                return ApplicationStatus.UNKNOWN
-            status = self._job.get_job_status(external_id, self._context)
-            if self._job.is_job_active(status):
-                return ApplicationStatus.ACTIVE
-            return ApplicationStatus.SUCCEEDED if self._job.is_job_succeeded(status) else ApplicationStatus.OVER
-        except Exception as error:
-            log.warning("What has become of attempt %s could not be asked: %s", name, error)
-            return ApplicationStatus.UNKNOWN
 
     def _find_job(self, name: str) -> Any:
         """The id of the job of this name, in any try; `None` where it is not known."""
@@ -161,11 +110,11 @@ class OperatorSubmission(SparkApplication):
         return external_id
 
     def _key(self, name: str) -> str:
-        return f"{self._operator_class.external_id_key}/{name}"  # type: ignore[attr-defined]
+        return key_of(self._operator_class.external_id_key, name)  # type: ignore[attr-defined]
 
 
 def _set_key(name: str) -> str:
-    return f"spark_job_set/{name}"
+    return key_of("spark_job_set", name)
 
 
 def _definer(operator_class: type, name: str) -> type:

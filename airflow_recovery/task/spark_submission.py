@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_recovery.attempt.application import ApplicationStatus, SparkApplication
 from airflow_recovery.doctor.spark import NO_PYTHON_IN_CLUSTER_MODE
 from airflow_recovery.driver.exit_report import forget_failure_at, read_failure_at
 from airflow_recovery.driver.memory_policy import Memory, RaiseMemory
@@ -42,6 +41,7 @@ from airflow_recovery.hooks.settings import configured_driver_jvm
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.task.driver_jvm import driver_environment, jvm_variables, said_elsewhere
 from airflow_recovery.task.driver_pod import NAME_SETTING, check_not_named, driver_pod_of
+from airflow_recovery.task.outliving_job import OutlivingJob, key_of
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -55,9 +55,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ASK_EVERY_S = 10.0
-"""How often a cluster manager is asked at most: the provider logs each answer."""
-
 CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 _NOT_KNOWN = frozenset({"UNKNOWN", "NOTFOUND", "NOT_FOUND"})
@@ -69,12 +66,11 @@ _ONE_DRIVER = "spark.yarn.maxAppAttempts"
 run the same attempt, and write where the first one has written, or still writes."""
 
 
-class SparkSubmission(SparkApplication):
+class SparkSubmission(OutlivingJob):
     """The application that ``operator`` declares, submitted as it is; subclasses say what an attempt changes.
 
-    ``identity`` and ``results`` tell where a driver leaves what it says of its failure. ``is_killed``: Airflow has told
-    this process to end. ``connection`` is the operator's, where it has been read already: each read is a request to the
-    API server.
+    ``identity`` and ``results`` tell where a driver leaves what it says of its failure. ``connection`` is the
+    operator's, where it has been read already: each read is a request to the API server.
     """
 
     def __init__(
@@ -89,16 +85,11 @@ class SparkSubmission(SparkApplication):
         connection: Connection | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.operator = operator
-        self._context = context
+        super().__init__(operator, context, is_killed=is_killed, clock=clock)
         self._identity = identity
         self._results = results
-        self._is_killed = is_killed
         self._memory_policy = memory_policy
         self._connection = connection
-        self._clock = clock
-        self._job: SparkSubmitOperator | None = None
-        self._asked: tuple[str, float, ApplicationStatus] | None = None
         self._application_id: str | None = None
 
     @property
@@ -228,30 +219,6 @@ class SparkSubmission(SparkApplication):
         """A region's driver is; of another application its name tells, as it does spark-submit."""
         return str(self.operator.application or APPLICATION).endswith(".py")
 
-    @property
-    def is_killed(self) -> bool:
-        """Airflow has told this process to end."""
-        return self._is_killed()
-
-    def status(self, claim: Claim) -> ApplicationStatus:
-        """What the cluster manager said within the last `ASK_EVERY_S` seconds. From now on `stop` kills that job."""
-        if not self.outlives_task:
-            return ApplicationStatus.UNKNOWN
-        now = self._clock()
-        if self._asked is None or self._asked[0] != claim.tag or now - self._asked[1] >= ASK_EVERY_S:
-            self._asked = (claim.tag, now, self._ask_status(claim.tag))
-        return self._asked[2]
-
-    def stop_previous(self, claim: Claim) -> None:
-        """A driver on this machine died with its task; one on a cluster is killed where its id is known."""
-        if not self.outlives_task:
-            return
-        try:
-            if self._find_job(claim.tag) is not None:
-                self.stop()
-        except Exception as error:
-            log.warning("The driver of attempt %s could not be killed: %s", claim.tag, error)
-
     def failure_of(self, claim: Claim) -> Failure | None:
         """What a driver on a cluster has left beside its results."""
         return read_failure_at(self._results, self._data_of(claim)) if self.outlives_task else None
@@ -277,25 +244,12 @@ class SparkSubmission(SparkApplication):
     def _data_of(self, claim: Claim) -> str:
         return JournalLayout(self._identity).data_of(claim.region, claim.attempt)
 
-    def _ask_status(self, name: str) -> ApplicationStatus:
-        """Never raises: a cluster manager that can't be asked is no answer."""
-        try:
-            external_id = self._find_job(name)
-            if external_id is None or self._job is None:
-                return ApplicationStatus.UNKNOWN
-            status = self._job.get_job_status(external_id, self._context)
-            if status.upper() in _NOT_KNOWN:
-                return ApplicationStatus.UNKNOWN
-            if self._job.is_job_active(status):
-                return ApplicationStatus.ACTIVE
-            return ApplicationStatus.SUCCEEDED if self._job.is_job_succeeded(status) else ApplicationStatus.OVER
-        except Exception as error:
-            log.warning("The cluster manager could not be asked about attempt %s: %s", name, error)
-            return ApplicationStatus.UNKNOWN
+    def _is_answer(self, status: str) -> bool:
+        return status.upper() not in _NOT_KNOWN
 
     def _find_job(self, name: str) -> str | None:
         """The id that the cluster manager gave to the job of this name, in any try; `None` where it is not known."""
-        key = _key_of(name)
+        key = key_of("spark_job_id", name)
         job = self._job
         if job is None or job._hook is None or job.external_id_key != key:
             job = copy.copy(self.operator)
@@ -389,14 +343,9 @@ def _jvm_variables(job: SparkSubmitOperator, submit: str) -> dict[str, str]:
     return jvm_variables(mode, folder, submit, environment)
 
 
-def _key_of(name: str) -> str:
-    """Without a slash: the API server of Airflow 3.3.0 does not find a key that has one."""
-    return f"spark_job_id.{name}"
-
-
 def _name_job(job: SparkSubmitOperator, name: str) -> None:
-    job.external_id_key = _key_of(name)
-    job._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status.{name}"
+    job.external_id_key = key_of("spark_job_id", name)
+    job._K8S_DRIVER_STATUS_KEY = key_of("k8s_driver_status", name)
 
 
 def _hook_of(job: SparkSubmitOperator) -> SparkSubmitHook:

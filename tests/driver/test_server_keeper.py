@@ -34,7 +34,11 @@ while True:
     client, _ = server.accept()
     clients.append(client)
     def read(client=client):
-        said = client.recv(9)
+        try:
+            client.sendall(b"!")
+            said = client.recv(9)
+        except ConnectionError:
+            said = b""
         if said:
             print("password=hunter2-of-the-server", flush=True)
             os._exit(int(said))
@@ -161,6 +165,7 @@ class Looks:
             self._client = socket.create_connection((order.host, order.port))
         except ConnectionRefusedError:
             return False
+        assert self._client.recv(1) == b"!"  # until it is accepted, the kernel has it, and not the server
         return True
 
     def _pause(self, seconds: float) -> None:

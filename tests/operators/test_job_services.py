@@ -24,7 +24,7 @@ from tries import TaskStateStore, execute, run_try, state_in, task_context
 from airflow_recovery.errors import JobDefinitionError, RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import recoverable
-from airflow_recovery.task import operator_submission
+from airflow_recovery.task import operator_submission, outliving_job
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class StoreInFile(TaskStateStore):
 def submitter(request: pytest.FixtureRequest, recovery: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Submitter]:
     service: Service = request.param
     service.operator_class()
-    monkeypatch.setattr(operator_submission, "ASK_EVERY_S", 0)
+    monkeypatch.setattr(outliving_job, "ASK_EVERY_S", 0)
     with service.server() as server:
         monkeypatch.setenv(f"AIRFLOW_CONN_{service.connection}", server.connection())
         yield Submitter(service, server, recovery)

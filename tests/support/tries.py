@@ -22,10 +22,16 @@ RUN_KEY = "date-2024-01-02T000000Z"
 
 
 class TaskStateStore(dict[str, Any]):
-    """The task's own state store in an Airflow without our backend."""
+    """The task's own state store in an Airflow without our backend.
+
+    A key with a slash is found by none of its answers, as by those of the API server of Airflow 3.3.0.
+    """
 
     def set(self, key: str, value: Any, *, retention: Any = None) -> None:
         self[key] = value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return default if "/" in key else super().get(key, default)
 
 
 def dag_run(**changes: Any) -> SimpleNamespace:

@@ -22,7 +22,7 @@ from airflow_recovery.attempt.application import ApplicationStatus
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import Claim, FenceCause, Released
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.task import drop_in, spark_submission
+from airflow_recovery.task import drop_in, outliving_job
 from airflow_recovery.task.spark_submission import SparkSubmission
 
 DRIVER = "driver-20240102000000-0000"
@@ -161,7 +161,7 @@ def killed_drop_in(recovery: Path, master: Master, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
     monkeypatch.setenv("AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT", "1s")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(spark_submission, "ASK_EVERY_S", 0.0)
+    monkeypatch.setattr(outliving_job, "ASK_EVERY_S", 0.0)
     return KilledDropIn(recovery, master, monkeypatch)
 
 
