@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
-import psycopg2
 import pytest
 from pipeline import STEP_TIMEOUT_S, DagRun, Pipeline
+from warehouse import Warehouse
 
 from airflow_recovery.testing.spark_drivers import kill_9
 
@@ -22,59 +21,11 @@ SINKS = ("added", "told")
 ROWS = [(0,), (1,), (2,)]
 
 
-class Warehouse:
-    """A database of its own in the server that holds Airflow's."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        server = pipeline.airflow.database_address
-        self._server = connected(server)
-        ask(self._server, "CREATE DATABASE warehouse")
-        self._ours = connected({**server, "dbname": "warehouse"})
-        for sink in SINKS:
-            ask(self._ours, f"CREATE TABLE {sink} (id bigint)")
-        connection = {"connection_id": "warehouse", "conn_type": "postgres", "schema": "warehouse"}
-        where = {"host": server["host"], "port": server["port"], "login": server["user"]}
-        pipeline.airflow.api("POST", "/connections", {**connection, **where, "password": server["password"]})
-
-    def lock(self) -> None:
-        """Nobody else gets any further with either table."""
-        ask(self._ours, "BEGIN")
-        ask(self._ours, "LOCK TABLE added, told IN ACCESS EXCLUSIVE MODE")
-
-    def unlock(self) -> None:
-        ask(self._ours, "COMMIT")
-
-    def waiting(self) -> int:
-        """How many are inside their commits, and wait for the lock."""
-        waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'warehouse' AND wait_event_type = 'Lock'"
-        return int(ask(self._server, waits)[0][0])
-
-    def rows(self, table: str) -> list[tuple[Any, ...]]:
-        return ask(self._ours, f"SELECT id FROM {table} ORDER BY id")
-
-    def close(self) -> None:
-        self._ours.close()
-        self._server.close()
-
-
-def connected(address: dict[str, str | int]) -> Any:
-    # The server ends transactions that do nothing: ours holds a lock for as long as it is needed.
-    found = psycopg2.connect(**address, options="-c idle_in_transaction_session_timeout=0")
-    found.autocommit = True
-    return found
-
-
-def ask(connection: Any, statement: str) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchall() if cursor.description else []
-
-
 @pytest.fixture
 def warehouse(pipeline: Pipeline) -> Iterator[Warehouse]:
-    found = Warehouse(pipeline)
-    yield found
-    found.close()
+    opened = Warehouse(pipeline.airflow, SINKS)
+    yield opened
+    opened.close()
 
 
 def kill_inside_the_commits(run: DagRun, warehouse: Warehouse) -> None:

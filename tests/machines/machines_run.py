@@ -50,9 +50,10 @@ def start_worker(
     *,
     concurrency: int = 1,
     env: Mapping[str, str] | None = None,
+    scratch_bytes: int | None = None,
 ) -> str:
     """One more machine, which takes tasks of ``queue`` alone, ``concurrency`` at once; its name."""
-    name = pipeline.airflow.add_worker(queues=(queue,), concurrency=concurrency, env=env)
+    name = pipeline.airflow.add_worker(queues=(queue,), concurrency=concurrency, env=env, scratch_bytes=scratch_bytes)
     workers.append(name)
     pipeline.airflow.start(name)
     return name

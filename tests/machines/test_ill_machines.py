@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 import pytest
-from machines_run import MachinesPipeline, machine_of
+from machines_run import MachinesPipeline, machine_of, start_worker
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill, pytest.mark.timeout(1800)]
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
-
-
-@pytest.fixture
-def workers(pipeline: MachinesPipeline) -> Iterator[list[str]]:
-    """Those that a test has added. They are gone afterwards."""
-    added: list[str] = []
-    yield added
-    for name in added:
-        pipeline.airflow.kill(name)
 
 
 def scratch_of(pipeline: MachinesPipeline, worker: str) -> Path:
@@ -44,9 +34,7 @@ def fill(ballast: Path) -> None:
 def test_a_machine_without_disk_space_fails_its_attempts_by_name_and_goes_on_when_there_is_some(
     pipeline: MachinesPipeline, workers: list[str]
 ) -> None:
-    full = pipeline.airflow.add_worker(queues=("full",), scratch_bytes=64 << 20)
-    workers.append(full)
-    pipeline.airflow.start(full)
+    full = start_worker(pipeline, workers, "full", scratch_bytes=64 << 20)
     ballast = scratch_of(pipeline, full) / "ballast"
     fill(ballast)
 
@@ -71,9 +59,7 @@ def test_a_machine_whose_clock_is_ten_minutes_off_makes_what_any_other_makes(
     """Its results are kept, found lost, and made again, as those of the others."""
     assert FAKETIME.exists(), "scripts/setup.sh --test installs it"
     wrong = {"LD_PRELOAD": str(FAKETIME), "FAKETIME": f"{offset_s:+d}s", "DONT_FAKE_MONOTONIC": "1"}
-    clock = pipeline.airflow.add_worker(queues=("clock",), env=wrong)
-    workers.append(clock)
-    pipeline.airflow.start(clock)
+    clock = start_worker(pipeline, workers, "clock", env=wrong)
 
     run = pipeline.run("clock").start()
     before = run.ends()
@@ -98,11 +84,9 @@ def test_results_in_a_folder_of_each_machine_are_lost_for_the_others_and_the_run
     pipeline: MachinesPipeline, workers: list[str]
 ) -> None:
     """Nothing false is read: `total` finds none of what the records name, and its producer does, and keeps it."""
-    airflow = pipeline.airflow
+    env = {"AIRFLOW__RECOVERY__RESULTS": f"file://{pipeline.airflow.home}/results"}
     for queue in ("folder-1", "folder-2"):
-        env = {"AIRFLOW__RECOVERY__RESULTS": f"file://{airflow.home}/results"}
-        workers.append(airflow.add_worker(queues=(queue,), concurrency=1, env=env))
-    airflow.start(*workers)
+        start_worker(pipeline, workers, queue, env=env)
 
     run = pipeline.run("folders").start()
     journal = run.ends("failed")

@@ -5,55 +5,17 @@ numbers --> total, the second region by spark-submit, so that its driver is on i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psutil
 import pytest
-from journal_objects import JournalObjects
-from machines_run import MachinesPipeline, machine_of
+from machines_run import MachinesPipeline, assert_total, machine_of, start_held, start_worker
 from pipeline import DagRun, is_gone
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture
-def workers(pipeline: MachinesPipeline) -> Iterator[list[str]]:
-    """Those that a test has added. They are gone afterwards, and those of `pipeline` run."""
-    airflow = pipeline.airflow
-    added: list[str] = []
-    yield added
-    for name in added:
-        if name in airflow.processes:
-            airflow.kill(name)
-    airflow.start()
-
-
-def start_worker(pipeline: MachinesPipeline, workers: list[str], queue: str) -> str:
-    """One that takes no second task while it has one."""
-    name = pipeline.airflow.add_worker(queues=(queue,), concurrency=1)
-    workers.append(name)
-    pipeline.airflow.start(name)
-    return name
-
-
-def start_held(pipeline: MachinesPipeline, dag_id: str) -> DagRun:
-    """`numbers` is written, `total` is held in its driver."""
-    run = pipeline.run(dag_id)
-    run.hold("total")
-    run.start()
-    run.wait_called("total")
-    return run
-
-
 def driver_and_task(run: DagRun) -> list[psutil.Process]:
     jvm = run.jvm("total", 1)
     return [jvm.parent(), jvm, *jvm.children(recursive=True)]
-
-
-def assert_total(pipeline: MachinesPipeline, journal: JournalObjects, executions: dict[str, int]) -> None:
-    journal.check()
-    assert journal.executions() == executions
-    assert pipeline.rows(journal, "total") == [(45,)]
 
 
 def test_a_worker_is_killed_with_its_drivers(pipeline: MachinesPipeline, workers: list[str]) -> None:
