@@ -28,6 +28,9 @@ _OWN_CLASSES = {
         "airflow_recovery.operators.spark_submit.RecoverableSparkSubmitOperator"
     ),
     f"{_PROVIDER}.spark_jdbc.SparkJDBCOperator": "airflow_recovery.operators.spark_jdbc.RecoverableSparkJDBCOperator",
+    f"{_PROVIDER}.spark_pipelines.SparkPipelinesOperator": (
+        "airflow_recovery.operators.spark_pipelines.RecoverableSparkPipelinesOperator"
+    ),
 }
 """Operators that need a class of their own."""
 _WAITS = {"wait_for_completion": True, "wait_for_termination": True, "asynchronous": False}

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -16,23 +17,30 @@ from airflow.providers.apache.spark.operators.spark_pipelines import SparkPipeli
 from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperator
 from airflow.providers.apache.spark.operators.spark_sql import SparkSqlOperator
 from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowFailException
 from tries import run_try, submissions
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators import RecoverableSparkJDBCOperator, recoverable
+from airflow_recovery.testing.spark_cluster import connect_server
 
 PROGRAM = f"""#!{sys.executable}
 import json, os, pathlib, re, sys
 with open(os.environ["SUBMITTED"], "a") as log:
     log.write(json.dumps({{"arguments": sys.argv[1:]}}) + "\\n")
 said = " ".join(sys.argv[1:])
+if "pipelines" in sys.argv[0] and {{"--master", "--name"}} & set(sys.argv):
+    sys.exit("Remote cannot be specified with master and/or deploy mode.")
 for place in re.findall(r"(?:DIRECTORY '|warehouse.dir=)([^' ]+)", said):
     folder = pathlib.Path(place.removeprefix("file://"))
     for below in (["cleaned", "report"] if "warehouse" in said else ["."]):
         (folder / below).mkdir(parents=True)
         (folder / below / "part-0").write_text("rows")
 """
-"""In place of ``spark-sql`` and ``spark-pipelines``: writes where it is told, and logs what it was told."""
+"""In place of ``spark-sql`` and ``spark-pipelines``: writes where it is told, and logs what it was told.
+
+It refuses what Spark's own one refuses.
+"""
 
 SQL = "INSERT OVERWRITE DIRECTORY '{output:cleaned}' USING parquet SELECT explode(sequence(1, 3)) AS n"
 
@@ -91,6 +99,36 @@ def test_the_datasets_of_a_declarative_pipeline_are_results(recovery: Path, prog
     assert {folder_of(made, f"t.{name}").name for name in ("cleaned", "report")} == {"cleaned", "report"}
     assert run_try(reader)["decision"] == "ran"
     assert f"parquet.`{folder_of(made, 't.report').as_uri()}`" in " ".join(submissions(programs)[-1]["arguments"])
+
+
+CONNECT = {"conn_type": "spark_connect", "host": "sc://127.0.0.1", "port": 1}
+
+
+@pytest.mark.parametrize(
+    ("connection", "given", "said"),
+    [
+        (
+            {"conn_type": "spark", "host": "yarn"},
+            {},
+            "'spark_default' with 'yarn': Spark runs pipelines over Spark Conn",
+        ),
+        ({"conn_type": "spark", "host": "spark://a", "port": 7077}, {}, "with 'spark://a:7077'"),
+        (CONNECT, {}, "expected placeholders in env_vars= .* found some in conf="),
+        (CONNECT, {"conf": {}, "env_vars": {"OUT": "{output:*}"}}, None),
+    ],
+)
+def test_a_pipeline_that_spark_would_not_run_is_refused_before_the_claim(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any], given: dict[str, Any], said: str | None
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    with new_dag():
+        operator = recoverable(SparkPipelinesOperator)(task_id="t", outputs=["cleaned"], **{**PIPELINE, **given})
+    if said is None:
+        operator.check_rendered()
+        return
+    with pytest.raises(AirflowFailException, match=said):
+        run_try(operator)
+    assert not list((recovery / "journal").rglob("*.claim"))
 
 
 def test_a_pipeline_that_does_not_make_a_dataset_is_told_which(recovery: Path, programs: Path) -> None:
@@ -199,19 +237,30 @@ def test_a_function_with_a_session_is_told_the_place_of_its_attempt(
 # --- with Spark itself ------------------------------------------------------------------------------------------------
 
 DATASETS = """
+import os, zlib
+
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
 
 spark = SparkSession.active()
+out = os.environ.get("OUT")
+attempt = f"_{zlib.crc32(out.encode())}" if out else ""
 
-@dp.materialized_view
+def place(name):
+    return {"name": name + attempt, "table_properties": {"location": f"{out}/{name}"} if out else {}}
+
+@dp.materialized_view(**place("cleaned"))
 def cleaned():
     return spark.range(3)
 
-@dp.materialized_view
+@dp.materialized_view(**place("report"))
 def report():
-    return spark.read.table("cleaned").groupBy().count()
+    return spark.read.table("cleaned" + attempt).groupBy().count()
 """
+"""On a server that others use, too, each attempt has tables of its own name (`docs/operators.md`)."""
+
+LOCALLY = {"conf": {"spark.sql.warehouse.dir": "{output:*}"}}
+BY_CONNECT = {"env_vars": {"OUT": "{output:*}"}, "conn_id": "connect"}
 
 
 @pytest.fixture
@@ -227,13 +276,30 @@ def spark_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_SQL_DEFAULT", json.dumps({"conn_type": "spark_sql", "host": "local[1]"}))
 
 
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Spark Connect server."""
+    with connect_server(master="local[1]", conf={"spark.sql.shuffle.partitions": "1"}) as server:
+        host, port = server.url.removeprefix("sc://").split(":")
+        connection = {"conn_type": "spark_connect", "host": f"sc://{host}", "port": int(port)}
+        monkeypatch.setenv("AIRFLOW_CONN_CONNECT", json.dumps(connection))
+        yield
+
+
 @pytest.mark.spark
 @pytest.mark.drill
+@pytest.mark.parametrize("way", [LOCALLY, BY_CONNECT], ids=["locally", "connect"])
 def test_the_datasets_of_a_pipeline_are_read_by_a_query_and_by_a_function(
-    recovery: Path, spark_programs: None, monkeypatch: pytest.MonkeyPatch
+    recovery: Path,
+    spark_programs: None,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    way: dict[str, Any],
 ) -> None:
     from pyarrow import parquet
 
+    if way is BY_CONNECT:
+        request.getfixturevalue("connect")
     monkeypatch.chdir(recovery)
     (recovery / "transformations").mkdir()
     (recovery / "transformations" / "datasets.py").write_text(DATASETS)
@@ -246,10 +312,7 @@ def test_the_datasets_of_a_pipeline_are_read_by_a_query_and_by_a_function(
 
     with new_dag():
         pipeline = recoverable(SparkPipelinesOperator)(
-            task_id="p",
-            pipeline_spec=str(spec),
-            conf={"spark.sql.warehouse.dir": "{output:*}"},
-            outputs=["cleaned", "report"],
+            task_id="p", pipeline_spec=str(spec), outputs=["cleaned", "report"], **way
         )
         query = recoverable(SparkSqlOperator)(
             task_id="q",
@@ -269,3 +332,7 @@ def test_the_datasets_of_a_pipeline_are_read_by_a_query_and_by_a_function(
         assert run_try(operator, try_number=2)["decision"] == "kept"
     rows = parquet.read_table(folder_of(run_try(function, try_number=3), "f.out"), partitioning=None)
     assert rows.to_pylist() == [{"more": 4}]
+    spec.write_text(f"{spec.read_text()}# other")
+    again = run_try(pipeline, try_number=3)
+    assert (again["decision"], again["attempt"]) == ("ran", 2)
+    assert parquet.read_table(folder_of(again, "p.report"), partitioning=None).to_pylist() == [{"count": 3}]
