@@ -86,7 +86,7 @@ _EXECUTOR_LOST = re.compile(
 _DRIVER_LOST = re.compile(
     r"DriverLost|ProcessLost|"
     r"Py4JNetworkError|Answer from Java side is empty|SparkContext (?:was|has been) (?:stopped|shut ?down)|"
-    r"stopped SparkContext|"
+    r"stopped SparkContext|SparkEnv\$\.get\(\)\" is null|"
     r"Error code is: (?:-9|-15|137|143)\b|exitCode: (?:137|143|-10[0-2567])\b|"
     # YARN: by a person or a scheduler, or with its node.
     r"application_\d+_\d+ was killed|ApplicationMaster for attempt \S+ timed out|"

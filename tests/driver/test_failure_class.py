@@ -67,6 +67,9 @@ BEYOND = "Container [pid=7] is running 9B beyond the 'PHYSICAL' memory limit."
         (Failure("AirflowException", "Cannot execute: spark-submit. Error code is: 137."), FailureClass.DRIVER_LOST),
         (Failure("Py4JNetworkError", "Answer from Java side is empty"), FailureClass.DRIVER_LOST),
         (Failure("DriverLost", "said nothing"), FailureClass.DRIVER_LOST),
+        (Failure("Py4JJavaError", "x", chain=('NullPointerException: Cannot invoke "org.apache.spark.SparkEnv.rpcEnv()"'
+                 ' because the return value of "org.apache.spark.SparkEnv$.get()" is null',), vertex="v"),
+         FailureClass.DRIVER_LOST),
         (Failure("Py4JJavaError", "x", chain=("IllegalStateException: Cannot call methods on a stopped SparkContext.",),
                  vertex="v"), FailureClass.DRIVER_LOST),
         (Failure("SparkConnectGrpcException", "x", "INVALID_HANDLE.SESSION_CLOSED", "HY000"),
