@@ -133,6 +133,8 @@ class KubernetesCluster:
             if role is not None and about.get("namespace") == namespace:
                 resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
                 asked[role].add((event["verb"], resource))
+                if event["verb"] == "patch" and event.get("responseStatus", {}).get("code") == 201:
+                    asked[role].add(("create", resource))  # what a patch makes needs both
         return asked
 
     def limit(self, namespace: str, **hard: str) -> None:

@@ -27,6 +27,14 @@ def documented_roles() -> dict[str, list[dict[str, Any]]]:
     return {names[role]: yaml.safe_load(text) for role, text in blocks}
 
 
+def documented_rights() -> dict[str, set[tuple[str, str]]]:
+    """Those rules as `KubernetesCluster.asked` has what was asked for."""
+    return {
+        role: {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
+        for role, rules in documented_roles().items()
+    }
+
+
 def documented_conf() -> dict[str, str]:
     """``conf`` of the page's example."""
     found = re.search(r"conf=(\{.*?\n    \})", PAGE.read_text(), re.DOTALL)
@@ -107,14 +115,22 @@ class PodTask(ClusterTask):
 
     def pod_of(self, attempt: int) -> str:
         """The name that an attempt's pod has by its claim."""
-        claim = self.region.attempts[attempt].claim
-        assert claim is not None
-        return f"{claim.tag}-driver"
+        return f"{self.claim_of(attempt).tag}-driver"
 
     def until_pod_waits(self, attempt: int = 1) -> str:
         """Until that attempt's driver is at the gate; its pod."""
         self.until_waiting(attempt)
         return self.pod_of(attempt)
+
+    def until_executor_runs(self) -> str:
+        """Until an executor's container runs; its pod."""
+
+        def running() -> list[str]:
+            pods = [pod["metadata"]["name"] for pod in self.cluster.pods(self.namespace, "executor")]
+            return [pod for pod in pods if self.node.is_running(pod)]
+
+        self.until(running, "an executor runs")
+        return running()[0]
 
     def until_gone(self, pod: str) -> None:
         """Until the API server has no such pod, and nothing of it runs."""

@@ -19,7 +19,7 @@ from tries import RUN_KEY
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.keys import OPERATORS_GROUP
-from airflow_recovery.model.records import Outcome, RunIdentity
+from airflow_recovery.model.records import Claim, Outcome, RunIdentity
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
@@ -148,13 +148,26 @@ class ClusterTask(ABC):
         return S3Store(self.uri(name), endpoint_url=self.endpoint_url, session=self.server.session())
 
     @property
+    def name_and_group(self) -> tuple[str, str]:
+        """Of its region, as the journal has them."""
+        return ("told", OPERATORS_GROUP) if self.kind == "drop-in" else ("kept", "g")
+
+    @property
     def region(self) -> RegionState:
         """What the journal says of this task."""
-        return self.region_of(*(("told", OPERATORS_GROUP) if self.kind == "drop-in" else ("kept", "g")))
+        return self.region_of(*self.name_and_group)
 
     def region_of(self, name: str, group: str) -> RegionState:
-        journal = Journal(self.store("journal"), RunIdentity("d", RUN_KEY, group), writer="test")
+        journal = self._journal_of(group)
         return journal.load(journal.list([name])).of(name)
+
+    def claim_of(self, attempt: int) -> Claim:
+        """Also of an attempt that has ended, whose claim is no part of `region`."""
+        name, group = self.name_and_group
+        return self._journal_of(group).read_claim(name, attempt)
+
+    def _journal_of(self, group: str) -> Journal:
+        return Journal(self.store("journal"), RunIdentity("d", RUN_KEY, group), writer="test")
 
     def outcome_of(self, attempt: int) -> Outcome:
         outcome = self.region.attempts[attempt].outcome

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ pytest.importorskip("airflow.providers.cncf.kubernetes")
 NAMESPACE = "lake"
 CLAIM = Claim("t", 1, "w", "h", (), "r", 1, "i", "airflow-recovery-1a2b", "now")
 POD = "airflow-recovery-1a2b-driver"
+EVICTED = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
 SUBMIT = f"""#!{sys.executable}
 import json, os, pathlib, sys, urllib.request
 told = dict(word.split("=", 1) for word in sys.argv[1:] if word.startswith("spark."))
@@ -148,12 +150,7 @@ def test_a_pod_is_named_by_its_claim_and_deleted_after_its_success(drop_in: PodD
     ("ends", "log", "raised", "says"),
     [
         (None, "", DriverLost, "found that it was deleted"),
-        (
-            {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
-            "",
-            DriverLost,
-            r"Evicted\. The node was low on resource: memory\.",
-        ),
+        (EVICTED, "", DriverLost, r"Evicted\. The node was low on resource: memory\."),
         (
             {"phase": "Failed", "terminated": {"exitCode": 137, "reason": "OOMKilled"}},
             "",
@@ -188,6 +185,16 @@ def test_fault_150_only_a_pod_that_succeeded_finishes_an_attempt(
         drop_in.run()
     assert type(error.value) is raised
     assert drop_in.outcome().cause is FenceCause.OWN_FAILURE
+
+
+def test_fault_150_control_by_the_providers_words_alone_an_eviction_is_of_no_class(
+    drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.task.driver_pod.DriverPod._explained", lambda pod, error: error)
+    drop_in.ends = EVICTED
+    with pytest.raises(RegionFailed) as error:
+        drop_in.run()
+    assert type(error.value) is RegionFailed
 
 
 def test_fault_149_a_region_whose_outcome_is_there_has_finished_though_its_pod_is_gone(
@@ -252,6 +259,16 @@ def test_fault_152_a_quota_is_named_and_the_task_retries(drop_in: PodDropIn, mon
     failure = drop_in.outcome().failure
     assert failure is not None
     assert dict(failure.labels) == {"class": "cluster full", "recoverable": "yes"}
+
+
+def test_fault_152_control_a_quota_that_is_not_told_apart_is_a_refusal_that_no_retry_cures(
+    drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.driver.start_advice._OVER_QUOTA", re.compile("(?!)"))
+    monkeypatch.setenv("SAYS", REFUSED.format("exceeded quota: limits, requested: pods=1, used: pods=4"))
+    monkeypatch.setenv("CODE", "1")
+    with pytest.raises(AirflowFailException, match="Kubernetes refuses"):
+        drop_in.run()
 
 
 @pytest.mark.parametrize(
@@ -331,6 +348,14 @@ def test_fault_151_a_pod_is_asked_about_by_its_name_though_no_id_was_kept(
         drop_in.pods.put(NAMESPACE, POD, phase)
     assert drop_in.store == {}
     assert drop_in.submission().status(CLAIM) is means
+
+
+def test_fault_151_control_a_pod_whose_name_nobody_knows_before_is_not_found(
+    drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.task.spark_submission.driver_pod_of", lambda hook, tag: None)
+    drop_in.pods.put(NAMESPACE, POD, "Running")
+    assert drop_in.submission().status(CLAIM) is ApplicationStatus.UNKNOWN
 
 
 @pytest.mark.parametrize("is_tracked", [True, False])

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from kubernetes_cluster import DRIVER, WORKER, KubernetesCluster, find_program, kubernetes_cluster
 from kubernetes_node import Node, node_of
-from kubernetes_task import PAGE, PodTask, documented_conf, documented_roles
+from kubernetes_task import PAGE, PodTask, documented_conf, documented_rights
 from runtime_deadlines import until
 from tries_on_cluster import BUCKET, DEADLINE_S
 
@@ -275,12 +275,10 @@ def test_an_image_needs_nothing_beyond_spark_and_a_python(pod_task: MakeTask, ba
     assert task.start().answer()["decision"] == "ran"
 
     assert task.outcome_of(1).outputs[0].rows == 10
-    claim = task.region.attempts[1].claim
-    assert claim is not None
-    uploaded = sorted(info.key.rpartition("/")[2] for info in task.store("uploads").list())
-    *archives, spec, program = uploaded
-    assert (spec, program) == (f"{claim.tag}.json", "main.py")
-    assert [name.startswith(("airflow-recovery-s3-sdk-", "airflow-recovery-")) for name in archives] == [True, True]
+    uploaded = {info.key.rpartition("/")[2] for info in task.store("uploads").list()} - {""}
+    kinds = sorted(re.sub(r"(-code-|-sdk-)\w+\.zip$", r"\1", name) for name in uploaded)
+    archives = ["airflow-recovery-code-", "airflow-recovery-s3-sdk-"]
+    assert kinds == sorted([*archives, f"{task.claim_of(1).tag}.json", "main.py"])
 
 
 def test_each_key_of_s3_does_what_is_documented_and_no_description_of_a_pod_has_one(
@@ -321,13 +319,16 @@ def test_each_key_of_s3_does_what_is_documented_and_no_description_of_a_pod_has_
         conf["spark.kubernetes.executor.secretKeyRef.AWS_SECRET_ACCESS_KEY"] = "results:secret"
         first = task.start()
         task.until_waiting()
-        described = json.dumps(task.cluster.pods(task.namespace))
+        maps = task.cluster.ask("GET", f"/api/v1/namespaces/{task.namespace}/configmaps")
+        described = json.dumps([*task.cluster.pods(task.namespace), maps])
         task.open_gate()
         said = first.said()
 
     # The start-up probe's clean-up alone: whoever may write to a journal may not delete from it.
     assert [what for what in enforced.denied if "s3:DeleteObject on my-journal/recovery/_probe/" not in what] == []
     assert said["answer"]["decision"] == "ran"
+    unused = {*enforced.unused("worker-results"), *enforced.unused("driver-results")}
+    assert [(action, resource) for action, resource in unused if resource.startswith("my-results/uploads")] == []
     assert [key for key in (*allowed, "of-worker", "of-driver") if f'"{key}"' in described] == []
 
 
@@ -339,15 +340,14 @@ def test_the_documented_roles_have_every_right_that_is_asked_for_and_no_other(po
     first = task.start()
     task.node.evict(task.until_pod_waits())
     first.said()
-    run_again(task)
+    task.open_gate()
+    second = task.start()
+    task.node.evict(task.until_executor_runs())
+    assert second.answer()["attempt"] == 2
     task.place += "/untracked"
     task.kind = "plain"
     assert task.start(track_driver_via_k8s_api=False).answer()["decision"] == "ran"
-    rights = {
-        role: {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
-        for role, rules in documented_roles().items()
-    }
-    assert task.cluster.asked(task.namespace) == rights
+    assert task.cluster.asked(task.namespace) == documented_rights()
 
 
 @pytest.mark.parametrize(
