@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scripts.sparks import NEWEST
@@ -21,9 +21,8 @@ class Way:
     """A way to reach a Spark.
 
     ``tests``: by executor, the test of a recovery; ``{series}`` in it stands for the Spark, without it the test is of
-    `ON_THIS_SPARK` alone. ``refused``: by series, the words; ``refusals``: by executor, the test that hears them.
-    ``untried``: what keeps the rest from being tried here; empty where it should work, since an executor or a Spark
-    that was tried elsewhere makes no difference to it.
+    `ON_THIS_SPARK` alone. Without a test it should work, since an executor or a Spark that was tried elsewhere makes no
+    difference to it. ``refused``: by series, the words; ``refusals``: by executor, the test that hears them.
     """
 
     name: str
@@ -31,7 +30,6 @@ class Way:
     tests: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     refusals: Mapping[str, str] = field(default_factory=dict)
-    untried: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,10 @@ class Cell:
         return f"{self.executor}.{self.way.name}.{self.series}"
 
 
-def _of_each(test: str, *parameters: str) -> dict[str, str]:
+def _of_each(test: str, *parameters: str, executors: Sequence[str] = EXECUTORS) -> dict[str, str]:
     """A test of `tests/matrix/test_recoveries.py`, which takes the executor, the Spark, and ``parameters``."""
     node = f"tests/matrix/test_recoveries.py::{test}"
-    return {executor: f"{node}[{'-'.join((executor, '{series}', *parameters))}]" for executor in EXECUTORS}
+    return {executor: f"{node}[{'-'.join((executor, '{series}', *parameters))}]" for executor in executors}
 
 
 def _before(first: str, words: str) -> dict[str, str]:
@@ -63,12 +61,14 @@ def _before(first: str, words: str) -> dict[str, str]:
 
 WAYS = (
     *(
-        Way(f"{what}-{manager}", f"{title}, {where}", _of_each(test, manager))
-        for manager, where in {
-            "local": "master `local`",
-            "standalone": "a standalone cluster",
-            "yarn": "YARN, deploy mode `cluster`",
-        }.items()
+        Way(f"{what}-{manager}", f"{title}, {where}", _of_each(test, manager, executors=executors))
+        for manager, where, executors in (
+            ("local", "master `local`", EXECUTORS),
+            ("standalone", "a standalone cluster", EXECUTORS),
+            ("yarn", "YARN, deploy mode `cluster`", EXECUTORS),
+            # Its API server has an address of this machine alone, which Celery's workers do not reach.
+            ("kubernetes", "Kubernetes, deploy mode `cluster`", EXECUTORS[:1]),
+        )
         for what, title, test in (
             ("declared", "a declared job", "test_a_declared_job_by_spark_submit"),
             ("drop-in", "drop-ins", "test_drop_ins"),
@@ -101,7 +101,6 @@ WAYS = (
         refused=_before("4.2", NO_STREAMS),
         refusals=_of_each("test_streams_on_a_spark_that_is_too_old_are_refused"),
     ),
-    Way("kubernetes", "Kubernetes", untried="there is no Kubernetes here"),
 )
 
 

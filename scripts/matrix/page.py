@@ -33,6 +33,7 @@ of the tables is written by hand. A cell with a date is one recovery in a real A
 its reader is cleared, and the result is made again by its producer. (Of streaming regions the sink is killed, and goes
 on alone.) *Refused* with a date: the test has heard the words. The journal is on S3, results are in a folder that all
 components see. With CeleryExecutor there are two workers, each on a machine of its own (namespaces of one Linux).
+Kubernetes is a real API server, and a node that [runs pods as processes](kubernetes.md#what-was-tried).
 
 ## Versions of Spark
 
@@ -99,7 +100,7 @@ def _said(cell: Cell, record: Record | None) -> str:
         return f"refused ({when})" if cell.refused else when
     if cell.refused:
         return "refused"
-    return "not tried here" if cell.way.untried or cell.test else "should work"
+    return "not tried here" if cell.test else "should work"
 
 
 def _tests(records: Mapping[str, Record]) -> str:
@@ -113,8 +114,7 @@ def _tests(records: Mapping[str, Record]) -> str:
 
 def _refusals() -> str:
     rows = [(way.title, _all(way.refused), f"`{words}`") for way in WAYS for words in sorted({*way.refused.values()})]
-    rows += [(way.title, "all", way.untried) for way in WAYS if way.untried]
-    return _table(("way", "Spark", "the words, or why it was not tried"), rows)
+    return _table(("way", "Spark", "the words"), rows)
 
 
 def _all(series: Mapping[str, str]) -> str:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kubernetes_cluster import KubernetesCluster, find_program, kubernetes_cluster
+from kubernetes_node import node_of
 from paths import CODE
 from pipeline import Pipeline, environment
 
@@ -61,6 +63,11 @@ def open_pipeline(
     env = environment(folder, bucket, "sc://127.0.0.1:1") | {
         "MATRIX_SPARKS": json.dumps({spark.series: _as_told(spark) for spark in sparks}),
         "MATRIX_HADOOP": str(folder / "hadoop"),
+        # There while a cell needs it.
+        "SPARK_CONF_DIR": str(folder / "pods"),
+        "KUBECONFIG": str(folder / "pods" / "kubeconfig"),
+        "AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER": "False",
+        "AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE": str(folder / "pods" / "kubeconfig"),
         # A cell is two or four starts of a Spark: an archive of its classes would not be made in time to be used.
         "AIRFLOW__RECOVERY__DRIVER_JVM": "plain",
         # A task on a busy machine may be late with a heartbeat.
@@ -104,4 +111,14 @@ def yarn(matrix_s3: S3Server) -> Iterator[YarnCluster]:
     """One for every Spark. Its nodes have the credentials of S3, as a machine with a role has."""
     variables = {**matrix_s3.environment(), "AWS_ENDPOINT_URL_S3": matrix_s3.endpoint_url}
     with yarn_cluster(spark_conf={f"spark.yarn.appMasterEnv.{name}": variables[name] for name in variables}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kubernetes() -> Iterator[KubernetesCluster]:
+    """With a node that has an image of every Spark, called as its series."""
+    program = find_program()
+    assert program is not None, "the API server is not built: scripts/setup.sh --drill"
+    images = {series: spark for series in NEWEST if (spark := spark_of(series)).is_installed()}
+    with kubernetes_cluster(program) as running, node_of(running, images=images):
         yield running

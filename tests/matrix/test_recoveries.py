@@ -13,15 +13,19 @@ import json
 import os
 import shutil
 import subprocess
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes_cluster import DRIVER, WORKER, KubernetesCluster
+from kubernetes_task import documented_conf, documented_rights, documented_roles, spark_defaults
 from pipeline import DagRun, Pipeline
 from streams_run import IDS, assert_account, started, untouched
 
+from airflow_recovery.testing.s3_server import ACCESS_KEY, SECRET_KEY
 from airflow_recovery.testing.spark_cluster import connect_server, standalone_cluster
 from airflow_recovery.testing.spark_drivers import kill_9
 from airflow_recovery.testing.yarn_cluster import YarnCluster
@@ -30,7 +34,7 @@ from scripts.sparks import NEWEST, Spark, installed_spark
 
 pytestmark = [pytest.mark.drill, pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.timeout(1500)]
 
-MANAGERS = ("local", "standalone", "yarn")
+MANAGERS = ("local", "standalone", "yarn", "kubernetes")
 WITHOUT_CONNECT = ("3.5",)
 WITHOUT_STREAMS = ("3.5", "4.0", "4.1")
 
@@ -63,6 +67,12 @@ def submitted_to(request: pytest.FixtureRequest, pipeline: Pipeline, spark: Spar
             connected(pipeline, conn_id, cluster.master_url),
         ):
             yield ""
+    elif manager == "kubernetes":
+        kubernetes: KubernetesCluster = request.getfixturevalue("kubernetes")
+        with namespace(pipeline, spark, kubernetes) as name:
+            extra = {"deploy-mode": "cluster", "namespace": name}
+            with connected(pipeline, conn_id, f"k8s://{kubernetes.url}", extra=extra):
+                yield "_kubernetes"
     else:
         yarn: YarnCluster = request.getfixturevalue("yarn")
         extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": yarn.url}
@@ -80,6 +90,32 @@ def hadoop_conf(pipeline: Pipeline, spark: Spark, yarn: YarnCluster) -> Iterator
         out.write("".join(f"{key} {value}\n" for key, value in theirs.items()))
     try:
         yield
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def namespace(pipeline: Pipeline, spark: Spark, cluster: KubernetesCluster) -> Iterator[str]:
+    """Meanwhile the workers find a namespace. It has the roles of docs/kubernetes.md, and nobody asks for more."""
+    name, shared, folder = f"matrix-{uuid.uuid4().hex}", str(pipeline.folder), pipeline.folder / "pods"
+    cluster.namespace(name, documented_roles())
+    cluster.secret(name, "s3", {"key": ACCESS_KEY, "secret": SECRET_KEY})
+    theirs = {
+        **spark_defaults(cluster, pipeline.s3.endpoint_url),
+        **documented_conf(),
+        "spark.kubernetes.container.image": spark.series,
+        "spark.kubernetes.file.upload.path": f"file://{folder}/uploads",
+    }
+    for role in ("driver", "executor"):
+        volume = f"spark.kubernetes.{role}.volumes.hostPath.shared"
+        theirs |= {f"{volume}.mount.path": shared, f"{volume}.options.path": shared}
+    folder.mkdir()
+    (folder / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in theirs.items()))
+    shutil.copy(cluster.kubeconfig(WORKER), folder / "kubeconfig")
+    try:
+        yield name
+        rights, asked = documented_rights(), cluster.asked(name)
+        assert {role: asked[role] - rights[role] for role in asked} == {WORKER: set(), DRIVER: set()}
     finally:
         shutil.rmtree(folder)
 

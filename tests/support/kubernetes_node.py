@@ -2,9 +2,9 @@
 
 A pod sees this machine's files with an overlay: what it writes is its own, and /tmp, where tasks keep their files, is
 empty. Its volumes are mounted where it asks for them. Its address is one of 127.0.1.0/24; its host name is the pod's,
-and names of services stand in its /etc/hosts. Every image is Spark's: the Spark and the Python that the tests run with,
-and the commands of the entry point, ``driver``, ``executor``, or any other. The API server asks it for the logs of
-pods. Needs root, or user namespaces, as container runtimes do.
+and names of services stand in its /etc/hosts. Every image is Spark's: a Spark and its Python, those that the tests run
+with where the node is told of no other, and the commands of the entry point, ``driver``, ``executor``, or any other.
+The API server asks it for the logs of pods. Needs root, or user namespaces, as container runtimes do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -34,6 +34,7 @@ from kubernetes_cluster import KubernetesCluster, KubernetesError
 
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.testing.spark_cluster import spark_home
+from scripts.sparks import Spark
 
 NAME = "node"
 LOOK_EVERY_S = 0.2
@@ -42,14 +43,20 @@ _TERMINAL = ("Succeeded", "Failed")
 
 
 class Node:
-    """The only node of ``cluster``. ``extra_jars``: a class path that its image has besides Spark's."""
+    """The only node of ``cluster``. ``extra_jars``: a class path that images have besides Spark's.
 
-    def __init__(self, cluster: KubernetesCluster, folder: Path, extra_jars: str = "") -> None:
+    ``images``: by the name of an image, its Spark, where that is another one.
+    """
+
+    def __init__(
+        self, cluster: KubernetesCluster, folder: Path, extra_jars: str = "", images: Mapping[str, Spark] | None = None
+    ) -> None:
         self.cluster = cluster
         self.folder = folder
         self.is_full = False
         """No pod is bound: new ones stay pending."""
         self._extra_jars = extra_jars
+        self._images = images or {}
         self._containers: dict[str, _Container] = {}
         self._addresses = itertools.count(1)
         self._stopped = threading.Event()
@@ -134,13 +141,15 @@ class Node:
         container.ended_by = ended
         container.kill()
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, image: str) -> dict[str, str]:
         """What the image sets."""
+        spark = self._images.get(image)
+        python = sys.executable if spark is None else str(spark.python)
         return {
             "PATH": os.environ.get("PATH", os.defpath),
-            "SPARK_HOME": str(spark_home()),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_HOME": str(spark_home() if spark is None else spark.home),
+            "PYSPARK_PYTHON": python,
+            "PYSPARK_DRIVER_PYTHON": python,
             "SPARK_DIST_CLASSPATH": self._extra_jars,
             "JDK_JAVA_OPTIONS": os.environ.get("JDK_JAVA_OPTIONS", ""),
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
@@ -149,10 +158,12 @@ class Node:
 
 
 @contextmanager
-def node_of(cluster: KubernetesCluster, extra_jars: str = "") -> Iterator[Node]:
+def node_of(
+    cluster: KubernetesCluster, extra_jars: str = "", images: Mapping[str, Spark] | None = None
+) -> Iterator[Node]:
     """A node that looks after the cluster's pods."""
     folder = Path(tempfile.mkdtemp(prefix="airflow-recovery-node-"))
-    node = Node(cluster, folder, extra_jars)
+    node = Node(cluster, folder, extra_jars, images)
     thread = threading.Thread(target=node.run, name="node", daemon=True)
     thread.start()
     try:
@@ -266,7 +277,7 @@ class _Container:
         ]
         if os.geteuid() != 0:
             command.insert(1, "--map-root-user")
-        environment = {**self._node.environment(), **self._environment()}
+        environment = self._environment()
         with (self._node.folder / f"{self.name}.log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,
@@ -329,7 +340,8 @@ class _Container:
     def _command(self) -> list[str]:
         """As the entry point of Spark's image has it."""
         role, *arguments = self._spec["args"]
-        given, home = {**self._node.environment(), **self._environment()}, spark_home()
+        given = self._environment()
+        home = self._node.environment(self._spec["image"])["SPARK_HOME"]
         if role == "driver":
             bind = f"spark.driver.bindAddress={given['SPARK_DRIVER_BIND_ADDRESS']}"
             return [f"{home}/bin/spark-submit", "--conf", bind, "--deploy-mode", "client", *arguments]
@@ -363,7 +375,7 @@ class _Container:
             "metadata.name": self.name,
             "metadata.namespace": self.namespace,
         }
-        values = {}
+        values = self._node.environment(self._spec["image"])
         for variable in self._spec.get("env", ()):
             source = variable.get("valueFrom", {})
             if "fieldRef" in source:
@@ -430,7 +442,12 @@ class _Container:
             "mount --rbind /dev root/dev",
             "mount -t tmpfs none root/tmp",
             "mount --bind hosts root/etc/hosts",
-            f"mkdir -p volumes root{WORK_FOLDER} root/volumes && mount --bind volumes root/volumes",
+            *(
+                f"mount --bind {shlex.quote(volume['hostPath']['path'])} {shlex.quote(str(volumes[volume['name']]))}"
+                for volume in self._pod["spec"].get("volumes", ())
+                if "hostPath" in volume
+            ),
+            f"mkdir -p volumes root{WORK_FOLDER} root/volumes && mount --rbind volumes root/volumes",
         ]
         for mount in self._spec.get("volumeMounts", ()):
             source, target = volumes[mount["name"]], shlex.quote(mount["mountPath"])

@@ -43,6 +43,10 @@ for series, spark in json.loads(os.environ.get("MATRIX_SPARKS", "{}")).items():
     declared(f"declared_{series}_yarn", **on_yarn)
     existing(f"drop_in_{series}_yarn", **on_yarn)
 
+    in_pods = submitted | {"track_driver_via_k8s_api": True}
+    declared(f"declared_{series}_kubernetes", **in_pods)
+    existing(f"drop_in_{series}_kubernetes", **in_pods)
+
     declared(f"connect_{series}", conn_id=f"connect_{series}")
 
     # The provider refuses `env_vars` there.
