@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-approximate test drill matrix docs lint types test-types bench vendor clean
+.PHONY: help setup demo demo-approximate test drill matrix faults docs lint types test-types bench vendor clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,10 @@ matrix: ## Try the Sparks, executors and clusters that users have, and write doc
 	$(PYTHON_BIN) -m scripts.sparks
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m scripts.matrix $(if $(ONLY),--only $(ONLY)) $(if $(SINCE),--since $(SINCE)) \
 		$(if $(filter-out 0,$(AGAIN)),--again)
+
+faults: ## Every fault of docs/faults.md, its tests, and how each ended here last (ONLY="9 121")
+	@scripts/setup.sh --test
+	@$(PYTHON_BIN) -m scripts.faults $(ONLY)
 
 docs: setup ## Build the documentation into build/site, without a network
 	$(PYTHON_BIN) -m scripts.configuration_reference

@@ -25,6 +25,7 @@ use_wheel()
 
 # ruff: noqa: E402
 from cloud_servers import CLOUD_SERVERS, CloudServer, installed_cloud_servers
+from last_results import LastResults
 
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
@@ -110,6 +111,8 @@ def pytest_configure(config: pytest.Config) -> None:
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     config.stash[NAMES] = server_names(config)
     config.stash[CLOUDS] = cloud_names(config)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(LastResults(config), "last_results")
 
 
 NAMES = pytest.StashKey[list[str]]()
