@@ -46,6 +46,7 @@ from airflow_recovery.results.output_digest import digest_output, import_readers
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external
+from airflow_recovery.task.outliving_job import key_of
 from airflow_recovery.task.references import ALL, DropIn, OutputReference, filled, qualified
 from airflow_recovery.task.spark_submission import SparkSubmission, described
 
@@ -337,7 +338,7 @@ class DropInSubmission(DropInApplication, SparkSubmission):
 
 
 def _rests_on_key(claim: Claim) -> str:
-    return f"spark_job_rests_on/{claim.tag}"
+    return key_of("spark_job_rests_on", claim.tag)
 
 
 def _rests_on(fingerprint: str, externals: tuple[ExternalObject, ...]) -> str:
