@@ -15,7 +15,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any, cast
@@ -33,15 +33,42 @@ _LENGTH = 32
 _DECORATORS = ("source", "vertex", "sink")
 
 
+@dataclass(frozen=True)
+class CodeUnit:
+    """One piece of code that a vertex uses: a function, a class or a constant, or (``name`` is empty) a whole module.
+
+    ``module`` is empty for the vertex's own. ``lines``: their numbers in ``path``, and what stands there; none of what
+    has no source of its own. ``used_by``: the module and the name of the piece that led here; `None` for the vertex's
+    function itself.
+    """
+
+    module: str
+    name: str
+    digest: str
+    path: str = ""
+    lines: tuple[tuple[int, str], ...] = ()
+    used_by: tuple[str, str] | None = None
+
+
 def vertex_code(job: Job, vertex: str) -> list[list[str]]:
     """Return the code that a vertex uses, as ``[where, name, digest]``, for `vertex_fingerprint`."""
-    declared = job.vertex_named(vertex)
+    return _used_by(job, vertex)[0]
+
+
+def vertex_units(job: Job, vertex: str) -> list[CodeUnit]:
+    """Return the same code, with where each piece stands and what led to it. Raises as `vertex_code`."""
+    found, used = _used_by(job, vertex)
+    return [used.unit(module, name, digest) for module, name, digest in found]
+
+
+def _used_by(job: Job, vertex: str) -> tuple[list[list[str]], _CodeUsed]:
+    declared, used = job.vertex_named(vertex), _CodeUsed(job.packages)
     try:
-        return _CodeUsed(job.packages).of(cast("FunctionType", declared.function), declared.coordinator)
+        return used.of(cast("FunctionType", declared.function), declared.coordinator), used
     except FingerprintError as error:
         if declared.version is None:
             raise FingerprintError(f"{declared.where}: {error}") from error
-        return []
+        return [], used
 
 
 def function_code(function: Callable[..., Any]) -> list[list[str]]:
@@ -59,26 +86,29 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
     Raises `FingerprintError` where source cannot be read and the vertex declares no version, and `JobDefinitionError`
     for an unknown vertex.
     """
+    return _digest(vertex_document(job, vertex, params, code=vertex_code(job, vertex) if code is None else code))
+
+
+def vertex_document(job: Job, vertex: str, params: Mapping[str, Any], *, code: list[list[str]]) -> dict[str, Any]:
+    """Return what `vertex_fingerprint` is the digest of."""
     declared = job.vertex_named(vertex)
     parallelism = job.parallelism_of(vertex)
     added_by_modes = {key: value for mode in modes_in([declared]) for key, value in mode.fingerprint(declared).items()}
-    return _digest(
-        {
-            **({"parallelism": parallelism.count} if isinstance(parallelism, FixedParallelism) else {}),
-            "code": vertex_code(job, vertex) if code is None else code,
-            "inputs": [[edge.parameter, edge.vertex] for edge in declared.inputs],
-            "job_version": job.version,
-            "kind": declared.kind.value,
-            "params": dict(params),
-            "result": declared.result.value,
-            "splits": declared.splits.identity if declared.splits else None,
-            "version": declared.version,
-            "vertex": declared.name,
-            **({"commit": asdict(spec_of(declared.sink, declared.name))} if declared.sink else {}),
-            **({"coordinator": declared.coordinator.__qualname__} if declared.coordinator else {}),
-            **added_by_modes,
-        }
-    )
+    return {
+        **({"parallelism": parallelism.count} if isinstance(parallelism, FixedParallelism) else {}),
+        "code": code,
+        "inputs": [[edge.parameter, edge.vertex] for edge in declared.inputs],
+        "job_version": job.version,
+        "kind": declared.kind.value,
+        "params": dict(params),
+        "result": declared.result.value,
+        "splits": declared.splits.identity if declared.splits else None,
+        "version": declared.version,
+        "vertex": declared.name,
+        **({"commit": asdict(spec_of(declared.sink, declared.name))} if declared.sink else {}),
+        **({"coordinator": declared.coordinator.__qualname__} if declared.coordinator else {}),
+        **added_by_modes,
+    }
 
 
 def initializer_fingerprint(spec: RunTimeSubtasks, decides: Iterable[str]) -> str:
@@ -98,9 +128,12 @@ class _CodeUsed:
         self._own_module = ""
         self._namespace: Mapping[str, Any] = {}
         self._found: dict[tuple[str, str], str] = {}
-        self._queue: list[tuple[ModuleCode, str]] = []
+        self._queue: list[tuple[ModuleCode, str, tuple[str, str] | None]] = []
         self._functions: set[int] = set()
         self._followed: set[tuple[str, tuple[str, ...]]] = set()
+        self._nodes: dict[tuple[str, str], tuple[ModuleCode, list[ast.AST]]] = {}
+        self._led_from: dict[tuple[str, str], tuple[str, str] | None] = {}
+        self._following: tuple[str, str] | None = None
 
     def of(self, function: FunctionType, coordinator: type | None = None) -> list[list[str]]:
         function = inspect.unwrap(function)
@@ -111,9 +144,18 @@ class _CodeUsed:
         if coordinator is not None:
             self._follow_module(coordinator.__module__, tuple(coordinator.__qualname__.split(".")))
         while self._queue:
-            module, name = self._queue.pop()
+            module, name, self._following = self._queue.pop()
             self._add_unit(module, name)
         return [[module, name, digest] for (module, name), digest in sorted(self._found.items())]
+
+    def unit(self, module: str, name: str, digest: str) -> CodeUnit:
+        """One of what `of` has found."""
+        key = (module, name)
+        code, nodes = self._nodes.get(key, (None, []))
+        numbers = sorted({number for node in nodes for number in _line_numbers(node)})
+        text = code.text.splitlines() if code is not None else []
+        lines = tuple((number, text[number - 1]) for number in numbers if number <= len(text))
+        return CodeUnit(module, name, digest, code.path if code else "", lines, self._led_from.get(key))
 
     # --- live functions: where closures are --------------------------------------------------------------------------
 
@@ -178,6 +220,9 @@ class _CodeUsed:
         # Known before its references are followed, so that code in a ring ends.
         key = (self._label(module), name)
         self._found[key] = ""
+        self._led_from[key] = self._following
+        self._nodes[key] = module, [node for node in nodes if node not in declarations]
+        following, self._following = self._following, key
         outside: set[str] = set()
         for use in references(nodes, without=declarations):
             self._follow(module, use, outside)
@@ -186,6 +231,7 @@ class _CodeUsed:
         for text in sorted(outside):
             digest.update(f"\n{text}".encode())
         self._found[key] = digest.hexdigest()
+        self._following = following
 
     def _follow(self, module: ModuleCode, use: Reference, outside: set[str]) -> None:
         name, *rest = use.path
@@ -193,7 +239,7 @@ class _CodeUsed:
             self._follow_target(module, use.imported, tuple(rest), outside)
             return
         if name in module.definitions:
-            self._queue.append((module, name))
+            self._queue.append((module, name, self._following))
         for target in module.imports.get(name, ()):
             self._follow_target(module, target, tuple(rest), outside)
 
@@ -217,7 +263,7 @@ class _CodeUsed:
             return True
         self._followed.add((name, path))
         if not path:
-            self._queue.append((module, ""))
+            self._queue.append((module, "", self._following))
             return True
         head = path[0]
         outside: set[str] = set()
@@ -226,7 +272,7 @@ class _CodeUsed:
             self._found.update({(self._label(module), f"{'.'.join(path)} ->"): name for name in sorted(outside)})
         elif not (module.is_package and self._follow_module(f"{name}.{head}", path[1:])):
             # Made in a way that this walk does not see (a star import, `__getattr__`, `globals()`).
-            self._queue.append((module, ""))
+            self._queue.append((module, "", self._following))
         return True
 
     def _is_users(self, module: str) -> bool:
@@ -235,6 +281,15 @@ class _CodeUsed:
     def _label(self, module: ModuleCode) -> str:
         # The vertex's own module goes without a name: Airflow, a driver and `__main__` give one file different ones.
         return "" if module.name == self._own_module else module.name
+
+
+def _line_numbers(node: ast.AST) -> range:
+    first = getattr(node, "lineno", None)
+    if isinstance(node, ast.Module):
+        first, last = 1, max([getattr(each, "end_lineno", 0) or 0 for each in node.body], default=0)
+    else:
+        last = getattr(node, "end_lineno", None)
+    return range(first, last + 1) if first and last else range(0)
 
 
 def _module_name(function: Callable[..., Any]) -> str:

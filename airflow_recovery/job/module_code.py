@@ -28,11 +28,14 @@ class ModuleCode:
 
     ``definitions`` maps every name that the module's top level binds to the statements that bind or alter it, and
     ``imports`` to what import statements bind it to. ``stars`` are the modules imported with a star.
+    ``path`` and ``text``: where it was read, and what; empty where there is nothing to read.
     """
 
     name: str
     is_package: bool
     tree: ast.Module
+    path: str = ""
+    text: str = ""
     definitions: dict[str, list[ast.AST]] = field(default_factory=dict)
     imports: dict[str, list[ImportTarget]] = field(default_factory=dict)
     stars: list[ImportTarget] = field(default_factory=list)
@@ -120,7 +123,7 @@ def _parse(name: str, path: str, is_package: bool, text: str) -> ModuleCode:
         tree = ast.parse(text, path)
     except (SyntaxError, ValueError) as error:
         raise FingerprintError(f"expected valid Python in {path!r}, found {error}: {ADVICE}") from error
-    code = ModuleCode(name, is_package, tree)
+    code = ModuleCode(name, is_package, tree, path, text)
     _collect(code, tree.body, ())
     return code
 

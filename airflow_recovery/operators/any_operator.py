@@ -101,11 +101,11 @@ class RecoverableOperator(DropInOperator):
         super().__init__(**kwargs)
         self._check_waits()
 
-    def fingerprint(self) -> str:
-        """See `operator_fingerprint`."""
-        from airflow_recovery.task.drop_in_operator import operator_fingerprint
+    def computes(self) -> dict[str, Any]:
+        """See `operator_document`."""
+        from airflow_recovery.task.drop_in_operator import operator_document
 
-        return operator_fingerprint(
+        return operator_document(
             self, self.operator_class, self.fingerprint_fields or self.placeholder_fields, self.drop_in
         )
 

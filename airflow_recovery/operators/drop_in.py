@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.results.prober import OnAltered
@@ -166,8 +167,12 @@ class DropInOperator(RecoveringOperator):
         )
 
     @abstractmethod
+    def computes(self) -> dict[str, Any]:
+        """What the job computes, as far as it can be told, as JSON values. As the operator is rendered by now."""
+
     def fingerprint(self) -> str:
-        """What the job computes, as far as it can be told, once Airflow has rendered it."""
+        """32 hex digits for what the job `computes`, once Airflow has rendered it."""
+        return digest_of(self.computes())[:32]
 
     @abstractmethod
     def new_application(self, opened: OpenRun, context: Context) -> SparkApplication:

@@ -43,7 +43,7 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
     What ``outputs``, ``inputs`` and the rest of a vertex mean is said at `DropInOperator`.
 
     The fingerprint is the application's content (or its URI, where it is not a file here), the code and files given
-    with it (`application_fingerprint`), and the arguments as rendered by Airflow, before the placeholders are filled: a
+    with it (`application_document`), and the arguments as rendered by Airflow, before the placeholders are filled: a
     template over the try or the clock makes every try a change. Spark settings and ``env_vars`` do not belong to it.
 
     :param idempotent: not said: ``False`` where there are fixed outputs and the application, a Python file here, is
@@ -77,11 +77,11 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
         if spark == PER_RUN:
             self._check_takes_session()
 
-    def fingerprint(self) -> str:
-        """See `application_fingerprint`."""
-        from airflow_recovery.task.drop_in import application_fingerprint
+    def computes(self) -> dict[str, Any]:
+        """See `application_document`."""
+        from airflow_recovery.task.drop_in import application_document
 
-        return application_fingerprint(self, self.drop_in)
+        return application_document(self, self.drop_in)
 
     def check_rendered(self) -> None:
         """As `DropInOperator.check_rendered`, with the application and its arguments."""

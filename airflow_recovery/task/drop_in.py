@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1024 * 1024
 
 
-def application_fingerprint(operator: SparkSubmitOperator, drop_in: DropIn) -> str:
+def application_document(operator: SparkSubmitOperator, drop_in: DropIn) -> dict[str, Any]:
     """What the application computes, as far as it can be told: its code and files, its arguments, its data's names.
 
     ``application``, ``py_files``, ``jars``, ``files`` and ``archives`` by content where they are files on this machine,
@@ -80,12 +80,12 @@ def application_fingerprint(operator: SparkSubmitOperator, drop_in: DropIn) -> s
         "java_class": given["java_class"],
         "arguments": [str(argument) for argument in operator.application_args or ()],
     }
-    return drop_in_fingerprint(document, drop_in)
+    return drop_in_document(document, drop_in)
 
 
-def drop_in_fingerprint(job: Mapping[str, Any], drop_in: DropIn) -> str:
-    """32 hex digits for what ``job`` says that is computed, and for the names of its data."""
-    document = {
+def drop_in_document(job: Mapping[str, Any], drop_in: DropIn) -> dict[str, Any]:
+    """What ``job`` says that is computed, and the names of its data."""
+    return {
         **job,
         "outputs": sorted((name, uri or "") for name, uri in drop_in.outputs.items()),
         "inputs": sorted(
@@ -94,7 +94,6 @@ def drop_in_fingerprint(job: Mapping[str, Any], drop_in: DropIn) -> str:
         ),
         **({"commit": asdict(drop_in.commit_spec)} if drop_in.commit_spec else {}),
     }
-    return digest_of(document)[:32]
 
 
 class DropInApplication(SparkApplication):

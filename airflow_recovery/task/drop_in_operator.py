@@ -11,7 +11,7 @@ from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.errors import FingerprintError
 from airflow_recovery.job.fingerprint import function_code
 from airflow_recovery.model.codec import digest_of
-from airflow_recovery.task.drop_in import DropInApplication, drop_in_fingerprint, file_digest
+from airflow_recovery.task.drop_in import DropInApplication, drop_in_document, file_digest
 from airflow_recovery.task.operator_submission import OperatorSubmission
 from airflow_recovery.task.references import filled
 
@@ -67,9 +67,9 @@ class DropInOperatorJob(DropInApplication, OperatorSubmission):
         return spark_path(uri) if self._paths == "spark" else uri.removeprefix("file://")
 
 
-def operator_fingerprint(
+def operator_document(
     operator: BaseOperator, operator_class: type[BaseOperator], fields: Sequence[str], drop_in: DropIn
-) -> str:
+) -> dict[str, Any]:
     """What the operator's job computes, as far as it can be told: its class, ``fields`` as rendered, its function.
 
     A text that is the absolute path of a file on this machine stands for that file's content. A ``python_callable``
@@ -81,7 +81,7 @@ def operator_fingerprint(
         "fields": {field: _described(getattr(operator, field)) for field in fields},
         **({"function": _code_of(function)} if callable(function) else {}),
     }
-    return drop_in_fingerprint(document, drop_in)
+    return drop_in_document(document, drop_in)
 
 
 def _described(value: Any) -> Any:

@@ -26,7 +26,6 @@ from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.sinks import CommittingSink, DeltaTable, PostgresTable, ProbedSink
 from airflow_recovery.task.dag_operators import plan_of_dag
-from airflow_recovery.task.drop_in import application_fingerprint
 
 WRITER = str(CODE / "parquet_writer.py")
 PROBED = ProbedSink(apply="dagjobs.committing:append_line", is_applied="dagjobs.committing:has_line")
@@ -78,7 +77,7 @@ def test_a_committed_output_has_no_other_reader() -> None:
 
 
 def fingerprint_of(task: RecoverableSparkSubmitOperator) -> str:
-    return application_fingerprint(task, task.drop_in)
+    return task.fingerprint()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from airflow_recovery.operators import OutputReference, RecoverableSparkSubmitOp
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.results.stored_rows import ReadLimits
 from airflow_recovery.task.dag_operators import plan_of_dag
-from airflow_recovery.task.drop_in import application_fingerprint
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 WRITER = str(CODE / "writer.py")
@@ -167,7 +166,7 @@ def fingerprint(changes: dict[str, Any] | None = None, ds: str = "2024-01-02") -
     ).prepare_for_execution()
     context = task_context()
     task.render_template_fields(context | {"ds": ds})
-    return application_fingerprint(task, task.drop_in)
+    return task.fingerprint()
 
 
 def test_rendered_arguments_belong_to_the_fingerprint_and_placeholders_do_not() -> None:
