@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from airflow.cli.cli_config import ActionCommand as ActionCommand
     from airflow.cli.cli_config import CLICommand as CLICommand
     from airflow.cli.cli_config import GroupCommand as GroupCommand
+    from airflow.dag_processing.dagbag import DagBag as DagBag
+    from airflow.dag_processing.importers import get_importer_registry as get_importer_registry
     from airflow.jobs.job import Job as Job
     from airflow.listeners import hookimpl as hookimpl
     from airflow.models import Log as Log
@@ -58,6 +60,8 @@ else:
         "airflow.api_fastapi.common.db.common": "SessionDep",
         "airflow.api_fastapi.core_api.security": "GetUserDep requires_access_dag",
         "airflow.cli.cli_config": "ActionCommand CLICommand GroupCommand",
+        "airflow.dag_processing.dagbag": "DagBag",
+        "airflow.dag_processing.importers": "get_importer_registry",
         "airflow.jobs.job": "Job",
         "airflow.listeners": "hookimpl",
         "airflow.models": "Log",

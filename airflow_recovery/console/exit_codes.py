@@ -20,6 +20,8 @@ class ExitCode(IntEnum):
     VIOLATED = 7
     REFUSED = 8
     UNFIT = 9
+    OVER_LIMIT = 10
+    INCOMPLETE = 11
 
     @property
     def meaning(self) -> str:
@@ -38,6 +40,8 @@ _MEANINGS = {
     ExitCode.VIOLATED: "verify found an invariant violated",
     ExitCode.REFUSED: "refused: somebody counts on it, or it is too late; nothing was changed",
     ExitCode.UNFIT: "doctor found something that will not work",
+    ExitCode.OVER_LIMIT: "impact: more may run again than --max-seconds",
+    ExitCode.INCOMPLETE: "impact: there is no answer for the DAGs, files or runs that it names",
 }
 EXIT_CODES = tuple(ExitCode)
 _BY_KIND = {Kind.NOT_FOUND: ExitCode.NOT_FOUND, Kind.OUTDATED: ExitCode.OUTDATED, Kind.REFUSED: ExitCode.REFUSED}

@@ -47,6 +47,7 @@ SUBCOMMANDS = (
     Subcommand("release", "let the data of one result go now", "airflow_recovery.console.release"),
     Subcommand("pin", "keep the data of one result, whatever the policy says", "airflow_recovery.console.pin"),
     Subcommand("doctor", "whether what is installed and configured here will work", "airflow_recovery.console.doctor"),
+    Subcommand("impact", "what a deploy of other code makes run again", "airflow_recovery.console.impact"),
     Subcommand("gc", "delete what nobody will read any more, and say what and why", "airflow_recovery.console.gc"),
 )
 

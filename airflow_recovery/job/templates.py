@@ -84,6 +84,21 @@ def uses_subtask(values: Mapping[str, Any]) -> bool:
     return any(uses)
 
 
+def names_used(values: Mapping[str, Any]) -> frozenset[str]:
+    """The names that templates in the values use. Of a template that is not valid: none."""
+    from jinja2 import TemplateSyntaxError
+
+    names: set[str] = set()
+
+    def look(_: str, text: str) -> str:
+        with suppress(TemplateSyntaxError):  # `check_templates` reports it
+            names.update(_used(text)[0])
+        return text
+
+    _map_strings(values, look)
+    return frozenset(names)
+
+
 @cache
 def _has_jinja() -> bool:
     return find_spec("jinja2") is not None
@@ -222,7 +237,7 @@ def _not_allowed(where: str, text: str, name: str) -> JobDefinitionError:
 def _names(run: RunLike) -> dict[str, Any]:
     import pendulum
 
-    names: dict[str, Any] = {"conf": dict(run.conf), "params": dict(run.params)}
+    names: dict[str, Any] = {"conf": run.conf, "params": run.params}
     if run.logical_date is not None:
         logical_date = pendulum.parse(run.logical_date)
         assert isinstance(logical_date, pendulum.DateTime)

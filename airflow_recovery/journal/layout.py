@@ -40,6 +40,7 @@ _NUMBER = "[0-9]{8}"
 _TURN = "(?:[0-9]{4}|[1-9][0-9]{4,7})"
 _ATTEMPT_NAME = re.compile(rf"({_NUMBER})\.([a-z]+)(?:-({_TURN}))?")
 _KIND_BELOW_T = re.compile(rf"t/[^/]+/{_NUMBER}\.(?!x-)([a-z]+)(?:-[0-9]+)?")
+_DATE_KEY = re.compile(r"date-([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2})([0-9]{2})([0-9]{2}(?:\.[0-9]+)?)Z")
 _PLAN_KEY = re.compile("plan/([0-9a-f]+)")
 _PUBLISH_KEY = re.compile(f"publish/({_NUMBER})")
 _CLOSED_KEY = re.compile(f"closed(?:-({_NUMBER}))?")
@@ -68,6 +69,12 @@ def run_key(*, logical_date: str | None, partition_key: str | None, run_id: str)
             raise ValueError(f"expected a logical date in UTC (+00:00), found {logical_date!r}")
         return f"date-{logical_date.removesuffix('+00:00').replace(':', '')}Z"
     return f"run-{run_id}"
+
+
+def logical_date_of(key: str) -> str | None:
+    """The logical date in a `run_key`, in ISO 8601; `None` where it names a run by something else."""
+    dated = _DATE_KEY.fullmatch(key)
+    return f"{dated[1]}:{dated[2]}:{dated[3]}+00:00" if dated else None
 
 
 def names_record(path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -63,14 +63,24 @@ def check_dag(store: ObjectStore, dag_id: str) -> None:
     raise NothingRecorded(f"The journal {store.base_uri} has no DAG {dag_id!r}. {_nearest(dag_id, known, 'DAGs')}")
 
 
-def all_runs(store: ObjectStore, dag_id: str, group_id: str | None = None) -> list[RunIdentity]:
-    """Every run and group of a DAG, or every run of one group. Raises `NothingRecorded` where there is none."""
+def all_runs(
+    store: ObjectStore,
+    dag_id: str,
+    group_id: str | None = None,
+    *,
+    wanted_key: Callable[[str], bool] = lambda key: True,
+) -> list[RunIdentity]:
+    """Every run and group of a DAG, or every run of one group. Raises `NothingRecorded` where there is none.
+
+    ``wanted_key``: of which run keys; of others not even the groups are listed.
+    """
     check_dag(store, dag_id)
     dag = f"{encode(dag_id)}/"
     wanted = None if group_id is None else encode(group_id)
     identities = [
         _exact(store, RunIdentity(dag_id, readable(key), readable(group)))
         for key in folders(store, dag, most=_ALL_RUNS)
+        if wanted_key(readable(key))
         for group in folders(store, f"{dag}{key}/")
         if wanted in (None, group)
     ]

@@ -96,7 +96,9 @@ def test_the_command_line_page_names_every_command_and_exit_code() -> None:
     text = (DOCS / "cli.md").read_text()
     commands = re.findall(r"^\| `(\w+)", text, re.MULTILINE)
     assert sorted(commands) == sorted(subcommand.name for subcommand in SUBCOMMANDS)
-    codes = {int(code): said.replace("`", "") for code, said in re.findall(r"^\| (\d) \| (.+) \|$", text, re.MULTILINE)}
+    codes = {
+        int(code): said.replace("`", "") for code, said in re.findall(r"^\| (\d+) \| (.+) \|$", text, re.MULTILINE)
+    }
     assert codes == {exit_code.value: exit_code.meaning for exit_code in EXIT_CODES}
 
 

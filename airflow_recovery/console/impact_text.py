@@ -1,0 +1,182 @@
+"""What `impact` prints: for a terminal, and as Markdown for a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from airflow_recovery.planning.plan_text import cut, table
+from airflow_recovery.story.deploy_impact import Effect, Impact, JobImpact, RegionImpact, RunImpact
+
+_AGAIN = (Effect.AGAIN, Effect.MAYBE)
+_SUBTASK = re.compile(r"(.*)\[.*\]")
+_MARK = {Effect.MAYBE: "maybe ", Effect.FIRST: "for the first time ", Effect.ANYWAY: "anyway "}
+_RUN_COLUMNS = ("run", "runs again", "spark s", "read", "written")
+_CHANGE_COLUMNS = ("vertex or region", "change", "why")
+
+
+def impact_text(impact: Impact, limit: float | None) -> str:
+    """For a terminal."""
+    parts = [_headline(impact, "")]
+    for job in impact.jobs:
+        parts.append(f"{_title(job)}{f': {_brief(job)}' if _brief(job) else ''}")
+        if job.changes:
+            parts.append(table(_CHANGE_COLUMNS, _changes(job)))
+        if rows := _rows(job):
+            parts.append(table(_RUN_COLUMNS, rows))
+        parts += [f"Note: {note}." for note in _notes(job)]
+    parts += [f"Note: {note}" for note in impact.notes]
+    parts += [f"Not answered: {text}" for text in _unanswered(impact)]
+    if limit is not None:
+        parts.append(limit_text(impact, limit)[1])
+    return "\n\n".join(parts)
+
+
+def impact_markdown(impact: Impact, limit: float | None) -> str:
+    """For a pull request: the same, with tables that GitHub and GitLab show."""
+    parts = ["### What this deploy runs again", _headline(impact, "**")]
+    for job in impact.jobs:
+        if not job.changes and not _rows(job) and not _notes(job):
+            continue
+        parts.append(f"#### {_title(job)}")
+        if _brief(job):
+            parts.append(f"{_brief(job)[0].upper()}{_brief(job)[1:]}.")
+        if job.changes:
+            parts.append(_markdown_table(_CHANGE_COLUMNS, _changes(job)))
+        if rows := _rows(job):
+            parts.append(_markdown_table(_RUN_COLUMNS, rows))
+        parts += [f"- {_plain(note)}" for note in _notes(job)]
+    unchanged = [_title(job) for job in impact.jobs if not job.changes and not _rows(job) and not _notes(job)]
+    if unchanged:
+        parts.append(f"Nothing changes for {_plain('; '.join(unchanged))}.")
+    parts += [f"- {_plain(note)}" for note in impact.notes]
+    if unanswered := _unanswered(impact):
+        parts.append("\n".join(["**Not answered**", "", *(f"- {_plain(text)}" for text in unanswered)]))
+    if limit is not None:
+        is_over, said = limit_text(impact, limit)
+        parts.append(f"{':x:' if is_over else ':white_check_mark:'} {said}")
+    return "\n\n".join(parts)
+
+
+def limit_text(impact: Impact, limit: float) -> tuple[bool, str]:
+    """Whether the limit is exceeded, and what is said of it. Seconds that nobody knows can't be held to one."""
+    if impact.at_most_seconds > limit:
+        return True, f"Limit: {_seconds(impact.at_most_seconds)} s of Spark may run again, over {limit:g} s."
+    if impact.unmeasured:
+        names = ", ".join(_folded(impact.unmeasured))
+        return True, f"Limit: {limit:g} s can't be held, since no run has recorded the seconds of {names}."
+    return False, f"Limit: {_seconds(impact.at_most_seconds)} s of Spark may run again, within {limit:g} s."
+
+
+def _headline(impact: Impact, bold: str) -> str:
+    again, possible = impact.regions(Effect.AGAIN), impact.regions(Effect.MAYBE)
+    runs = [run for job in impact.jobs for run in job.runs if any(region.effect in _AGAIN for region in run.regions)]
+    looked_at = sum(len(job.runs) for job in impact.jobs)
+    said = f"{_counted(len(again), 'region')} of {_counted(len(runs), 'run')} would run again"
+    seconds = f"{_seconds(impact.seconds)} s of Spark"
+    if possible:
+        said += f", and {len(possible)} more may"
+        seconds = f"{seconds}, at most {_seconds(impact.at_most_seconds)} s"
+    written = sum(region.cost.written or 0 for region in again)
+    if not again and not possible:
+        said, seconds = "Nothing would run again", ""
+    detail = f": {seconds}, {_bytes(written)} written" if seconds else ""
+    return (
+        f"{bold}{said}{detail}{bold} once {_counted(looked_at, 'recorded run')} ({impact.span}) were cleared or "
+        f"backfilled with {impact.new} in place of {impact.old}."
+    )
+
+
+def _title(job: JobImpact) -> str:
+    return f"DAG {job.dag_id}, group {job.group_id}" + (f" ({job.job})" if job.job else "")
+
+
+def _brief(job: JobImpact) -> str:
+    if job.why_not or job.changes:
+        return ""
+    return "" if job.notes and not job.runs else "no vertex has another fingerprint"
+
+
+def _notes(job: JobImpact) -> list[str]:
+    return [*job.notes, *dict.fromkeys(f"run {run.run_key}: {note}" for run in job.runs for note in run.notes)]
+
+
+def _unanswered(impact: Impact) -> list[str]:
+    found = [*impact.failures]
+    for job in impact.jobs:
+        if job.why_not:
+            found.append(f"{_title(job)}: {job.why_not}")
+        found += [f"{_title(job)}, run {run.run_key}: {run.why_not}" for run in job.runs if run.why_not]
+    return found
+
+
+def _changes(job: JobImpact) -> list[tuple[str, str, str]]:
+    return [
+        (f"region {change.name}" if change.is_region else change.name, change.what, "; ".join(change.why))
+        for change in job.changes
+    ]
+
+
+def _rows(job: JobImpact) -> list[tuple[str, str, str, str, str]]:
+    return [_row(run) for run in job.runs if run.regions]
+
+
+def _row(run: RunImpact) -> tuple[str, str, str, str, str]:
+    counted = [region for region in run.regions if region.effect in _AGAIN]
+    said = []
+    for effect in Effect:
+        names = [region.name for region in run.regions if region.effect is effect]
+        if names:
+            said.append(f"{_MARK.get(effect, '')}{', '.join(_folded(names))}")
+    elsewhere = sorted({region.made_in for region in counted if region.made_in is not None})
+    shared = f" (shared, made in {', '.join(elsewhere)})" if elsewhere else ""
+    return (
+        run.run_key,
+        "; ".join(said) + shared,
+        _total(counted),
+        _bytes(sum(region.cost.read or 0 for region in counted)),
+        _bytes(sum(region.cost.written or 0 for region in counted)),
+    )
+
+
+def _total(regions: Sequence[RegionImpact]) -> str:
+    """``~``: an estimate. ``?``: some are not known."""
+    estimate = "~" if any(region.cost.is_estimate for region in regions) else ""
+    unknown = " + ?" if any(region.cost.seconds is None for region in regions) else ""
+    return f"{estimate}{_seconds(sum(region.cost.seconds or 0 for region in regions))}{unknown}"
+
+
+def _folded(names: Sequence[str]) -> list[str]:
+    """Subtasks of one region as ``by_month[12 subtasks]``."""
+    found: dict[str, int] = {}
+    for name in names:
+        subtask = _SUBTASK.fullmatch(name)
+        found[f"{subtask[1]}[]" if subtask else name] = found.get(f"{subtask[1]}[]" if subtask else name, 0) + 1
+    return [name if not name.endswith("[]") else f"{name[:-1]}{_counted(n, 'subtask')}]" for name, n in found.items()]
+
+
+def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *([_plain(cut(cell)) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """Names with underscores and stars, and what a template has between braces, as they are."""
+    return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", text)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.1f}"
+
+
+def _bytes(size: float) -> str:
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

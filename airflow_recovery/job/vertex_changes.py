@@ -1,0 +1,172 @@
+"""Two versions of a vertex: what is different of what its fingerprint is taken of, in words.
+
+A description is made where the code of one version is imported, and travels as JSON to where two are compared. Its
+parameters are as they were declared: a template stands for itself, whatever it comes to in a run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from airflow_recovery.job.declaration import Job
+from airflow_recovery.job.fingerprint import vertex_document, vertex_units
+from airflow_recovery.job.templates import names_used
+
+KNOWN_OF_A_RUN = frozenset({"ds", "ds_nodash", "logical_date", "ts", "subtask", "dict", "namespace", "range"})
+"""The names in a template whose values the name of a run's journal tells."""
+
+_NOT_TOLD = frozenset({"code", "vertex"})
+_WORDS = {
+    "commit": "where it commits",
+    "coordinator": "coordinator=",
+    "inputs": "its inputs",
+    "job_version": "the job's version=",
+    "kind": "its kind",
+    "parallelism": "parallelism=",
+    "result": "result=",
+    "splits": "splits=",
+    "version": "version=",
+}
+
+
+def describe_vertex(job: Job, vertex: str) -> dict[str, Any]:
+    """JSON values: ``document``, what the fingerprint is of; ``units``, the code; ``unknown``, see `unknown_names`.
+
+    Raises `FingerprintError` as `vertex_fingerprint`.
+    """
+    units = vertex_units(job, vertex)
+    code = [[unit.module, unit.name, unit.digest] for unit in units]
+    declared = job.vertex_named(vertex)
+    return {
+        "document": vertex_document(job, vertex, declared.params, code=code),
+        "unknown": unknown_names(declared.params),
+        "function": declared.function.__name__,
+        "units": [
+            {
+                "module": unit.module,
+                "name": unit.name,
+                "digest": unit.digest,
+                "path": unit.path,
+                "lines": [list(line) for line in unit.lines],
+                "used_by": None if unit.used_by is None else list(unit.used_by),
+            }
+            for unit in units
+        ],
+    }
+
+
+def unknown_names(params: Mapping[str, Any]) -> list[str]:
+    """What templates in ``params`` name whose values a run's journal does not tell: ``conf``, ``params``, intervals."""
+    return sorted(names_used(params) - KNOWN_OF_A_RUN)
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why the two descriptions of one vertex have other fingerprints, the vertex's function first; nothing: equal."""
+    before, after = old["document"], new["document"]
+    found = list(_code_differences(old, new)) if before.get("code") != after.get("code") else []
+    for key in sorted({*before, *after} - _NOT_TOLD):
+        was, has = before.get(key), after.get(key)
+        if was == has:
+            continue
+        if isinstance(was, Mapping) and isinstance(has, Mapping):
+            what = "parameter" if key == "params" else key
+            found += [
+                f"{what} {name} was {_shown(was, name)}, now {_shown(has, name)}"
+                for name in sorted({*was, *has})
+                if was.get(name, ...) != has.get(name, ...)
+            ]
+        else:
+            found.append(f"{_WORDS.get(key, key)} was {_value(was)}, now {_value(has)}")
+    return tuple(found)
+
+
+def _code_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
+    before = {(unit["module"], unit["name"]): unit for unit in old["units"]}
+    after = {(unit["module"], unit["name"]): unit for unit in new["units"]}
+    changed = [key for key in after if key in before and before[key]["digest"] != after[key]["digest"]]
+    root = f"{new['function']}()"
+    # What a changed piece now uses, or does not any more, follows from its own change.
+    followed = [key for key in {**before, **after} if (key in before) is not (key in after)]
+    told = sorted(changed, key=lambda key: (after[key]["used_by"] is not None, key))
+    for key in told:
+        yield f"{_route(root, after, key)} {_where(before[key], after[key])}"
+    if not told:
+        for key in sorted(followed):
+            how = "uses" if key in after else "does not use"
+            yield f"{root} now {how} {_name(key)}{_at((after if key in after else before)[key])}"
+
+
+def _route(root: str, units: Mapping[tuple[str, str], Any], key: tuple[str, str]) -> str:
+    """``clean() calls tidy(), which calls normalise(), which``: from the vertex's function down to the piece."""
+    path = [key]
+    while (used_by := units[path[-1]]["used_by"]) is not None and (above := (used_by[0], used_by[1])) in units:
+        if above in path:
+            break
+        path.append(above)
+    names = [_name(each) for each in reversed(path)]
+    if len(names) == 1:
+        return names[0] if names[0] == root or not names[0].endswith("()") else f"{root}: {names[0]}"
+    return f"{names[0]} uses " + ", which uses ".join(names[1:]) + ", which"
+
+
+def _name(key: tuple[str, str]) -> str:
+    module, name = key
+    if not name:
+        return f"the module {module}" if module else "its whole module"
+    if name.endswith(" ->"):
+        return f"{module}.{name.removesuffix(' ->')}"
+    return name
+
+
+def _where(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    lines = changed_lines(old["lines"], new["lines"])
+    if not new["lines"]:
+        return "changed"
+    if not lines:
+        return f"changed{_at(new)}, in what it imports or how it is decorated"
+    return f"changed at {new['path']}:{_ranges(lines)}"
+
+
+def _at(unit: Mapping[str, Any]) -> str:
+    return f" at {unit['path']}:{unit['lines'][0][0]}" if unit["lines"] else ""
+
+
+def changed_lines(old: Sequence[Sequence[Any]], new: Sequence[Sequence[Any]]) -> list[int]:
+    """The numbers of ``new``'s lines that differ, comments and empty lines aside; of what is gone, where it was."""
+    was, now = [line[1] for line in old], [line[1] for line in new]
+    found: list[int] = []
+    for kind, first, last, start, end in difflib.SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        if all(_says_nothing(text) for text in (*was[first:last], *now[start:end])):
+            continue
+        found += [new[at][0] for at in range(start, end) if not _says_nothing(now[at])] or [
+            new[min(start, len(new) - 1)][0]
+        ]
+    return found
+
+
+def _says_nothing(line: str) -> bool:
+    return not line.strip() or line.strip().startswith("#")
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def _shown(values: Mapping[str, Any], name: str) -> str:
+    return _value(values[name]) if name in values else "none"
+
+
+def _value(value: Any) -> str:
+    text = "none" if value is None else json.dumps(value, sort_keys=True)
+    return text if len(text) <= 120 else f"{text[:117]}..."

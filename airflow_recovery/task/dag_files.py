@@ -1,0 +1,100 @@
+"""The DAG files of one version of a bundle, imported in this process: no database is asked, and no task is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_recovery.airflow_compat import DagBag, get_importer_registry
+from airflow_recovery.job.templates import names_used
+from airflow_recovery.model.codec import digest_of
+from airflow_recovery.task.dag_operators import drop_ins_of
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+@dataclass(frozen=True)
+class ImportFailure:
+    """A file of the bundle, with the line where that is known, and what it has raised."""
+
+    where: str
+    message: str
+
+
+@dataclass
+class DagFiles:
+    """By DAG id, every file that defines it, with the DAG; and the files that can't be imported."""
+
+    dags: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)
+    failures: list[ImportFailure] = field(default_factory=list)
+
+
+def import_dag_files(folder: Path, root: Path) -> DagFiles:
+    """Import every DAG file below ``folder``, as the DAG processor would. Files are named as seen from ``root``."""
+    found = DagFiles()
+    for path in sorted(get_importer_registry().list_dag_files(folder)):
+        # One bag a file: in a common one the second DAG of a name would be gone.
+        bag: Any = DagBag(dag_folder=folder, collect_dags=False, bundle_path=root)
+        for dag in bag.process_file(path, only_if_updated=False):
+            found.dags.setdefault(dag.dag_id, []).append((str(Path(path).relative_to(root)), dag))
+        found.failures += [failure_of(text, str(root), file) for file, text in bag.import_errors.items()]
+    return found
+
+
+def failure_of(text: str, root: str, file: str) -> ImportFailure:
+    """What a traceback, or a message without one, says: the last place in it that is below ``root``."""
+    places = [(path, line) for path, line in _FRAME.findall(text) if path.startswith(root)]
+    path, line = places[-1] if places else (file, "")
+    lines = [each for each in text.strip().splitlines() if each.strip()]
+    where = path.removeprefix(root).lstrip("/") + (f":{line}" if line else "")
+    return ImportFailure(where, lines[-1].strip() if lines else "no message")
+
+
+def jobs_of(dag: Any) -> dict[str, str]:
+    """The declared jobs of a DAG: the reference of each task group's, by the group's id."""
+    regions = (task for task in dag.tasks if getattr(task, "region", None) and getattr(task, "job", None))
+    return {str(task.group_id): str(task.job) for task in regions}
+
+
+def has_operators(dag: Any) -> bool:
+    """Whether any of its tasks is a recoverable operator."""
+    return bool(drop_ins_of(dag))
+
+
+def described_operators(dag: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each recoverable operator as `airflow_recovery.job.vertex_changes.describe_vertex` has a vertex.
+
+    ``fingerprint`` is what its task takes of it, or `None` where a template in it is rendered by that task alone.
+    """
+    for task_id in drop_ins_of(dag):
+        operator = dag.task_dict[task_id]
+        document = operator.computes()
+        fields = {name: getattr(operator, name, None) for name in operator.template_fields}
+        unknown = sorted(_template_names(fields)) or (["a template file"] if _reads_file(operator, fields) else [])
+        yield (
+            task_id,
+            {
+                "document": document,
+                "unknown": unknown,
+                "function": task_id,
+                "units": [],
+                "fingerprint": None if unknown else digest_of(document)[:32],
+            },
+        )
+
+
+def _template_names(fields: dict[str, Any]) -> set[str]:
+    names: set[str] = set()
+    for value in fields.values():
+        with suppress(TypeError, ValueError):
+            names |= names_used({"value": value})
+    return names
+
+
+def _reads_file(operator: Any, fields: dict[str, Any]) -> bool:
+    endings = tuple(operator.template_ext or ())
+    return bool(endings) and any(isinstance(value, str) and value.endswith(endings) for value in fields.values())

@@ -1,0 +1,550 @@
+"""``python -m airflow_recovery impact``: two versions of real code, over journals that the real protocol has written.
+
+raw ~ clean --> by_route --> busiest        three regions: clean, by_route, busiest
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import zipfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import RecordedWorld
+
+from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.versions import open_version, reports_of
+from airflow_recovery.errors import RegionFailed
+from airflow_recovery.model.codec import from_json
+from airflow_recovery.model.keys import OPERATORS_GROUP
+from airflow_recovery.model.records import PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
+
+KEY = "date-2026-01-01T000000Z"
+SINCE = ("--since", "2026-01-01", "--until", "2026-01-05")
+JOB = """
+from airflow_recovery import BLOCKING, job
+from jobs.rows import tidy
+
+flights = job("flights", packages=["jobs"])
+
+
+@flights.source(params={"day": "{{ ds }}"})
+def raw(spark, day):
+    return spark.range(10)
+
+
+@flights.vertex(result=BLOCKING, params={"least": 3})
+def clean(raw, least):
+    return tidy(raw, least)
+
+
+@flights.vertex(result=BLOCKING)
+def by_route(clean):
+    return clean.groupBy("id").count()
+
+
+@flights.sink(version="1")
+def busiest(by_route):
+    return by_route.limit(3)
+"""
+ROWS = """
+def tidy(rows, least):
+    return normalise(rows).where(rows.id > least)
+
+
+def normalise(rows):
+    # the ids
+    return rows.distinct()
+"""
+
+
+class DeclaredWorld(RecordedWorld):
+    """A run of a plan that a version of real code has made."""
+
+    declared: PlanRecord
+
+    @property
+    def plan(self) -> PlanRecord:
+        return self.declared
+
+    def results_of(self, region: str) -> tuple[str, ...]:
+        return self.declared.by_name[region].results
+
+    def mode(self, region: str) -> Any:
+        modes = dict(self.declared.by_name[region].determinism)
+        return modes.get(region, super().mode(region))
+
+    def deploy(self, plan: PlanRecord) -> None:
+        """From now on every task has that plan. The DAG run is made anew."""
+        self.declared = plan
+        self.upstream = {region.name: region.inputs for region in plan.regions}
+        self.new_airflow()
+
+
+@dataclass
+class Bundle:
+    """Versions of one bundle in folders, and runs of them."""
+
+    folder: Path
+    recorded: Any
+    worlds: dict[str, DeclaredWorld] = field(default_factory=dict)
+
+    def write(self, name: str, *changes: tuple[str, str], files: dict[str, str] | None = None) -> str:
+        """Version ``name``: `JOB` and `ROWS` with these texts replaced, each of which has to be there."""
+        texts = {"jobs/flights.py": JOB, "jobs/rows.py": ROWS, **(files or {})}
+        for old, new in changes:
+            assert sum(text.count(old) for text in texts.values()) == 1, old
+            texts = {path: text.replace(old, new) for path, text in texts.items()}
+        for path, text in texts.items():
+            target = self.folder / name / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+        (self.folder / name / "jobs" / "__init__.py").write_text("")
+        return str(self.folder / name)
+
+    def plan(self, version: str, key: str = KEY) -> PlanRecord:
+        """What the code of that folder plans for a run."""
+        run = {"dag_id": "flights", "run_key": key, "group_id": "g", "job": "jobs.flights:flights", "keys": {}}
+        with open_version(version, None, ()) as opened:
+            (report,) = reports_of([opened], [run])
+        (planned,) = report["plans"]
+        assert planned["why_not"] == ""
+        return from_json(PlanRecord, planned["plan"])
+
+    def ran(self, version: str, key: str = KEY) -> DeclaredWorld:
+        """A finished run of that version."""
+        plan = self.plan(version, key)
+        DeclaredWorld.declared = plan
+        world = self.recorded.world("flights", key, "g", of=DeclaredWorld)
+        world.deploy(plan)
+        world.until_green()
+        return world
+
+    def impact(self, old: str, new: str, *options: str) -> tuple[int, str]:
+        return self.recorded.call("impact", "--from", old, "--to", new, *SINCE, *options)
+
+    def answer(self, old: str, new: str, *options: str) -> dict[str, Any]:
+        code, said = self.impact(old, new, "--json", *options)
+        assert code in (ExitCode.DONE, ExitCode.OVER_LIMIT), (said, self.recorded.errors)
+        return json.loads(said)
+
+
+@pytest.fixture
+def bundle(recorded, tmp_path: Path) -> Bundle:
+    return Bundle(tmp_path / "bundle", recorded)
+
+
+def effects(answer: dict[str, Any], key: str = KEY) -> dict[str, str]:
+    (found,) = [run for job in answer["jobs"] for run in job["runs"] if run["run_key"] == key]
+    return {region["name"]: region["effect"] for region in found["regions"]}
+
+
+def changes(answer: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {
+        f"region {change['name']}" if change["is_region"] else change["name"]: (
+            change["what"],
+            "; ".join(change["why"]),
+        )
+        for job in answer["jobs"]
+        for change in job["changes"]
+    }
+
+
+AGAIN = {"clean": "again", "by_route": "again", "busiest": "again"}
+
+
+@pytest.mark.parametrize(
+    ("change", "why", "again"),
+    [
+        (
+            ("return tidy(raw, least)", "return tidy(raw, least + 1)"),
+            {"clean": ("changed", "clean() changed at jobs/flights.py:15")},
+            AGAIN,
+        ),
+        (
+            ("rows.distinct()", "rows.distinct().sort('id')"),
+            {"clean": ("changed", "clean() uses tidy, which uses normalise, which changed at jobs/rows.py:8")},
+            AGAIN,
+        ),
+        (('"least": 3', '"least": 4'), {"clean": ("changed", "parameter least was 3, now 4")}, AGAIN),
+        (('version="1"', 'version="2"'), {"busiest": ("changed", 'version= was "1", now "2"')}, {"busiest": "again"}),
+        (("# the ids", "# the ids\n    # and no more"), {}, {}),
+    ],
+    ids=["body", "callee", "parameter", "version", "comment"],
+)
+def test_what_has_changed_why_and_what_runs_again_is_what_a_deploy_then_runs(
+    bundle: Bundle, change: tuple[str, str], why: dict[str, Any], again: dict[str, str]
+) -> None:
+    old, new = bundle.write("old"), bundle.write("new", change)
+    world = bundle.ran(old)
+    before = sorted(info.key for info in world.journal_store.list())
+    answer = bundle.answer(old, new)
+    assert (changes(answer), effects(answer)) == (why, again)
+    assert (answer["seconds"], answer["at_most_seconds"]) == (10.0 * len(again), 10.0 * len(again))
+    assert answer["is_complete"]
+    assert sorted(info.key for info in world.journal_store.list()) == before
+
+    del world.ran[:]
+    world.deploy(bundle.plan(new))
+    world.until_green()
+    assert {region for region, _ in world.ran} == set(again)
+
+
+def test_an_added_vertex_a_removed_one_and_regions_that_are_cut_differently(bundle: Bundle) -> None:
+    added = """
+
+@flights.sink
+def total(by_route):
+    return by_route
+"""
+    old = bundle.write("old")
+    grown = bundle.write("grown", ("    return by_route.limit(3)\n", f"    return by_route.limit(3)\n{added}"))
+    cut = bundle.write(
+        "cut",
+        ('@flights.source(params={"day": "{{ ds }}"})', '@flights.source(result=BLOCKING, params={"day": "{{ ds }}"})'),
+    )
+    world = bundle.ran(old)
+    answer = bundle.answer(old, grown)
+    assert (changes(answer), effects(answer)) == ({"total": ("added", "")}, {"total": "first"})
+    assert (answer["seconds"], answer["unmeasured"]) == (0, [])
+    answer = bundle.answer(grown, old)
+    assert (changes(answer), effects(answer)) == ({"total": ("removed", "")}, {})
+
+    answer = bundle.answer(old, cut)
+    assert changes(answer) == {
+        "raw": ("changed", 'result= was "PIPELINED", now "BLOCKING"'),
+        "region raw": ("cut differently", "raw ran in clean before"),
+        "region clean": ("cut differently", "runs clean together, before raw, clean"),
+    }
+    assert effects(answer) == {"raw": "again", **AGAIN}
+    (run,) = answer["jobs"][0]["runs"]
+    costs = {region["name"]: (region["cost"]["seconds"], region["cost"]["is_estimate"]) for region in run["regions"]}
+    # As long as the one region took that did the work of both: at most.
+    assert costs == {"raw": (10.0, True), "clean": (10.0, True), "by_route": (10.0, False), "busiest": (10.0, False)}
+    assert "~40.0" in bundle.impact(old, cut)[1]
+    del world.ran[:]
+    world.deploy(bundle.plan(cut))
+    world.until_green()
+    assert {region for region, _ in world.ran} == {"raw", *AGAIN}
+
+
+def test_rows_that_may_come_out_the_same_may_run_again_and_count_for_the_limit(bundle: Bundle) -> None:
+    verified = ("def by_route(clean)", "def by_route(clean, at=1)")
+    base = ("@flights.vertex(result=BLOCKING)", '@flights.vertex(result=BLOCKING, deterministic="verify")')
+    old, new = bundle.write("old", base), bundle.write("new", base, verified)
+    bundle.ran(old)
+    answer = bundle.answer(old, new)
+    assert effects(answer) == {"by_route": "again", "busiest": "maybe"}
+    assert (answer["seconds"], answer["at_most_seconds"]) == (10.0, 20.0)
+    assert bundle.impact(old, new, "--max-seconds", "19")[0] == ExitCode.OVER_LIMIT
+    assert bundle.impact(old, new, "--max-seconds", "20")[0] == ExitCode.DONE
+
+
+def test_what_would_run_without_the_deploy_is_not_the_deploys(bundle: Bundle) -> None:
+    old, new = bundle.write("old"), bundle.write("new", ('version="1"', 'version="2"'))
+    world = bundle.ran(old)
+    world.delete_results("by_route", 1)
+    world.restart("by_route")
+    answer = bundle.answer(old, new)
+    assert effects(answer) == {"by_route": "anyway", "busiest": "anyway"}
+    assert answer["seconds"] == 0
+
+
+def test_a_result_that_is_gone_is_made_again_for_a_reader_that_has_changed(bundle: Bundle) -> None:
+    old, new = bundle.write("old"), bundle.write("new", ('version="1"', 'version="2"'))
+    world = bundle.ran(old)
+    world.delete_results("by_route", 1)
+    assert effects(bundle.answer(old, new)) == {"by_route": "again", "busiest": "again"}
+    # Nobody is asked, and no record says that it is gone.
+    assert effects(bundle.answer(old, new, "--journal-only")) == {"busiest": "again"}
+    del world.ran[:]
+    world.deploy(bundle.plan(new))
+    world.until_green()
+    assert {region for region, _ in world.ran} == {"by_route", "busiest"}
+
+
+CONF = ('"least": 3', '"least": "{{ conf.least }}"')
+
+
+def test_parameters_of_a_runs_conf_are_compared_as_they_are_written(bundle: Bundle) -> None:
+    old = bundle.write("old", CONF)
+    same = bundle.write("same", CONF, ("# the ids", "# ids"))
+    other = bundle.write("other", ('"least": 3', '"least": "{{ conf.most }}"'))
+    plan = bundle.plan(old)
+    # The run had a conf that no journal tells: its fingerprint is another one than can be computed here.
+    recorded = replace(
+        plan,
+        regions=tuple(
+            replace(region, fingerprint="f" * 32) if region.name == "clean" else region for region in plan.regions
+        ),
+    )
+    DeclaredWorld.declared = recorded
+    world = bundle.recorded.world("flights", KEY, "g", of=DeclaredWorld)
+    world.deploy(recorded)
+    world.until_green()
+    assert effects(bundle.answer(old, same)) == {}
+    answer = bundle.answer(old, other)
+    assert changes(answer)["clean"] == ("changed", 'parameter least was "{{ conf.least }}", now "{{ conf.most }}"')
+    assert effects(answer) == AGAIN
+    # Without the old code nobody can tell: it is said by name, and counts as what may run.
+    answer = bundle.answer("journal", same)
+    assert effects(answer) == dict.fromkeys(AGAIN, "maybe")
+    assert (answer["seconds"], answer["at_most_seconds"]) == (0, 30.0)
+    (run,) = answer["jobs"][0]["runs"]
+    assert run["notes"] == ["clean: can't be known without rendering it over conf: it counts as one that may run"]
+
+
+def test_the_plan_in_a_journal_in_place_of_the_old_code(bundle: Bundle) -> None:
+    old, new = bundle.write("old"), bundle.write("new", ("rows.distinct()", "rows"))
+    bundle.ran(old)
+    answer = bundle.answer("journal", new)
+    assert effects(answer) == AGAIN
+    what, why = changes(answer)["clean"]
+    assert what == "changed"
+    assert "the journal has one hash of them all" in why
+    assert effects(bundle.answer("journal", old)) == {}
+
+
+def test_equal_versions_a_pipeline_that_was_cut_differently_and_no_runs(bundle: Bundle) -> None:
+    old = bundle.write("old")
+    earlier = bundle.write("earlier", ("@flights.vertex(result=BLOCKING)", "@flights.vertex"))
+    code, said = bundle.impact(old, old)
+    assert (code, "The journal is empty: no run has claimed an attempt yet." in said) == (ExitCode.DONE, True)
+    bundle.ran(earlier)
+    code, said = bundle.impact(old, old)
+    assert code == ExitCode.DONE
+    assert "Nothing would run again" in said
+    assert "no vertex has another fingerprint" in said
+    # By the old code too the run would be made again: that is not the deploy's.
+    assert effects(bundle.answer(old, old)) == {"by_route": "anyway", "busiest": "anyway"}
+    assert "made by other code than --from: busiest" in said
+    code, said = bundle.impact(old, old, "--dag", "fligths")
+    assert (code, said) == (ExitCode.NOT_FOUND, "")
+
+
+def fail() -> None:
+    raise RegionFailed("boom")
+
+
+def test_a_run_in_which_nothing_has_finished_is_named(bundle: Bundle) -> None:
+    old, new = bundle.write("old"), bundle.write("new", ('version="1"', 'version="2"'))
+    plan = DeclaredWorld.declared = bundle.plan(old)
+    world = bundle.recorded.world("flights", KEY, "g", of=DeclaredWorld)
+    world.deploy(plan)
+    with pytest.raises(RegionFailed):
+        world.go("clean", on_start=fail)
+    code, said = bundle.impact(old, new)
+    assert code == ExitCode.DONE
+    assert "no finished run of it in that time: what it would cost can't be told" in said
+    assert re.search(r"^busiest +changed +version= was \"1\", now \"2\"$", said, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("rows.distinct()", "rows.distinct("), "jobs/rows.py:8: SyntaxError: '(' was never closed"),
+        (("from jobs.rows import tidy", "from jobs.rows import tidi"), "jobs/flights.py:3: ImportError: cannot import"),
+    ],
+)
+def test_a_revision_that_does_not_import_is_named_with_file_and_line(
+    bundle: Bundle, change: tuple[str, str], said: str
+) -> None:
+    old, broken = bundle.write("old"), bundle.write("broken", change)
+    bundle.ran(old)
+    code, text = bundle.impact(old, broken)
+    assert code == ExitCode.INCOMPLETE
+    assert f"Not answered: DAG flights, group g (jobs.flights:flights): {said}" in text
+    # Where the old one does not, the journal still tells what would run.
+    code, text = bundle.impact(broken, old)
+    assert code == ExitCode.DONE
+    assert said in text
+    assert "compared with the plans in the journal" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--from", "no-such-revision"], "as a folder, a wheel or a git revision of the current folder, found none"),
+        (["--from", "journal", "--dags", "dags"], "Expected the folder dags in "),
+        (["--from", "journal", "--until", "2026-01-01"], "Expected --until with --since"),
+        (["--from", "journal", "--since", "2026-01-01", "--days", "3"], "Expected --days or --since, found both"),
+        (["--from", "journal", "--since", "soon"], "Expected --since as a date such as 2026-01-31, found 'soon'"),
+        (["--from", "journal", "--days", "0"], "Expected --days as a number above 0, found 0"),
+        (["--from", "journal", "--max-seconds", "-1"], "Expected --max-seconds as a number from 0"),
+    ],
+    ids=lambda value: " ".join(value[2:]) or value[1] if isinstance(value, list) else "",
+)
+def test_bad_input(bundle: Bundle, options: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bundle.write("new"))
+    assert bundle.recorded.call("impact", *options) == (ExitCode.USAGE, "")
+    assert said in bundle.recorded.errors
+
+
+def test_git_revisions_and_wheels(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = Path(bundle.write("repository"))
+    monkeypatch.chdir(repository)
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.setenv(name, "somebody")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *command], check=True, cwd=repository)
+    bundle.ran(str(repository))
+    wheel = tmp_path / "flights-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as packed:
+        for path in repository.rglob("*.py"):
+            packed.write(path, path.relative_to(repository))
+    bundle.write("repository", ('version="1"', 'version="2"'))
+    for old in ("HEAD", str(wheel)):
+        answer = json.loads(bundle.recorded.call("impact", "--from", old, *SINCE, "--json")[1])
+        assert effects(answer) == {"busiest": "again"}
+    (tmp_path / "broken.whl").write_text("no zip")
+    assert bundle.impact(str(tmp_path / "broken.whl"), ".")[0] == ExitCode.USAGE
+
+
+def test_only_the_runs_that_are_asked_for(bundle: Bundle) -> None:
+    undated = ("{{ ds }}", "any")
+    old, new = bundle.write("old", undated), bundle.write("new", undated, ('version="1"', 'version="2"'))
+    for key in (KEY, "date-2026-01-02T000000Z", "run-manual"):
+        bundle.ran(old, key)
+    keys = lambda answer: [run["run_key"] for run in answer["jobs"][0]["runs"]]  # noqa: E731
+    assert keys(bundle.answer(old, new)) == [KEY, "date-2026-01-02T000000Z"]
+    code, said = bundle.recorded.call("impact", "--from", old, "--to", new, "--since", "2026-01-02", "--json")
+    assert (code, keys(json.loads(said))) == (ExitCode.DONE, ["date-2026-01-02T000000Z"])
+    # Of the last days are also runs without a logical date, by when they were written.
+    code, said = bundle.recorded.call("impact", "--from", old, "--to", new, "--days", "0.5", "--json")
+    assert (code, keys(json.loads(said))) == (ExitCode.DONE, ["run-manual"])
+
+
+MARKDOWN = """### What this deploy runs again
+
+**1 region of 1 run would run again: 10.0 s of Spark, 42 B written** once 1 recorded run (logical dates from \
+2026-01-01T00:00:00+00:00 to 2026-01-05T23:59:59.999999+00:00) were cleared or backfilled with NEW in place of OLD.
+
+#### DAG flights, group g (jobs.flights:flights)
+
+| vertex or region | change | why |
+| --- | --- | --- |
+| busiest | changed | version= was "1", now "2" |
+
+| run | runs again | spark s | read | written |
+| --- | --- | --- | --- | --- |
+| date-2026-01-01T000000Z | busiest | 10.0 | 0 B | 42 B |
+
+:x: Limit: 10.0 s of Spark may run again, over 5 s.
+"""
+
+
+def test_the_markdown_of_a_pull_request(bundle: Bundle) -> None:
+    old, new = bundle.write("old"), bundle.write("new", ('version="1"', 'version="2"'))
+    bundle.ran(old)
+    code, said = bundle.impact(old, new, "--markdown", "--max-seconds", "5")
+    assert code == ExitCode.OVER_LIMIT
+    assert said.replace(new, "NEW").replace(old, "OLD") == MARKDOWN.replace("\\\n", "")
+
+
+# with DAG files
+
+DAG = """
+from airflow.sdk import dag
+from airflow_recovery.operators import SparkJobTaskGroup
+
+
+@dag(schedule=None)
+def flights():
+    SparkJobTaskGroup(group_id="g", job="jobs.flights:flights")
+
+
+flights()
+"""
+OPERATORS = """
+import os
+
+from airflow.sdk import DAG
+from airflow_recovery.operators import RecoverableSparkSubmitOperator
+
+with DAG("applications", schedule=None):
+    clean = RecoverableSparkSubmitOperator(
+        task_id="clean",
+        application=os.path.join(os.path.dirname(__file__), "clean.py"),
+        outputs=["cleaned"],
+        application_args=["--day", "{{ ds }}", "--out", "{output:cleaned}"],
+    )
+    report = RecoverableSparkSubmitOperator(
+        task_id="report",
+        application="s3://code/report.py",
+        outputs=["report"],
+        inputs={"cleaned": clean.result("cleaned")},
+        application_args=["--in", "{input:cleaned}", "--out", "{output:report}"],
+    )
+"""
+
+
+@pytest.fixture
+def no_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever asks Airflow's database fails."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://nobody:none@127.0.0.1:1/none")
+
+
+@pytest.mark.usefixtures("no_database")
+def test_dag_files_are_imported_without_a_database_and_those_that_can_not_be_are_named(bundle: Bundle) -> None:
+    old = bundle.write("old", files={"flights_dag.py": DAG})
+    new = bundle.write(
+        "new",
+        ('version="1"', 'version="2"'),
+        files={
+            "flights_dag.py": DAG,
+            "weather_dag.py": DAG.replace("flights", "weather"),
+            "broken_dag.py": DAG + "1 / 0",
+        },
+    )
+    bundle.ran(old)
+    code, said = bundle.impact(old, new, "--json")
+    assert code == ExitCode.INCOMPLETE
+    answer = json.loads(said)
+    assert effects(answer) == {"busiest": "again"}
+    assert sorted(failure.partition(": ")[0].partition(", ")[2] for failure in answer["failures"]) == [
+        "broken_dag.py:12",
+        "weather_dag.py:8",
+    ]
+    # A second DAG of the name: which of them Airflow takes, nobody knows.
+    twice = bundle.write("twice", files={"flights_dag.py": DAG, "again/flights_dag.py": DAG})
+    code, said = bundle.impact(old, twice)
+    assert code == ExitCode.INCOMPLETE
+    assert "two DAGs have this name, in again/flights_dag.py and flights_dag.py: rename one of them" in said
+    # A DAG that is gone runs nothing.
+    gone = bundle.write("gone", files={"other_dag.py": OPERATORS})
+    code, said = bundle.impact(old, gone, "--dag", "flights")
+    assert code == ExitCode.DONE
+    assert "removed: nothing of it runs again" in said
+
+
+@pytest.mark.usefixtures("no_database")
+def test_existing_applications_are_compared_as_their_operators_are_written(bundle: Bundle) -> None:
+    files = {"operators_dag.py": OPERATORS, "clean.py": "print(1)"}
+    old = bundle.write("old", files=files)
+    same = bundle.write("same", files=files)
+    new = bundle.write("new", files={**files, "clean.py": "print(2)"})
+    regions = (
+        RegionPlan("clean", ("clean",), ("clean.cleaned",), (), False, "made by its task", reads=()),
+        RegionPlan("report", ("report",), ("report.report",), ("clean",), True, "and so is this", reads=()),
+    )
+    DeclaredWorld.declared = plan = PlanRecord("operators of applications", regions)
+    world = bundle.recorded.world("applications", KEY, OPERATORS_GROUP, of=DeclaredWorld)
+    world.deploy(plan)
+    world.until_green()
+    assert effects(bundle.answer(old, same)) == {}
+    answer = bundle.answer(old, new)
+    assert effects(answer) == {"clean": "again", "report": "again"}
+    assert changes(answer)["clean"][0] == "changed"
+    assert changes(answer)["clean"][1].startswith("application was ")
+    (run,) = (run for job in bundle.answer("journal", same)["jobs"] for run in job["runs"])
+    assert run["notes"] == [
+        "clean: can't be known without rendering it over ds: it counts as one that may run",
+        "report: can't be known without rendering it over what its own task finds, such as files of the worker: it "
+        "counts as one that may run",
+    ]
