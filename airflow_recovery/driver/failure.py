@@ -15,6 +15,7 @@ from airflow_recovery.errors import Failure, RecoveryError
 
 MAX_MESSAGE_CHARACTERS = 2000
 MAX_CHAIN = 12
+MAX_CAUSE_CHARACTERS = 500
 
 _SYNTAX_OR_ACCESS_RULE = "42"
 """SQLSTATE class: the query itself is wrong (syntax, missing table or column, wrong type)."""
@@ -169,7 +170,8 @@ def _chain(error: BaseException) -> tuple[str, ...]:
     try:
         for cause in _java_causes(error):
             message = (cause.getMessage() or "-").strip()
-            chain.append(f"{cause.getClass().getName()}: {message.splitlines()[0][:300] if message else '-'}")
+            first_line = message.splitlines()[0][:MAX_CAUSE_CHARACTERS] if message else "-"
+            chain.append(f"{cause.getClass().getName()}: {first_line}")
     except Exception:  # as above: a dead JVM ends the chain
         return tuple(chain)
     return tuple(chain)

@@ -41,7 +41,7 @@ _ADVICE = (
     ),
     (
         re.compile(r"KubernetesClientException: .*(?: is forbidden: |Unauthorized|namespaces \"[^\"]*\" not found)"),
-        "Kubernetes refuses the driver's pod: docs/kubernetes.md has the roles that the worker and the driver need.",
+        "Kubernetes refuses it: docs/kubernetes.md has the roles that the worker and the driver need.",
     ),
     (
         re.compile(
@@ -124,9 +124,16 @@ _BY_ITS_EXIT = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with sta
 
 
 def start_advice(failure: Failure) -> str | None:
-    """What is to be set up before ``failure`` can be cured; `None` where it is of another kind."""
-    text = f"{failure.type}: {failure.message}"
-    return _advice("\n".join((text, failure.condition or "", *failure.chain))) or _import_advice(text)
+    """What is to be set up before ``failure`` can be cured; `None` where it is of another kind.
+
+    What only a Java cause says stands before it: the message of a failure is that of the outermost exception.
+    """
+    text, causes = f"{failure.type}: {failure.message}", "\n".join(failure.chain)
+    message = f"{text}\n{failure.condition or ''}"
+    advice = _advice(f"{message}\n{causes}") or _import_advice(text)
+    if advice is None or advice in (_advice(message), _import_advice(text)):
+        return advice
+    return f"{_line_of(causes, advice)}. {advice}"
 
 
 def start_failure(error: BaseException) -> Failure | None:

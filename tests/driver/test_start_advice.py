@@ -71,6 +71,19 @@ def test_what_a_driver_lacks_is_named_and_not_retried(failure: Failure, advice: 
     assert dict(labelled(failure).labels)["recoverable"] == "no"
 
 
+def test_what_only_a_cause_says_stands_before_the_advice() -> None:
+    no_right = (
+        "io.fabric8.kubernetes.client.KubernetesClientException: Failure executing: GET at: https://k/pods/x. Message: "
+        'pods "x" is forbidden: User "system:serviceaccount:lake:spark-driver" cannot get resource "pods"'
+    )
+    outermost = "org.apache.spark.SparkException: External scheduler cannot be instantiated"
+    deep = Failure("Py4JJavaError", outermost, chain=(outermost, no_right, NOT_FOUND))
+    told = str(start_advice(deep))
+    assert told.startswith(f"{no_right}. Kubernetes refuses it: docs/kubernetes.md")
+    said = Failure("Py4JJavaError", no_right, chain=(no_right,))
+    assert str(start_advice(said)).startswith("Kubernetes refuses it")
+
+
 @pytest.mark.parametrize("failure", OTHERS, ids=lambda each: each.message[:30])
 def test_what_may_pass_by_itself_is_retried(failure: Failure) -> None:
     assert start_advice(failure) is None

@@ -280,4 +280,4 @@ def test_what_a_failure_says(recovery: Path) -> None:
     advised = start_failure(RuntimeError("KubernetesClientException: pods is forbidden: no. Error code is: 1."))
     assert advised is not None
     told = str(region_failed(application.spec, advised, RuntimeError("x")))
-    assert told.count("Kubernetes refuses the driver's pod") == 1
+    assert told.count("Kubernetes refuses it: ") == 1
