@@ -26,7 +26,7 @@ from airflow_recovery.driver.failure_class import CLASS_LABEL, label_of
 from airflow_recovery.model.records import AttemptState, FenceCause
 from airflow_recovery.testing import S3Proxy, S3Server
 from airflow_recovery.testing.s3_policy import Enforced, documented
-from airflow_recovery.testing.s3_server import REGION
+from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION
 from airflow_recovery.testing.s3a_jars import s3a_jars
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
@@ -281,6 +281,34 @@ def test_an_image_needs_nothing_beyond_spark_and_a_python(pod_task: MakeTask, ba
     assert kinds == sorted([*archives, f"{task.claim_of(1).tag}.json", "main.py"])
 
 
+def test_a_role_of_the_service_account_needs_no_key_in_the_namespace(
+    pod_task: MakeTask, start_s3_server: Callable[[str], S3Server], bare_python: str
+) -> None:
+    """As a cloud's webhook sets it. The cloud's STS is moto's: it gives keys for the token that every pod has."""
+    server = start_s3_server("moto")
+    server.create_bucket(BUCKET)
+    providers = sorted(set(re.findall(r"software\.amazon\.awssdk\.auth\.credentials\.\w+", PAGE.read_text())))
+    with S3Proxy(server) as proxy:
+        task = pod_task("plain")
+        task.server, task.endpoint_url = server, proxy.endpoint_url
+        conf = {key: value for key, value in task.options["conf"].items() if "secretKeyRef" not in key}
+        conf["spark.pyspark.python"] = bare_python
+        conf["spark.hadoop.fs.s3a.aws.credentials.provider"] = ",".join(providers)
+        for variables in ("spark.kubernetes.driverEnv", "spark.executorEnv"):
+            conf[f"{variables}.AWS_ROLE_ARN"] = "arn:aws:iam::123456789012:role/lake"
+            conf[f"{variables}.AWS_WEB_IDENTITY_TOKEN_FILE"] = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+            conf[f"{variables}.AWS_ENDPOINT_URL_STS"] = server.endpoint_url
+            conf[f"{variables}.AWS_REGION"] = REGION
+        task.options["conf"] = conf
+
+        assert task.start().answer()["decision"] == "ran"
+
+        written = [(request.key, request.access_key) for request in proxy.requests if request.method == "PUT"]
+    of_worker = {key for path, key in written if "/uploads/" in path}
+    of_pods = {key for path, key in written if path.endswith(".outcome") or "/results/d/" in path}
+    assert (of_worker, {key[:4] for key in of_pods}) == ({ACCESS_KEY}, {"ASIA"})
+
+
 def test_each_key_of_s3_does_what_is_documented_and_no_description_of_a_pod_has_one(
     pod_task: MakeTask, start_s3_server: Callable[[str], S3Server]
 ) -> None:
@@ -375,15 +403,15 @@ def test_fault_153_without_a_right_a_task_fails_at_once_and_names_the_page(
 
 
 def test_fault_153_a_worker_that_may_not_look_at_its_pod_fails_at_once(pod_task: MakeTask) -> None:
-    task = pod_task("plain")
+    task = pod_task("declared")
     task.withhold(WORKER, "pods", "get", "list", "watch")
+    first = task.start()
+    task.until_waiting()
 
-    said = task.start().said()
+    said = first.said()
 
-    assert (said["error"], "expected that this worker may get pods" in said["message"]) == (
-        "AirflowFailException",
-        True,
-    )
+    assert said["error"] == "AirflowFailException", said
+    assert "expected that this worker may get pods" in said["message"]
 
 
 def test_fault_153_control_with_the_documented_roles_it_runs(pod_task: MakeTask) -> None:
