@@ -22,7 +22,7 @@ from airflow_recovery.testing.s3_server import SECRET_KEY
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "dags"
-OTHER_OPERATORS = ("any_operator", "livy")
+OTHER_OPERATORS = ("any_operator", "livy", "databricks")
 """Of the examples, those of `test_any_operator.py`."""
 PER_RUN_BACKEND = {
     "AIRFLOW__STATE_STORE__BACKEND": "weakened.PerRunBackend",

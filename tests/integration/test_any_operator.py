@@ -1,4 +1,4 @@
-"""`dags/examples/any_operator.py` and `dags/examples/livy.py`, whose tasks are neither Spark's nor ours, as written."""
+"""Of `dags/examples`, shell commands and jobs of two services, as written: neither Spark's tasks nor ours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_servers import LivyServer
+from job_servers import DatabricksServer, JobServer, LivyServer
 from pipeline import AFTER_THE_EXAMPLES_BEGIN, EXAMPLE_CODE, DagRun, Pipeline, empty_folder, fresh_day
 
 from airflow_recovery.testing.spark_drivers import kill_9
@@ -37,7 +37,7 @@ rows = "".join(file.read_text() for file in pathlib.Path(given["in"]).iterdir())
 pathlib.Path(given["out"]).mkdir(parents=True)
 (pathlib.Path(given["out"]) / "part-0").write_text(rows)
 """
-"""Both of what the Livy example submits. Beside it, ``.hold`` holds it, and ``.fail`` fails it once."""
+"""Both of what the services' examples submit. Beside it, ``.hold`` holds it, and ``.fail`` fails it once."""
 
 
 @pytest.fixture
@@ -49,6 +49,10 @@ def run_of(pipeline: Pipeline, dag_id: str) -> DagRun:
     run = pipeline.run(dag_id, day=fresh_day(AFTER_THE_EXAMPLES_BEGIN))
     run.group_id = OPERATORS
     return run
+
+
+def asked(service: JobServer) -> int:
+    return sum(request.startswith("GET") for request in service.requests)
 
 
 def text_of(journal: Any, result: str) -> str:
@@ -102,40 +106,40 @@ def test_a_shell_command_that_fails_and_one_whose_result_is_lost_run_again_and_n
     third.check()
 
 
-@pytest.fixture
-def livy(pipeline: Pipeline) -> Iterator[LivyServer]:
-    pytest.importorskip("airflow.providers.apache.livy")
-    with LivyServer() as server:
-        place = {**json.loads(server.connection()), "connection_id": "livy_default"}
-        pipeline.airflow.api("POST", "/connections", place)
+@pytest.fixture(params=[LivyServer, DatabricksServer])
+def service(pipeline: Pipeline, request: pytest.FixtureRequest) -> Iterator[JobServer]:
+    with request.param() as server:
+        place = json.loads(server.connection())
+        connection_id = f"{place['conn_type']}_default"
+        pipeline.airflow.api("POST", "/connections", {**place, "connection_id": connection_id})
         yield server
-        pipeline.airflow.api("DELETE", "/connections/livy_default")
+        pipeline.airflow.api("DELETE", f"/connections/{connection_id}")
 
 
-def test_a_batch_outlives_its_task_and_is_submitted_again_where_it_fails_or_its_result_is_lost(
-    pipeline: Pipeline, code: Path, livy: LivyServer
+def test_a_job_outlives_its_task_and_is_submitted_again_where_it_fails_or_its_result_is_lost(
+    pipeline: Pipeline, code: Path, service: JobServer
 ) -> None:
     for name in ("clean.py", "report.py"):
         (code / name).write_text(WAITS)
     hold = code / "clean.py.hold"
     hold.touch()
     (code / "report.py.fail").touch()
-    run = run_of(pipeline, "livy").start()
+    run = run_of(pipeline, "livy" if isinstance(service, LivyServer) else "databricks").start()
 
-    # The task is gone, and its batch is not.
-    run.wait(lambda: "GET /batches/0/state" in livy.requests, "the task to follow its batch, whose id is kept by now")
+    # The task is gone, and its job is not.
+    run.wait(lambda: asked(service) > 3, "the task to follow its job, whose id is kept by now")
     found = run.airflow.task_processes(run.dag_id, run.run_id, "clean")
     assert found is not None
     kill_9(found.task)
     run.wait(lambda: run.tries("clean") == 2 and "waiting for it" in run.log("clean", 2), "the next try to follow it")
-    assert [job.code for job in livy.jobs.values()] == [None]
+    assert [job.code for job in service.jobs.values()] == [None]
     hold.unlink()
 
     first = run.ends()
     assert first.executions() == {"clean": 1, "report": 2}
     assert (run.tries("clean"), run.tries("report")) == (2, 2)
     assert text_of(first, "report.report") == run.day
-    assert [job.code for job in livy.jobs.values()] == [0, 1, 0]
+    assert [job.code for job in service.jobs.values()] == [0, 1, 0]
 
     run.delete("clean.cleaned", "report.report")
     run.clear("report")
@@ -143,4 +147,4 @@ def test_a_batch_outlives_its_task_and_is_submitted_again_where_it_fails_or_its_
     assert second.ran_since(first) == {"clean": 1, "report": 1}
     assert second.attempts["clean"][1].objects["lost"]["reporter"] == "report"
     assert text_of(second, "report.report") == run.day
-    assert len(livy.jobs) == 5
+    assert len(service.jobs) == 5
