@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from statistics import median
 
@@ -9,11 +10,13 @@ from airflow_recovery.model.failover_strategy import FailoverStrategy
 from benchmarks.local_pipeline import HERE
 from benchmarks.report import Figure, Report, Table, summary
 from scripts.demo.lake import fill_lake
-from scripts.demo_approximate.acts import FIRST_KILL, Recovery, kill_and_measure
+from scripts.demo_approximate.acts import Recovery, kill_and_measure
 from scripts.demo_approximate.flights import FlightsByDay
 from scripts.demo_approximate.live_pipeline import LivePipeline, date_files, open_live_pipeline
 from scripts.demo_approximate.live_run import SCORER, LiveRun
 
+FIRST_KILL = date(2013, 1, 21)
+"""Late enough that a restart of all has something to read again."""
 SINGLE, DOWNSTREAM, REGION = (
     FailoverStrategy.APPROXIMATE_SINGLE.value,
     FailoverStrategy.APPROXIMATE_DOWNSTREAM.value,
@@ -69,7 +72,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
 
 def _once(pipeline: LivePipeline, strategy: str, number: int, flights: FlightsByDay) -> Recovery:
     run = LiveRun(pipeline, f"failure_{strategy}", name=f"round-{number}")
-    run.until(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
+    run.until_table(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
     recovery = kill_and_measure(run, SCORER, flights, strategy)
     run.stop()
     return recovery

@@ -41,10 +41,13 @@ def departures(spark: SparkSession, lake: str, rehearsal: str) -> DataFrame:
 
     def slowed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The demo has four months in some minutes: slow enough to watch, and fast when everything was seen."""
-        from jobs.rehearsal import rehearse_pace
+        from jobs.rehearsal import rehearse_limit, rehearse_pace
 
         rehearse_pace(rehearsal)
-        yield from batches
+        for batch in batches:
+            year, month, day = (batch.column(name)[0].as_py() for name in ("year", "month", "day"))
+            rehearse_limit(rehearsal, f"{year}-{month:02}-{day:02}")
+            yield batch
 
     return flights.mapInArrow(slowed, flights.schema)
 

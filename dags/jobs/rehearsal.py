@@ -17,6 +17,8 @@ PAUSE = ".pause"
 
 PACE = "pace"
 """While this file is in the folder, every batch of a stream takes so many seconds at least as stand in it."""
+LIMIT = "limit"
+"""While this file is in the folder, a stream is held before the first day after the one (ISO) that stands in it."""
 
 
 def rehearse_failure(folder: str, name: str, *, heartbeat_timeout_s: float = 600.0) -> None:
@@ -54,3 +56,18 @@ def rehearse_pace(folder: str) -> None:
     file = Path(folder) / PACE
     if folder and file.exists():
         time.sleep(float(file.read_text() or 0))
+
+
+def rehearse_limit(folder: str, day: str, *, heartbeat_timeout_s: float = 600.0) -> None:
+    """Stay here while ``day`` (ISO) is after the one in the file `LIMIT` in ``folder``, at most for
+    ``heartbeat_timeout_s``. Raises nothing."""
+    deadline = time.monotonic() + heartbeat_timeout_s
+    while folder and day > _limit(Path(folder) / LIMIT) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _limit(file: Path) -> str:
+    try:
+        return file.read_text()
+    except FileNotFoundError:
+        return "9999-12-31"

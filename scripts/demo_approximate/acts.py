@@ -6,14 +6,19 @@ import time
 from dataclasses import dataclass
 from datetime import date, timedelta
 
+from jobs.live_flights import DAYS_A_BATCH
+
 from scripts.demo_approximate.flights import FlightsByDay
 from scripts.demo_approximate.live_pipeline import LivePipeline
 from scripts.demo_approximate.live_run import REGIONS, SCORER, SINK, LiveRun, Seen
 
-FIRST_KILL = date(2013, 1, 21)
+FIRST_KILL = date(2013, 1, 9)
 """A streaming region is killed when the running table has come so far."""
-BETWEEN = timedelta(days=12)
+BETWEEN = timedelta(days=4)
 """How far it must have come since the restart, before the next one is killed."""
+AWAY = timedelta(days=32)
+"""How far the source goes on while a killed region is away: on a slow machine it would come to its last day."""
+BATCH = timedelta(days=DAYS_A_BATCH)
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,12 @@ class Act:
 def act_single(pipeline: LivePipeline, flights: FlightsByDay) -> Act:
     """The sink is killed, then the scorer; each restarts alone, and the run goes on to its end."""
     print("\nAct one: a streaming region that dies restarts alone (approximate-single)", flush=True)
-    run = LiveRun(pipeline, "live_flights")
-    run.until(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
+    run = LiveRun(pipeline, "live_flights", limit=FIRST_KILL + BATCH)
+    run.until_table(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
     first = kill_and_measure(run, SINK, flights, "approximate-single")
     second_kill = first.fresh_day + BETWEEN
-    run.until(lambda seen: seen is not None and seen.newest >= second_kill, f"a table up to {second_kill}")
+    run.go_on_to(second_kill + BATCH)
+    run.until_table(lambda seen: seen is not None and seen.newest >= second_kill, f"a table up to {second_kill}")
     second = kill_and_measure(run, SCORER, flights, "approximate-single")
     run.at_full_speed()
     run.until(lambda _: run.airflow_state in ("success", "failed"), "the run's end")
@@ -55,8 +61,8 @@ def act_single(pipeline: LivePipeline, flights: FlightsByDay) -> Act:
 def act_regional(pipeline: LivePipeline, flights: FlightsByDay) -> Act:
     """The sink is killed at the same point, and all three start over. Cut short at the first fresh table."""
     print("\nAct two: the same chain restarts as a whole (region)", flush=True)
-    run = LiveRun(pipeline, "live_flights_regional")
-    run.until(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
+    run = LiveRun(pipeline, "live_flights_regional", limit=FIRST_KILL + BATCH)
+    run.until_table(lambda seen: seen is not None and seen.newest >= FIRST_KILL, f"a table up to {FIRST_KILL}")
     recovery = kill_and_measure(run, SINK, flights, "region")
     print("  enough: the rest of this run is not waited for", flush=True)
     run.stop()
@@ -64,18 +70,25 @@ def act_regional(pipeline: LivePipeline, flights: FlightsByDay) -> Act:
 
 
 def kill_and_measure(run: LiveRun, region: str, flights: FlightsByDay, strategy: str) -> Recovery:
-    """Kill a region of a run whose table is there, and wait for a fresh one. Raises as `LiveRun.until`."""
+    """Kill a region of a run whose table is there, and wait for a fresh one: a run with a limit goes on by `AWAY` until
+    the region reads again. Raises as `LiveRun.until_table`."""
     tops = {name: run.state().of(name).latest_attempt for name in REGIONS}
     before = run.look()
     assert before is not None
-    run.kill(region)
+    attempt = run.kill(region)
     killed = time.monotonic()
     # What had left the source by then is old.
     old = flights.day_of(run.published())
+    run.go_on_to(old + AWAY)
+    back = False
     times: list[float] = []
     commits: list[Seen] = []
 
     def fresh(seen: Seen | None) -> bool:
+        nonlocal back
+        if not back and run.reads_since(region, attempt):
+            back = True
+            run.go_on_to(old + AWAY + 2 * BATCH)
         if seen is None or (seen.generation, seen.batch) == (before.generation, before.batch):
             return False
         if not times and _is_of_restarted(run, region, seen, before, old):
@@ -86,7 +99,7 @@ def kill_and_measure(run: LiveRun, region: str, flights: FlightsByDay, strategy:
             return True
         return False
 
-    run.until(fresh, f"a table with flights after {old}")
+    run.until_table(fresh, f"a table with flights after {old}")
     fresh_s = time.monotonic() - killed
     print(
         f"  {run.seconds:6.1f} s  fresh table after {fresh_s:.1f} s: up to {commits[0].newest}, past {old}", flush=True

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]
-from jobs.rehearsal import PACE
+from jobs.rehearsal import LIMIT, PACE
 
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.journal.journal import Journal
@@ -29,6 +29,8 @@ from scripts.demo_approximate.live_pipeline import LivePipeline
 GROUP = "flights"
 SOURCE, SCORER, SINK = "departures", "predicted", "delays_by_day"
 REGIONS = (SOURCE, SCORER, SINK)
+READS = {SCORER: SOURCE, SINK: SCORER}
+"""Whose channel a region reads."""
 BATCH_S = 4.0
 """So long the source takes for a batch of days at least: a month is half a minute."""
 TIMEOUT_S = 1200.0
@@ -50,14 +52,18 @@ class Seen:
 
 
 class LiveRun:
-    """Started when it is made. ``seen`` is the newest table that was looked at."""
+    """Started when it is made. ``seen`` is the newest table that was looked at. With ``limit`` its source goes so far
+    and waits there; without, it is never held."""
 
-    def __init__(self, pipeline: LivePipeline, dag_id: str, *, name: str = "demo") -> None:
+    def __init__(self, pipeline: LivePipeline, dag_id: str, *, name: str = "demo", limit: date | None = None) -> None:
         self.pipeline = pipeline
         self.dag_id = dag_id
         self._pace = pipeline.folder / f"rehearsal-{name}-{dag_id}" / PACE
         self._pace.parent.mkdir()
         self._pace.write_text(str(BATCH_S))
+        self._limit = limit
+        if limit is not None:
+            self.go_on_to(limit)
         conf = {"rehearsal": str(self._pace.parent)}
         self.run_id = pipeline.airflow.trigger(dag_id, run_id=f"{name}-{dag_id}", conf=conf)
         key = run_key(logical_date=None, partition_key=None, run_id=self.run_id)
@@ -108,6 +114,24 @@ class LiveRun:
                 self.seen = Seen(generation, batch, max(flights), flights)
         return self.seen
 
+    def reads_since(self, region: str, attempt: int) -> bool:
+        """Whether an attempt of the region after this one has opened the channel that it reads."""
+        edge = READS[region]
+        return self._client(edge, self.state().of(edge).generations[-1]).refresh().view > attempt
+
+    def until_table(self, done: Callable[[Seen | None], bool], what: str) -> None:
+        """As `until`; also raises `DemoFailed` where the stream has ended and such a table can't come any more."""
+
+        def came(seen: Seen | None) -> bool:
+            if done(seen):
+                return True
+            if self._shown.get(SINK, ("", 0))[0] == "success":
+                newest = "no table at all" if seen is None else f"the last table goes up to {seen.newest}"
+                raise DemoFailed(f"expected {what} of run {self.run_id}, but its stream has ended: {newest}")
+            return False
+
+        self.until(came, what)
+
     def until(self, done: Callable[[Seen | None], bool], what: str) -> None:
         """Look and print what has changed until ``done``. Raises `LocalAirflowError`, and `DemoFailed`."""
         airflow = self.pipeline.airflow
@@ -128,9 +152,18 @@ class LiveRun:
         print(f"  {self.seconds:6.1f} s  >>> kill -9: {region}@{attempt}, {killed} processes", flush=True)
         return attempt
 
+    def go_on_to(self, day: date) -> None:
+        """Let the source read up to ``day``. Without effect in a run that was started without a limit."""
+        if self._limit is not None:
+            self._limit = day
+            whole = self._pace.with_name("next")
+            whole.write_text(day.isoformat())
+            whole.replace(self._pace.with_name(LIMIT))  # it may be read at this very moment
+
     def at_full_speed(self) -> None:
-        """From now on the source is as fast as it can be."""
+        """From now on the source is as fast as it can be, and goes to its end."""
         self._pace.write_text("0")  # it may be read at this very moment
+        self._pace.with_name(LIMIT).unlink(missing_ok=True)
 
     def stop(self) -> None:
         """As a person does in the UI: mark the run as failed. Airflow ends its tasks; returns when they have."""

@@ -141,6 +141,67 @@ def test_a_pace_holds_a_batch_while_it_is_set(tmp_path: Path, monkeypatch: pytes
     assert paused == [2.5, 0.0]
 
 
+def test_a_limit_holds_the_days_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jobs import rehearsal
+
+    limit = tmp_path / rehearsal.LIMIT
+    held: list[float] = []
+
+    def lift(seconds: float) -> None:
+        held.append(seconds)
+        limit.write_text("2013-01-13")
+
+    clock = SimpleNamespace(sleep=lift, monotonic=lambda: 600.0 * len(held))
+    monkeypatch.setattr(rehearsal, "time", clock)
+    rehearsal.rehearse_limit("", "2013-12-31")
+    rehearsal.rehearse_limit(str(tmp_path), "2013-12-31")
+    limit.write_text("2013-01-12")
+    rehearsal.rehearse_limit(str(tmp_path), "2013-01-12")
+    assert held == []
+    rehearsal.rehearse_limit(str(tmp_path), "2013-01-13")
+    assert len(held) == 1
+    rehearsal.rehearse_limit(str(tmp_path), "2013-01-14", heartbeat_timeout_s=1200.0)  # never lifted so far
+    assert len(held) == 3
+
+
+def run_in(folder: Path, limit: date | None) -> Any:
+    """A run whose Airflow nobody asks."""
+    from scripts.demo_approximate.live_run import LiveRun
+
+    run = LiveRun.__new__(LiveRun)
+    run.run_id, run._limit, run._pace, run._shown = "r", limit, folder / "pace", {}
+    return run
+
+
+def test_a_source_goes_as_far_as_it_is_let_and_at_last_to_its_end(tmp_path: Path) -> None:
+    from jobs.rehearsal import LIMIT
+
+    run = run_in(tmp_path, date(2013, 1, 13))
+    run.go_on_to(date(2013, 2, 10))
+    assert (tmp_path / LIMIT).read_text() == "2013-02-10"
+    run.at_full_speed()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pace"]
+    free = run_in(tmp_path, None)
+    free.go_on_to(date(2013, 2, 10))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pace"]
+
+
+def test_a_table_that_can_not_come_any_more_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scripts.demo_approximate.live_run import SINK, DemoFailed, LiveRun, Seen
+
+    run = run_in(tmp_path, None)
+    last = Seen(1, 7, date(2013, 4, 30), {})
+    answers: list[bool] = []
+    monkeypatch.setattr(LiveRun, "until", lambda self, done, what: answers.append(done(last)))
+    run.until_table(lambda seen: False, "a table up to 2013-05-04")
+    assert answers == [False]  # the stream goes on
+    run._shown = {SINK: ("success", 2)}
+    run.until_table(lambda seen: seen is last, "a table up to 2013-04-30")
+    assert answers == [False, True]
+    with pytest.raises(DemoFailed, match=r"expected a table up to 2013-05-04 .* the last table goes up to 2013-04-30"):
+        run.until_table(lambda seen: False, "a table up to 2013-05-04")
+
+
 def test_the_files_are_a_stream_in_the_order_of_their_days(lake: Path) -> None:
     from scripts.demo_approximate.live_pipeline import date_files
 
