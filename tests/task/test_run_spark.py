@@ -180,7 +180,7 @@ def test_fault_142_a_server_is_killed_within_a_region_and_the_next_attempt_start
     began_s = time.monotonic()
     os.kill(server.pid, signal.SIGKILL)
     running.wait()
-    assert time.monotonic() - began_s < 60  # not the ten minutes of Spark's client
+    assert time.monotonic() - began_s < 300  # not the ten minutes of Spark's client
     failed = region_failed(first, read_failure(first), running.raised[0])
     assert isinstance(failed, DriverLost)
     assert "is gone: it ended by itself. Error code is: -9." in str(failed)
