@@ -43,6 +43,11 @@ ROOMS: dict[str, Room] = {
     "verify": Room("the independent checker: reads a journal with code of its own", ("errors", "store")),
     "journal": Room("one run's journal: list, fold, append; the event stream beside it", (*_VALUES, "store")),
     "planning": Room("the decisions: regions, what is valid, who runs again", (*_VALUES, "journal"), is_pure=True),
+    "advice": Room(
+        "where a cut pays: past runs, what cuts cost and save, the best of them",
+        (*_VALUES, "journal", "planning"),
+        is_pure=True,
+    ),
     "sinks": Room("where a sink commits: PostgreSQL, Delta, functions of yours", (*_VALUES, "store")),
     "results": Room("is a result there, may it go, let it go", (*_RECORDED, "planning")),
     "job": Room("what a user declares: vertices, parameters, fingerprints", (*_VALUES, "planning", "sinks")),
@@ -54,7 +59,7 @@ ROOMS: dict[str, Room] = {
         "one try of a region: check, claim, run, finish",
         (*_RECORDED, "planning", "results", "sinks", "job", "driver"),
     ),
-    "story": Room("one story of a run, for people", (*_RECORDED, "planning", "results", "job", "attempt")),
+    "story": Room("one story of a run, for people", (*_RECORDED, "planning", "results", "job", "attempt", "advice")),
     "splits": Room("a mode: a region that commits split by split", _CORE),
     "streaming": Room("a mode: regions that run at the same time, with channels between them", _CORE),
     "doctor": Room("what `airflow recovery doctor` looks at without Airflow", (*_RECORDED, "job", "driver")),
@@ -63,7 +68,9 @@ ROOMS: dict[str, Room] = {
     "hooks": Room("connections and settings; clients of the API server", _CORE, knows_airflow=True),
     "triggers": Room("what deferred tasks wait for", (*_CORE, "hooks"), knows_airflow=True),
     "api_server": Room(
-        "inside Airflow's API server: compare-and-clear, REST, the tab", (*_CORE, "hooks", "scheduler_start"), True
+        "inside Airflow's API server: compare-and-clear, REST, the tab",
+        (*_CORE, "advice", "hooks", "scheduler_start"),
+        True,
     ),
     "task": Room(
         "the worker's side of a task: from Airflow's context to one run of a region",
@@ -77,7 +84,7 @@ ROOMS: dict[str, Room] = {
     ),
     "sensors": Room("wait for a published result", (*_VALUES, "job", "hooks", "triggers"), knows_airflow=True),
     "notifications": Room("what recovery saved, as a message", (*_CORE, "hooks", "task"), knows_airflow=True),
-    "console": Room("the commands", (*_CORE, "verify", "doctor", "hooks", "api_server", "task", "operators")),
+    "console": Room("the commands", (*_CORE, "advice", "verify", "doctor", "hooks", "api_server", "task", "operators")),
     "testing": Room(
         "for users' own tests: servers, a local Airflow, kills, simulations",
         ("__init__", *_CORE, *MODES, "verify", "hooks", "task", "operators"),

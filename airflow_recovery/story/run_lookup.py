@@ -69,17 +69,19 @@ def all_runs(
     group_id: str | None = None,
     *,
     wanted_key: Callable[[str], bool] = lambda key: True,
+    newest: int = _ALL_RUNS,
 ) -> list[RunIdentity]:
     """Every run and group of a DAG, or every run of one group. Raises `NothingRecorded` where there is none.
 
-    ``wanted_key``: of which run keys; of others not even the groups are listed.
+    ``wanted_key``: of which run keys; of others not even the groups are listed. ``newest``: of the last so many run keys
+    alone.
     """
     check_dag(store, dag_id)
     dag = f"{encode(dag_id)}/"
     wanted = None if group_id is None else encode(group_id)
     identities = [
         _exact(store, RunIdentity(dag_id, readable(key), readable(group)))
-        for key in folders(store, dag, most=_ALL_RUNS)
+        for key in folders(store, dag, most=_ALL_RUNS)[-newest:]
         if wanted_key(readable(key))
         for group in folders(store, f"{dag}{key}/")
         if wanted in (None, group)
