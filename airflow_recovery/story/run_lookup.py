@@ -73,8 +73,8 @@ def all_runs(
 ) -> list[RunIdentity]:
     """Every run and group of a DAG, or every run of one group. Raises `NothingRecorded` where there is none.
 
-    ``wanted_key``: of which run keys; of others not even the groups are listed. ``newest``: of the last so many run keys
-    alone.
+    ``wanted_key``: of which run keys; of others not even the groups are listed. ``newest``: the last so many run
+    keys alone.
     """
     check_dag(store, dag_id)
     dag = f"{encode(dag_id)}/"

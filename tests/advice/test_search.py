@@ -54,7 +54,7 @@ def pipelines(draw: st.DrawFn, *, is_tree: bool) -> Pipeline:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(pipelines(is_tree=True))
 def test_of_a_tree_the_cuts_cost_what_the_best_of_all_sets_costs(pipeline: Pipeline) -> None:
     assert pipeline.is_forest
@@ -64,7 +64,7 @@ def test_of_a_tree_the_cuts_cost_what_the_best_of_all_sets_costs(pipeline: Pipel
     assert best.expected.total_s == pytest.approx(total(pipeline, best.cuts))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(pipelines(is_tree=False))
 def test_of_any_small_graph_too_and_what_is_fixed_stays(pipeline: Pipeline) -> None:
     best = best_cuts(pipeline)
