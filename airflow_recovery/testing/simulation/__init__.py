@@ -11,7 +11,7 @@ every change of the stores, and the final output against that of an undisturbed 
         simulate(seed, Settings.drawn(seed, job=declared_job("my_jobs.flights:job")))
 
 A failure names its seed, and the seed replays it exactly. One schedule runs at a time in an interpreter.
-*Not simulated*: external inputs (but for splits), shared results, event streams, two clusters' clocks.
+*Not simulated*: shared results, event streams, a clock that jumps.
 """
 
 from airflow_recovery.testing.simulation.drill import Tally, drill

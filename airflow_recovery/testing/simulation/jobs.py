@@ -13,7 +13,7 @@ from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
-from airflow_recovery.model.records import PlanRecord, RunIdentity
+from airflow_recovery.model.records import ExternalObject, PlanRecord, RunIdentity
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import SplitPlan
@@ -32,7 +32,7 @@ TOPOLOGIES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 RANDOM = "random"
 SPLITS = 3
-"""Of each region that commits split by split."""
+"""Of each region that commits split by split; and so many files of each that reads from outside."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ class SimulatedJob:
     plan: PlanRecord
     unstable: frozenset[str] = frozenset()
     listings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What the sources of regions that commit split by split name, where it has changed."""
+    """The external inputs of a region, where they have changed: its splits, or the files of one in ``reading``."""
+    reading: frozenset[str] = frozenset()
+    """Regions that read files from outside of the job, all that there are whenever they look."""
 
     @cached_property
     def regions(self) -> dict[str, RegionPlan]:
@@ -74,11 +76,22 @@ class SimulatedJob:
         """Of a region that commits split by split, what it reads; of any other nothing."""
         if not isinstance(self.regions[region].mode, SplitPlan):
             return ()
-        listed = self.listings.get(region, tuple(map(str, range(SPLITS))))
-        return tuple(Split.of(f"{region} {info}") for info in listed)
+        return tuple(Split.of(f"{region} {info}") for info in self.listing_of(region))
+
+    def externals_of(self, region: str) -> tuple[ExternalObject, ...]:
+        """What a look at the external inputs of a region finds."""
+        if isinstance(self.regions[region].mode, SplitPlan):
+            return tuple(split.external(region) for split in self.splits_of(region))
+        return tuple(ExternalObject(region, f"lake://{region}/{info}", 1, info) for info in self.listing_of(region))
+
+    def listing_of(self, region: str) -> tuple[str, ...]:
+        """The names of the external inputs of a region; none where it has no such input."""
+        if region not in self.reading and not isinstance(self.regions[region].mode, SplitPlan):
+            return ()
+        return self.listings.get(region, tuple(map(str, range(SPLITS))))
 
     def with_listing(self, region: str, listed: tuple[str, ...]) -> SimulatedJob:
-        """The job after the input of a region has changed, which commits split by split."""
+        """The job after the external inputs of a region have changed."""
         return replace(self, listings={**self.listings, region: listed})
 
     def undisturbed(self) -> dict[tuple[str, str], str]:
@@ -87,8 +100,14 @@ class SimulatedJob:
         for region in self.plan.regions:
             read = [found[name, result] for name in region.inputs for result in self.read_of(name, region.name)]
             for result in region.results:
-                found[region.name, result] = rows(region.name, result, region.fingerprint, read)
+                found[region.name, result] = rows(
+                    region.name, result, region.fingerprint, read + self.lines_of(region.name)
+                )
         return found
+
+    def lines_of(self, region: str) -> list[str]:
+        """What a region reads from outside now, but for splits: those are in its rows one by one."""
+        return [external.uri for external in self.externals_of(region)] if region in self.reading else []
 
     def read_of(self, producer: str, consumer: str) -> tuple[str, ...]:
         """The results of ``producer`` that ``consumer`` reads."""
@@ -189,6 +208,18 @@ def with_drawn_splits(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     ]
     chosen = [name for name in able if rng.random() < 0.5]
     return with_splits(job, chosen) if rng.random() < 0.5 else job
+
+
+def with_externals(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
+    """``job`` in which those of its regions read files from outside that do not commit split by split."""
+    able = frozenset(each.name for each in job.plan.regions if not isinstance(each.mode, SplitPlan))
+    return replace(job, reading=able & frozenset(names))
+
+
+def with_drawn_externals(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+    """Of every second job, some regions read files from outside."""
+    chosen = [name for name in job.regions if rng.random() < 0.4]
+    return with_externals(job, chosen) if rng.random() < 0.5 else job
 
 
 def with_drawn_sinks(job: SimulatedJob, rng: random.Random, *, is_purged: bool) -> SimulatedJob:

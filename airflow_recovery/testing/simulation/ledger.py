@@ -40,7 +40,8 @@ class Ledger:
     """Fed by the stores. ``wrote`` are the rows that each (region, attempt, result) was computed to have.
 
     ``modes`` are the determinism modes by region and result, ``unstable`` the regions whose rows differ each time,
-    ``sinks`` those that commit, with the mode, ``splits`` those that commit split by split.
+    ``sinks`` those that commit, with the mode, ``splits`` those that commit split by split. ``changed``: regions whose
+    external inputs have become others, so that they have a cause to run again.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Ledger:
         splits: Iterable[str] = (),
     ) -> None:
         self.wrong: list[str] = []
+        self.changed: set[str] = set()
         self.splits = SplitLedger(splits, self.wrong)
         self.sinks = SinkLedger(sinks, self.wrong)
         self.regions = {name: Region() for name in regions}
@@ -309,7 +311,8 @@ class Ledger:
     def why_wrong_rows(self, cut: Mapping[str, int], fold: Any) -> str | None:
         """Are the rows of every finish of ``cut`` what its code makes of the inputs that it names?
 
-        ``fold(region, result, fingerprint, rows read)`` gives all the rows that an attempt may have written.
+        ``fold(region, result, fingerprint, rows read)`` gives all the rows that an attempt may have written, with
+        what there is outside now.
         """
         for name, n in cut.items():
             finish = self.regions[name].finish(n)
@@ -361,7 +364,7 @@ class Ledger:
         region = self.regions[name]
         if self._was_touched(name, n) or n in region.released_at:
             return "its data is gone"
-        if name in self.splits.changed:
+        if name in self.changed:
             return "its input has changed"
         plan = self.plans.get(claim["plan_hash"], {})
         if plan and plan[name]["fingerprint"] != region.finish(n)["fingerprint"]:

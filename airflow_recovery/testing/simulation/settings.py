@@ -12,6 +12,7 @@ from airflow_recovery.testing.simulation.jobs import (
     RANDOM,
     SimulatedJob,
     drawn_job,
+    with_drawn_externals,
     with_drawn_rows,
     with_drawn_sinks,
     with_drawn_splits,
@@ -41,7 +42,7 @@ class Trouble(str, Enum):
     DATABASE = "the metadata database is lost"
     DEPLOY = "new code is deployed and the run cleared"
     RECOMPUTE = "the run is cleared in recompute mode"
-    LISTING = "splits come, go or change, and the run is cleared"
+    LISTING = "external inputs come, go or change, and the run is cleared"
 
 
 DRASTIC = frozenset(
@@ -51,10 +52,9 @@ DRASTIC = frozenset(
 
 
 def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
-    """One to five troubles of up to three kinds: of those that can happen to every job."""
-    able: list[Trouble] = [trouble for trouble in Trouble if trouble is not Trouble.LISTING]
-    weights = [1 if trouble in DRASTIC else 3 for trouble in able]
-    kinds = rng.choices(able, weights, k=rng.randint(1, 3))
+    """One to five troubles of up to three kinds. One that can't happen to a job does not."""
+    weights = [1 if trouble in DRASTIC else 3 for trouble in Trouble]
+    kinds = rng.choices(list(Trouble), weights, k=rng.randint(1, 3))
     found: dict[Trouble, int] = dict.fromkeys(kinds, 1)
     for _ in range(rng.randint(0, 2)):
         found[rng.choice(kinds)] += 1
@@ -71,6 +71,7 @@ class Settings:
     ``kills``: the numbers of the steps at which whoever was at work dies, to go through them one by one.
     ``trouble``: the probability that an application fails or that its status lies. ``detached_share``: of so many the
     driver outlives its task, and is waited for until it has given no heartbeat for ``heartbeat_timeout_s``.
+    ``clocks_differ_s``: the clock of each process is wrong by up to so much; nobody's own runs backwards.
     """
 
     job: SimulatedJob
@@ -83,6 +84,7 @@ class Settings:
     trouble: float = 0.0
     heartbeat_timeout_s: float = 10.0
     detached_share: float = 0.3
+    clocks_differ_s: float = 0.0
     compares: bool = True
     is_conditional: bool = True
 
@@ -93,13 +95,15 @@ class Settings:
         chosen = drawn_job(topology, rng) if job is None else with_drawn_rows(job, rng)
         troubles = drawn_troubles(rng)
         chosen = with_drawn_sinks(chosen, random.Random(f"sinks {seed}"), is_purged=Trouble.PURGE in troubles)
+        chosen = with_drawn_splits(chosen, random.Random(f"splits {seed}"))
         return cls(
-            job=with_drawn_splits(chosen, random.Random(f"splits {seed}")),
+            job=with_drawn_externals(chosen, random.Random(f"externals {seed}")),
             troubles=troubles,
             publishes=rng.random() < 0.5,
             page_keys=rng.choice([None, None, None, 2, 5]),
             store_faults=rng.choice([0, 0, 4, 10]),
             trouble=rng.choice([0.0, 0.0, 0.1]),
+            clocks_differ_s=random.Random(f"clocks {seed}").choice([0.0, 600.0, 30 * 86_400.0]),
         )
 
     def text(self) -> str:
@@ -108,6 +112,7 @@ class Settings:
             f"{region.name}({', '.join(region.inputs)}){''.join(f' {mode.value}' for _, mode in region.determinism)}"
             + (" unstable" if region.name in self.job.unstable else "")
             + (" split by split" if isinstance(region.mode, SplitPlan) else "")
+            + (" reads from outside" if region.name in self.job.reading else "")
             + (f" {region.commit.kind.value} sink, {region.commit.mode.value}" if region.commit is not None else "")
             for region in self.job.plan.regions
         )
@@ -115,7 +120,8 @@ class Settings:
         return (
             f"{regions}; strategy {self.job.plan.failover_strategy.value}; {troubles}; store faults "
             f"{self.store_faults}, pages of {self.page_keys or 'any number of'} keys, "
-            f"{'with' if self.publishes else 'without'} a publish, failures {self.trouble}"
+            f"{'with' if self.publishes else 'without'} a publish, failures {self.trouble}, clocks wrong by up to "
+            f"{self.clocks_differ_s:g} s"
         )
 
 

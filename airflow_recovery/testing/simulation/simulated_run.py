@@ -39,6 +39,7 @@ class SimulatedRun:
             trouble=settings.trouble,
             heartbeat_timeout_s=settings.heartbeat_timeout_s,
             detached_share=settings.detached_share,
+            clocks_differ_s=settings.clocks_differ_s,
         )
         self.world.airflow.compares = settings.compares
         self.world.journal_store.is_conditional = settings.is_conditional
@@ -47,7 +48,7 @@ class SimulatedRun:
         self.promised = dict.fromkeys(settings.job.regions, 0)
         self.served = dict.fromkeys(settings.job.regions, 0)
         self.unseen_marks: set[str] = set()
-        self.is_redeployed = False
+        self.is_redeployed = self.is_relisted = False
         self._processes: list[Process] = self.world.cluster.processes
         self._versions = 0
 
@@ -95,7 +96,8 @@ class SimulatedRun:
     def relist(self, region: str, listed: tuple[str, ...]) -> None:
         """The input of ``region`` has changed, and the whole run is cleared."""
         self.world.job = self.world.job.with_listing(region, listed)
-        self.world.ledger.splits.changed.add(region)
+        self.world.ledger.changed.add(region)
+        self.is_relisted = True
         self.world.airflow.clear_all()
 
     def begin_again(self) -> None:

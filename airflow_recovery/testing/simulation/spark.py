@@ -8,6 +8,7 @@ gives heartbeats (cluster mode).
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -50,7 +51,10 @@ class Cluster:
 
 
 class FakeSpark(SparkApplication):
-    """That of one try. Of an earlier one nothing is known but its heartbeats."""
+    """That of one try, which runs the code of ``job``, over the external inputs that ``today`` says there are.
+
+    Of an earlier try nothing is known but its heartbeats.
+    """
 
     outlives_task = False
 
@@ -58,6 +62,7 @@ class FakeSpark(SparkApplication):
         self,
         cluster: Cluster,
         job: SimulatedJob,
+        today: Callable[[], SimulatedJob],
         region: str,
         process: Process,
         journal: SimulatedJournal,
@@ -65,6 +70,7 @@ class FakeSpark(SparkApplication):
     ) -> None:
         self._cluster = cluster
         self._job = job
+        self._today = today
         self._region = region
         self._process = process
         self._journal = journal
@@ -77,8 +83,9 @@ class FakeSpark(SparkApplication):
         self._error: RecoveryError | None = None
 
     def externals(self) -> tuple[ExternalObject, ...]:
-        """The splits of a region that commits split by split; no other external input is simulated."""
-        return tuple(split.external(self._region) for split in self._job.splits_of(self._region))
+        """What is there now: it may be other when the application reads it."""
+        current_runner().switch(f"LIST the external inputs of {self._region}")
+        return self._today().externals_of(self._region)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Submit, and wait for the driver's end. Raises `RegionFailed` as the status says."""
@@ -155,6 +162,7 @@ class FakeSpark(SparkApplication):
         results = self._job.regions[self._region].results
         if isinstance(attempt.work, SplitWork):
             return self._read_splits(attempt, results, read)
+        read += self._today().lines_of(self._region)
         outputs = tuple(self._write(claim, result, attempt.fingerprint, read) for result in results)
         outcome = attempt.trace.finished("now", outputs, spark_seconds=1.0)
         try:

@@ -21,14 +21,10 @@ MIXED = "mixed: "
 
 
 class SplitLedger:
-    """``regions`` commit split by split. ``bodies``: every object of a result as it was written.
-
-    ``changed``: regions whose input has become another one, so that they have a cause to run again.
-    """
+    """``regions`` commit split by split. ``bodies``: every object of a result as it was written."""
 
     def __init__(self, regions: Iterable[str], wrong: list[str]) -> None:
         self.regions = frozenset(regions)
-        self.changed: set[str] = set()
         self.bodies: dict[str, str] = {}
         self._wrong = wrong
         self._batches: dict[tuple[str, int], list[dict[str, Any]]] = {}

@@ -186,9 +186,9 @@ class Troubles:
 
     def _listing(self) -> Iterator[Act]:
         for name, region in self._world.job.regions.items():
-            if not isinstance(region.mode, SplitPlan):
+            listed = self._world.job.listing_of(name)
+            if name not in self._world.job.reading and not isinstance(region.mode, SplitPlan):
                 continue
-            listed = tuple(split.name.removeprefix(f"{name} ") for split in self._world.job.splits_of(name))
             new = f"new {self._rng.getrandbits(16)}"
             changes = {"one came": (*listed, new), "one went": listed[1:], "one changed": (new, *listed[1:])}
             what = self._rng.choice([change for change in changes if changes[change]])

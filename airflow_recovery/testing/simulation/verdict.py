@@ -50,14 +50,14 @@ def check_end(run: SimulatedRun) -> None:
 
     def may_write(region: str, result: str, fingerprint: str, read: list[str]) -> set[str]:
         draws = (0, 1) if region in job.unstable else (0,)
-        return {rows(region, result, fingerprint, read, draw) for draw in draws}
+        return {rows(region, result, fingerprint, read + job.lines_of(region), draw) for draw in draws}
 
     bad = ledger.why_incoherent(current, run.promised) or ledger.why_wrong_rows(current, may_write)
     if bad:
         raise Violation(f"I13: {bad}; current {current}")
-    for name in ledger.splits.regions:
+    for name in ledger.splits.regions | job.reading:
         read = sorted(each["uri"] for each in ledger.regions[name].finish(current[name])["externals"])
-        if read != sorted(split.uri for split in job.splits_of(name)):
+        if read != sorted(external.uri for external in job.externals_of(name)):
             raise Violation(f"I13: {name}@{current[name]} has read {read}, which is not what there is")
     published = ledger.publishes[max(ledger.publishes)] if run.settings.publishes else current
     for name in job.finals:
@@ -65,9 +65,9 @@ def check_end(run: SimulatedRun) -> None:
             raise Violation(f"I13: {name}@{published[name]} is published, and {name}@{current[name]} is current")
         if not _holds(run, name, current[name]):
             raise Violation(f"I4: {name}@{current[name]} is green, and its data is not there")
-    # Under `assume` a consumer keeps even what it has made of a producer's older code.
+    # Under `assume` a consumer keeps even what it has made of a producer's older code, or older input.
     is_assumed = any(mode is Determinism.ASSUME for region in job.plan.regions for _, mode in region.determinism)
-    if not job.unstable and not (is_assumed and run.is_redeployed):
+    if not job.unstable and not (is_assumed and (run.is_redeployed or run.is_relisted)):
         _check_undisturbed(job, run.world.cluster.wrote, current)
 
 

@@ -61,8 +61,11 @@ class World:
         trouble: float = 0.0,
         heartbeat_timeout_s: float = 0.0,
         detached_share: float = 0.0,
+        clocks_differ_s: float = 0.0,
     ) -> None:
         self.job = job
+        self._clocks_differ_s = clocks_differ_s
+        self._rng = rng
         self.clock = Clock()
         self.layout = JournalLayout(IDENTITY)
         self.cluster = Cluster(rng, trouble, detached_share, heartbeat_timeout_s)
@@ -120,6 +123,7 @@ class World:
         self._writers += 1
         results = ProcessStore(self.results)
         job = self.job
+        wrong_by_s = self._wrong_by_s()
         run = Run(
             plan=job.plan,
             journal=self.journal(f"writer {self._writers}"),
@@ -127,11 +131,13 @@ class World:
             available=ResultProber(lambda location: results),
             task_keys={name: name for name in job.regions},
             task=TaskIdentity(f"run {self.run_number}", own.try_number, own.ti_id, self.airflow.grant(own.task_id)),
-            now=self._now,
+            now=lambda: self._now(wrong_by_s),
             log=self.log,
             publish_keys=self._publish_keys,
             heartbeat_timeouts=HeartbeatTimeouts(
-                self.cluster.heartbeat_timeout_s, clock=lambda: self.clock.now_s, sleep=self.clock.sleep
+                self.cluster.heartbeat_timeout_s,
+                clock=lambda: self.clock.now_s + wrong_by_s,
+                sleep=self.clock.sleep,
             ),
             is_live_run=lambda run_id: run_id == f"run {self.run_number}",
             open_committer=lambda spec: self.target.committer(spec, lambda request: current_runner().switch(request)),
@@ -139,8 +145,13 @@ class World:
         run.__dict__["plan_hash"] = job.plan_hash  # the same for every try: computed once
         return run
 
-    def _now(self) -> str:
-        return f"{self.clock.now_s:.2f}"
+    def _wrong_by_s(self) -> float:
+        """How far the clock of the next process is off."""
+        differ_s = self._clocks_differ_s
+        return self._rng.uniform(-differ_s, differ_s) if differ_s else 0.0
+
+    def _now(self, wrong_by_s: float = 0.0) -> str:
+        return f"{self.clock.now_s + wrong_by_s:.2f}"
 
     def execute(self, own: TaskTry, process: Process) -> int | None:
         """One try, in its own strand. Returns the attempt that it reports success with; `None` for the publish."""
@@ -150,7 +161,8 @@ class World:
             return None
         journal = run.journal
         assert isinstance(journal, SimulatedJournal)
-        spark = FakeSpark(self.cluster, self.job, own.task_id, process, journal, ProcessStore(self.results))
+        today = lambda: self.job  # noqa: E731
+        spark = FakeSpark(self.cluster, self.job, today, own.task_id, process, journal, ProcessStore(self.results))
         return RegionTask(run, own.task_id, spark, epoch=self.epoch).execute().attempt
 
 
