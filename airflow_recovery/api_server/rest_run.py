@@ -7,6 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 from pydantic.dataclasses import dataclass
 
+from airflow_recovery.advice.advising import advise
+from airflow_recovery.advice.history import history_of
 from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_READ, may_act
 from airflow_recovery.api_server.compare_and_clear import observe
@@ -26,6 +28,7 @@ from airflow_recovery.errors import JournalError
 from airflow_recovery.journal.sharded_listing import list_whole
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.story.mode import ChannelView, story_modes
+from airflow_recovery.story.past_runs import past_runs
 from airflow_recovery.story.region_status import RegionStatus
 from airflow_recovery.story.run_document import RegionPage, RunDocument, region_page, run_document
 from airflow_recovery.story.run_lookup import groups_of
@@ -33,6 +36,7 @@ from airflow_recovery.story.run_story import MAX_REGIONS
 from airflow_recovery.story.run_view import view_run
 
 MAX_RUNS = 50
+ADVISED_BY = 10
 
 router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
 
@@ -74,6 +78,16 @@ class RunsAnswer:
 
     dag_id: str
     runs: list[RunSummary]
+
+
+@dataclass(frozen=True)
+class AdviceAnswer:
+    """Which results to write and which not, in one line; `airflow recovery advise` says the rest."""
+
+    dag_id: str
+    group_id: str
+    runs: int
+    first_line: str
 
 
 @dataclass(frozen=True)
@@ -150,6 +164,14 @@ def get_runs(dag_id: str, session: SessionDep, limit: Annotated[int, Query(ge=1,
     session.close()
     store = deployment_journal()
     return RunsAnswer(dag_id, [_summary(store, dag_id, row, tries) for row, tries in rows])
+
+
+@router.get("/dags/{dag_id}/advice", dependencies=MAY_READ)
+def get_advice(dag_id: str, group: Group = None) -> AdviceAnswer:
+    """What `airflow recovery advise` says first, by the newest `ADVISED_BY` runs. Changes nothing."""
+    past = past_runs(deployment_journal(), dag_id, group, ADVISED_BY)
+    advice = advise(history_of(past.runs))
+    return AdviceAnswer(dag_id, past.group_id, advice.runs, advice.first_line())
 
 
 def _summary(store: ObjectStore, dag_id: str, row: RunRow, tries: Observation) -> RunSummary:

@@ -235,6 +235,15 @@ def test_text_of_others_is_answered_as_json_and_never_as_html(rest: RestWorld) -
     assert (lost.status_code, lost.headers["content-type"]) == (404, "application/json")
 
 
+def test_the_first_line_of_the_advice(rest: RestWorld) -> None:
+    rest.world.until_green()
+    found = rest.get(f"/dags/{DAG}/advice").json()
+    assert found["runs"] == 1
+    assert "nothing has failed" in found["first_line"]
+    assert rest.get("/dags/nope/advice").status_code == 404
+    assert rest.get(f"/dags/{DAG}/advice?group=nope").status_code == 404
+
+
 def test_the_openapi_document_has_every_route_and_one_shape_of_errors(rest: RestWorld) -> None:
     document = rest.get("/openapi.json", user=None).json()
 
