@@ -12,7 +12,16 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from airflow_recovery.errors import JobDefinitionError, RecoveryError
-from airflow_recovery.locations import EXPECTED, SCHEMES, scheme_of
+from airflow_recovery.locations import (
+    DELTA,
+    EXPECTED,
+    EXPECTED_TABLE,
+    ICEBERG,
+    SCHEMES,
+    TableLocation,
+    is_table,
+    scheme_of,
+)
 
 _NOT_GIVEN = object()
 _NAMES: dict[Any, tuple[str, str]] = {
@@ -26,6 +35,8 @@ _NAMES: dict[Any, tuple[str, str]] = {
 }
 _MOST_CHARS = 200
 _LISTABLE = (*(f"{scheme}://" for scheme in SCHEMES), "file:/", "/")
+_WITHOUT_SNAPSHOTS = ("hudi", "hive", "jdbc", "parquet", "orc", "kudu", "hbase")
+"""What a scheme may begin with whose tables keep no snapshots here that a reader could be given."""
 
 
 def check_arguments(
@@ -53,8 +64,12 @@ def check_arguments(
         raise error(f"{where}: expected {name}= as {described(hint)}, found {shown(value)}: write it like that{advice}")
 
 
-def check_location(uri: object, where: str, *, templated: bool = True, to_read: bool = False) -> Any:
+def check_location(
+    uri: object, where: str, *, templated: bool = True, to_read: bool = False, tables: bool = False
+) -> Any:
     """``uri`` without a slash at its end; as it is where Airflow puts in another (``templated``).
+
+    ``tables``: it may be a table's (`TableLocation`), which comes back in its one spelling; ``as_of`` only ``to_read``.
 
     What is read is listed, and in a listing two slashes are one: ``to_read`` lets them pass.
 
@@ -62,13 +77,20 @@ def check_location(uri: object, where: str, *, templated: bool = True, to_read: 
     """
     if isinstance(uri, str) and is_template(uri):
         head = uri.partition("{")[0]
-        if templated and (not head or head.startswith(_LISTABLE)):
+        if templated and (not head or head.startswith((*_LISTABLE, ICEBERG, DELTA) if tables else _LISTABLE)):
             return uri
         if not templated:
             raise JobDefinitionError(f"{where}: expected a location without a template, found {uri!r}: write it out")
     if templated and is_known_later(uri) and not isinstance(uri, str):
         return uri
     text = uri if isinstance(uri, str) else ""
+    if tables and is_table(text):
+        return _checked_table(text, where, to_read=to_read)
+    if tables and text.startswith(tuple(f"{kind}{mark}" for kind in _WITHOUT_SNAPSHOTS for mark in ("://", "+", ":"))):
+        raise JobDefinitionError(
+            f"{where}: expected a table that keeps snapshots ({EXPECTED_TABLE}), found {shown(uri)}: nobody could tell "
+            "which of its states was read or made. Name the folder that it lies in, or leave the table out"
+        )
     has_bucket = scheme_of(text) is not None
     path = text.partition("://")[2] if has_bucket else text.removeprefix("file://").removeprefix("file:")
     if not has_bucket and not path.startswith("/"):
@@ -85,6 +107,21 @@ def check_location(uri: object, where: str, *, templated: bool = True, to_read: 
             f"slashes, found {shown(uri)}: write it without empty names, '.', '..' and invisible characters"
         )
     return text.removesuffix("/")
+
+
+def _checked_table(text: str, where: str, *, to_read: bool) -> str:
+    try:
+        table = TableLocation.parse(text)
+    except ValueError as error:
+        raise JobDefinitionError(f"{where}: {error}: write it like that") from None
+    if not table.is_iceberg:
+        check_location(table.name, where, templated=False)
+    if table.as_of and not to_read:
+        raise JobDefinitionError(
+            f"{where}: expected a table without as_of=, found {shown(text)}: what is written becomes its newest "
+            "snapshot. Leave it out"
+        )
+    return table.uri if not table.as_of else text
 
 
 def is_template(text: str) -> bool:

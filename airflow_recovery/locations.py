@@ -2,9 +2,17 @@
 
 ``s3://bucket/prefix`` (or ``s3a://``), ``gs://bucket/prefix``, ``abfss://container@account.dfs.core.windows.net/prefix``
 (or ``abfs://``), ``file:///folder``, or an absolute path. URIs are literal: a ``%`` or a space means itself.
+
+A table whose snapshots are inputs or results: ``iceberg://catalog/namespace.table``, with ``?branch=name`` where that
+is not ``main``; ``delta+`` before the location of a Delta table's folder. An input may end with ``as_of=``: a
+snapshot's number, a version, or the name of a tag.
 """
 
 from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeGuard
 
 SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfss": "abfss", "abfs": "abfss"}
 """The schemes of object stores as they may be written, and the spelling that stands for each."""
@@ -14,6 +22,60 @@ EXPECTED = (
     "file:///<folder> or an absolute path"
 )
 """For messages."""
+
+ICEBERG, DELTA = "iceberg://", "delta+"
+"""What the location of a table begins with."""
+EXPECTED_TABLE = "iceberg://<catalog>/<namespace>.<table> or delta+<the location of a folder>"
+_QUERY = r"(?:\?(?P<query>[^?#\s]+))?"
+_ICEBERG = re.compile(rf"{ICEBERG}(?P<catalog>[\w-]+)/(?P<name>[^/?&#.\s]+(?:\.[^/?&#.\s]+)+){_QUERY}")
+_DELTA = re.compile(rf"delta\+(?P<name>[^?#]+){_QUERY}")
+
+
+@dataclass(frozen=True)
+class TableLocation:
+    """A branch of a table. ``catalog``: of Iceberg; ``name``: ``namespace.table``, or a Delta table's folder.
+
+    ``as_of``: the snapshot, version or tag that is meant; empty: the newest.
+    """
+
+    catalog: str
+    name: str
+    branch: str = ""
+    as_of: str = ""
+
+    @property
+    def is_iceberg(self) -> bool:
+        """Else it is a Delta table, which has no catalog and no branch."""
+        return bool(self.catalog)
+
+    @property
+    def uri(self) -> str:
+        """The table's location, in its one spelling, whichever snapshot is meant."""
+        if not self.is_iceberg:
+            return f"{DELTA}{comparable(self.name)}"
+        return f"{ICEBERG}{self.catalog}/{self.name}" + (f"?branch={self.branch}" if self.branch else "")
+
+    @classmethod
+    def parse(cls, uri: str) -> TableLocation:
+        """Raises `ValueError` for what is no table's location, or not written like one."""
+        found = (_ICEBERG if uri.startswith(ICEBERG) else _DELTA).fullmatch(uri)
+        if found is None:
+            raise ValueError(f"expected {EXPECTED_TABLE}, found {uri!r}")
+        given = dict(part.partition("=")[::2] for part in (found["query"] or "").split("&") if part)
+        known = {"branch", "as_of"} if uri.startswith(ICEBERG) else {"as_of"}
+        if given.keys() - known or not all(given.values()):
+            raise ValueError(f"expected {' and '.join(sorted(known))} behind the '?', found {uri!r}")
+        if not uri.startswith(ICEBERG):
+            if not given.get("as_of", "0").isdecimal():
+                raise ValueError(f"expected as_of= as a version's number, for Delta has no tags, found {uri!r}")
+            return cls("", found["name"].rstrip("/"), "", given.get("as_of", ""))
+        branch = given.get("branch", "")
+        return cls(found["catalog"], found["name"], "" if branch == "main" else branch, given.get("as_of", ""))
+
+
+def is_table(location: object) -> TypeGuard[str]:
+    """Whether a table is meant, whose snapshot is what counts, and no folder of a store."""
+    return isinstance(location, str) and location.startswith((ICEBERG, DELTA))
 
 
 def scheme_of(uri: str) -> str | None:
@@ -30,6 +92,8 @@ def split_uri(uri: str) -> tuple[str, str]:
 
 def comparable(uri: str) -> str:
     """``uri`` with one spelling of each scheme: ``file:///x`` and ``/x`` are ``file:/x``, ``s3a://`` is ``s3://``."""
+    if uri.startswith(DELTA):
+        return DELTA + comparable(uri[len(DELTA) :])
     scheme = scheme_of(uri)
     if scheme is not None:
         return f"{scheme}://{uri.partition('://')[2]}"

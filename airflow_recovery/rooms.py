@@ -48,7 +48,7 @@ ROOMS: dict[str, Room] = {
         (*_VALUES, "journal", "planning"),
         is_pure=True,
     ),
-    "sinks": Room("where a sink commits: PostgreSQL, Delta, functions of yours", (*_VALUES, "store")),
+    "sinks": Room("where a sink commits: PostgreSQL, Delta, Iceberg, functions of yours", (*_VALUES, "store")),
     "results": Room("is a result there, may it go, let it go", (*_RECORDED, "planning")),
     "job": Room("what a user declares: vertices, parameters, fingerprints", (*_VALUES, "planning", "sinks")),
     "driver": Room(

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 
 _FOR_DELTA = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION")
+_FOR_PYICEBERG = {
+    "AWS_ACCESS_KEY_ID": "s3.access-key-id",
+    "AWS_SECRET_ACCESS_KEY": "s3.secret-access-key",
+    "AWS_SESSION_TOKEN": "s3.session-token",
+    "AWS_DEFAULT_REGION": "s3.region",
+}
 
 
 class AirflowSinkResources:
@@ -61,6 +67,30 @@ class AirflowSinkResources:
         if endpoint:
             options |= {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": str(endpoint.startswith("http://")).lower()}
         return options
+
+    def catalog_properties(self, name: str) -> dict[str, str]:
+        """The extra of the Airflow connection ``name``, if there is one, over what reaches the results' S3.
+
+        Its host is the ``uri`` where the extra has none, its login and password the ``credential``.
+        """
+        from airflow.sdk import BaseHook
+        from airflow.sdk.exceptions import AirflowNotFoundException
+
+        given = {**os.environ, **self._stores.driver_env()}
+        properties = {ours: given[theirs] for theirs, ours in _FOR_PYICEBERG.items() if theirs in given}
+        endpoint = self._stores.results_spec.endpoint_url or given.get("AWS_ENDPOINT_URL_S3")
+        if endpoint:
+            properties["s3.endpoint"] = endpoint
+        try:
+            connection: Connection = BaseHook.get_connection(name)
+        except AirflowNotFoundException:
+            return properties
+        own = {key: str(value) for key, value in (connection.extra_dejson or {}).items()}
+        if connection.host:
+            own.setdefault("uri", connection.host)
+        if connection.login and connection.password:
+            own.setdefault("credential", f"{connection.login}:{connection.password}")
+        return properties | own
 
 
 def open_committers(stores: Stores) -> Callable[[CommitSpec], Committer]:

@@ -1,4 +1,4 @@
-"""Sinks that commit a result elsewhere once an attempt has finished: to PostgreSQL, to Delta, or by your own functions.
+"""Sinks that commit a result elsewhere once an attempt has finished: to PostgreSQL, Delta, Iceberg, or by functions.
 
 Spark writes an attempt's rows to the store of results (prepare); then the task's process has the target take them over
 (commit), and asks it whether it has, if the answer was lost. Names are those of Flink's two-phase commit (FLIP-143):
@@ -22,6 +22,7 @@ from airflow_recovery.sinks.committer import (
 )
 from airflow_recovery.sinks.declaration import CommittingSink, sink_of, spec_of
 from airflow_recovery.sinks.delta import DeltaTable
+from airflow_recovery.sinks.iceberg import IcebergTable
 from airflow_recovery.sinks.postgres import PostgresTable
 from airflow_recovery.sinks.probed import ProbedSink
 
@@ -36,6 +37,7 @@ __all__ = [
     "DatabaseAddress",
     "DeltaTable",
     "Held",
+    "IcebergTable",
     "PostgresTable",
     "Probe",
     "ProbedSink",

@@ -129,6 +129,10 @@ class SinkResources(Protocol):
         """Options for delta-rs to reach ``location``, by its own names; empty: it takes them from the environment."""
         ...
 
+    def catalog_properties(self, name: str) -> dict[str, str]:
+        """Pyiceberg's properties of the catalog ``name``; empty: its own configuration has them."""
+        ...
+
 
 def refused(token: CommitToken, target: str, held: Held | None, mode: CommitMode, remove: str = "") -> HoldsOther:
     """The error for a target that holds another attempt of the lineage, which ``token`` must not follow.

@@ -61,7 +61,7 @@ from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.sensors import RecoveryResultSensor
-from airflow_recovery.sinks import DeltaTable, PostgresTable, ProbedSink
+from airflow_recovery.sinks import DeltaTable, IcebergTable, PostgresTable, ProbedSink
 from airflow_recovery.streaming import APPROXIMATE, Streaming
 
 DIAMOND = "dagjobs.shapes:diamond"
@@ -432,6 +432,7 @@ PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {
     ExponentialDelay.__init__: ExponentialDelay,
     PostgresTable.__init__: table,
     DeltaTable.__init__: lambda **given: DeltaTable(**{"uri": "s3://lake/x", **given}),
+    IcebergTable.__init__: lambda **given: IcebergTable(**{"uri": "iceberg://lake/db.t", **given}),
     ProbedSink.__init__: lambda **given: ProbedSink(**{"apply": a_job, "is_applied": a_job, **given}),
 }
 OF_A_DAG_FILE = [f"airflow_recovery.{room}" for room in ("operators", "sensors", "sinks", "notifications", "streaming")]

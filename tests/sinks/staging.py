@@ -35,6 +35,9 @@ class Resources:
     def open_location(self, location: str) -> ObjectStore:
         return open_store(location) if self._s3 is None else self._s3(location)
 
+    def catalog_properties(self, name: str) -> dict[str, str]:
+        return {}
+
     def storage_options(self, location: str) -> dict[str, str]:
         return {}
 

@@ -34,6 +34,9 @@ class Local:
     def open_location(self, location: str) -> ObjectStore:
         return LocalStore(location)
 
+    def catalog_properties(self, name: str) -> dict[str, str]:
+        return {}
+
     def storage_options(self, location: str) -> dict[str, str]:
         return {}
 

@@ -1,0 +1,166 @@
+"""An Iceberg table as a token sink: the snapshot that adds the rows carries the token among its properties.
+
+A token whose snapshot has expired is forgotten: what commits and probes is done within hours, and tables keep their
+snapshots for days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_recovery.checks import shown
+from airflow_recovery.errors import ConfigurationError, JobDefinitionError, RecoveryError, SinkRefused, SinkUnavailable
+from airflow_recovery.locations import ICEBERG, TableLocation
+from airflow_recovery.model.committing import CommitKind, CommitMode
+from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, SinkResources, refused
+from airflow_recovery.sinks.declaration import CommittingSink
+from airflow_recovery.sinks.staged import StagedRows
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+ROUNDS = 5
+"""How often a commit is tried, when others commit to the table at the same time."""
+_LINEAGE, _ATTEMPT, _WRITER = (f"airflow-recovery.{name}" for name in ("lineage", "attempt", "writer"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergTable(CommittingSink):
+    """Commits into the Iceberg table ``iceberg://catalog/namespace.table``, which must be there.
+
+    Pyiceberg writes it in the task's process, so Spark needs no jar for that; the catalog is an Airflow connection of
+    that id, or in pyiceberg's own configuration. Mode ``replace`` puts an attempt's rows in place of all rows of the
+    table. Raises `JobDefinitionError` for another ``uri``.
+    """
+
+    uri: str
+    kind: ClassVar[CommitKind] = CommitKind.TOKEN
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            table = TableLocation.parse(self.uri)
+        except (ValueError, AttributeError):
+            table = TableLocation("", "")
+        if not table.is_iceberg or table.as_of:
+            raise JobDefinitionError(
+                f"IcebergTable: expected uri= as {ICEBERG}<catalog>/<namespace>.<table>, found {shown(self.uri)}: "
+                "write it like that"
+            )
+
+    def open(self, resources: SinkResources) -> _IcebergCommitter:
+        """A committer, which has not connected yet. Raises `ConfigurationError` where pyiceberg is not installed."""
+        try:
+            import pyiceberg  # noqa: F401
+        except ImportError as error:
+            raise ConfigurationError(
+                "Expected pyiceberg in the worker's environment, found none: install airflow-recovery[iceberg]."
+            ) from error
+        return _IcebergCommitter(self, resources)
+
+
+class _IcebergCommitter:
+    """A commit reads the table first, and the catalog refuses one that meets another commit to the branch after that:
+
+    so of two processes with one lineage the second reads again, and finds what the first has done.
+    """
+
+    def __init__(self, sink: IcebergTable, resources: SinkResources) -> None:
+        self._sink = sink
+        self._location = TableLocation.parse(sink.uri)
+        self._branch = self._location.branch or "main"
+        self._resources = resources
+
+    def probe(self, token: CommitToken) -> Probe:
+        held = self.held(token)
+        return Probe.APPLIED if held is not None and held.is_of(token) else Probe.NOT_APPLIED
+
+    def held(self, token: CommitToken) -> Held | None:
+        """As `RemembersAttempts`."""
+        found = self._asked(token, lambda: _found(self._load(), self._branch, token))
+        return None if found is None else found[0]
+
+    def commit(self, committable: Committable) -> str:
+        token, mode = committable.token, CommitMode(self._sink.mode)
+        staged = StagedRows(committable.manifest, self._resources.open_location)
+        met: Exception | None = None
+        for _ in range(ROUNDS):
+            table = self._asked(token, self._load)
+            found = _found(table, self._branch, token)
+            if found is not None and found[0].is_of(token):
+                return f"{self._sink.uri}: applied before, snapshot {found[1]}"
+            if found is not None and (mode is CommitMode.APPEND or found[0].attempt >= token.attempt):
+                raise refused(token, f"Iceberg table {self._sink.uri}", found[0], mode)
+            met = self._write(table, staged, token, mode)
+            if met is None:
+                done = table.metadata.snapshot_by_name(self._branch)
+                return f"{self._sink.uri}: snapshot {done.snapshot_id if done is not None else '?'}"
+        raise self._no_answer(token, met) from met
+
+    def _write(self, table: Table, staged: StagedRows, token: CommitToken, mode: CommitMode) -> Exception | None:
+        """One commit. Returns the error where it met another one, and what was read of the table is old.
+
+        Raises `SinkRefused` where the table refuses these rows, and `SinkUnavailable` for everything else.
+        """
+        import pyarrow  # type: ignore[import-untyped]
+        from pyiceberg.exceptions import CommitFailedException
+
+        # Pyiceberg would put the rows on top of what somebody else has committed meanwhile: it is to be read first.
+        table.metadata.properties["commit.retry.num-retries"] = "0"
+        properties = {_LINEAGE: token.lineage, _ATTEMPT: str(token.attempt), _WRITER: token.writer or ""}
+        rows = pyarrow.Table.from_batches(staged.batches(), staged.schema)
+        try:
+            if mode is CommitMode.REPLACE:
+                table.overwrite(rows, snapshot_properties=properties, branch=self._branch)
+            else:
+                table.append(rows, snapshot_properties=properties, branch=self._branch)
+        except CommitFailedException as error:
+            return error
+        except (ValueError, TypeError) as error:
+            # Before anything is committed: a column that the table does not have, or has with another type.
+            raise SinkRefused(
+                f"{token.text}: the Iceberg table {self._sink.uri} refuses these rows: {error}. Nothing was committed, "
+                "and no retry helps: change the table, or what the sink's function returns, and clear the task."
+            ) from None
+        except Exception as error:
+            raise self._no_answer(token, error) from error
+        return None
+
+    def _load(self) -> Table:
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.exceptions import NoSuchTableError
+
+        name = self._location.catalog
+        try:
+            return load_catalog(name, **self._resources.catalog_properties(name)).load_table(self._location.name)
+        except NoSuchTableError as error:
+            raise ConfigurationError(
+                f"Expected the table {self._sink.uri} that a sink commits to, found none: make it, with its columns."
+            ) from error
+
+    def _asked(self, token: CommitToken, question: Callable[[], Any]) -> Any:
+        try:
+            return question()
+        except RecoveryError:
+            raise
+        except Exception as error:
+            raise self._no_answer(token, error) from error
+
+    def _no_answer(self, token: CommitToken, error: Exception | None) -> SinkUnavailable:
+        return SinkUnavailable(
+            f"{token.text}: pyiceberg said of {self._sink.uri}: {type(error).__name__}: {error}. Whether it was "
+            "committed, the next try finds by the token: nothing is committed twice."
+        )
+
+
+def _found(table: Table, branch: str, token: CommitToken) -> tuple[Held, int] | None:
+    """What the branch holds of the lineage, the newest, and in which snapshot."""
+    from pyiceberg.table.snapshots import ancestors_of
+
+    for snapshot in ancestors_of(table.metadata.snapshot_by_name(branch), table.metadata):
+        properties = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        if properties.get(_LINEAGE) == token.lineage:
+            return Held(int(properties[_ATTEMPT]), properties[_WRITER] or None), snapshot.snapshot_id
+    return None

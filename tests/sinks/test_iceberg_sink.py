@@ -1,0 +1,129 @@
+"""The Iceberg sink on a real SQL catalog: one commit by token, whatever was lost and whoever comes late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_recovery.errors import HoldsOther, JobDefinitionError, SinkRefused, SinkUnavailable
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.sinks import Committable, CommitToken, IcebergTable, Probe
+from airflow_recovery.store.opening import open_store
+
+ROWS = pa.table({"n": pa.array([1, 2], "i8")})
+
+
+class Lake:
+    """A table, and what a deployment lends to its sink."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
+        catalog = SqlCatalog("lake", **self.properties)
+        catalog.create_namespace("db")
+        catalog.create_table("db.t", ROWS.schema)
+        self.catalog = catalog
+
+    def catalog_properties(self, name: str) -> dict[str, str]:
+        return self.properties
+
+    def open_location(self, location: str) -> Any:
+        return open_store(location)
+
+    def committer(self, mode: str = "append") -> Any:
+        return IcebergTable(uri="iceberg://lake/db.t", mode=mode).open(self)  # type: ignore[arg-type]
+
+    def committable(self, attempt: int = 1, writer: str = "w", rows: pa.Table = ROWS) -> Committable:
+        folder = self.folder / "staged" / str(attempt)
+        folder.mkdir(parents=True, exist_ok=True)
+        pyarrow.parquet.write_table(rows, folder / "part-0.parquet")
+        [info] = open_store(f"file://{folder}").list()
+        manifest = PartitionManifest("t.out", f"file://{folder}", (ResultObject(info.key, info.size, info.etag),))
+        return Committable(CommitToken("d", "r", "g", "t", attempt, writer), manifest)
+
+    @property
+    def rows(self) -> int:
+        return int(self.catalog.load_table("db.t").scan().to_arrow().num_rows)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
+def lose_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next commit is done, and nobody is told."""
+    whole = Table._do_commit
+
+    def commit(table: Table, *given: Any, **named: Any) -> None:
+        whole(table, *given, **named)
+        monkeypatch.setattr(Table, "_do_commit", whole)
+        raise ConnectionError("the reply was lost")
+
+    monkeypatch.setattr(Table, "_do_commit", commit)
+
+
+def test_a_commit_whose_reply_was_lost_is_found_and_not_made_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = lake.committable()
+    assert lake.committer().probe(given.token) is Probe.NOT_APPLIED
+    lose_the_reply(monkeypatch)
+    with pytest.raises(SinkUnavailable, match="nothing is committed twice"):
+        lake.committer().commit(given)
+    assert lake.committer().probe(given.token) is Probe.APPLIED
+    assert "applied before" in lake.committer().commit(given)
+    assert lake.rows == 2
+
+
+def test_without_its_token_the_same_rows_would_be_there_twice(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_recovery.sinks.iceberg._found", lambda *given: None)
+    for _ in range(2):
+        lake.committer().commit(lake.committable())
+    assert lake.rows == 4
+
+
+def test_a_zombie_is_refused_and_a_newer_attempt_replaces(lake: Lake) -> None:
+    lake.committer("replace").commit(lake.committable(1))
+    lake.committer("replace").commit(lake.committable(2))
+    with pytest.raises(HoldsOther, match="found attempt 2 of process w"):
+        lake.committer("replace").commit(lake.committable(1))
+    with pytest.raises(HoldsOther):
+        lake.committer().commit(lake.committable(3))
+    assert lake.rows == 2
+
+
+def test_of_two_at_the_same_time_the_second_reads_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, zombie = Table._do_commit, lake.committable(1)
+    met: list[str] = []
+
+    def commit(table: Table, *given: Any, **named: Any) -> None:
+        if not met:
+            met.append("the other is first")
+            lake.committer("replace").commit(lake.committable(2))
+        whole(table, *given, **named)
+
+    monkeypatch.setattr(Table, "_do_commit", commit)
+    with pytest.raises(HoldsOther, match="found attempt 2"):
+        lake.committer().commit(zombie)
+    assert lake.rows == 2
+
+
+def test_another_journals_attempt_is_not_taken_for_this_ones(lake: Lake) -> None:
+    lake.committer().commit(lake.committable(1, "one"))
+    assert lake.committer().probe(lake.committable(1, "two").token) is Probe.NOT_APPLIED
+    with pytest.raises(HoldsOther, match="found attempt 1 of process one"):
+        lake.committer().commit(lake.committable(1, "two"))
+
+
+def test_rows_of_another_shape_and_a_wrong_location_are_refused(lake: Lake) -> None:
+    with pytest.raises(SinkRefused, match="refuses these rows"):
+        lake.committer().commit(lake.committable(rows=pa.table({"other": ["x"]})))
+    assert lake.rows == 0
+    for uri in ("s3://b/t", "iceberg://lake/t", "iceberg://lake/db.t?as_of=1", 3):
+        with pytest.raises(JobDefinitionError, match="expected uri= as iceberg://"):
+            IcebergTable(uri=uri)  # type: ignore[arg-type]
