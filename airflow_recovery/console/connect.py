@@ -47,4 +47,5 @@ def evaluation_of(args: argparse.Namespace, deployment: Deployment, view: RunVie
     """For one plan of ``view``: asks the stores, and the server that is named, now."""
     server = cache_server_of(args)
     places = ResultPlaces.of(deployment.results.base_uri, view.journal.identity, Asker.PERSON, view.in_use.recorded)
-    return what_if.evaluate_run(view, places, deployment.open_location, server.ask if server is not None else None)
+    ask_cached = server.ask if server is not None else None
+    return what_if.evaluate_run(view, places, deployment.open_location, ask_cached, deployment.ask_table)

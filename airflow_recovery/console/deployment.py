@@ -13,7 +13,9 @@ from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.owner import check_owner
 from airflow_recovery.locations import scheme_of, split_uri
 from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
+from airflow_recovery.results.tables import TableLost
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
@@ -57,6 +59,10 @@ class Deployment(Protocol):
 
     def open_location(self, location: str) -> ObjectStore:
         """The store with ``location`` in it, where a result lies."""
+        ...
+
+    def ask_table(self, manifest: PartitionManifest) -> TableLost | None:
+        """Why a table's snapshot is no result any more. Raises `ConfigurationError` where there is no way to ask."""
         ...
 
     def open_committer(self, spec: CommitSpec) -> Committer:
@@ -114,6 +120,14 @@ class StandaloneDeployment:
         if root not in self._by_root:
             self._by_root[root] = open_store(root, endpoint_url=self._endpoint_url, region_name=self._region_name)
         return self._by_root[root]
+
+    def ask_table(self, manifest: PartitionManifest) -> TableLost | None:
+        """Raises `ConfigurationError`: without Airflow, its catalogs are not known."""
+        raise ConfigurationError(
+            f"Expected a way to ask {manifest.location} for the snapshot of {manifest.result}, found none: without "
+            "Airflow the connection of its catalog is not known. Give the command on a machine with this deployment's "
+            "Airflow."
+        )
 
     def open_committer(self, spec: CommitSpec) -> Committer:
         """Raises `ConfigurationError`: without Airflow, its connections are not known."""

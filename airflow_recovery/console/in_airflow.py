@@ -15,8 +15,11 @@ from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import open_committers
 from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.hooks.tables import tables_of
 from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.retention import Retention
+from airflow_recovery.results.tables import TableLost
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.store.object_store import ObjectStore
 
@@ -63,6 +66,10 @@ class AirflowDeployment:
     def open_location(self, location: str) -> ObjectStore:
         """The results of this deployment, or a user's own location, reached in the same way."""
         return self._stores.open_location(location)
+
+    def ask_table(self, manifest: PartitionManifest) -> TableLost | None:
+        """Opens its catalog with the Airflow connection of that name."""
+        return tables_of(self._stores).why_lost(manifest)
 
     def open_committer(self, spec: CommitSpec) -> Committer:
         """Opens the target with the Airflow connection that the sink names."""

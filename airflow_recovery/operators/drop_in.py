@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.locations import is_table
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator
@@ -55,6 +56,11 @@ class DropInOperator(RecoveringOperator):
     place, and a reader may see half a write. Found altered later: stop and say so (``on_altered="stop"``); newer data
     is never overwritten by itself. ``on_altered="recompute"`` makes it again instead.
 
+    **Tables** (``outputs={"flights": "iceberg://lake/db.flights"}``, ``"delta+s3://lake/flights"``): the result is the
+    snapshot that the attempt has committed there, found by the ``{token:flights}`` that its commit carries. Readers get
+    the table at ``{input:flights}`` and the snapshot at ``{version:flights}``; an input may be such a URI as well.
+    What is in docs/tables.md.
+
     **Committed outputs** (``commit=PostgresTable(...)``, `airflow_recovery.sinks`): what the job writes to the
     operator's one managed output is only prepared. After the finish the task commits it to the target, once; a task
     that died in between is rolled forward by its next try, without the job. Nobody else reads such an output. A sink
@@ -84,6 +90,8 @@ class DropInOperator(RecoveringOperator):
 
     placeholder_fields: Sequence[str]
     """The attributes in which placeholders are filled."""
+    marks_commits: bool = False
+    """The job's commits to tables carry the attempt's token without being told."""
     writes_elsewhere: bool = False
     """What the job makes may lie where it can't be registered: it needs no outputs."""
 
@@ -245,8 +253,25 @@ class DropInOperator(RecoveringOperator):
     def _check_placeholders(self, *, is_rendered: bool = False) -> None:
         fields = {name: getattr(self, name, None) for name in self.placeholder_fields}
         check_placeholders(
-            self.task_id, fields, self.outputs, self.inputs, is_rendered=is_rendered, template_files=self.template_ext
+            self.task_id,
+            fields,
+            self.outputs,
+            self.inputs,
+            is_rendered=is_rendered,
+            template_files=self.template_ext,
+            tables_read=self._tables_read(),
+            marks_commits=self.marks_commits,
         )
+
+    def _tables_read(self) -> list[str]:
+        """The inputs that are snapshots of tables, as far as that is known by now."""
+        told = {
+            name: self._producer(name, given).declared_outputs.get(given.name)
+            if isinstance(given, OutputReference)
+            else given
+            for name, given in self.inputs.items()
+        }
+        return [name for name, uri in told.items() if is_table(uri)]
 
     def _outputs_of_others(self) -> dict[str, dict[str, str | None]]:
         dag = self.get_dag()

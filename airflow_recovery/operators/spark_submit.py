@@ -60,6 +60,11 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "inputs", "outputs")
     placeholder_fields = ("application_args",)
 
+    @property
+    def marks_commits(self) -> bool:  # type: ignore[override]
+        """By settings of Iceberg's and Delta's writers; a session on another's Spark takes none."""
+        return self.spark != PER_RUN
+
     def __init__(
         self,
         *,

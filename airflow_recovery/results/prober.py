@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 
-from airflow_recovery.errors import CacheUnreachable, OutputAltered, RecordInvalid, StoreError
+from airflow_recovery.errors import CacheUnreachable, ConfigurationError, OutputAltered, RecordInvalid, StoreError
 from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.locations import is_table
 from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.location import listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
@@ -17,6 +18,7 @@ from airflow_recovery.planning.evaluation import AskedResult
 from airflow_recovery.planning.reason import Evidence, Reason, Why
 from airflow_recovery.results.availability import AvailabilityState, in_pages, list_together, probe_manifest
 from airflow_recovery.results.places import Asker, Look, ResultPlaces
+from airflow_recovery.results.tables import TableLost
 from airflow_recovery.store.lifecycle import rule_text, rules_over
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
@@ -51,6 +53,8 @@ class ResultProber:
 
     ``ask_cached`` asks the Spark Connect server that keeps a cached result: `None` where it does, else why it is lost.
 
+    ``ask_table`` asks a table whether a snapshot that is a result still counts: `None` where it does, else why not.
+
     Raises the store's errors: "denied" and "timed out" are no answers. Raises `CacheUnreachable` where the server gives
     none, or where nobody here knows how to ask it. Raises `OutputAltered` by policy, and as ``places``.
     """
@@ -62,8 +66,10 @@ class ResultProber:
         ask_cached: Callable[[PartitionManifest], str | None] | None = None,
         *,
         places: ResultPlaces | None = None,
+        ask_table: Callable[[PartitionManifest], TableLost | None] | None = None,
     ) -> None:
         self._open = open_location
+        self._ask_table = ask_table or _no_table_to_ask
         self._places = places
         self._ask_cached = ask_cached or _nobody_to_ask
         self._on_altered = on_altered or {}
@@ -129,6 +135,11 @@ class ResultProber:
             if look is Look.NOT_DECLARED:
                 where = f"registered at {manifest.location}, which today's code does not declare"
                 return Reason(region, Why.OUTPUT_MISSING, f"attempt {attempt.number}: {where}")
+            if is_table(manifest.location):
+                lost = self._why_table_is_lost(region, attempt, manifest, look)
+                if lost is not None:
+                    return lost
+                continue
             store = self._open(manifest.location)
             availability = probe_manifest(store, manifest, self._listed.pop(manifest.location, None))
             if availability.is_available and not availability.added:
@@ -170,6 +181,19 @@ class ResultProber:
                 return Reason(region, Why.OUTPUT_ALTERED, detail, evidence=(Evidence(f"a listing of {folder}", why),))
         return None
 
+    def _why_table_is_lost(
+        self, region: str, attempt: Attempt, manifest: PartitionManifest, look: Look
+    ) -> Reason | None:
+        lost = self._ask_table(manifest)
+        if lost is None:
+            return None
+        detail = f"attempt {attempt.number}: {lost.text}"
+        if lost.is_moved and not attempt.is_followed:
+            self._decide_altered(region, manifest, detail)
+        evidence = (Evidence(f"the table {manifest.location}", lost.text),)
+        why = Why.OUTPUT_ALTERED if lost.is_moved else Why.OUTPUT_MISSING
+        return Reason(region, why, detail, evidence=evidence)
+
     def _decide_altered(self, region: str, manifest: PartitionManifest, detail: str) -> None:
         if self._on_altered.get(region, OnAltered.STOP) is OnAltered.STOP:
             raise OutputAltered(
@@ -208,6 +232,12 @@ def _nobody_to_ask(manifest: PartitionManifest) -> str | None:
     raise CacheUnreachable(
         f"expected a Spark Connect server to ask whether {manifest.result!r} is still cached at {manifest.location}, "
         "found none that is known here: name it, on the command line with --connect sc://host:port"
+    )
+
+
+def _no_table_to_ask(manifest: PartitionManifest) -> TableLost | None:
+    raise ConfigurationError(
+        f"Expected a way to ask {manifest.location} for the snapshot of {manifest.result!r}, found none."
     )
 
 

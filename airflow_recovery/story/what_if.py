@@ -32,6 +32,7 @@ from airflow_recovery.planning.scenario import (
 )
 from airflow_recovery.results.places import ResultPlaces
 from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.results.tables import TableLost
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.story.clearing import task_keys
 from airflow_recovery.story.run_view import RunView
@@ -100,9 +101,10 @@ def evaluate_run(
     places: ResultPlaces,
     open_location: Callable[[str], ObjectStore],
     ask_cached: Callable[[PartitionManifest], str | None] | None = None,
+    ask_table: Callable[[PartitionManifest], TableLost | None] | None = None,
 ) -> Evaluation:
     """The run as it was read, for one plan: the results that are asked for in any case are looked for at once."""
-    prober = ResultProber(open_location, ask_cached=ask_cached, places=places)
+    prober = ResultProber(open_location, ask_cached=ask_cached, places=places, ask_table=ask_table)
     evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=prober)
     prober.look_ahead(asked_for(evaluation))
     return evaluation

@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import cached_property
@@ -35,15 +35,18 @@ from airflow_recovery.errors import (
     UserCodeError,
 )
 from airflow_recovery.hooks.sinks import AirflowSinkResources
+from airflow_recovery.hooks.tables import tables_of
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
-from airflow_recovery.locations import comparable
+from airflow_recovery.locations import TableLocation, comparable, is_table
 from airflow_recovery.model.codec import digest_of
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics
 from airflow_recovery.results.availability import probe_manifest
 from airflow_recovery.results.output_digest import digest_output, import_readers
 from airflow_recovery.results.prober import OnAltered
+from airflow_recovery.results.tables import DELTA_USER_METADATA, ICEBERG_SETTING, Tables, check_names, tag_of, token_of
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external
 from airflow_recovery.task.outliving_job import key_of
@@ -125,12 +128,17 @@ class DropInApplication(SparkApplication):
         """Start ``job``, and wait for its end. Raises where it failed. No other attempt has that ``name``."""
 
     def externals(self) -> tuple[ExternalObject, ...]:
-        """The objects at the URIs among the inputs, as they are now; none where nobody would compare them."""
+        """The objects at the URIs among the inputs, as they are now; none where nobody would compare them.
+
+        Of a table the one snapshot that is to be read.
+        """
         if not self._drop_in.recovers:
             return ()
         externals: list[ExternalObject] = []
         for name, given in self._drop_in.inputs.items():
-            if isinstance(given, str):
+            if is_table(given):
+                externals.append(self._tables.external(given, name))
+            elif isinstance(given, str):
                 externals += list_external(self._stores, given, name)
         return tuple(externals)
 
@@ -141,6 +149,7 @@ class DropInApplication(SparkApplication):
         """
         super().before_claim(state)
         drop_in = self._drop_in
+        self._check_tables(state)
         self._earlier = _outputs_by_age(state.of(drop_in.task_id))
         if drop_in.on_altered is OnAltered.RECOMPUTE:
             return
@@ -149,7 +158,7 @@ class DropInApplication(SparkApplication):
             return
         targets = {comparable(uri) for uri in drop_in.outputs.values() if uri is not None}
         for manifest in last.outputs:
-            if manifest.managed or comparable(manifest.location) not in targets:
+            if manifest.managed or is_table(manifest.location) or comparable(manifest.location) not in targets:
                 continue
             availability = probe_manifest(self._stores.open_external(manifest.location), manifest)
             if availability.altered or availability.added:
@@ -158,6 +167,19 @@ class DropInApplication(SparkApplication):
                     f"{last.attempt} left it ({availability.evidence[0]}): it may hold newer data, so it is not "
                     "overwritten. Move that data away and clear this task, or declare on_altered='recompute'."
                 )
+
+    def _check_tables(self, state: RunState) -> None:
+        """Raises `JobDefinitionError` where a table of the DAG has two names, and as `Tables.open`."""
+        drop_in = self._drop_in
+        given = [*drop_in.tables.values(), *(read for read in drop_in.inputs.values() if is_table(read))]
+        if not given or not drop_in.recovers:
+            return
+        opened = [(str(uri), table.id) for uri in given if (table := self._tables.open(str(uri))) is not None]
+        check_names([*opened, *_tables_seen(state)])
+
+    @cached_property
+    def _tables(self) -> Tables:
+        return tables_of(self._stores)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Start it with the placeholders filled; then register every output and finish the attempt."""
@@ -246,27 +268,52 @@ class DropInApplication(SparkApplication):
         return outcome
 
     def _delete_managed(self, claim: Claim) -> None:
-        """Of a fenced attempt: nobody will ever read it. Best effort; at a location of the user's own, nothing."""
+        """Of a fenced attempt: nobody will ever read it. Best effort; at a location of the user's own, nothing.
+
+        Of a table's snapshot, the tag of ours.
+        """
         store = self._stores.results
         below = JournalLayout(self._identity).data_of(claim.region, claim.attempt)
         try:
             store.delete([info.key for info in store.list(f"{below}/")])
+            for uri in self._drop_in.tables.values():
+                self._tables.let_go(uri, tag_of(RegionKey.of(self._identity, claim.region), claim.attempt))
         except StoreError as error:
             self._run.log.warning("The outputs of attempt %d are left behind: %s", claim.attempt, error)
 
     def _locations(self, attempt: ClaimedAttempt) -> dict[tuple[str, str], str]:
         locations = {
-            ("output", name): self.path_of(uri or self._managed(attempt.claim, name))
+            ("output", name): self._told_of(uri or self._managed(attempt.claim, name))
             for name, uri in self._drop_in.outputs.items()
         }
         locations["output", ALL] = self.path_of(self._folder(attempt.claim))
+        locations |= {("token", name): self._token(attempt.claim) for name in self._drop_in.tables}
         for name, given in self._drop_in.inputs.items():
             if isinstance(given, str):
-                locations["input", name] = self.path_of(given)
+                locations["input", name] = self._told_of(given)
+                if is_table(given):
+                    read = [external for external in attempt.externals if external.vertex == name]
+                    external = read[0] if read else self._tables.external(given, name)
+                    locations["version", name] = external.etag.rpartition("@")[2]
             else:
                 outputs = {output.result: output for output in attempt.inputs[given.task_id].outputs}
-                locations["input", name] = self.path_of(outputs[qualified(given.task_id, given.name)].location)
+                output = outputs[qualified(given.task_id, given.name)]
+                locations["input", name] = self._told_of(output.location)
+                if is_table(output.location):
+                    locations["version", name] = output.objects[0].path
         return locations
+
+    def _token(self, claim: Claim) -> str:
+        return token_of(RegionKey.of(self._identity, claim.region), claim.attempt, claim.writer)
+
+    def _told_of(self, uri: str) -> str:
+        """What the job is told of a place: a table of Iceberg by its name, as ``catalog.namespace.table``."""
+        if not is_table(uri):
+            return self.path_of(uri)
+        table = TableLocation.parse(uri)
+        if not table.is_iceberg:
+            return self.path_of(table.name)
+        return f"{table.catalog}.{table.name}" + (f".branch_{table.branch}" if table.branch else "")
 
     def path_of(self, uri: str) -> str:
         """What the job is told of our ``uri``."""
@@ -292,6 +339,8 @@ class DropInApplication(SparkApplication):
 
     def _register(self, claim: Claim, name: str, uri: str | None) -> PartitionManifest:
         location = uri or self._managed(claim, name)
+        if is_table(location):
+            return self._registered_table(claim, name, location)
         if not self._drop_in.recovers:
             return PartitionManifest(qualified(claim.region, name), location, (), managed=uri is None)
         store = self._stores.open_external(location)
@@ -315,6 +364,25 @@ class DropInApplication(SparkApplication):
             log=self._run.log,
         )
 
+    def _registered_table(self, claim: Claim, name: str, uri: str) -> PartitionManifest:
+        """The snapshot that the attempt has committed; where others read it, with a tag that keeps it from expiry."""
+        result, token = qualified(claim.region, name), self._token(claim)
+        manifest = self._tables.committed(result, uri, token)
+        if manifest is None:
+            raise RegionFailed(
+                f"{claim.region}@{claim.attempt}: the application ended without an error, and no snapshot of {uri}, "
+                f"output {name!r}, carries the token {token}. Does its commit carry what {{token:{name}}} stands for "
+                "(docs/tables.md), and does it commit to that branch?"
+            )
+        version = manifest.objects[0].path
+        self._run.log.info("Output %s: snapshot %s of %s.", name, version, uri)
+        if self._drop_in.recovers and result in self._run.plan.read:
+            try:
+                self._tables.keep(manifest, tag_of(RegionKey.of(self._identity, claim.region), claim.attempt))
+            except StoreError as error:
+                self._run.log.warning("Snapshot %s has no tag that keeps it from being expired: %s", version, error)
+        return manifest
+
 
 class DropInSubmission(DropInApplication, SparkSubmission):
     """A drop-in's application by spark-submit."""
@@ -328,8 +396,13 @@ class DropInSubmission(DropInApplication, SparkSubmission):
         return SparkSubmission.new_job(self, attempt)
 
     def fill(self, job: SparkSubmitOperator, locations: Mapping[tuple[str, str], str]) -> None:
-        """Replace the placeholders in the application's arguments."""
+        """Replace the placeholders in the application's arguments. What it commits to tables carries the token."""
         job.application_args = filled([str(argument) for argument in job.application_args or ()], locations)
+        token = next((text for (kind, _), text in locations.items() if kind == "token"), None)
+        if token is not None:
+            conf = dict(job.conf or {})
+            told = f"{conf.get(DELTA_USER_METADATA, '')} {token}".strip()
+            job.conf = {**conf, ICEBERG_SETTING: token, DELTA_USER_METADATA: told}
 
     def submit(self, job: SparkSubmitOperator, name: str) -> None:
         """As `SparkSubmission.submit`."""
@@ -358,6 +431,20 @@ def _outputs_by_age(state: RegionState) -> list[PartitionManifest]:
     """What finished attempts have written, the newest first, reset or not."""
     ended = sorted((attempt for attempt in state.attempts.values() if attempt.is_finished), key=lambda a: -a.number)
     return [output for attempt in ended if attempt.outcome is not None for output in attempt.outcome.outputs]
+
+
+def _tables_seen(state: RunState) -> Iterator[tuple[str, str]]:
+    """The tables that attempts of this run have read or made: (location, the table's id)."""
+    for region in state.regions.values():
+        for attempt in region.attempts.values():
+            if attempt.outcome is None:
+                continue
+            for output in attempt.outcome.outputs:
+                if is_table(output.location):
+                    yield output.location, output.objects[0].etag
+            for external in attempt.outcome.externals:
+                if is_table(external.uri):
+                    yield external.uri, external.etag.rpartition("@")[0]
 
 
 def _is_hidden(key: str) -> bool:

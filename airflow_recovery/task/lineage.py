@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from airflow_recovery.locations import scheme_of, split_uri
+from airflow_recovery.locations import ICEBERG, TableLocation, is_table, scheme_of, split_uri
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.split import SCHEME
 
@@ -95,7 +95,8 @@ def _folders_read(externals: Iterable[ExternalObject]) -> Iterable[LineageDatase
     for external in externals:
         if external.uri.startswith(SCHEME):
             continue
-        folders.setdefault(external.uri.rpartition("/")[0], []).append(external)
+        folder = external.uri if is_table(external.uri) else external.uri.rpartition("/")[0]
+        folders.setdefault(folder, []).append(external)
     for folder, objects in folders.items():
         namespace, name = _physical(folder)
         yield LineageDataset(namespace, name, bytes=sum(external.size for external in objects), files=len(objects))
@@ -124,7 +125,13 @@ def _logical(identity: RunIdentity, result: str) -> str:
 
 
 def _physical(uri: str) -> tuple[str, str]:
-    """OpenLineage's names: ``s3://bucket``, ``gs://bucket`` or ``abfss://...`` and the key; ``file`` and the path."""
+    """OpenLineage's names: ``s3://bucket``, ``gs://bucket`` or ``abfss://...`` and the key; ``file`` and the path.
+
+    Of an Iceberg table its catalog, ``iceberg://catalog``, and its name there; of a Delta table its folder.
+    """
+    if is_table(uri):
+        table = TableLocation.parse(uri)
+        return (f"{ICEBERG}{table.catalog}", table.name) if table.is_iceberg else _physical(table.name)
     if scheme_of(uri) is not None:
         root, path = split_uri(uri)
         return root, path.strip("/")

@@ -18,6 +18,7 @@ from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import open_committers
 from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.hooks.tables import tables_of
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.owner import own_prefix, own_results
 from airflow_recovery.journal.recording import Recorder
@@ -137,6 +138,7 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
             on_altered,
             ask_cached,
             places=ResultPlaces.of(stores.results.base_uri, identity, Asker.TASK, [plan]),
+            ask_table=lambda manifest: tables_of(stores).why_lost(manifest),
         ),
         task_keys=task_keys,
         task=task_identity(context),

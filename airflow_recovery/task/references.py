@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_recovery.checks import check_arguments, check_location, is_known_later, shown
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.locations import comparable
+from airflow_recovery.locations import DELTA, comparable, is_table
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.sinks.declaration import spec_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_recovery.results.stored_rows import ReadLimits
     from airflow_recovery.sinks.declaration import CommittingSink
 
-_PLACEHOLDER = re.compile(r"\{(input|output):([^{}]*)\}")
+_PLACEHOLDER = re.compile(r"\{(input|output|version|token):([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 PathStyle = Literal["spark", "plain"]
 """How a place is written for a job: as Hadoop's file systems name it, or as EMR's and a shell do."""
@@ -64,6 +64,11 @@ class DropIn:
         return {name: given for name, given in self.inputs.items() if isinstance(given, OutputReference)}
 
     @property
+    def tables(self) -> dict[str, str]:
+        """The outputs that are tables, by name."""
+        return {name: uri for name, uri in self.outputs.items() if uri is not None and is_table(uri)}
+
+    @property
     def commit_spec(self) -> CommitSpec | None:
         """What a finish is prepared for, as plans hold it."""
         if self.commit is None:
@@ -101,7 +106,7 @@ def checked_outputs(
         )
     for name, uri in checked.items():
         if uri is not None:
-            checked[name] = check_location(uri, f"{task_id}: output {name!r}")
+            checked[name] = check_location(uri, f"{task_id}: output {name!r}", tables=True)
     return checked
 
 
@@ -118,7 +123,7 @@ def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | 
     return {
         name: given
         if isinstance(given, OutputReference)
-        else check_location(given, f"{task_id}: input {name!r}", to_read=True)
+        else check_location(given, f"{task_id}: input {name!r}", to_read=True, tables=True)
         for name, given in inputs.items()
     }
 
@@ -139,7 +144,7 @@ def check_targets(
     ]
     for at, (_, name, uri) in enumerate(fixed):
         for other, other_name, other_uri in (*fixed[:at], *known):
-            one, two = f"{comparable(uri).rstrip('/')}/", f"{comparable(other_uri).rstrip('/')}/"
+            one, two = _place(uri), _place(other_uri)
             if one.startswith(two) or two.startswith(one):
                 raise JobDefinitionError(
                     f"{task_id}: output {name!r} at {uri} overlaps with output {other_name!r} of {other} at "
@@ -148,8 +153,13 @@ def check_targets(
                 )
 
 
+def _place(uri: str) -> str:
+    """A Delta table is where its folder is."""
+    return f"{comparable(uri.removeprefix(DELTA)).rstrip('/')}/"
+
+
 def placeholders(value: Any) -> set[tuple[str, str]]:
-    """All ``(input | output, name)`` that occur in ``value``: a text, or texts in lists, tuples, sets and mappings."""
+    """All ``(input | output | version | token, name)`` in ``value``: a text, or texts in lists, sets and mappings."""
     return {(match[1], match[2]) for text in _texts(value) for match in _PLACEHOLDER.finditer(text)}
 
 
@@ -183,8 +193,13 @@ def check_placeholders(
     *,
     is_rendered: bool,
     template_files: Collection[str] = (),
+    tables_read: Collection[str] = (),
+    marks_commits: bool = False,
 ) -> None:
     """Raise `JobDefinitionError` where a placeholder stands for nothing, or a managed output has none.
+
+    So it is where the job is not told which snapshot of ``tables_read`` (inputs) it is to read, or with which token it
+    is to commit to a table, unless the operator ``marks_commits`` by itself.
 
     ``fields`` by name: where they may stand. Of what Airflow puts in before the task runs (an ``XComArg``, a text that
     is a template from end to end, a file that ends with one of ``template_files``) nothing is known until then:
@@ -192,7 +207,9 @@ def check_placeholders(
     """
     used = placeholders(list(fields.values()))
     managed = {name for name, uri in outputs.items() if uri is None}
+    written = {name for name, uri in outputs.items() if is_table(uri)}
     known = {("output", name) for name in outputs} | {("input", name) for name in inputs}
+    known |= {("token", name) for name in written} | {("version", name) for name in tables_read}
     every = {("output", ALL)} if managed else set()
     unknown = sorted(f"{{{kind}:{name}}}" for kind, name in used - known - every)
     where = " or ".join(fields)
@@ -209,6 +226,18 @@ def check_placeholders(
                 f"{task_id}: output {name!r} is managed, and the application is never told where to write "
                 f"it: put {{output:{name}}} into {where}, or give its own URI in outputs."
             )
+    for name in sorted(tables_read):
+        if ("version", name) not in used:
+            raise JobDefinitionError(
+                f"{task_id}: input {name!r} is a table, and the application is never told which snapshot to read: put "
+                f"{{version:{name}}} into {where}, and have it read that one, whatever is newer."
+            )
+    if written and not marks_commits and not any(kind == "token" for kind, _ in used):
+        name = min(written)
+        raise JobDefinitionError(
+            f"{task_id}: output {name!r} is a table, and the application is never told with which token to commit: put "
+            f"{{token:{name}}} into {where}, and have its commit carry it (docs/tables.md)."
+        )
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -47,7 +47,7 @@ def objects_there(history: History, registered: Registered, shared: Shared) -> A
                         f"Clear the task of {attempt.of.region}: its pre-check makes it again where it is wanted.",
                     )
                 )
-    beyond = f"; {out_of_reach} kept by a Spark server, not looked at" if out_of_reach else ""
+    beyond = f"; {out_of_reach} kept by a Spark server or a table, not looked at" if out_of_reach else ""
     return answer(4, f"{objects} objects of {asked} results{beyond}", findings)
 
 

@@ -16,8 +16,8 @@ OpenLocation = Callable[[str], ObjectStore]
 
 
 def is_in_a_store(location: str) -> bool:
-    """Whether a location is in an object store. What a Spark Connect server keeps can't be looked at from here."""
-    return not location.startswith("spark-connect:")
+    """Whether a location is in an object store. What a Spark Connect server or a table keeps is not looked at here."""
+    return not location.startswith(("spark-connect:", "iceberg:", "delta+"))
 
 
 class Registered:

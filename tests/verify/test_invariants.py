@@ -440,7 +440,7 @@ def test_what_a_spark_server_keeps_is_not_looked_at(running: Spoiled) -> None:
     it.edit("t/E/00000001.outcome", lambda body: body["outputs"][0].update(location="spark-connect://h:1/app/view"))
     report = it.verify()
     assert report.violated == ()
-    assert "1 kept by a Spark server, not looked at" in report.text()
+    assert "1 kept by a Spark server or a table, not looked at" in report.text()
 
 
 def test_an_older_attempt_at_a_users_own_location_was_overwritten(running: Spoiled) -> None:

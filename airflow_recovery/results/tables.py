@@ -1,0 +1,451 @@
+"""Tables as inputs and results: which snapshot there is, whose commit it was, and whether it still counts.
+
+A result that is a table's snapshot has a manifest of one object: its path is the snapshot's number (Delta: the
+version), its etag the table's own id. It is there while the table has it and its branch's head descends from it, or
+a tag of the user's pins it. Nothing here deletes a table, a snapshot or a file, or moves a branch. The tags of
+ours keep a snapshot from being expired, and make nothing of what was rolled back count again.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from airflow_recovery.errors import (
+    ConfigurationError,
+    JobDefinitionError,
+    ObjectMissing,
+    RecoveryError,
+    StoreAccessDenied,
+    StoreUnavailable,
+)
+from airflow_recovery.locations import TableLocation
+from airflow_recovery.model.codec import digest_of
+from airflow_recovery.model.keys import RegionKey
+from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.records import ExternalObject
+
+if TYPE_CHECKING:
+    import deltalake
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from airflow_recovery.store.object_store import ObjectStore
+
+ICEBERG_TOKEN = "airflow-recovery.token"
+"""The property of an Iceberg snapshot that names the attempt which committed it."""
+DELTA_TOKEN = "airflow_recovery"
+"""The same in a Delta commit's info; it may stand in ``userMetadata`` as well."""
+ICEBERG_SETTING = f"spark.sql.iceberg.snapshot-property.{ICEBERG_TOKEN}"
+DELTA_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+"""What has Spark's writers put the token there."""
+OUR_TAGS = "recovery-"
+_LOGGED = re.compile(r"/(?P<version>[0-9]{20})\.(?:json|(?P<checkpoint>checkpoint\..*))$")
+ROUNDS = 5
+"""How often a commit is tried, when others commit to the table at the same time."""
+_MOST_COMMITS = 1000
+"""So many of a Delta table's newest commits are looked through for a token."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One state of a table: the table's own id, Iceberg's snapshot or Delta's version, and how many bytes it has."""
+
+    table: str
+    version: str
+    size: int
+
+
+@dataclass(frozen=True)
+class TableLost:
+    """Why a registered snapshot does not count any more. ``is_moved``: somebody forced its branch elsewhere."""
+
+    text: str
+    is_moved: bool = False
+
+
+def token_of(key: RegionKey, attempt: int, writer: str) -> str:
+    """What an attempt's commit carries. No two attempts have the same, in whatever journal."""
+    return f"{key.path}@{attempt}@{writer}"
+
+
+def tag_of(key: RegionKey, attempt: int) -> str:
+    """The tag with which an attempt keeps its snapshot from being expired."""
+    return f"{OUR_TAGS}{digest_of(key.path)[:16]}-{attempt}"
+
+
+class OpenTable(ABC):
+    """One table as it was when it was opened. Methods raise `StoreUnavailable` where it gives no answer."""
+
+    def __init__(self, location: TableLocation) -> None:
+        self.location = location
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """Its own id, which a table that is made anew under its name does not have."""
+
+    @abstractmethod
+    def newest(self) -> Snapshot | None:
+        """The head of its branch; `None`: nothing was ever committed there."""
+
+    @abstractmethod
+    def as_of(self, version: str) -> Snapshot | None:
+        """The snapshot of that number, or with that tag; `None`: it has none."""
+
+    @abstractmethod
+    def committed_by(self, token: str) -> Snapshot | None:
+        """The newest snapshot of its branch that carries ``token``."""
+
+    @abstractmethod
+    def why_lost(self, version: str) -> TableLost | None:
+        """`None` where that snapshot counts."""
+
+    def keep(self, version: str, tag: str) -> bool:
+        """Keep that snapshot from being expired. Returns whether it does: a Delta table has no tags."""
+        return False
+
+    def let_go(self, tag: str) -> bool:
+        """Take a tag of ours away, and nothing else. Returns whether it was there."""
+        return False
+
+
+class Tables:
+    """The tables of a deployment. Talks to nobody until one is opened.
+
+    ``catalog_properties``: pyiceberg's, by the catalog's name; what is missing in them, pyiceberg's own configuration
+    has. ``delta_options``: delta-rs' storage options for a location. ``open_location``: the store of a folder.
+    """
+
+    def __init__(
+        self,
+        catalog_properties: Callable[[str], Mapping[str, str]],
+        delta_options: Callable[[str], Mapping[str, str]],
+        open_location: Callable[[str], ObjectStore],
+    ) -> None:
+        self._catalog_properties = catalog_properties
+        self._delta_options = delta_options
+        self._open_location = open_location
+        self._catalogs: dict[str, Catalog] = {}
+
+    def open(self, uri: str) -> OpenTable | None:
+        """The table at ``uri``, as it is now; `None`: there is none.
+
+        Raises `ConfigurationError` for a catalog that is not configured and for what is no such table, and
+        `StoreUnavailable` or `StoreAccessDenied` where nobody answers.
+        """
+        location = TableLocation.parse(uri)
+        try:
+            table: OpenTable | None = self._iceberg(location) if location.is_iceberg else self._delta(location)
+        except RecoveryError:
+            raise
+        except Exception as error:
+            raise _no_answer(uri, error) from error
+        return table
+
+    def external(self, uri: str, vertex: str) -> ExternalObject:
+        """The snapshot that ``uri`` names now, as an input of ``vertex``. Raises `ObjectMissing`, and as `open`."""
+        location = TableLocation.parse(uri)
+        table = self.open(uri)
+        if table is None:
+            raise ObjectMissing(f"Input {uri!r} of vertex {vertex!r}: expected a table, found none of that name.")
+        snapshot = table.as_of(location.as_of) if location.as_of else table.newest()
+        if snapshot is None:
+            missing = f"{location.as_of!r}: expired, or never there" if location.as_of else "any: nothing was committed"
+            raise ObjectMissing(f"Input {uri!r} of vertex {vertex!r}: the table has no snapshot {missing}.")
+        return ExternalObject(vertex, location.uri, snapshot.size, f"{snapshot.table}@{snapshot.version}")
+
+    def committed(self, result: str, uri: str, token: str) -> PartitionManifest | None:
+        """The snapshot that the attempt of ``token`` has committed, as its result. `None`: it has committed none."""
+        table = self.open(uri)
+        snapshot = table.committed_by(token) if table is not None else None
+        if snapshot is None:
+            return None
+        registered = ResultObject(snapshot.version, snapshot.size, snapshot.table)
+        return PartitionManifest(result, TableLocation.parse(uri).uri, (registered,), managed=False)
+
+    def why_lost(self, manifest: PartitionManifest) -> TableLost | None:
+        """`None` where the snapshot that was registered still counts. Raises as `open`."""
+        table = self.open(manifest.location)
+        if table is None:
+            return TableLost(f"{manifest.location} is gone: its catalog has no such table")
+        [registered] = manifest.objects
+        if table.id != registered.etag:
+            return TableLost(f"{manifest.location} was dropped and made anew: it is table {table.id} now")
+        return table.why_lost(registered.path)
+
+    def keep(self, manifest: PartitionManifest, tag: str) -> bool:
+        """Keep a result's snapshot from being expired, with a tag. Raises as `open`."""
+        [registered] = manifest.objects
+        return self._tagged(manifest.location, lambda table: table.keep(registered.path, tag))
+
+    def let_go(self, location: str, tag: str) -> bool:
+        """Take our tag away; the snapshot is the table's to expire then. Raises as `open`."""
+        return self._tagged(location, lambda table: table.let_go(tag))
+
+    def _tagged(self, location: str, change: Callable[[OpenTable], bool]) -> bool:
+        """``change`` is made again on what others have committed meanwhile."""
+        met: Exception | None = None
+        for _ in range(ROUNDS):
+            table = self.open(location)
+            if table is None:
+                return False
+            try:
+                return change(table)
+            except Exception as error:
+                met = error
+        assert met is not None
+        raise _no_answer(location, met) from met
+
+    def _iceberg(self, location: TableLocation) -> OpenTable | None:
+        try:
+            from pyiceberg import exceptions
+            from pyiceberg.catalog import load_catalog
+        except ImportError as error:
+            raise ConfigurationError(
+                f"Expected pyiceberg in this environment, to ask for {location.uri}, found none: install "
+                "airflow-recovery[iceberg]."
+            ) from error
+        if location.catalog not in self._catalogs:
+            try:
+                properties = dict(self._catalog_properties(location.catalog))
+                self._catalogs[location.catalog] = load_catalog(location.catalog, **properties)
+            except ValueError as error:  # pyiceberg's word for no catalog of that name, or of a kind it does not know
+                raise ConfigurationError(
+                    f"Expected the catalog {location.catalog!r} as an Airflow connection of that id, or in pyiceberg's "
+                    f"own configuration, found: {error}. Its extra has pyiceberg's properties (type, uri, warehouse)."
+                ) from error
+        try:
+            table = self._catalogs[location.catalog].load_table(location.name)
+        except exceptions.NoSuchIcebergTableError as error:
+            raise ConfigurationError(
+                f"Expected an Iceberg table at {location.uri}, found one of another format, which keeps no snapshots "
+                f"to read again: {error}. Give the folder that it lies in."
+            ) from error
+        except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):
+            return None
+        except (exceptions.UnauthorizedError, exceptions.ForbiddenError) as error:
+            raise StoreAccessDenied(f"The catalog of {location.uri} refuses to answer: {error}") from error
+        return _Iceberg(location, table)
+
+    def _delta(self, location: TableLocation) -> OpenTable | None:
+        try:
+            import deltalake
+            from deltalake.exceptions import TableNotFoundError
+        except ImportError as error:
+            raise ConfigurationError(
+                f"Expected deltalake (delta-rs) in this environment, to ask for {location.uri}, found none: install "
+                "airflow-recovery[sinks]."
+            ) from error
+        uri = location.name.replace("s3a://", "s3://", 1)
+        options = dict(self._delta_options(uri)) or None
+
+        def load(version: int | None) -> deltalake.DeltaTable:
+            return deltalake.DeltaTable(uri, version=version, storage_options=options)
+
+        try:
+            return _Delta(location, load, lambda: self._open_location(location.name))
+        except TableNotFoundError:
+            return None
+
+
+def check_names(named: Iterable[tuple[str, str]]) -> None:
+    """``named``: (location, table's id). Raise `JobDefinitionError` where one Iceberg table has two names.
+
+    Two catalogs that hold one table each move it on without the other, and neither tells which snapshot counts.
+    """
+    names: dict[str, str] = {}
+    for uri, table_id in named:
+        location = TableLocation.parse(uri)
+        if not location.is_iceberg:
+            continue
+        name = f"{location.catalog}/{location.name}"
+        other = names.setdefault(table_id, name)
+        if other != name:
+            raise JobDefinitionError(
+                f"expected one name for the table {table_id}, found {other} and {name}: two catalogs that hold one "
+                "table don't see each other's commits. Name it by one of them everywhere in this DAG."
+            )
+
+
+class _Iceberg(OpenTable):
+    def __init__(self, location: TableLocation, table: Table) -> None:
+        super().__init__(location)
+        self._table = table
+        self._branch = location.branch or "main"
+
+    @property
+    def id(self) -> str:
+        return str(self._table.metadata.table_uuid)
+
+    def newest(self) -> Snapshot | None:
+        return self._found(self._table.metadata.snapshot_by_name(self._branch))
+
+    def as_of(self, version: str) -> Snapshot | None:
+        refs = self._table.metadata.refs
+        if version in refs:
+            return self._found(self._table.metadata.snapshot_by_name(version))
+        return self._found(self._table.metadata.snapshot_by_id(int(version))) if version.isdecimal() else None
+
+    def committed_by(self, token: str) -> Snapshot | None:
+        mine = (snapshot for snapshot in self._line() if snapshot_token(snapshot) == token)
+        return self._found(next(mine, None))
+
+    def why_lost(self, version: str) -> TableLost | None:
+        metadata, where = self._table.metadata, f"snapshot {version} of {self.location.uri}"
+        mine = metadata.snapshot_by_id(int(version))
+        if mine is None:
+            return TableLost(f"{where} has expired: the table does not have it any more")
+        tags = {name for name, ref in metadata.refs.items() if ref.snapshot_id == int(version)} - {self._branch}
+        tags = {name for name in tags if metadata.refs[name].snapshot_ref_type == "tag"}
+        if any(not name.startswith(OUR_TAGS) for name in tags):
+            return None
+        line = self._line()
+        if not line:
+            return TableLost(f"{where} was rolled back: branch {self._branch!r} is gone")
+        if any(snapshot.snapshot_id == int(version) for snapshot in line):
+            return None
+        if tags and line[-1].timestamp_ms > mine.timestamp_ms:
+            return None  # what lies between was expired, and our tag has kept this one alone
+        head = line[0].snapshot_id
+        if any(snapshot.snapshot_id == head for snapshot in self._ancestors(mine)):
+            return TableLost(f"{where} was rolled back: branch {self._branch!r} is at its ancestor {head}")
+        return TableLost(
+            f"{where} is not on branch {self._branch!r} any more, which was force-moved to {head}", is_moved=True
+        )
+
+    def keep(self, version: str, tag: str) -> bool:
+        if tag not in self._table.metadata.refs:
+            self._table.manage_snapshots().create_tag(int(version), tag).commit()
+        return True
+
+    def let_go(self, tag: str) -> bool:
+        ref = self._table.metadata.refs.get(tag)
+        if ref is None or ref.snapshot_ref_type != "tag" or not tag.startswith(OUR_TAGS):
+            return False
+        self._table.manage_snapshots().remove_tag(tag).commit()
+        return True
+
+    def _line(self) -> list[Any]:
+        """The head of the branch and its ancestors, as far as they have not expired."""
+        return self._ancestors(self._table.metadata.snapshot_by_name(self._branch))
+
+    def _ancestors(self, snapshot: Any) -> list[Any]:
+        from pyiceberg.table.snapshots import ancestors_of
+
+        return list(ancestors_of(snapshot, self._table.metadata))
+
+    def _found(self, snapshot: Any) -> Snapshot | None:
+        if snapshot is None:
+            return None
+        size = snapshot.summary.additional_properties.get("total-files-size", "0") if snapshot.summary else "0"
+        return Snapshot(self.id, str(snapshot.snapshot_id), int(size))
+
+
+def snapshot_token(snapshot: Any) -> str | None:
+    """The token that a snapshot of pyiceberg's carries."""
+    found: str | None = snapshot.summary.additional_properties.get(ICEBERG_TOKEN) if snapshot.summary else None
+    return found
+
+
+class _Delta(OpenTable):
+    def __init__(
+        self,
+        location: TableLocation,
+        load: Callable[[int | None], deltalake.DeltaTable],
+        open_folder: Callable[[], ObjectStore],
+    ) -> None:
+        super().__init__(location)
+        self._load = load
+        self._open_folder = open_folder
+        self._table = load(None)
+
+    @property
+    def id(self) -> str:
+        return str(self._table.metadata().id)
+
+    def newest(self) -> Snapshot | None:
+        return self._found(self._table)
+
+    def as_of(self, version: str) -> Snapshot | None:
+        table = self._version(int(version))
+        return None if table is None else self._found(table)
+
+    def committed_by(self, token: str) -> Snapshot | None:
+        for commit in self._table.history(_MOST_COMMITS):
+            if commit.get(DELTA_TOKEN) == token or token in str(commit.get("userMetadata", "")).split():
+                return self.as_of(str(commit["version"]))
+        return None
+
+    def why_lost(self, version: str) -> TableLost | None:
+        where, number, newest = f"version {version} of {self.location.uri}", int(version), self._table.version()
+        if number > newest:
+            return TableLost(f"{where} was rolled back: its newest version is {newest}")
+        if number == newest:
+            return None
+        for commit in self._table.history(newest - number):
+            if commit["version"] > number and _goes_before(commit, number):
+                return TableLost(f"{where} was rolled back: version {commit['version']} restored an older one")
+        table = self._version(number)
+        if table is None:
+            return TableLost(f"{where} has expired: the table's log does not have it any more")
+        may_be_gone = _files(table).keys() - _files(self._table).keys()
+        if may_be_gone:
+            there = {unquote(info.key) for info in self._open_folder().list()}
+            gone = sorted(may_be_gone - there)
+            if gone:
+                return TableLost(f"{where} has expired: {gone[0]} was vacuumed, one of {len(gone)} of its files")
+        return None
+
+    def _version(self, number: int) -> deltalake.DeltaTable | None:
+        from deltalake.exceptions import DeltaError
+
+        if number == self._table.version():
+            return self._table
+        try:
+            return self._load(number)
+        except DeltaError as error:
+            if self._is_in_log(number):
+                raise _no_answer(f"{self.location.uri}, version {number},", error) from error
+            return None
+
+    def _is_in_log(self, number: int) -> bool:
+        """Whether the log has what that version is put together of: all commits up to it, or since a checkpoint."""
+        commits: set[int] = set()
+        begins = {-1}
+        for info in self._open_folder().list("_delta_log/"):
+            found = _LOGGED.search(info.key)
+            if found is not None:
+                (begins if found["checkpoint"] else commits).add(int(found["version"]))
+        since = max(begin for begin in begins if begin <= number)
+        return commits >= set(range(since + 1, number + 1))
+
+    def _found(self, table: deltalake.DeltaTable) -> Snapshot:
+        return Snapshot(str(table.metadata().id), str(table.version()), sum(_files(table).values()))
+
+
+def _goes_before(commit: dict[str, Any], number: int) -> bool:
+    """Whether the commit has restored a state before version ``number``; by a time, it is taken to."""
+    if commit.get("operation") != "RESTORE":
+        return False
+    try:
+        return int((commit.get("operationParameters") or {})["version"]) < number
+    except (KeyError, TypeError, ValueError):
+        return True
+
+
+def _files(table: deltalake.DeltaTable) -> dict[str, int]:
+    """The files of a version with their sizes, by their names below the table's folder."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    actions = pa.table(table.get_add_actions(flatten=True))
+    paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
+    return {unquote(path): size for path, size in zip(paths, sizes, strict=True)}
+
+
+def _no_answer(uri: str, error: Exception) -> StoreUnavailable:
+    return StoreUnavailable(f"{uri} gave no answer: {type(error).__name__}: {str(error)[:500]}")
