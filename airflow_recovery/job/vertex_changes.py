@@ -20,11 +20,11 @@ KNOWN_OF_A_RUN = frozenset({"ds", "ds_nodash", "logical_date", "ts", "subtask", 
 
 _NOT_TOLD = frozenset({"code", "vertex"})
 _WORDS = {
-    "commit": "where it commits",
+    "commit": "commit=",
     "coordinator": "coordinator=",
-    "inputs": "its inputs",
+    "inputs": "inputs=",
     "job_version": "the job's version=",
-    "kind": "its kind",
+    "kind": "kind",
     "parallelism": "parallelism=",
     "result": "result=",
     "splits": "splits=",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import RecordedWorld
+from recorded_world import RecordedWorld
 
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.versions import open_version, reports_of
@@ -82,7 +82,7 @@ class DeclaredWorld(RecordedWorld):
     def deploy(self, plan: PlanRecord) -> None:
         """From now on every task has that plan. The DAG run is made anew."""
         self.declared = plan
-        self.upstream = {region.name: region.inputs for region in plan.regions}
+        self.upstream = {region.name: tuple(region.inputs) for region in plan.regions}
         self.new_airflow()
 
 
@@ -548,3 +548,58 @@ def test_existing_applications_are_compared_as_their_operators_are_written(bundl
         "report: can't be known without rendering it over what its own task finds, such as files of the worker: it "
         "counts as one that may run",
     ]
+
+
+# subtasks, and results that runs share
+
+PARALLEL = """
+from airflow_recovery import BLOCKING, BLOCKING_PERSISTENT, job, same_as
+
+flights = job("flights")
+
+
+@flights.source(result=BLOCKING_PERSISTENT, version="1")
+def airports(spark):
+    return spark.range(3)
+
+
+@flights.source(result=BLOCKING, parallelism=["jan", "feb"], params={"month": "{{ subtask }}"})
+def raw(spark, month):
+    return spark.range(1)
+
+
+@flights.vertex(result=BLOCKING, parallelism=same_as("raw"), params={"least": 1})
+def by_month(raw, least):
+    return raw
+
+
+@flights.sink
+def total(by_month, airports):
+    return by_month
+"""
+
+
+def test_subtasks_run_again_one_by_one_and_a_shared_result_counts_once(bundle: Bundle) -> None:
+    old, new, feb = (bundle.write(name, files={"jobs/flights.py": PARALLEL}) for name in ("old", "new", "feb"))
+    (Path(new) / "jobs/flights.py").write_text(PARALLEL.replace('version="1"', 'version="2"'))
+    (Path(feb) / "jobs/flights.py").write_text(
+        PARALLEL.replace("{{ subtask }}", "{{ '02' if subtask == 'feb' else subtask }}")
+    )
+    second = "date-2026-01-02T000000Z"
+    for key in (KEY, second):
+        bundle.ran(old, key)
+    answer = bundle.answer(old, new)
+    assert effects(answer) == effects(answer, second) == {"airports": "again", "total": "again"}
+    made_in = [
+        {region["name"]: (region["made_in"], region["cost"]["seconds"]) for region in run["regions"]}
+        for run in answer["jobs"][0]["runs"]
+    ]
+    assert made_in == [
+        {"airports": (None, 10.0), "total": (None, 10.0)},
+        {"airports": (KEY, 0.0), "total": (None, 10.0)},
+    ]
+    assert answer["seconds"] == 30.0
+    # Of two subtasks the one alone whose parameters come to something else.
+    answer = bundle.answer(old, feb)
+    assert effects(answer) == {"raw[feb]": "again", "by_month[feb]": "again", "total": "again"}
+    assert "raw[1 subtask], by_month[1 subtask], total" in bundle.impact(old, feb)[1]
