@@ -22,7 +22,7 @@ class RecordedWorld(fakes.World):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.journal_store, self.results = self._stores  # type: ignore[assignment]
+        self.journal_store, self.results = self._stores
 
     def journal(self, process: fakes.Process | None = None, writer: str = "test") -> Journal:
         return super().journal(process, writer).sibling(self.identity, listener=self.listener())
