@@ -42,7 +42,7 @@ class IcebergTable(CommittingSink):
         super().__post_init__()
         try:
             table = TableLocation.parse(self.uri)
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, TypeError):
             table = TableLocation("", "")
         if not table.is_iceberg or table.as_of:
             raise JobDefinitionError(
