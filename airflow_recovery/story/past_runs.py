@@ -31,7 +31,7 @@ def past_runs(store: ObjectStore, dag_id: str, group_id: str | None = None, most
     """The newest ``most`` runs of a group, in the order of their keys. One that can't be read is named and left out.
 
     Raises `NothingRecorded` where the journal has no such DAG or group, where its runs have several groups and none is
-    named, and where none of them can be read; the store's errors pass through.
+    named, and where none of several can be read. What is wrong with an only one, and the store's errors, pass through.
     """
     identities = all_runs(store, dag_id, group_id, newest=most)
     groups = Counter(identity.group_id for identity in identities)
@@ -47,6 +47,8 @@ def past_runs(store: ObjectStore, dag_id: str, group_id: str | None = None, most
             view = view_run(Journal(store, identity, writer="reader"))
             runs.append(PastRun(identity.run_key, view.in_use.plan, view.in_use.state, attempt_seconds(view)))
         except JournalError as error:  # noqa: PERF203 - one run that can't be read is not the others
+            if len(identities) == 1:
+                raise
             notes.append(f"Run {identity.run_key} can't be read, and is left out: {' '.join(str(error).split())}")
     if not runs:
         raise NothingRecorded(f"DAG {dag_id!r} has no run that can be read. {' '.join(notes)}")

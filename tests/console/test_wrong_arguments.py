@@ -16,8 +16,10 @@ from airflow_recovery.console.main import SUBCOMMANDS
 from airflow_recovery.testing.faulty_store import Fault, FaultKind, FaultyStore, Verb
 
 DAG, DATE = "flights", "2026-01-01"
-OF_A_RUN = [subcommand.name for subcommand in SUBCOMMANDS if subcommand.name not in ("gc", "doctor")]
-OF_A_JOURNAL = [*OF_A_RUN, "gc"]
+OF_A_RUN = [
+    subcommand.name for subcommand in SUBCOMMANDS if subcommand.name not in ("gc", "doctor", "advise", "impact")
+]
+OF_A_JOURNAL = [*OF_A_RUN, "gc", "advise"]
 """What can't be opened is not their business, as it is `doctor`'s."""
 OF_A_REGION = {"restart", "confirm", "abandon", "release", "pin"}
 """Their third argument is a region."""
@@ -26,6 +28,8 @@ OF_A_REGION = {"restart", "confirm", "abandon", "release", "pin"}
 def arguments(command: str, dag: str = DAG, run: str = DATE, region: str = "raw") -> list[str]:
     if command == "gc":
         return [command, "--dag", dag]
+    if command == "advise":
+        return [command, dag]
     return [command, dag, run, *([region] if command in OF_A_REGION else [])]
 
 
@@ -45,7 +49,7 @@ def refused(recorded, command: list[str], code: ExitCode) -> str:
     return error
 
 
-@pytest.mark.parametrize("command", OF_A_RUN)
+@pytest.mark.parametrize("command", [*OF_A_RUN, "advise"])
 def test_a_wrong_dag(recorded, world, command):
     error = refused(recorded, arguments(command, dag="flihgts"), ExitCode.NOT_FOUND)
     assert "has no DAG 'flihgts'. The nearest DAGs of 1: flights" in error
