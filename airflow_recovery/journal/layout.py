@@ -86,7 +86,7 @@ def names_record(path: str) -> bool:
 
 def parse_number(segment: str) -> int | None:
     """The number of an attempt as the name of a folder has it, eight ASCII digits; `None` for any other name."""
-    return int(segment) if re.fullmatch(_NUMBER, segment) else None
+    return int(segment) if len(segment) == 8 and segment.isascii() and segment.isdigit() else None
 
 
 class AttemptKey(NamedTuple):

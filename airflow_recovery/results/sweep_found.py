@@ -91,13 +91,17 @@ class RunData:
 def data_of_run(results: ObjectStore, layout: JournalLayout) -> RunData:
     """One listing of everything below a run's results."""
     data = RunData()
+    prefix, attempt = "", AttemptData()
     for info in results.list(layout.data):
-        parts = info.key[len(layout.data) :].split("/")
-        number = parse_number(parts[1]) if len(parts) > 2 else None
-        if number:
-            data.attempts.setdefault((parts[0], number), AttemptData()).add(info)
-        else:
-            data.strangers.append(info)
+        if not prefix or not info.key.startswith(prefix):
+            parts = info.key[len(layout.data) :].split("/", 2)
+            number = parse_number(parts[1]) if len(parts) > 2 else None
+            if not number:
+                data.strangers.append(info)
+                continue
+            prefix = f"{layout.data}{parts[0]}/{parts[1]}/"
+            attempt = data.attempts.setdefault((parts[0], number), AttemptData())
+        attempt.add(info)
     return data
 
 
