@@ -1,4 +1,4 @@
-"""``GET``: a run as it is, the loss ledgers of its channels, and the last runs of a DAG."""
+"""``GET``: a run as it is, the loss ledgers of its channels, the last runs of a DAG, and what they cost."""
 
 from __future__ import annotations
 
@@ -26,10 +26,20 @@ from airflow_recovery.api_server.store_routes import StoreRoute
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.errors import JournalError
 from airflow_recovery.journal.sharded_listing import list_whole
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.story.mode import ChannelView, story_modes
 from airflow_recovery.story.past_runs import past_runs
 from airflow_recovery.story.region_status import RegionStatus
+from airflow_recovery.story.run_costs import (
+    RegionCost,
+    RunCost,
+    kept_in,
+    most_repeated,
+    region_costs,
+    run_cost,
+    slowest,
+)
 from airflow_recovery.story.run_document import RegionPage, RunDocument, region_page, run_document
 from airflow_recovery.story.run_lookup import groups_of
 from airflow_recovery.story.run_story import MAX_REGIONS
@@ -82,12 +92,20 @@ class RunsAnswer:
 
 @dataclass(frozen=True)
 class AdviceAnswer:
-    """Which results to write and which not, in one line; `airflow recovery advise` says the rest."""
+    """Which results to write and which not, in one line; `airflow recovery advise` says the rest.
+
+    ``costs``: of each run that can be read, the oldest first; ``slowest`` and ``repeated``: regions over these runs.
+    ``notes``: which runs can't be read, and why, each in a sentence.
+    """
 
     dag_id: str
     group_id: str
     runs: int
     first_line: str
+    costs: list[RunCost]
+    slowest: list[RegionCost]
+    repeated: list[RegionCost]
+    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -168,10 +186,22 @@ def get_runs(dag_id: str, session: SessionDep, limit: Annotated[int, Query(ge=1,
 
 @router.get("/dags/{dag_id}/advice", dependencies=MAY_READ)
 def get_advice(dag_id: str, group: Group = None) -> AdviceAnswer:
-    """What `airflow recovery advise` says first, by the newest `ADVISED_BY` runs. Changes nothing."""
-    past = past_runs(deployment_journal(), dag_id, group, ADVISED_BY)
+    """What the newest `ADVISED_BY` runs cost and saved, and what `airflow recovery advise` says of them first."""
+    store = deployment_journal()
+    past = past_runs(store, dag_id, group, ADVISED_BY)
     advice = advise(history_of(past.runs))
-    return AdviceAnswer(dag_id, past.group_id, advice.runs, advice.first_line())
+    costs = [run_cost(run, kept_in(store, RunIdentity(dag_id, run.run_key, past.group_id), run)) for run in past.runs]
+    regions = region_costs(past.runs)
+    return AdviceAnswer(
+        dag_id,
+        past.group_id,
+        advice.runs,
+        advice.first_line(),
+        costs,
+        slowest(regions),
+        most_repeated(regions),
+        past.notes,
+    )
 
 
 def _summary(store: ObjectStore, dag_id: str, row: RunRow, tries: Observation) -> RunSummary:

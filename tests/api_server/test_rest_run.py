@@ -14,9 +14,11 @@ from urllib.parse import quote
 import pytest
 from fakes import Hooks, Killed, Process
 from rest_world import DAG, DIAMOND, KEY, RUN, RestWorld
+from written_night import Night, region
 
 from airflow_recovery.api_server import rest_run
 from airflow_recovery.errors import Failure, RegionFailed, StoreAccessDenied
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.names import encode
 from airflow_recovery.story.folders import folders
 
@@ -240,8 +242,57 @@ def test_the_first_line_of_the_advice(rest: RestWorld) -> None:
     found = rest.get(f"/dags/{DAG}/advice").json()
     assert found["runs"] == 1
     assert "nothing has failed" in found["first_line"]
+    assert (found["repeated"], found["notes"]) == ([], [])
+    assert [(each["region"], each["seconds"]) for each in found["slowest"]] == [(name, 10.0) for name in DIAMOND]
+    (cost,) = found["costs"]
+    assert cost == {
+        "run_key": KEY, "ended_at": "now", "seconds_spent": 40.0, "seconds_again": 0.0, "seconds_saved": 0.0,
+        "again": 0, "finished": 4,
+    }  # fmt: skip
     assert rest.get("/dags/nope/advice").status_code == 404
     assert rest.get(f"/dags/{DAG}/advice?group=nope").status_code == 404
+
+
+def test_what_a_run_cost_and_saved_is_what_the_list_of_runs_says(rest: RestWorld) -> None:
+    rest.world.go("raw")
+    with pytest.raises(RegionFailed):
+        rest.world.go("by_route", on_start=fail())
+    rest.world.until_green()
+    rest.world.new_airflow()
+    rest.world.until_green()  # everything is found valid: only the events say so
+    rest.world.keep_events()
+
+    found = rest.get(f"/dags/{DAG}/advice").json()
+    (run,) = rest.get(f"/dags/{DAG}/runs").json()["runs"]
+    (cost,) = found["costs"]
+    assert cost["seconds_saved"] == run["groups"][0]["seconds_saved"] == 40.0
+    assert (cost["again"], cost["seconds_again"]) == (1, 10.0)
+    assert [(each["region"], each["again"], each["runs_again"]) for each in found["repeated"]] == [("by_route", 1, 1)]
+
+
+def test_of_runs_that_can_not_be_read_the_others_are_told(rest: RestWorld) -> None:
+    rest.world.go_all()
+    for key in ("date-2025-12-30T000000Z", "date-2025-12-31T000000Z"):
+        night = Night(rest.stores.journal, key, (region("raw", final=True),), dag=DAG, group=OPERATORS_GROUP)
+        night.finishes("raw", 3600)
+    damaged = night.journal.layout.attempt("raw", 1, "outcome")
+    rest.stores.journal.put(damaged, b"no json")
+
+    found = rest.get(f"/dags/{DAG}/advice").json()
+    assert [each["run_key"] for each in found["costs"]] == ["date-2025-12-30T000000Z", KEY]
+    assert found["slowest"][0] == {
+        "region": "raw", "seconds": 1805.0, "again": 0, "runs_again": 0, "seconds_again": 0.0,
+    }  # fmt: skip
+    (note,) = found["notes"]
+    assert note.startswith("Run date-2025-12-31T000000Z can't be read, and is left out")
+
+
+def test_the_only_run_that_can_not_be_read_is_an_error(rest: RestWorld) -> None:
+    rest.world.go_all()
+    rest.stores.journal.put(rest.world.journal().layout.attempt("raw", 1, "outcome"), b"no json")
+    rest.stores.journal.delete([rest.world.journal().layout.snapshot])
+    answer = rest.get(f"/dags/{DAG}/advice")
+    assert (answer.status_code, answer.json()["code"]) == (502, "unreadable")
 
 
 def test_the_openapi_document_has_every_route_and_one_shape_of_errors(rest: RestWorld) -> None:

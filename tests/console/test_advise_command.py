@@ -3,68 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
 
 import pytest
+from written_night import MB, START_S, Night, region
 
 from airflow_recovery.advice.history import shared_seconds
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.errors import Failure
-from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome, PlanRecord, RunIdentity
-from airflow_recovery.model.region_plan import RegionPlan
-from airflow_recovery.store import open_store
-
-MB = 10**6
-BEGIN = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
-START_S = 20
-
-
-def region(
-    *vertices: str, reads: tuple[str, ...] = (), inputs: tuple[str, ...] = (), final: bool = False
-) -> RegionPlan:
-    return RegionPlan(vertices[-1], vertices, (vertices[-1],), inputs or reads, final, "code", reads=reads)
-
-
-class Night:
-    """One run's journal, written record by record."""
-
-    def __init__(self, uri: str, key: str, regions: tuple[RegionPlan, ...], *, job: str = "jobs:j", group: str = "g"):
-        self.plan = PlanRecord(job, regions)
-        self.journal = Journal(open_store(uri), RunIdentity("d", key, group), writer="w")
-        self.journal.put_plan(self.plan)
-        self._attempts: dict[str, int] = {}
-
-    def _claim(self, name: str) -> int:
-        number = self._attempts[name] = self._attempts.get(name, 0) + 1
-        hash_ = plan_hash(self.plan)
-        self.journal.claim(Claim(name, number, "w", hash_, (), "run", number, "ti", "tag", BEGIN.isoformat()))
-        return number
-
-    def finishes(self, name: str, seconds: float, size: int = MB) -> None:
-        number = self._claim(name)
-        self.journal.finish(
-            Outcome(
-                name,
-                number,
-                AttemptState.FINISHED,
-                "w",
-                (BEGIN + timedelta(seconds=seconds + START_S)).isoformat(),
-                "code",
-                outputs=(PartitionManifest(name, "file:///r", (ResultObject("part-0", size, "e"),), rows=1),),
-                spark_seconds=seconds,
-            )
-        )
-
-    def fails(self, name: str, vertex: str | None, kind: str = "executor lost") -> None:
-        failure = Failure("E", "m", vertex=vertex, labels=(("class", kind),))
-        number = self._claim(name)
-        ended = (BEGIN + timedelta(seconds=50)).isoformat()
-        self.journal.fence(
-            Outcome(name, number, AttemptState.FENCED, "w", ended, cause=FenceCause.OWN_FAILURE, failure=failure)
-        )
 
 
 def advised(recorded, *options: str) -> dict:

@@ -1,6 +1,7 @@
-// The Recovery tab of a DAG: its last runs.
+// The Recovery tab of a DAG: its last runs, and what they cost.
 
 import { Problem, get, parameters, pause } from "./api.js";
+import { costs } from "./costs.js";
 import { byId, el, table } from "./dom.js";
 import { followTheme } from "./theme.js";
 import { STATES, moment, plural, seconds, stateText } from "./words.js";
@@ -8,6 +9,7 @@ import { STATES, moment, plural, seconds, stateText } from "./words.js";
 const POLL_MS = 15000;
 const { dag_id: dagId } = parameters();
 let failures = 0;
+let costsOf = "";
 
 async function refresh() {
   try {
@@ -15,6 +17,7 @@ async function refresh() {
     byId("problem").hidden = true;
     byId("problem").textContent = "";
     show(body);
+    await followCosts(body.runs);
     failures = 0;
   } catch (error) {
     failures += 1;
@@ -31,6 +34,36 @@ function show({ dag_id: dag, runs }) {
   const rows = runs.flatMap((run) => (run.groups.length ? run.groups.map((group) => row(run, group)) : [[link(run, null), run.state ?? "", "", "nothing is recorded", "", moment(run.run_after)]]));
   const columns = [{ label: "Run" }, { label: "Airflow" }, { label: "Group" }, { label: "Regions" }, { label: "Saved", number: true }, { label: "After" }];
   byId("runs").replaceChildren(table("Last runs", columns, rows));
+}
+
+// Reads every journal of these runs, so it is asked anew only where one of them has changed.
+async function followCosts(runs) {
+  const state = JSON.stringify(runs);
+  if (state === costsOf) return;
+  costsOf = state;
+  const groups = [...new Set(runs.flatMap((run) => run.groups.map((group) => group.group_id)))];
+  if (!groups.length) {
+    byId("costs").replaceChildren(el("p", {}, "No finished run yet: what runs cost, and what recovery saves, is drawn here once a region has finished."));
+    return;
+  }
+  const sections = [];
+  for (const [at, group] of groups.entries()) {
+    const heading = groups.length > 1 ? `Cost and savings of ${group}` : "Cost and savings";
+    sections.push(el("h2", {}, heading), ...(await costsOfGroup(runs, group, `costs-${at}`)));
+  }
+  byId("costs").replaceChildren(...sections);
+}
+
+async function costsOfGroup(runs, group, id) {
+  try {
+    const { body } = await get(["dags", dagId, "advice"], { group });
+    const byKey = new Map(runs.map((run) => [run.run_key, run]));
+    return costs(body, id, (key) => (byKey.has(key) ? link(byKey.get(key), group) : key));
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    if (error.code === "no_answer") costsOf = "";
+    return [el("p", { class: "warning" }, `What the runs cost can't be told: ${error.message}`)];
+  }
 }
 
 function row(run, group) {
