@@ -18,6 +18,7 @@ from airflow_recovery.results.batches_in_use import finishes_made_of
 from airflow_recovery.results.readers import readers_of
 from airflow_recovery.results.release import Deleted, Releaser
 from airflow_recovery.results.release_rule import ReleaseRule
+from airflow_recovery.results.table_tags import RunTags
 from airflow_recovery.store.object_store import ObjectStore
 
 
@@ -68,11 +69,22 @@ def look_at_release(
 
 
 def release_by_hand(
-    journal: Journal, results: ObjectStore, hand: ReleaseByHand, who: str, *, force: bool = False, dry_run: bool = False
+    journal: Journal,
+    results: ObjectStore,
+    hand: ReleaseByHand,
+    who: str,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+    tags: RunTags | None = None,
 ) -> Deleted:
-    """Write the marker and delete the data. Raises `Refused`, without ``force``, where it is still needed."""
+    """Write the marker and delete the data. Raises `Refused`, without ``force``, where it is still needed.
+
+    Without ``tags``, those at tables are left to the next sweep.
+    """
     check_may_go(hand, force=force)
-    return Releaser(journal, results, who=who, dry_run=dry_run).release(hand.region, hand.attempt, hand.also)
+    releaser = Releaser(journal, results, who=who, dry_run=dry_run, tags=tags)
+    return releaser.release(hand.region, hand.attempt, hand.also)
 
 
 def check_may_go(hand: ReleaseByHand, *, force: bool) -> None:

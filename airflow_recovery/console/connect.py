@@ -48,4 +48,4 @@ def evaluation_of(args: argparse.Namespace, deployment: Deployment, view: RunVie
     server = cache_server_of(args)
     places = ResultPlaces.of(deployment.results.base_uri, view.journal.identity, Asker.PERSON, view.in_use.recorded)
     ask_cached = server.ask if server is not None else None
-    return what_if.evaluate_run(view, places, deployment.open_location, ask_cached, deployment.ask_table)
+    return what_if.evaluate_run(view, places, deployment.open_location, ask_cached, deployment.tables.why_lost)

@@ -6,16 +6,15 @@ import argparse
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.owner import check_owner
 from airflow_recovery.locations import scheme_of, split_uri
 from airflow_recovery.model.committing import CommitSpec
-from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
-from airflow_recovery.results.tables import TableLost
+from airflow_recovery.results.tables import Tables
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
@@ -61,8 +60,9 @@ class Deployment(Protocol):
         """The store with ``location`` in it, where a result lies."""
         ...
 
-    def ask_table(self, manifest: PartitionManifest) -> TableLost | None:
-        """Why a table's snapshot is no result any more. Raises `ConfigurationError` where there is no way to ask."""
+    @property
+    def tables(self) -> Tables:
+        """The tables of Iceberg and Delta. Asking them raises `ConfigurationError` where there is no way to."""
         ...
 
     def open_committer(self, spec: CommitSpec) -> Committer:
@@ -110,6 +110,7 @@ class StandaloneDeployment:
             endpoint_url=endpoint_url,
             region_name=region_name,
         )
+        self.tables = Tables(_no_catalog, _no_catalog, self.open_location)
         self.retention = retention
         self.grace_s = grace_s
         self.name = name
@@ -120,14 +121,6 @@ class StandaloneDeployment:
         if root not in self._by_root:
             self._by_root[root] = open_store(root, endpoint_url=self._endpoint_url, region_name=self._region_name)
         return self._by_root[root]
-
-    def ask_table(self, manifest: PartitionManifest) -> TableLost | None:
-        """Raises `ConfigurationError`: without Airflow, its catalogs are not known."""
-        raise ConfigurationError(
-            f"Expected a way to ask {manifest.location} for the snapshot of {manifest.result}, found none: without "
-            "Airflow the connection of its catalog is not known. Give the command on a machine with this deployment's "
-            "Airflow."
-        )
 
     def open_committer(self, spec: CommitSpec) -> Committer:
         """Raises `ConfigurationError`: without Airflow, its connections are not known."""
@@ -145,6 +138,14 @@ class StandaloneDeployment:
 
     def rebuild(self, dag_id: str, request: RebuildRequest) -> None:
         """Returns `None`: there is no way into Airflow from here."""
+
+
+def _no_catalog(name: str) -> NoReturn:
+    """Without Airflow, its catalogs are not known."""
+    raise ConfigurationError(
+        f"Expected a way to ask for tables of {name!r}, found none: without Airflow that connection is not known. Give "
+        "the command on a machine with this deployment's Airflow."
+    )
 
 
 def add_standalone_arguments(parser: argparse.ArgumentParser) -> None:

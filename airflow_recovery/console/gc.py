@@ -71,7 +71,12 @@ def run(args: argparse.Namespace) -> int:
     # Of two journals over one place neither knows of the other's runs, whose data is the same keys.
     (check_results if args.dry_run else own_results)(deployment.journal, deployment.results)
     sweeper = Sweeper(
-        deployment.journal, deployment.results, options, cache_server_of(args), is_live_run=deployment.is_live_run
+        deployment.journal,
+        deployment.results,
+        options,
+        cache_server_of(args),
+        tables=deployment.tables,
+        is_live_run=deployment.is_live_run,
     )
     report = sweeper.sweep()
     print(json.dumps(report.to_json(), indent=1) if args.json else report.text())

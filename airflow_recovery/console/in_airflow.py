@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt
@@ -17,9 +18,8 @@ from airflow_recovery.hooks.sinks import open_committers
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.hooks.tables import tables_of
 from airflow_recovery.model.committing import CommitSpec
-from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.results.tables import TableLost
+from airflow_recovery.results.tables import Tables
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.store.object_store import ObjectStore
 
@@ -67,9 +67,10 @@ class AirflowDeployment:
         """The results of this deployment, or a user's own location, reached in the same way."""
         return self._stores.open_location(location)
 
-    def ask_table(self, manifest: PartitionManifest) -> TableLost | None:
-        """Opens its catalog with the Airflow connection of that name."""
-        return tables_of(self._stores).why_lost(manifest)
+    @cached_property
+    def tables(self) -> Tables:
+        """Opens a catalog with the Airflow connection of its name."""
+        return tables_of(self._stores)
 
     def open_committer(self, spec: CommitSpec) -> Committer:
         """Opens the target with the Airflow connection that the sink names."""

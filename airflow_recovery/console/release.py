@@ -17,6 +17,7 @@ from airflow_recovery.console.user import user_name
 from airflow_recovery.journal.owner import check_results
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.results.release import Deleted
+from airflow_recovery.results.table_tags import RunTags
 from airflow_recovery.story.release_preview import ReleasePreview, preview_release
 from airflow_recovery.story.run_view import view_run
 
@@ -45,7 +46,10 @@ def run(args: argparse.Namespace) -> int:
     force = args.force or args.dry_run
     check_results(deployment.journal, deployment.results)
     with recorded_journal(view.journal) as journal:
-        deleted = release_by_hand(journal, deployment.results, release, user_name(), force=force, dry_run=args.dry_run)
+        tags = RunTags(deployment.tables, journal, view.in_use.state)
+        deleted = release_by_hand(
+            journal, deployment.results, release, user_name(), force=force, dry_run=args.dry_run, tags=tags
+        )
     if args.json:
         document = {
             "region": region,
@@ -57,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
             "objects": deleted.objects,
             "bytes": deleted.size,
             "left_to": deleted.readers,
+            "tags_left": deleted.tags_left,
         }
         print(json.dumps(document, indent=1))
     else:
@@ -78,3 +83,5 @@ def _text(hand: ReleaseByHand, preview: ReleasePreview | None, deleted: Deleted,
         yield f"Would delete {deleted.objects:,} objects, {deleted.size:,} bytes."
     else:
         yield f"Released {hand.name}: {deleted.objects:,} objects, {deleted.size:,} bytes."
+    if deleted.tags_left:
+        yield f"warning: {deleted.tags_left}"

@@ -189,6 +189,7 @@ class DropInOperator(RecoveringOperator):
     def execute_region(self, context: Context) -> RegionResult:
         """One try: plan the DAG's operators, open the run, and go through the protocol. Raises our own errors."""
         from airflow_recovery.attempt.release import release_consumed
+        from airflow_recovery.hooks.tables import tables_of
         from airflow_recovery.model.keys import OPERATORS_GROUP
         from airflow_recovery.task.dag_operators import on_altered_of, plan_of_dag, publish_tasks_of
         from airflow_recovery.task.open_run import RunPlace, open_run
@@ -223,7 +224,8 @@ class DropInOperator(RecoveringOperator):
             )
             result = task.execute()
             self.remember_lineage(opened.run, result)
-            release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention)
+            tables = tables_of(opened.stores)
+            release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention, tables)
             return result
 
     def check_rendered(self) -> None:

@@ -102,9 +102,10 @@ class RecoveryPublishOperator(BaseOperator):
         """Publish the present cut of the run, and let go of what nobody needs behind it."""
         from airflow_recovery.attempt.publish import PublishTask
         from airflow_recovery.attempt.release import drop_cached, release_published
+        from airflow_recovery.hooks.tables import tables_of
 
         publish = PublishTask(opened.run).execute()
-        release_published(opened.run, opened.stores.results, opened.settings.retention)
+        release_published(opened.run, opened.stores.results, opened.settings.retention, tables_of(opened.stores))
         if self._keeps_cached_results and self._run_spark is None:
             drop_cached(opened.run, self._server)
         leave_note(context, "; ".join([note_of_publish(publish), *self.more_to_note()]))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from airflow_recovery.journal.journal import Journal
@@ -24,16 +24,21 @@ from airflow_recovery.model.records import Released, RunAttempt
 from airflow_recovery.results.availability import in_pages, list_together
 from airflow_recovery.results.batches_in_use import finishes_made_of
 from airflow_recovery.results.readers import Readers, end_reading, look_for_readers, readers_of
+from airflow_recovery.results.table_tags import RunTags
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 
 @dataclass(frozen=True)
 class Deleted:
-    """What a release came to. ``readers``, as text: where there are any, nothing was deleted."""
+    """What a release came to. ``readers``, as text: where there are any, nothing was deleted.
+
+    ``tags_left``: which tag of ours a table has yet, and why; the next sweep takes it away.
+    """
 
     objects: int = 0
     size: int = 0
     readers: str = ""
+    tags_left: str = ""
 
 
 class Candidate(NamedTuple):
@@ -56,7 +61,7 @@ CONNECTIONS = 64
 class Releaser:
     """Lets attempts of one run go. ``who`` is written into the markers. A dry run looks, and changes nothing.
 
-    ``drop_cached`` has a server forget what it keeps of an attempt.
+    ``drop_cached`` has a server forget what it keeps of an attempt; ``tags`` are taken off the tables that it has made.
     """
 
     def __init__(
@@ -67,12 +72,14 @@ class Releaser:
         who: str,
         dry_run: bool = False,
         drop_cached: Callable[[str, int], None] = lambda region, number: None,
+        tags: RunTags | None = None,
     ) -> None:
         self._journal = journal
         self._results = results
         self._who = who
         self._dry_run = dry_run
         self._drop_cached = drop_cached
+        self._tags = tags
 
     def release(self, region: str, attempt: Attempt, also: Iterable[int] = ()) -> Deleted:
         """Let one attempt go, as `release_all`.
@@ -130,7 +137,11 @@ class Releaser:
         if self._dry_run and data is not None and not also:
             return data
         by_attempt = [self.delete_data(region, number, listed.get(self._prefix(region, number))) for number in numbers]
-        deleted = Deleted(sum(one.objects for one in by_attempt), sum(one.size for one in by_attempt))
+        deleted = Deleted(
+            sum(one.objects for one in by_attempt),
+            sum(one.size for one in by_attempt),
+            tags_left="; ".join(one.tags_left for one in by_attempt if one.tags_left),
+        )
         if attempt.outcome is not None and attempt.outcome.shared is not None and not self._dry_run:
             identity = self._journal.identity
             owner = RunAttempt(*RegionKey.of(identity, region), attempt.number)
@@ -138,13 +149,15 @@ class Releaser:
         return deleted
 
     def delete_data(self, region: str, number: int, listed: list[ObjectInfo] | None = None) -> Deleted:
-        """Everything below the attempt's own prefix, and nothing else: a user's own location is never deleted.
+        """Everything below the attempt's own prefix, and its tags; a user's own location or table is never deleted.
 
         Whoever calls knows that no finish and no base names anything there. ``listed``: what lies there, if known.
         """
         deleted = self._delete(list(self._results.list(self._prefix(region, number))) if listed is None else listed)
         if not self._dry_run:
             self._drop_cached(region, number)
+            if self._tags is not None:
+                return replace(deleted, tags_left=self._tags.let_go(region, number))
         return deleted
 
     def _made_of(self, region: str, numbers: tuple[int, ...]) -> list[str]:

@@ -43,6 +43,8 @@ from airflow_recovery.results.sweep_purge import Purge
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.sweep_uploads import sweep_uploads
 from airflow_recovery.results.swept_run import DAY_S, SweepOptions, SweptRun
+from airflow_recovery.results.table_tags import RunTags
+from airflow_recovery.results.tables import Tables
 from airflow_recovery.store.lifecycle import rule_text, rules_over
 from airflow_recovery.store.object_store import ObjectStore
 
@@ -54,7 +56,8 @@ WHO = "gc"
 class Sweeper:
     """One sweep over ``journal`` and ``results``, the stores of one deployment.
 
-    ``cached`` is the Spark Connect server that keeps this deployment's cached results, where one is named.
+    ``cached`` is the Spark Connect server that keeps this deployment's cached results, where one is named; ``tables``
+    have tags of ours.
     ``is_live_run(dag_id, run_id)``: whether Airflow has that DAG run, and has not ended it; `None`: nobody can say.
     """
 
@@ -65,12 +68,15 @@ class Sweeper:
         options: SweepOptions,
         cached: CachedViews | None = None,
         *,
+        tables: Tables | None = None,
         is_live_run: Callable[[str, str], bool | None] = lambda dag_id, run_id: None,
     ) -> None:
         self._store = journal
         self._results = results
         self._options = options
         self._cached = cached
+        self._tables = tables
+        self._tags_seen: dict[str, frozenset[str] | str] = {}
         self._is_live_run = is_live_run
         self._views: frozenset[str] = frozenset()
         self._report = SweepReport(options.dry_run)
@@ -127,6 +133,7 @@ class Sweeper:
             who=WHO,
             dry_run=self._options.dry_run,
             drop_cached=lambda region, number: self._drop_cached(run, region, number),
+            tags=run.tags,
         )
         purge = Purge(run, releaser, self._results, self._report, self._options, who=WHO, is_live_run=self._is_live_run)
         if purge.execute():
@@ -146,7 +153,8 @@ class Sweeper:
             region = run.names.get(name)
             data = run.data.attempts.get((name, number))
             cached = f" ({len(data.views)} cached)" if data is not None and data.views else ""
-            what = f"{run.where} / {region or name}@{number}{cached}"
+            tagged = f" ({data.tags} tagged)" if data is not None and data.tags else ""
+            what = f"{run.where} / {region or name}@{number}{cached}{tagged}"
             objects, size = (data.objects, data.size) if data is not None else (0, 0)
             if region is None:
                 self._report.add(what, Action.KEPT, "no plan of this run has such a region", objects, size)
@@ -159,6 +167,8 @@ class Sweeper:
                     self._report.add(what, Action.DELETED, "in no batch that is used", surplus.objects, surplus.size)
                 continue
             deleted = released.get((region, number)) or releaser.delete_data(region, number)
+            if deleted.tags_left:
+                self._report.unread.append(f"{what}: {deleted.tags_left}")
             if deleted.readers:
                 self._report.add(what, Action.KEPT, f"{verdict.why}, but {deleted.readers} reads it", objects, size)
             else:
@@ -206,6 +216,15 @@ class Sweeper:
             for view in self._views & named.keys():
                 region, number = named[view]
                 data.attempts.setdefault((encode(region), number), AttemptData()).views.append(view)
+        tags = RunTags(self._tables, journal, state, self._tags_seen) if self._tables is not None else None
+        if tags is not None:
+            held, unasked = tags.held()
+            for (region, number), count in held.items():
+                data.attempts.setdefault((encode(region), number), AttemptData()).tags = count
+            data.unasked += unasked
+            self._report.unread += [
+                f"{journal.identity.dag_id} / {journal.identity.run_key}: {text}" for text in unasked
+            ]
         return SweptRun(
             journal=journal,
             state=state,
@@ -213,6 +232,7 @@ class Sweeper:
             names={encode(name): name for name in names},
             ages=ages,
             data=data,
+            tags=tags,
             listed=listed if self._options.dry_run else None,
         )
 
@@ -287,9 +307,11 @@ class Sweeper:
     def _verdict(self, run: SweptRun, rule: ReleaseRule, region: str, number: int) -> Verdict:
         state = run.state.of(region)
         attempt = state.attempts.get(number)
+        data = run.data.attempts.get((encode(region), number), AttemptData())
         if attempt is not None and attempt.is_claimed:
+            if attempt.is_released and data.tags and not attempt.is_pinned:
+                return Verdict(True, "released, and its table gave no answer then")
             return rule.verdict(region, number)
-        data = run.data.attempts[encode(region), number]
         age_s = max(0.0, self._results_now_s - data.newest_s - CLOCK_MARGIN_S)
         why = "its run was purged" if number <= state.closed_at else "it was never claimed"
         why = f"{why}, written {duration_text(age_s)} ago"

@@ -66,12 +66,13 @@ class Ages:
 
 @dataclass
 class AttemptData:
-    """What lies below the prefix of one attempt, and the views that a Spark Connect server keeps for it."""
+    """What lies below the prefix of one attempt, the views that a Spark Connect server keeps for it, and its tags."""
 
     objects: int = 0
     size: int = 0
     newest_s: float = 0.0
     views: list[str] = field(default_factory=list)
+    tags: int = 0
 
     def add(self, info: ObjectInfo) -> None:
         """Count one more object in, its size and its time."""
@@ -82,10 +83,14 @@ class AttemptData:
 
 @dataclass
 class RunData:
-    """The data of one run, by the region's name as a path segment, and attempt. ``strangers`` fit no attempt."""
+    """The data of one run, by the region's name as a path segment, and attempt. ``strangers`` fit no attempt.
+
+    ``unasked``: what is said of tables that may have tags of attempts, and gave no answer.
+    """
 
     attempts: dict[tuple[str, int], AttemptData] = field(default_factory=dict)
     strangers: list[ObjectInfo] = field(default_factory=list)
+    unasked: list[str] = field(default_factory=list)
 
 
 def data_of_run(results: ObjectStore, layout: JournalLayout) -> RunData:

@@ -142,6 +142,7 @@ class Purge:
         pinned = {(encode(name), number) for name, number in used}
         has_come_back = any(region.latest_attempt > region.closed_at for region in state.regions.values())
         objects = size = 0
+        tags_left = list(run.data.unasked)
         for name, number in self._purged_data():
             data = run.data.attempts[name, number]
             if (name, number) in pinned:
@@ -150,13 +151,18 @@ class Purge:
                 )
                 continue
             deleted = self._releaser.delete_data(run.names[name], number)
+            if deleted.tags_left:
+                tags_left.append(deleted.tags_left)
             objects, size = objects + deleted.objects, size + deleted.size
         for mode in all_answers("results", ResultsMode):
             beside = mode.purged(run, self._results, has_come_back=has_come_back)
             if not self._options.dry_run:
                 self._results.delete([info.key for info in beside])
             objects, size = objects + len(beside), size + sum(info.size for info in beside)
-        if not pinned:
+        if tags_left:
+            # Without its records nobody would know whose tags those are.
+            self._report.add(run.where, Action.KEPT, "its records, until its tables have answered")
+        elif not pinned:
             self._stop_reading_shared()
             keys = (
                 [key for key in self._rest if self._is_old(key)]

@@ -10,6 +10,7 @@ from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.sweep_found import Ages, RunData
+from airflow_recovery.results.table_tags import RunTags
 from airflow_recovery.store.object_store import ObjectInfo
 
 DAY_S = 24 * 3600
@@ -44,6 +45,7 @@ class SweptRun:
     names: dict[str, str]
     ages: Ages
     data: RunData
+    tags: RunTags | None = None
     was_read_until_now: bool = False
     """Shared results that a run has held until this very sweep: their silence begins now."""
     listed: Sequence[ObjectInfo] | None = None

@@ -23,7 +23,7 @@ from airflow_recovery.errors import (
     StoreAccessDenied,
     StoreUnavailable,
 )
-from airflow_recovery.locations import TableLocation
+from airflow_recovery.locations import TableLocation, comparable
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
@@ -73,9 +73,12 @@ def token_of(key: RegionKey, attempt: int, writer: str) -> str:
     return f"{key.path}@{attempt}@{writer}"
 
 
-def tag_of(key: RegionKey, attempt: int) -> str:
-    """The tag with which an attempt keeps its snapshot from being expired."""
-    return f"{OUR_TAGS}{digest_of(key.path)[:16]}-{attempt}"
+def tag_of(journal: str, key: RegionKey, attempt: int) -> str:
+    """The tag with which an attempt keeps its snapshot from being expired.
+
+    ``journal``, the base URI of the store of the journals: deployments with DAGs of the same name may share a catalog.
+    """
+    return f"{OUR_TAGS}{digest_of([comparable(journal).rstrip('/'), key.path])[:16]}-{attempt}"
 
 
 class OpenTable(ABC):
@@ -108,6 +111,10 @@ class OpenTable(ABC):
     def keep(self, version: str, tag: str) -> bool:
         """Keep that snapshot from being expired. Returns whether it does: a Delta table has no tags."""
         return False
+
+    def our_tags(self) -> frozenset[str]:
+        """The tags whose names begin as ours do, those of other deployments among them."""
+        return frozenset()
 
     def let_go(self, tag: str) -> bool:
         """Take a tag of ours away, and nothing else. Returns whether it was there."""
@@ -182,6 +189,11 @@ class Tables:
         """Keep a result's snapshot from being expired, with a tag. Raises as `open`."""
         [registered] = manifest.objects
         return self._tagged(manifest.location, lambda table: table.keep(registered.path, tag))
+
+    def our_tags(self, location: str) -> frozenset[str]:
+        """As `OpenTable.our_tags`; none where there is no table. Raises as `open`."""
+        table = self.open(location)
+        return frozenset() if table is None else table.our_tags()
 
     def let_go(self, location: str, tag: str) -> bool:
         """Take our tag away; the snapshot is the table's to expire then. Raises as `open`."""
@@ -322,6 +334,10 @@ class _Iceberg(OpenTable):
         if tag not in self._table.metadata.refs:
             self._table.manage_snapshots().create_tag(int(version), tag).commit()
         return True
+
+    def our_tags(self) -> frozenset[str]:
+        refs = self._table.metadata.refs
+        return frozenset(name for name in refs if name.startswith(OUR_TAGS) and refs[name].snapshot_ref_type == "tag")
 
     def let_go(self, tag: str) -> bool:
         ref = self._table.metadata.refs.get(tag)

@@ -277,7 +277,7 @@ class DropInApplication(SparkApplication):
         try:
             store.delete([info.key for info in store.list(f"{below}/")])
             for uri in self._drop_in.tables.values():
-                self._tables.let_go(uri, tag_of(RegionKey.of(self._identity, claim.region), claim.attempt))
+                self._tables.let_go(uri, self._tag(claim))
         except StoreError as error:
             self._run.log.warning("The outputs of attempt %d are left behind: %s", claim.attempt, error)
 
@@ -305,6 +305,10 @@ class DropInApplication(SparkApplication):
 
     def _token(self, claim: Claim) -> str:
         return token_of(RegionKey.of(self._identity, claim.region), claim.attempt, claim.writer)
+
+    def _tag(self, claim: Claim) -> str:
+        key = RegionKey.of(self._identity, claim.region)
+        return tag_of(self._run.journal.store.base_uri, key, claim.attempt)
 
     def _told_of(self, uri: str) -> str:
         """What the job is told of a place: a table of Iceberg by its name, as ``catalog.namespace.table``."""
@@ -378,7 +382,7 @@ class DropInApplication(SparkApplication):
         self._run.log.info("Output %s: snapshot %s of %s.", name, version, uri)
         if self._drop_in.recovers and result in self._run.plan.read:
             try:
-                self._tables.keep(manifest, tag_of(RegionKey.of(self._identity, claim.region), claim.attempt))
+                self._tables.keep(manifest, self._tag(claim))
             except StoreError as error:
                 self._run.log.warning("Snapshot %s has no tag that keeps it from being expired: %s", version, error)
         return manifest

@@ -22,6 +22,7 @@ from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
 
 ROWS = pa.table({"n": pa.array([1, 2], "i8")})
+JOURNAL = "memory://journal"
 KEY = RegionKey("d", "r", "g", "make")
 MINE, OTHER = token_of(KEY, 1, "w"), token_of(KEY, 2, "w")
 URI = "iceberg://lake/db.flights"
@@ -117,7 +118,7 @@ def test_of_several_commits_of_one_attempt_the_newest_is_the_result(lake: Lake) 
     assert lake.made().objects[0].path == str(lake.table.metadata.current_snapshot_id)
 
 
-def test_a_zombie_that_commits_late_changes_nothing_of_what_was_registered(lake: Lake) -> None:
+def test_fault_173_a_zombie_that_commits_late_changes_nothing_of_what_was_registered(lake: Lake) -> None:
     lake.commit(OTHER)
     registered = lake.made(OTHER)
     lake.commit(MINE)
@@ -132,7 +133,7 @@ def test_a_snapshot_below_newer_ones_is_there(lake: Lake) -> None:
     assert lake.lost(registered) is None
 
 
-def test_a_snapshot_that_has_expired_is_lost_by_that_word(lake: Lake) -> None:
+def test_fault_171_a_snapshot_that_has_expired_is_lost_by_that_word(lake: Lake) -> None:
     lake.commit(MINE)
     registered = lake.made()
     lake.commit()
@@ -140,7 +141,7 @@ def test_a_snapshot_that_has_expired_is_lost_by_that_word(lake: Lake) -> None:
     assert "has expired" in str(lake.lost(registered))
 
 
-def test_a_snapshot_that_was_rolled_back_is_lost_by_that_word(lake: Lake) -> None:
+def test_fault_170_174_what_was_rolled_back_or_forced_elsewhere_is_lost_by_that_word(lake: Lake) -> None:
     before = lake.commit()
     lake.commit(MINE)
     registered = lake.made()
@@ -153,11 +154,11 @@ def test_a_snapshot_that_was_rolled_back_is_lost_by_that_word(lake: Lake) -> Non
     assert lost.is_moved
 
 
-def test_our_own_tag_saves_from_expiry_and_what_was_expired_above_it_is_no_rollback(lake: Lake) -> None:
+def test_fault_171_our_own_tag_saves_from_expiry_and_what_was_expired_above_it_is_no_rollback(lake: Lake) -> None:
     lake.commit()
     lake.commit(MINE)
     registered = lake.made()
-    assert lake.tables.keep(registered, tag_of(KEY, 1))
+    assert lake.tables.keep(registered, tag_of(JOURNAL, KEY, 1))
     for _ in range(2):
         lake.commit()
     lake.table.maintenance.expire_snapshots().by_id(int(lake.table.snapshots()[-2].snapshot_id)).commit()
@@ -170,7 +171,7 @@ def test_rolled_back_under_our_tag_is_lost_and_under_a_users_tag_it_is_there(lak
     before = lake.commit()
     lake.commit(MINE)
     registered = lake.made()
-    lake.tables.keep(registered, tag_of(KEY, 1))
+    lake.tables.keep(registered, tag_of(JOURNAL, KEY, 1))
     lake.table.manage_snapshots().rollback_to_snapshot(int(before)).commit()
     assert "rolled back" in str(lake.lost(registered))
     lake.table.manage_snapshots().create_tag(int(registered.objects[0].path), "nightly").commit()
@@ -200,13 +201,13 @@ def test_a_branch_of_its_own_is_followed_and_missed(lake: Lake) -> None:
 def test_release_takes_our_tag_and_no_snapshot_no_branch_and_no_tag_of_a_user(lake: Lake) -> None:
     lake.commit(MINE)
     registered = lake.made()
-    lake.tables.keep(registered, tag_of(KEY, 1))
+    lake.tables.keep(registered, tag_of(JOURNAL, KEY, 1))
     lake.table.manage_snapshots().create_tag(int(registered.objects[0].path), "nightly").commit()
     before = [one.snapshot_id for one in lake.table.snapshots()]
-    for name in ("nightly", "main", tag_of(KEY, 2)):
+    for name in ("nightly", "main", tag_of(JOURNAL, KEY, 2)):
         assert not lake.tables.let_go(URI, name)
-    assert lake.tables.let_go(URI, tag_of(KEY, 1))
-    assert not lake.tables.let_go(URI, tag_of(KEY, 1)), "a second time there is nothing to take"
+    assert lake.tables.let_go(URI, tag_of(JOURNAL, KEY, 1))
+    assert not lake.tables.let_go(URI, tag_of(JOURNAL, KEY, 1)), "a second time there is nothing to take"
     assert set(lake.table.metadata.refs) == {"main", "nightly"}
     assert [one.snapshot_id for one in lake.table.snapshots()] == before
     assert lake.table.scan().to_arrow().num_rows == len(ROWS)
@@ -225,8 +226,8 @@ def test_a_tag_is_set_over_a_commit_that_came_between(lake: Lake, monkeypatch: p
         return opened[-1]
 
     monkeypatch.setattr(Tables, "open", slow)
-    assert lake.tables.keep(registered, tag_of(KEY, 1))
-    assert tag_of(KEY, 1) in lake.table.metadata.refs
+    assert lake.tables.keep(registered, tag_of(JOURNAL, KEY, 1))
+    assert tag_of(JOURNAL, KEY, 1) in lake.table.metadata.refs
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------
@@ -393,8 +394,8 @@ def test_a_delta_table_that_is_gone_or_shorter_or_another_is_lost(tmp_path: Path
 def test_a_delta_table_has_no_tags_and_an_input_is_a_version(folder: DeltaFolder) -> None:
     folder.commit(MINE)
     folder.commit()
-    assert not folder.tables.keep(folder.made(), tag_of(KEY, 1))
-    assert not folder.tables.let_go(f"delta+{folder.uri}", tag_of(KEY, 1))
+    assert not folder.tables.keep(folder.made(), tag_of(JOURNAL, KEY, 1))
+    assert not folder.tables.let_go(f"delta+{folder.uri}", tag_of(JOURNAL, KEY, 1))
     newest = folder.tables.external(f"delta+{folder.uri}", "rows")
     older = folder.tables.external(f"delta+{folder.uri}?as_of=0", "rows")
     assert (newest.etag.rpartition("@")[2], older.etag.rpartition("@")[2]) == ("1", "0")
