@@ -22,8 +22,8 @@ from airflow_recovery.testing.s3_server import SECRET_KEY
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "dags"
-OTHER_OPERATORS = ("any_operator", "livy", "databricks")
-"""Of the examples, those of `test_any_operator.py`."""
+OTHER_OPERATORS = ("any_operator", "livy", "databricks", "tables")
+"""Of the examples, those of `test_any_operator.py` and `test_table_example.py`."""
 PER_RUN_BACKEND = {
     "AIRFLOW__STATE_STORE__BACKEND": "weakened.PerRunBackend",
     "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "backends"), os.environ.get("PYTHONPATH")])),
