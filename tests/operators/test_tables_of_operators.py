@@ -15,10 +15,11 @@ from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.catalog import load_catalog
 from tries import run_try, state_in, submissions
 
-from airflow_recovery.errors import JobDefinitionError, ObjectMissing, RegionFailed
+from airflow_recovery.errors import JobDefinitionError, ObjectMissing, OutputAltered, RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, recoverable
-from airflow_recovery.results.tables import DELTA_USER_METADATA, ICEBERG_SETTING, ICEBERG_TOKEN
+from airflow_recovery.results.prober import OnAltered
+from airflow_recovery.results.tables import DELTA_USER_METADATA, ICEBERG_SETTING, ICEBERG_TOKEN, Tables
 
 Python = recoverable(PythonOperator)
 SOURCE, CLEANED = "iceberg://lake/db.source", "iceberg://lake/db.cleaned"
@@ -143,7 +144,7 @@ def test_after_a_lost_reply_the_next_attempt_is_the_one_that_counts(tables: Path
     assert lake().load_table("db.cleaned").scan().to_arrow().num_rows == 2
 
 
-def test_a_zombies_late_commit_is_never_read(tables: Path) -> None:
+def test_fault_173_a_zombies_late_commit_is_never_read(tables: Path) -> None:
     with pytest.raises(RegionFailed):
         run_try(made_by("lose the reply"))
     with new_dag():
@@ -156,7 +157,7 @@ def test_a_zombies_late_commit_is_never_read(tables: Path) -> None:
     assert lake().load_table("db.report").scan().to_arrow().num_rows == 2, "the zombie's nine are above"
 
 
-def test_a_result_that_was_rolled_back_is_lost_for_its_reader_and_made_again(tables: Path) -> None:
+def test_fault_170_a_result_that_was_rolled_back_is_lost_for_its_reader_and_made_again(tables: Path) -> None:
     with new_dag():
         task = copying("t", SOURCE)
         reader = copying("r", task.result("out"), "iceberg://lake/db.report")
@@ -171,6 +172,96 @@ def test_a_result_that_was_rolled_back_is_lost_for_its_reader_and_made_again(tab
     run_try(reader)
     assert [call["version"] for call in CALLS][-1] == registered(tables).objects[0].path
     assert before in {one.snapshot_id for one in lake().load_table("db.cleaned").snapshots()}
+
+
+def make_and_read(on_altered: str = "stop") -> tuple[Any, Any]:
+    with new_dag():
+        task = copying("t", SOURCE)
+        task.on_altered = OnAltered(on_altered)
+        return task, copying("r", task.result("out"), "iceberg://lake/db.report")
+
+
+def force_move(registered: int) -> None:
+    """A branch of somebody's own, from before the result, is put in the place of `main`."""
+    table = lake().load_table("db.cleaned")
+    before = table.metadata.snapshot_by_id(registered).parent_snapshot_id
+    table.manage_snapshots().rollback_to_snapshot(before).commit()
+    commit("db.cleaned", 7)
+
+
+def expire(registered: int) -> None:
+    for name, ref in lake().load_table("db.cleaned").metadata.refs.items():
+        if ref.snapshot_ref_type == "tag":
+            lake().load_table("db.cleaned").manage_snapshots().remove_tag(name).commit()
+    commit("db.cleaned", 7)
+    lake().load_table("db.cleaned").maintenance.expire_snapshots().by_id(registered).commit()
+
+
+def test_fault_171_a_result_that_has_expired_is_lost_for_its_reader_and_made_again(tables: Path) -> None:
+    task, reader = make_and_read()
+    run_try(task)
+    expire(int(registered(tables).objects[0].path))
+    with pytest.raises(AirflowFailException, match=r"snapshot \d+ of iceberg://lake/db.cleaned has expired"):
+        run_try(reader)
+    run_try(task)
+    run_try(reader)
+    assert [call["version"] for call in CALLS][-1] == registered(tables).objects[0].path
+
+
+def test_fault_174_a_branch_that_was_forced_elsewhere_stops_or_is_made_again_as_declared(tables: Path) -> None:
+    commit("db.cleaned", 5)
+    task, reader = make_and_read()
+    run_try(task)
+    force_move(int(registered(tables).objects[0].path))
+    head = lake().load_table("db.cleaned").metadata.current_snapshot_id
+    for each in (reader, task):
+        with pytest.raises((OutputAltered, AirflowFailException), match="which was force-moved to"):
+            run_try(each)
+    assert lake().load_table("db.cleaned").metadata.current_snapshot_id == head
+    task, reader = make_and_read("recompute")
+    run_try(task)
+    run_try(reader)
+    assert [call["version"] for call in CALLS][-1] == registered(tables).objects[0].path
+    assert lake().load_table("db.cleaned").scan().to_arrow().num_rows == 2
+
+
+@pytest.mark.parametrize("fault", [170, 174])
+def test_fault_170_174_control_nobody_asks_the_table_and_its_reader_reads_what_is_not_in_it(
+    tables: Path, monkeypatch: pytest.MonkeyPatch, fault: int
+) -> None:
+    before = commit("db.cleaned", 5)
+    task, reader = make_and_read()
+    run_try(task)
+    if fault == 170:
+        lake().load_table("db.cleaned").manage_snapshots().rollback_to_snapshot(before).commit()
+    else:
+        force_move(int(registered(tables).objects[0].path))
+    monkeypatch.setattr(Tables, "why_lost", lambda *_: None)
+    run_try(reader)
+    assert lake().load_table("db.report").scan().to_arrow().num_rows == 2
+    assert lake().load_table("db.cleaned").scan().to_arrow().num_rows in (5, 7)
+
+
+def test_fault_171_control_nobody_asks_the_table_and_its_reader_can_never_run(
+    tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, reader = make_and_read()
+    run_try(task)
+    expire(int(registered(tables).objects[0].path))
+    monkeypatch.setattr(Tables, "why_lost", lambda *_: None)
+    for _ in range(2):
+        with pytest.raises(RegionFailed, match=r"r@[12]: the application failed: Snapshot not found"):
+            run_try(reader)
+
+
+def test_fault_173_control_who_reads_the_newest_snapshot_reads_the_zombies(tables: Path) -> None:
+    with pytest.raises(RegionFailed):
+        run_try(made_by("lose the reply"))
+    run_try(made_by("lose the reply"))
+    commit("db.cleaned", 9, CALLS[0]["token"])
+    with new_dag():
+        run_try(copying("r", CLEANED, "iceberg://lake/db.report"))
+    assert lake().load_table("db.report").scan().to_arrow().num_rows == 9
 
 
 def test_one_table_by_two_catalogs_is_refused_before_the_claim(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,9 @@ def lose_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Table, "_do_commit", commit)
 
 
-def test_a_commit_whose_reply_was_lost_is_found_and_not_made_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_172_a_commit_whose_reply_was_lost_is_found_and_not_made_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = lake.committable()
     assert lake.committer().probe(given.token) is Probe.NOT_APPLIED
     lose_the_reply(monkeypatch)
@@ -80,14 +82,16 @@ def test_a_commit_whose_reply_was_lost_is_found_and_not_made_again(lake: Lake, m
     assert lake.rows == 2
 
 
-def test_without_its_token_the_same_rows_would_be_there_twice(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_172_control_without_its_token_the_same_rows_would_be_there_twice(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("airflow_recovery.sinks.iceberg._found", lambda *given: None)
     for _ in range(2):
         lake.committer().commit(lake.committable())
     assert lake.rows == 4
 
 
-def test_a_zombie_is_refused_and_a_newer_attempt_replaces(lake: Lake) -> None:
+def test_fault_173_a_zombie_is_refused_and_a_newer_attempt_replaces(lake: Lake) -> None:
     lake.committer("replace").commit(lake.committable(1))
     lake.committer("replace").commit(lake.committable(2))
     with pytest.raises(HoldsOther, match="found attempt 2 of process w"):
@@ -97,7 +101,16 @@ def test_a_zombie_is_refused_and_a_newer_attempt_replaces(lake: Lake) -> None:
     assert lake.rows == 2
 
 
-def test_of_two_at_the_same_time_the_second_reads_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_173_control_without_its_token_a_zombie_replaces_what_is_newer(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.committer("replace").commit(lake.committable(2))
+    monkeypatch.setattr("airflow_recovery.sinks.iceberg._found", lambda *given: None)
+    lake.committer("replace").commit(lake.committable(1, rows=ROWS.slice(1)))
+    assert lake.rows == 1
+
+
+def test_fault_173_of_two_at_the_same_time_the_second_reads_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, zombie = Table._do_commit, lake.committable(1)
     met: list[str] = []
 
