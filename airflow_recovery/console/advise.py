@@ -11,7 +11,7 @@ from airflow_recovery.advice.history import history_of
 from airflow_recovery.console.arguments import name
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.errors import ConfigurationError, RecoveryError
 from airflow_recovery.model.retention import parse_duration_s
 from airflow_recovery.planning.plan_text import table
 from airflow_recovery.story.past_runs import RUNS, past_runs
@@ -41,11 +41,7 @@ def run(args: argparse.Namespace) -> int:
     mtbf_s = None if args.mtbf is None else parse_duration_s(args.mtbf)
     if mtbf_s == 0:
         raise ConfigurationError(f"Expected --mtbf of 1s or more, found {args.mtbf}.")
-    inputs = None
-    if args.job is not None:
-        from airflow_recovery.job.loading import load_job
-
-        inputs = {vertex.name: vertex.inputs for vertex in load_job(args.job).graph().vertices}
+    inputs = None if args.job is None else _inputs_of(args.job)
     past = past_runs(deployment_of(args).journal, args.dag, args.group, args.runs)
     advice = advise(history_of(past.runs, inputs), Assumed(mtbf_s, args.mb_per_s * 1e6))
     if args.json:
@@ -54,6 +50,21 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(advice_text(args.dag, past.group_id, advice, past.notes))
     return ExitCode.DONE
+
+
+def _inputs_of(reference: str) -> dict[str, tuple[str, ...]]:
+    """What each vertex of the job reads. Raises `ConfigurationError` where its module does not import."""
+    from airflow_recovery.job.loading import load_job
+
+    try:
+        return {vertex.name: vertex.inputs for vertex in load_job(reference).graph().vertices}
+    except RecoveryError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            f"Expected --job {reference} to be a job that can be imported here, found {type(error).__name__}: {error}. "
+            "Mend it, or leave --job out: then the plans of past runs say what vertices read, as far as they can."
+        ) from error
 
 
 def advice_text(dag_id: str, group_id: str, advice: Advice, notes: list[str]) -> str:

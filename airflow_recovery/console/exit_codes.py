@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from airflow_recovery.errors import ConfigurationError, Kind, RecoveryError
+from airflow_recovery.errors import ConfigurationError, JobDefinitionError, Kind, RecoveryError
 
 
 class ExitCode(IntEnum):
@@ -49,4 +49,5 @@ _BY_KIND = {Kind.NOT_FOUND: ExitCode.NOT_FOUND, Kind.OUTDATED: ExitCode.OUTDATED
 
 def exit_code_of(error: RecoveryError) -> ExitCode:
     """The exit code that stands for an error."""
-    return ExitCode.USAGE if isinstance(error, ConfigurationError) else _BY_KIND.get(error.kind, ExitCode.NO_ANSWER)
+    is_usage = isinstance(error, (ConfigurationError, JobDefinitionError))
+    return ExitCode.USAGE if is_usage else _BY_KIND.get(error.kind, ExitCode.NO_ANSWER)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from written_night import MB, START_S, Night, region
 
 from airflow_recovery.advice.history import shared_seconds
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.model.determinism import Determinism
 
 
 def advised(recorded, *options: str) -> dict:
@@ -121,6 +123,128 @@ def test_applications_of_a_users_own_are_not_advised_to_be_glued(recorded):
     document = advised(recorded, "--mtbf", "90d")
     assert document["changes"] == []
     assert document["boundaries"][0]["fixed"] == "an application of your own"
+
+
+def made_again(recorded, *sizes: int, determinism: Determinism = Determinism.ALWAYS) -> dict:
+    """In each of three runs `load` is made once for each size; `report`, which reads it, takes much longer."""
+    load = replace(region("load"), determinism=(("load", determinism),))
+    for number in range(3):
+        night = Night(recorded.uri, f"date-{number}", (load, region("report", reads=("load",), final=True)))
+        for size in sizes:
+            night.finishes("load", 300, size)
+        night.finishes("report", 3000)
+    return advised(recorded, "--mtbf", "2h")
+
+
+def test_what_is_made_again_alike_is_verified(recorded):
+    document = made_again(recorded, MB, MB)
+    assert ("verify", "load") in told(document)
+    (verify,) = (change for change in document["changes"] if change["what"] == "verify")
+    assert verify["why"] == "made again 3 times in 3 runs, 3 times as large"
+    # Once a run, its reader would not run again: its 3000 s, more with what may fail meanwhile.
+    assert verify["before"]["recovery_s"] - verify["after"]["recovery_s"] > 3000
+    assert verify["after"]["recovery_s"] == pytest.approx(document["best"]["recovery_s"])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "determinism"),
+    [((MB,), Determinism.ALWAYS), ((MB, 2 * MB), Determinism.ALWAYS), ((MB, MB), Determinism.VERIFY)],
+    ids=["made once", "made again unlike", "verified already"],
+)
+def test_control_what_would_save_nothing_is_not_verified(recorded, sizes, determinism):
+    assert "verify" not in {what for what, _ in told(made_again(recorded, *sizes, determinism=determinism))}
+
+
+READERS = ("a", "b", "c", "d")
+
+
+def test_a_large_result_with_many_readers_is_cached_where_little_fails(recorded):
+    plan = (region("load"), *(region(name, reads=("load",), final=True) for name in READERS))
+    night = Night(recorded.uri, "date-0", plan)
+    night.finishes("load", 100, 5000 * MB)
+    for name in READERS:
+        night.finishes(name, 1050)
+    rare = advised(recorded, "--mtbf", "3h")
+    assert told(rare) == {("cache", "load")}
+    (cache,) = rare["changes"]
+    # Written once and read four times, at 100 MB/s.
+    assert cache["before"]["run_s"] - cache["after"]["run_s"] == pytest.approx(5 * 50)
+    assert cache["after"]["recovery_s"] > cache["before"]["recovery_s"]
+    # Control: where more is lost with the server than it saves.
+    assert ("cache", "load") not in told(advised(recorded, "--mtbf", "20m"))
+
+
+@pytest.mark.parametrize(("objects", "advises"), [(40, True), (1, False), (0, False)])
+def test_a_long_source_of_many_objects_is_committed_split_by_split(recorded, objects, advises):
+    night = Night(recorded.uri, "date-0", (region("load"), region("report", reads=("load",), final=True)))
+    night.finishes("load", 7200, objects=objects)
+    night.finishes("report", 60)
+    document = advised(recorded, "--mtbf", "1h")
+    splits = [change for change in document["changes"] if change["what"] == "splits"]
+    assert [change["of"] for change in splits] == ["load"] * advises
+    for change in splits:
+        # Young: sqrt(2 * 2 s * 3600 s).
+        assert change["why"] == "40 objects: commit about every 120 s of work (Young)"
+        assert change["after"]["run_s"] - change["before"]["run_s"] == 2 * 40
+        assert change["after"]["recovery_s"] < change["before"]["recovery_s"] / 5
+
+
+JOB = """
+from airflow_recovery import job
+
+day = job("day")
+
+
+@day.source
+def load(spark):
+    raise AssertionError("no vertex is called")
+
+
+@day.vertex
+def sums(load):
+    raise AssertionError("no vertex is called")
+
+
+@day.sink
+def report(load, sums):
+    raise AssertionError("no vertex is called")
+"""
+
+
+def test_with_job_the_code_says_what_each_vertex_reads(recorded, tmp_path, monkeypatch):
+    (tmp_path / "advised_day.py").write_text(JOB)
+    monkeypatch.syspath_prepend(tmp_path)
+    Night(recorded.uri, "date-0", (region("load", "sums", "report", final=True),)).finishes("report", 3600)
+
+    def readers(document: dict) -> dict[str, list[str]]:
+        return {boundary["result"]: boundary["readers"] for boundary in document["boundaries"]}
+
+    by_journal = advised(recorded)
+    assert readers(by_journal) == {"load": ["sums"], "sums": ["report"]}
+    assert any("With --job the job's code says it" in note for note in by_journal["notes"])
+    by_code = advised(recorded, "--job", "advised_day:day")
+    assert readers(by_code) == {"load": ["sums", "report"], "sums": ["report"]}
+    assert not any("--job" in note for note in by_code["notes"])
+
+
+@pytest.mark.parametrize("reference", ["advised_nothing:day", "airflow_recovery:nothing", "day"])
+def test_a_job_that_is_not_there_is_named(recorded, reference):
+    Night(recorded.uri, "date-0", (region("load", final=True),)).finishes("load", 10)
+    code, _ = recorded.call("advise", "d", "--job", reference)
+    assert code == ExitCode.USAGE
+    assert reference.partition(":")[0] in recorded.errors
+    assert "Traceback" not in recorded.errors
+
+
+def test_a_job_that_does_not_import_is_told_in_a_line(recorded, tmp_path, monkeypatch):
+    (tmp_path / "advised_broken.py").write_text("raise RuntimeError('no licence')")
+    monkeypatch.syspath_prepend(tmp_path)
+    Night(recorded.uri, "date-0", (region("load", final=True),)).finishes("load", 10)
+    code, said = recorded.call("advise", "d", "--job", "advised_broken:day")
+    assert (code, said) == (ExitCode.USAGE, "")
+    assert "advised_broken:day" in recorded.errors
+    assert "RuntimeError: no licence" in recorded.errors
+    assert "Traceback" not in recorded.errors
 
 
 def test_it_changes_nothing(recorded, tmp_path):

@@ -8,7 +8,15 @@ from airflow_recovery.errors import Failure
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import AttemptState, Claim, FenceCause, Outcome, PlanRecord, RunIdentity
+from airflow_recovery.model.records import (
+    AttemptState,
+    Claim,
+    ExternalObject,
+    FenceCause,
+    Outcome,
+    PlanRecord,
+    RunIdentity,
+)
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.store import ObjectStore, open_store
 
@@ -51,7 +59,8 @@ class Night:
         self.journal.claim(Claim(name, number, "w", hash_, (), "run", number, "ti", "tag", _at(at_s)))
         return number
 
-    def finishes(self, name: str, seconds: float | None, size: int = MB, at_s: float = 0) -> None:
+    def finishes(self, name: str, seconds: float | None, size: int = MB, at_s: float = 0, objects: int = 0) -> None:
+        """``objects``: how many it has read from outside."""
         number = self._claim(name, at_s)
         self.journal.finish(
             Outcome(
@@ -61,6 +70,7 @@ class Night:
                 "w",
                 _at(at_s + (seconds or 0) + START_S),
                 "code",
+                externals=tuple(ExternalObject(name, f"s3://in/{at}", 1, "e") for at in range(objects)),
                 outputs=(PartitionManifest(name, "file:///r", (ResultObject("part-0", size, "e"),), rows=1),),
                 spark_seconds=seconds,
             )
