@@ -61,7 +61,7 @@ def test_fault_170_a_failed_step_and_a_table_that_was_rolled_back_run_again_and_
     assert first.ran_since(failed) == {"arrived": 1, "late": 1}
     lost = json.dumps(first.attempts["arrived"][1].objects["lost"])
     assert "was rolled back: branch 'main' is at its ancestor" in lost
-    assert decisions(run) == {"arrived": "ran", "cancelled": "kept", "late": "ran"} or run.tries("cancelled") == 1
+    assert run.tries("cancelled") == 1
     assert carriers(lake, "late") == ["AA", "B6"]
 
     # Whoever commits on top changes nothing of a result.

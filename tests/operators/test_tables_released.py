@@ -14,10 +14,12 @@ import pytest
 from test_tables_of_operators import CLEANED, SOURCE, copying, lake, new_dag, tables  # noqa: F401 - a fixture
 from tries import journal_in, run_try, state_in
 
+from airflow_recovery.attempt import release as attempt_release
 from airflow_recovery.console import gc, release
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.in_airflow import AirflowDeployment
 from airflow_recovery.console.main import main
+from airflow_recovery.errors import RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.model.keys import OPERATORS_GROUP, RegionKey
 from airflow_recovery.operators import RecoveryPublishOperator
@@ -104,6 +106,29 @@ def test_on_run_success_the_publish_takes_it_away(monkeypatch: pytest.MonkeyPatc
     assert refs() == {"main"}
 
 
+def test_a_publish_whose_catalog_gives_no_answer_is_good_and_says_which_tag_is_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(RETENTION, "on-run-success")
+    run_both()
+    [mine] = ours()
+    whole = attempt_release.release_published
+
+    with monkeypatch.context() as broken:
+
+        def release_published(*given: Any) -> None:
+            """It has answered until now."""
+            broken.setenv("AIRFLOW_CONN_LAKE", DOWN)
+            whole(*given)
+
+        broken.setattr(attempt_release, "release_published", release_published)
+        assert run_try(tasks()["publish"])["publish"] == 1
+    assert f"make@1 is released; its tag {mine} at {CLEANED} is left to the next gc: {CLEANED} gave no" in caplog.text
+    assert ours() == {mine}
+    assert sweep(retention="7d") == 0
+    assert not ours()
+
+
 def test_kept_it_stays_until_the_policy_lets_it_go(capsys: pytest.CaptureFixture[str]) -> None:
     run_both()
     run_try(tasks()["publish"])
@@ -143,6 +168,21 @@ def test_an_attempt_that_is_superseded_lets_go_of_its_own_alone() -> None:
     tag(first)
     assert sweep(retention="7d") == 0
     assert ours() == {second}, "the second one counts, and has a reader to come"
+
+
+def test_an_attempt_that_died_with_its_tag_set_is_found_once_another_has_finished(recovery: Path) -> None:
+    with new_dag():
+        task = copying("make", SOURCE, say="lose the reply")
+        copying("read", task.result("out"), "iceberg://lake/db.report")
+    with pytest.raises(RegionFailed):
+        run_try(task)
+    key = RegionKey("d", RUN_KEY, OPERATORS_GROUP, "make")
+    dead = tag_of(f"{recovery}/journal", key, 1)
+    tag(dead)
+    run_try(task)
+    [second] = ours() - {dead}
+    assert sweep(retention="7d") == 0
+    assert ours() == {second}
 
 
 def test_by_hand_it_goes_and_a_dry_run_takes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
