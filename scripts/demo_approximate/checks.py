@@ -102,11 +102,12 @@ def _days(gone: Mapping[date, int]) -> str:
 
 
 def not_in_a_row(flights: FlightsByDay, gone: Mapping[date, int]) -> str | None:
-    """A skip is one stretch of the stream. A batch of days is shuffled among subpartitions, so its ends may be frayed;
-    days in the middle of it are gone as a whole."""
-    days = [count for count in flights.counts if gone and min(gone) <= count <= max(gone)]
-    whole = [day for day in days[8:-8] if gone.get(day, 0) != flights.counts[day]]
-    return f"days in between are there: {whole[:5]}" if whole else None
+    """A skip is one stretch of the stream, of every day of which something is gone. A batch of days is shuffled among
+    subpartitions, so its ends may be frayed; days in the middle of it are gone as a whole."""
+    days = [day for day in flights.counts if gone and min(gone) <= day <= max(gone)]
+    middle = days[8:-8]
+    there = [str(day) for day in days if day not in gone or (day in middle and gone[day] != flights.counts[day])]
+    return f"days in between are there: {there[:5]}" if there else None
 
 
 def _unequal(expected: object, found: object) -> str | None:

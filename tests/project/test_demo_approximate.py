@@ -249,7 +249,10 @@ def test_a_skip_is_one_stretch_of_days() -> None:
     kept = {day: 10 for day in flights.counts if day < date(2013, 1, 3) or day > date(2013, 1, 29)}
     assert not_in_a_row(flights, {}) is None
     assert not_in_a_row(flights, missing(flights, kept)) is None
-    assert "days in between are there" in str(not_in_a_row(flights, missing(flights, {**kept, date(2013, 1, 15): 10})))
+    for day, rows in ((15, 10), (15, 1), (4, 10), (28, 10)):
+        there = not_in_a_row(flights, missing(flights, {**kept, date(2013, 1, day): rows}))
+        assert there == f"days in between are there: ['2013-01-{day:02}']"
+    assert not_in_a_row(flights, missing(flights, {**kept, date(2013, 1, 4): 1})) is None  # an end that is frayed
 
 
 def test_a_kill_ends_every_process_of_a_driver() -> None:
