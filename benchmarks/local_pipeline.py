@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,9 +68,10 @@ class MeasuredRun:
 class LocalPipeline:
     """A running S3 server and Airflow. Made by `open_local_pipeline`."""
 
-    def __init__(self, airflow: LocalAirflow, folder: Path, cpu_file: Path) -> None:
+    def __init__(self, airflow: LocalAirflow, folder: Path, cpu_file: Path, s3: MotoServer) -> None:
         self.airflow = airflow
         self.folder = folder
+        self._s3 = s3
         self._cpu_file = cpu_file
 
     def run(self, dag_id: str, logical_date: str) -> MeasuredRun:
@@ -81,6 +83,20 @@ class LocalPipeline:
         run_id = f"local__{logical_date}"
         self.airflow.clear(dag_id, run_id)
         return self._measured(dag_id, run_id)
+
+    def command(self, *words: str) -> str:
+        """What ``python -m airflow_recovery`` prints of this journal. Raises `CalledProcessError` where it fails."""
+        journal = (
+            "--journal",
+            f"s3://{BUCKET}/journal",
+            "--endpoint-url",
+            self._s3.endpoint_url,
+            "--s3-region",
+            REGION,
+        )
+        command = [sys.executable, "-m", "airflow_recovery", *words, *journal]
+        env = {**os.environ, **self._s3.environment()}
+        return subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
 
     def _measured(self, dag_id: str, run_id: str) -> MeasuredRun:
         state = self.airflow.wait_run(dag_id, run_id, RUN_TIMEOUT_S)
@@ -168,7 +184,7 @@ def open_local_pipeline(
         with LocalAirflow(
             folder / "airflow", HERE / "dags", database=database, env=settings, fast=fast, parallelism=parallelism
         ) as airflow:
-            yield LocalPipeline(airflow, folder, cpu_file)
+            yield LocalPipeline(airflow, folder, cpu_file, s3)
 
 
 def median_of(samples: Sequence[Measured], what: str) -> float:
