@@ -81,8 +81,9 @@ def _report(before: Sequence[Failed], after: Sequence[Failed], advice: dict[str,
         method=(
             f"A chain of four steps of {WORK_S:g} s of work each (waited inside a Spark task), over one warm Spark "
             "Connect server, in one region: nothing is written between its steps. In each run the last step raises "
-            "once at its end. `airflow recovery advise` reads the journal of these runs; then the results that it names "
-            "are written, and the same runs fail in the same way. Recovery is from the failure to the run's end. It says: "
+            "once at its end. `airflow recovery advise` reads the journal of these runs; then the results that it "
+            "names are written, and the same runs fail in the same way. Recovery is from the failure to the run's end. "
+            "It says: "
             f"{advice['first_line']}"
         ),
         figures=[
