@@ -93,12 +93,12 @@ class _Option:
 
 
 def _of_forest(pipeline: Pipeline) -> tuple[frozenset[str], bool]:
-    cuts: list[str] = []
+    cuts = set(pipeline.fixed)  # an end of the pipeline may be one of them, about which nothing is asked below
     is_exact = True
     for tree in pipeline.trees:
         search = _TreeSearch(pipeline)
         best = search.best(tree)
-        cuts += best.cuts
+        cuts.update(best.cuts)
         is_exact = is_exact and search.is_exact
     return frozenset(cuts), is_exact
 

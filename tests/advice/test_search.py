@@ -76,6 +76,11 @@ def test_of_any_small_graph_too_and_what_is_fixed_stays(pipeline: Pipeline) -> N
     assert all(order.index(name) < order.index(step.name) for step in pipeline.steps for name in step.inputs)
 
 
+def test_an_end_whose_cut_is_fixed_stays_one() -> None:
+    steps = [Step("a", (), 100.0, GB, 1e-3, is_cut=False), Step("b", ("a",), 10.0, is_sink=True, is_fixed=True)]
+    assert best_cuts(Pipeline(steps, PRICES)).cuts >= {"b"}
+
+
 def test_the_gap_of_the_local_search() -> None:
     """Of 200 graphs of up to 9 free boundaries: within 5 % in each, and the best in nearly all."""
     draw = random.Random(1974)
