@@ -289,20 +289,22 @@ class Journal:
 
     def data_in_use(self, listed: Iterable[ObjectInfo] | None = None) -> DataInUse:
         """Whose data may not be deleted, whatever any plan says, by one listing: ``listed``, where nothing will be."""
-        keys: dict[tuple[str, int], str] = {}
-        ended: set[tuple[str, int]] = set()
+        claimed: dict[str, str] = {}
+        ended: set[str] = set()
         turns: dict[tuple[str, int], int] = {}
         for info in self.store.list(self.layout.attempts) if listed is None else listed:
-            key = self.layout.parse_attempt(info.key)
-            if key is not None and key.kind == "claim":
-                keys[key.region, key.attempt] = info.key
-            elif key is not None and key.kind == "outcome":
-                ended.add((key.region, key.attempt))
-            elif key is not None and key.kind == "hold":
-                turns[key.region, key.attempt] = max(turns.get((key.region, key.attempt), 0), key.number)
-            elif key is None:
-                self._check_known(info.key)
-        opened = [key for attempt, key in keys.items() if attempt not in ended]
+            attempt, _, kind = info.key.rpartition(".")
+            if kind == "claim":
+                claimed[attempt] = info.key
+            elif kind == "outcome":
+                ended.add(attempt)
+            else:
+                key = self.layout.parse_attempt(info.key)
+                if key is not None and key.kind == "hold":
+                    turns[key.region, key.attempt] = max(turns.get((key.region, key.attempt), 0), key.number)
+                elif key is None:
+                    self._check_known(info.key)
+        opened = [key for attempt, key in claimed.items() if attempt not in ended and self.layout.parse_attempt(key)]
         many = get_many(self.store, opened)
         claims = tuple(self._decode(Claim, many[key].body, key) for key in opened)
         return DataInUse(claims, frozenset(attempt for attempt, turn in turns.items() if is_pinned_after(turn)))

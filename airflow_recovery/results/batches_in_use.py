@@ -37,6 +37,8 @@ def batches_in_use(
 
     ``but_finish``: as if the finish of this attempt did not count, and nothing were built on it.
     """
+    if claim is None and not any(each.outcome and each.outcome.mode.batches_used for each in state.attempts.values()):
+        return {}
     used: dict[int, set[int]] = {}
     held = {attempt.number for attempt in state.pinned}
     finishes = {state.current.number if state.current is not None else 0, *published, *held} - {but_finish}
