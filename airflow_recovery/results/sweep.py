@@ -307,9 +307,11 @@ class Sweeper:
     def _verdict(self, run: SweptRun, rule: ReleaseRule, region: str, number: int) -> Verdict:
         state = run.state.of(region)
         attempt = state.attempts.get(number)
+        if attempt is not None and attempt.is_claimed and not attempt.is_released:
+            return rule.verdict(region, number)
         data = run.data.attempts.get((encode(region), number), AttemptData())
         if attempt is not None and attempt.is_claimed:
-            if attempt.is_released and data.tags and not attempt.is_pinned:
+            if data.tags and not attempt.is_pinned:
                 return Verdict(True, "released, and its table gave no answer then")
             return rule.verdict(region, number)
         age_s = max(0.0, self._results_now_s - data.newest_s - CLOCK_MARGIN_S)

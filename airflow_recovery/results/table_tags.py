@@ -22,19 +22,14 @@ class RunTags:
     ) -> None:
         self._tables = tables
         self._journal = journal
-        self._latest = {name: region.latest_attempt for name, region in state.regions.items()}
+        self._state = state
         self._seen = {} if seen is None else seen
-        self._locations = {
-            name: sorted(
-                {
-                    output.location
-                    for attempt in region.attempts.values()
-                    for output in (attempt.outcome.outputs if attempt.outcome is not None else ())
-                    if is_table(output.location) and TableLocation.parse(output.location).is_iceberg
-                }
-            )
-            for name, region in state.regions.items()
-        }
+        self._locations: dict[str, set[str]] = {}
+        for name, region in state.regions.items():
+            for attempt in region.attempts.values():
+                for output in attempt.outcome.outputs if attempt.outcome is not None else ():
+                    if is_table(output.location) and TableLocation.parse(output.location).is_iceberg:
+                        self._locations.setdefault(name, set()).add(output.location)
 
     def held(self) -> tuple[dict[tuple[str, int], int], list[str]]:
         """How many tags there are of which attempts, and what is said of tables that gave no answer. Changes nothing.
@@ -44,12 +39,12 @@ class RunTags:
         found: dict[tuple[str, int], int] = {}
         unasked: list[str] = []
         for name, locations in self._locations.items():
-            for location in locations:
+            for location in sorted(locations):
                 tags = self._at(location)
                 if isinstance(tags, str):
                     unasked.append(f"tags of {name} at {location} were left as they are: {tags}")
                     continue
-                for number in range(1, self._latest[name] + 1):
+                for number in range(1, self._state.of(name).latest_attempt + 1):
                     if self._tag(name, number) in tags:
                         found[name, number] = found.get((name, number), 0) + 1
         return found, unasked
@@ -57,7 +52,8 @@ class RunTags:
     def let_go(self, region: str, number: int) -> str:
         """Take an attempt's tags away, and nothing else. Returns which is left and why, or nothing."""
         tag = self._tag(region, number)
-        return "; ".join(filter(None, (self._take(location, tag) for location in self._locations.get(region, ()))))
+        locations = sorted(self._locations.get(region, ()))
+        return "; ".join(filter(None, (self._take(location, tag) for location in locations)))
 
     def _take(self, location: str, tag: str) -> str:
         try:
