@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_recovery.checks import shown
@@ -19,6 +20,7 @@ from airflow_recovery.sinks.declaration import CommittingSink
 from airflow_recovery.sinks.staged import StagedRows
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
 ROUNDS = 5
@@ -128,13 +130,17 @@ class _IcebergCommitter:
             raise self._no_answer(token, error) from error
         return None
 
-    def _load(self) -> Table:
+    @cached_property
+    def _catalog(self) -> Catalog:
         from pyiceberg.catalog import load_catalog
+
+        return load_catalog(self._location.catalog, **self._resources.catalog_properties(self._location.catalog))
+
+    def _load(self) -> Table:
         from pyiceberg.exceptions import NoSuchTableError
 
-        name = self._location.catalog
         try:
-            return load_catalog(name, **self._resources.catalog_properties(name)).load_table(self._location.name)
+            return self._catalog.load_table(self._location.name)
         except NoSuchTableError as error:
             raise ConfigurationError(
                 f"Expected the table {self._sink.uri} that a sink commits to, found none: make it, with its columns."
