@@ -180,7 +180,12 @@ class DropInOperator(RecoveringOperator):
 
     def fingerprint(self) -> str:
         """32 hex digits for what the job `computes`, once Airflow has rendered it."""
-        return digest_of(self.computes())[:32]
+        return self.fingerprint_of(self.computes())
+
+    @staticmethod
+    def fingerprint_of(document: dict[str, Any]) -> str:
+        """32 hex digits for what a job `computes`."""
+        return digest_of(document)[:32]
 
     @abstractmethod
     def new_application(self, opened: OpenRun, context: Context) -> SparkApplication:

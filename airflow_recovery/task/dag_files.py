@@ -11,7 +11,6 @@ from typing import Any
 
 from airflow_recovery.airflow_compat import DagBag, get_importer_registry
 from airflow_recovery.job.templates import names_used
-from airflow_recovery.model.codec import digest_of
 from airflow_recovery.task.dag_operators import drop_ins_of
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -82,7 +81,7 @@ def described_operators(dag: Any) -> Iterator[tuple[str, dict[str, Any]]]:
                 "unknown": unknown,
                 "function": task_id,
                 "units": [],
-                "fingerprint": None if unknown else digest_of(document)[:32],
+                "fingerprint": None if unknown else operator.fingerprint_of(document),
             },
         )
 
