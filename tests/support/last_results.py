@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.faults import LAST_RESULTS, PAGE, REAL, faults
-
-_RANK = ("passed", "skipped", "failed")
-"""A failure that is run again has another outcome, and counts by what it says then."""
+from scripts.faults import LAST_RESULTS, OUTCOMES, PAGE, REAL, faults
 
 
 class LastResults:
@@ -26,10 +23,10 @@ class LastResults:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test's set-up, call and teardown: the worst of them counts; without a call nothing has passed."""
         test, _, parameters = report.nodeid.partition("[")
-        if test not in self._tests or report.outcome not in _RANK or (report.when != "call" and report.passed):
+        if test not in self._tests or report.outcome not in OUTCOMES or (report.when != "call" and report.passed):
             return
         said = self._said.setdefault(test, {})
-        said[parameters] = max(said.get(parameters, "passed"), report.outcome, key=_RANK.index)
+        said[parameters] = max(said.get(parameters, "passed"), report.outcome, key=OUTCOMES.index)
         self._marks[test] = [mark for mark in REAL if mark in report.keywords]
 
     def pytest_sessionfinish(self) -> None:
