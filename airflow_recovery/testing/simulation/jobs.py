@@ -86,9 +86,11 @@ class SimulatedJob:
 
     def listing_of(self, region: str) -> tuple[str, ...]:
         """The names of the external inputs of a region; none where it has no such input."""
-        if region not in self.reading and not isinstance(self.regions[region].mode, SplitPlan):
-            return ()
-        return self.listings.get(region, tuple(map(str, range(SPLITS))))
+        return self.listings.get(region, tuple(map(str, range(SPLITS)))) if self.has_listing(region) else ()
+
+    def has_listing(self, region: str) -> bool:
+        """Whether a region has external inputs, be they none at the moment."""
+        return region in self.reading or isinstance(self.regions[region].mode, SplitPlan)
 
     def with_listing(self, region: str, listed: tuple[str, ...]) -> SimulatedJob:
         """The job after the external inputs of a region have changed."""

@@ -8,7 +8,6 @@ from functools import partial
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.scenario import RestartFrom, RestartRegion
-from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.simulation import visitors
 from airflow_recovery.testing.simulation.ledger import OUTSIDER
 from airflow_recovery.testing.simulation.settings import Trouble
@@ -185,10 +184,8 @@ class Troubles:
         yield "USER clears all, to be recomputed", self._run.recompute
 
     def _listing(self) -> Iterator[Act]:
-        for name, region in self._world.job.regions.items():
+        for name in filter(self._world.job.has_listing, self._names):
             listed = self._world.job.listing_of(name)
-            if name not in self._world.job.reading and not isinstance(region.mode, SplitPlan):
-                continue
             new = f"new {self._rng.getrandbits(16)}"
             changes = {"one came": (*listed, new), "one went": listed[1:], "one changed": (new, *listed[1:])}
             what = self._rng.choice([change for change in changes if changes[change]])

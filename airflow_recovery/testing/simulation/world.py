@@ -161,8 +161,8 @@ class World:
             return None
         journal = run.journal
         assert isinstance(journal, SimulatedJournal)
-        today = lambda: self.job  # noqa: E731
-        spark = FakeSpark(self.cluster, self.job, today, own.task_id, process, journal, ProcessStore(self.results))
+        results = ProcessStore(self.results)
+        spark = FakeSpark(self.cluster, self.job, lambda: self.job, own.task_id, process, journal, results)
         return RegionTask(run, own.task_id, spark, epoch=self.epoch).execute().attempt
 
 
