@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 from fakes import PAIR, Cluster, Killed, Process, World
@@ -18,6 +19,7 @@ from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.driver.process_identity import own_process
 from airflow_recovery.errors import AttemptLost, Failure, JournalInUse, NotMine, RecoveryError
+from airflow_recovery.model.codec import from_json
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, AttemptTrace, Claim, FenceCause, Outcome, Reset
 from airflow_recovery.store.object_store import ObjectInfo
@@ -300,9 +302,48 @@ def test_fault_20_of_several_attempts_the_newest_is_looked_at() -> None:
     assert killed.time.now_s == TIMEOUT_S
 
 
-def test_a_beat_of_another_version_is_no_sign() -> None:
+OTHER_VERSIONS = {
+    "the first, which had no progress": b'{"tag": "%s", "count": %d, "process": null, "application_id": null, '
+    b'"ended": false}',
+    "one to come, which says more": b'{"tag": "%s", "count": %d, "process": null, "ended": false, "rows": 7}',
+}
+"""Heartbeats of drivers that another version has submitted, by which version."""
+
+
+def goes_on_with(killed: KilledTask, heartbeat: bytes) -> None:
+    """The driver, of another version, gives such heartbeats until it finishes."""
+    key = killed.world.journal().layout.heartbeat("P", 1)
+
+    def step(now_s: float) -> None:
+        killed.world.journal_store.put(key, heartbeat % (killed.claim.tag.encode(), now_s))
+        if now_s == 600:
+            killed.finish()
+
+    killed.time.meanwhile = step
+
+
+@pytest.mark.parametrize("heartbeat", OTHER_VERSIONS.values(), ids=OTHER_VERSIONS)
+def test_a_driver_of_another_version_is_followed_to_its_end(heartbeat: bytes) -> None:
+    killed = KilledTask()
+    goes_on_with(killed, heartbeat)
+    assert killed.world.go("P").attempt == 1
+    assert killed.world.ran == [("P", 1)]
+
+
+@pytest.mark.parametrize("heartbeat", OTHER_VERSIONS.values(), ids=OTHER_VERSIONS)
+def test_control_where_its_fields_must_be_this_versions_it_is_taken_for_dead(
+    heartbeat: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = KilledTask()
+    goes_on_with(killed, heartbeat)
+    monkeypatch.setattr("airflow_recovery.driver.heartbeat.from_json", partial(from_json, exact=True))
+    assert killed.world.go("P").attempt == 2
+    assert killed.time.now_s == TIMEOUT_S
+
+
+def test_what_is_no_heartbeat_is_no_sign() -> None:
     assert Beat.from_bytes(b"12") is None
-    assert Beat.from_bytes(b'{"tag": "t", "count": 1, "new": 2}') is None
+    assert Beat.from_bytes(b'{"count": 1}') is None
     assert Beat.from_bytes(b"[" * 5000) is None
     assert Beat.from_bytes(Beat("t", 1, "p", "app", True).to_bytes()) == Beat("t", 1, "p", "app", True)
 
