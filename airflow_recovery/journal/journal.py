@@ -473,12 +473,13 @@ class Journal:
             self._listener.wrote(record)
 
     def _check_known(self, key: str, names: Container[str] | None = None) -> None:
-        """Refuse an object of a kind that a later version has added, of whatever region, or of one of ``names``.
+        """Refuse an object of a kind that a later version has added, but for one of a region that is not in ``names``.
 
         What it says may be a person's "keep this": nobody may decide, or delete, who does not know.
         """
         kind = self.layout.unknown_kind(key)
-        if kind is not None and (names is None or key.removeprefix(self.layout.prefix).split("/")[1] in names):
+        folder, *below = key.removeprefix(self.layout.prefix).split("/")
+        if kind is not None and (names is None or folder != "t" or below[0] in names):
             raise RecordInvalid(
                 f"{self.store.base_uri}/{key}: expected a kind of record that this version knows, found {kind!r}: a "
                 "newer version has written it. Upgrade airflow-recovery here. Where no version of it did, move the "

@@ -39,7 +39,8 @@ from airflow_recovery.model.records import RunIdentity
 _NUMBER = "[0-9]{8}"
 _TURN = "(?:[0-9]{4}|[1-9][0-9]{4,7})"
 _ATTEMPT_NAME = re.compile(rf"({_NUMBER})\.([a-z]+)(?:-({_TURN}))?")
-_KIND_BELOW_T = re.compile(rf"t/[^/]+/{_NUMBER}\.(?!x-)([a-z]+)(?:-[0-9]+)?")
+_KIND_OF_ATTEMPT = re.compile(rf"t/[^/]+/{_NUMBER}\.(?!x-)([a-z]+)(?:-[0-9]+)?")
+_KIND_OF_RUN = re.compile(rf"([a-z]+)[/-]{_NUMBER}")
 _DATE_KEY = re.compile(r"date-([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2})([0-9]{2})([0-9]{2}(?:\.[0-9]+)?)Z")
 _PLAN_KEY = re.compile("plan/([0-9a-f]+)")
 _PUBLISH_KEY = re.compile(f"publish/({_NUMBER})")
@@ -234,13 +235,15 @@ class JournalLayout:
         return _attempt_key(key.removeprefix(self.prefix))
 
     def unknown_kind(self, key: str) -> str | None:
-        """The kind of an object below ``t/`` that no version up to this one writes; `None` for every other key.
+        """The kind of an object of the run that no version up to this one writes; `None` for every other key.
 
-        A kind is a word, with a number or without: ``<n>.<word>``, ``<n>.<word>-<number>``. What begins with ``x-`` may
-        be passed over by who does not know it, and so may what has no such name: what a file system or a tool leaves.
+        A kind is a word with a number: of an attempt ``t/<region>/<n>.<word>`` or ``<n>.<word>-<number>``, of the run
+        ``<word>/<number>`` or ``<word>-<number>``. Where the word begins with ``x-`` it may be passed over by who does
+        not know it, and so may what has no such name: what a file system or a tool leaves.
         """
-        match = _KIND_BELOW_T.fullmatch(key.removeprefix(self.prefix))
-        return match[1] if match is not None and self.parse_attempt(key) is None else None
+        path = key.removeprefix(self.prefix)
+        match = _KIND_OF_ATTEMPT.fullmatch(path) or _KIND_OF_RUN.fullmatch(path)
+        return match[1] if match is not None and not names_record(path) else None
 
     def parse_plan(self, key: str) -> str | None:
         """The hash in a plan's key; `None` for any other key."""

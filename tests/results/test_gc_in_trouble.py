@@ -253,6 +253,19 @@ def test_fault_108_a_record_of_a_kind_to_come_is_not_passed_over(kept: Kept, cap
         world.go("C")
 
 
+@pytest.mark.parametrize("name", ["sealed/00000001", "sealed-00000001"])
+def test_fault_108_nor_is_one_of_the_run(kept: Kept, capsys, name: str) -> None:
+    """A version to come says something of the whole run, as a publish and a tombstone do."""
+    world = kept.superseded()
+    world.journal_store.put(f"{world.journal().layout.prefix}{name}", b'{"format": 99}')
+    assert kept.gc("--grace", "0s") == ExitCode.NO_ANSWER
+    assert "found 'sealed': a newer version has written it. Upgrade" in capsys.readouterr().out
+    assert data(world, "P", 1)
+    world.airflow.clear("C")
+    with pytest.raises(RecordInvalid, match=f"{name}: expected a kind of record that this version knows"):
+        world.go("C")
+
+
 def test_fault_108_control_passed_over_what_it_keeps_is_deleted(kept: Kept, monkeypatch) -> None:
     world = voided(kept)
     monkeypatch.setattr(JournalLayout, "unknown_kind", lambda layout, key: None)
@@ -282,6 +295,15 @@ def test_fault_108_what_file_systems_and_tools_leave_stops_nobody(local_store, n
     kept = Kept(local_store, ())
     world = kept.superseded()
     world.journal_store.put(f"{world.journal().layout.prefix}t/{name}", b"?")
+    world.restart("C")
+    world.until_green()
+    assert world.current("C") == 3
+
+
+@pytest.mark.parametrize("name", ["x-note/00000001", "x-note-00000001", "note", "backup/00000001.bak", "Thumbs.db"])
+def test_fault_108_what_lies_beside_the_records_of_the_run_stops_nobody(local_store, name: str) -> None:
+    world = Kept(local_store, ()).superseded()
+    world.journal_store.put(f"{world.journal().layout.prefix}{name}", b"?")
     world.restart("C")
     world.until_green()
     assert world.current("C") == 3
