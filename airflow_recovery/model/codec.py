@@ -47,6 +47,7 @@ Choose = Callable[[type[Any], Collection[str]], type[Any]]
 """The class of a `flat` field's value, by the class of the record that holds it and the keys of its JSON object."""
 
 _NEVER = object()
+_ELSE_UPGRADE = "(where a newer version wrote it, upgrade airflow-recovery here)"
 
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -138,9 +139,7 @@ class Tagged:
         try:
             kind: Any = self.choose(tag)
         except KeyError:
-            raise _unlike(
-                f"a {self.key} that this version knows (where a newer one wrote it, upgrade airflow-recovery here)", tag
-            ) from None
+            raise _unlike(f"a {self.key} that this version knows {_ELSE_UPGRADE}", tag) from None
         return _reader(kind, exact)({key: content for key, content in value.items() if key != self.key})
 
 
@@ -326,7 +325,7 @@ def _reader(kind: type[Any], exact: bool) -> _Read:
         if not required <= value.keys():
             raise _unlike(f"an object with {', '.join(readers)}", f"none of {', '.join(required - value.keys())}")
         if exact and not flat_fields and not value.keys() <= readers.keys():
-            raise _unlike(f"an object with exactly {', '.join(readers)}", sorted(value))
+            raise _unlike(f"an object with exactly {', '.join(readers)} {_ELSE_UPGRADE}", sorted(value))
         given = {}
         key = ""
         try:
@@ -481,7 +480,7 @@ def _object_reader(read: _Read) -> _Read:
 
 def _member_reader(kind: type[Enum]) -> _Read:
     members = {member.value: member for member in kind}
-    expected = f"a {kind.__name__}, one of {', '.join(map(repr, members))}"
+    expected = f"a {kind.__name__}, one of {', '.join(map(repr, members))} {_ELSE_UPGRADE}"
 
     def read(value: Any) -> Any:
         member = members.get(value) if type(value) is str else None

@@ -82,7 +82,10 @@ def decode_entry(identity: ChannelIdentity, slot: int, body: bytes, *, where: st
         raise RecordInvalid(f"{where}: the checksum does not match; the record is damaged. Begin a new generation.")
     kind = document["kind"]
     if type(kind) is not str or kind not in KINDS:
-        raise RecordInvalid(f"{where}: expected one of the kinds {', '.join(KINDS)}, found {kind!r}.")
+        raise RecordInvalid(
+            f"{where}: expected one of the kinds {', '.join(KINDS)}, found {kind!r}. Where a newer version wrote it, "
+            "upgrade airflow-recovery here."
+        )
     try:
         return Entry(document["writer"], from_json(KINDS[kind], document["body"], exact=True))
     except Unlike as error:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from airflow_recovery.errors import ChannelInconsistent, ObjectMissing
-from airflow_recovery.model.codec import from_json, to_json
+from airflow_recovery.model.codec import OrMinusOne, from_json, to_json
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.streaming.channel_records import Offsets
 from airflow_recovery.streaming.folder import CheckpointFolder
@@ -43,8 +43,8 @@ class Checkpoint:
 
     key: str
     base: int
-    cut: int
-    cut_to: int
+    cut: OrMinusOne
+    cut_to: OrMinusOne
     begins: Place | None
 
 
@@ -110,8 +110,7 @@ def lineage_key(folder: CheckpointFolder, attempt: int) -> str:
 def read_lineage(store: ObjectStore, key: str) -> Checkpoint:
     """Inverse of what `prepare_checkpoint` leaves at `lineage_key`. Raises `ObjectMissing`."""
     document = json.loads(store.get(key).body)
-    begins = None if document["begins"] is None else from_json(Place, document["begins"])
-    return Checkpoint(f"{key.rpartition('/')[0]}/checkpoint", **{**document, "begins": begins})
+    return from_json(Checkpoint, {**document, "key": f"{key.rpartition('/')[0]}/checkpoint"})
 
 
 def _newest(store: ObjectStore, folder: CheckpointFolder, earlier: Iterable[int]) -> Checkpoint | None:

@@ -213,11 +213,16 @@ class RunSpark:
         return next((server for server in servers if server is not None and server.address == address), None)
 
     def _at(self, number: int) -> _Server | None:
-        body = self._slots.get(number)
+        body, where = self._slots.get(number), f"{self._slots.store.base_uri}/{self._slots.key(number)}"
         try:
             slot = from_json(ServerSlot, json.loads(body or b""))
         except (Unlike, ValueError) as error:
-            raise RecordInvalid(f"{self._slots.store.base_uri}/{self._slots.key(number)}: {error}") from error
+            raise RecordInvalid(f"{where}: {error}") from error
+        if slot.format > ServerSlot.format:
+            raise RecordInvalid(
+                f"{where}: written by a newer version (format {slot.format}, this version reads up to "
+                f"{ServerSlot.format}). Upgrade airflow-recovery on this worker."
+            )
         if slot.host is None:
             return None
         return _Server(number, ServerAddress(slot.host, slot.port, self._token(slot.salt)))

@@ -122,7 +122,10 @@ def test_a_key_of_a_newer_version_is_passed_over_and_a_missing_one_has_its_defau
     ("value", "said"),
     [
         ({"x": 1}, "Point: expected an object with x, y, found 'none of y'"),
-        ({"x": 1, "y": 2, "z": 3}, r"Point: expected an object with exactly x, y, found \['x', 'y', 'z'\]"),
+        (
+            {"x": 1, "y": 2, "z": 3},
+            r"Point: expected an object with exactly x, y \(where .*\), found \['x', 'y', 'z'\]",
+        ),
     ],
 )
 def test_exact_allows_neither(value: object, said: str) -> None:
@@ -144,7 +147,7 @@ def test_exact_allows_neither(value: object, said: str) -> None:
         ({"corners": [{"x": 0, "y": 1.0}]}, r"Shape.corners\[0\].y: expected a number of at least 0, found 1.0"),
         ({"rows": [[1]]}, r"Shape.rows\[0\]: expected a list of 2, found \[1\]"),
         ({"rows": [[1, "2"]]}, r"Shape.rows\[0\]\[1\]: expected a number of at least 0, found '2'"),
-        ({"colour": "green"}, "Shape.colour: expected a Colour, one of 'red', 'blue', found 'green'"),
+        ({"colour": "green"}, r"Shape.colour: expected a Colour, one of 'red', 'blue' \(where .*\), found 'green'"),
         ({"colour": ["red"]}, "Shape.colour: expected a Colour"),
         ({"area": "1"}, "Shape.area: expected a number, found '1'"),
         ({"area": True}, "Shape.area: expected a number, found True"),
