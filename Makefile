@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-approximate test drill matrix faults docs lint types test-types bench vendor clean
+.PHONY: help setup demo demo-approximate test drill matrix soak faults docs lint types test-types bench vendor clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,10 @@ matrix: ## Try the Sparks, executors and clusters that users have, and write doc
 	$(PYTHON_BIN) -m scripts.sparks
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m scripts.matrix $(if $(ONLY),--only $(ONLY)) $(if $(SINCE),--since $(SINCE)) \
 		$(if $(filter-out 0,$(AGAIN)),--again)
+
+soak: ## Ten DAGs in a real Airflow, disturbed for hours and checked at each pause; writes docs/soak.md (HOURS=8; SEED=1)
+	@scripts/setup.sh --drill
+	@exec $(PYTHON_BIN) -m scripts.soak --hours $(or $(HOURS),8) --seed $(or $(SEED),1)
 
 faults: ## Every fault of docs/faults.md, its tests, and how each ended here last (ONLY="9 121")
 	@scripts/setup.sh --test

@@ -21,6 +21,7 @@ STYLE = """\
   .ours { fill: #0b6bcb; }
   .others { fill: #b6bec8; }
   .bad { fill: #c9431f; }
+  .line { fill: none; stroke: #0b6bcb; stroke-width: 1.5; }
   .strong { font-weight: 600; }
   .rule { stroke: #d0d7de; stroke-width: 1; }
   .mark { stroke: #6e7781; stroke-width: 1; stroke-dasharray: 3 3; }
@@ -31,6 +32,7 @@ STYLE = """\
     .ours { fill: #58a6ff; }
     .others { fill: #4d5661; }
     .bad { fill: #ff7b54; }
+    .line { stroke: #58a6ff; }
     .rule { stroke: #343b44; }
     .mark { stroke: #9199a3; }
   }
@@ -49,12 +51,12 @@ def recoveries(samples: Mapping[str, Any]) -> str:
     marks = []
     y = 78
     for disturbance, outcomes in rows.items():
-        marks.append(_text(20, y, disturbance, "head"))
+        marks.append(text(20, y, disturbance, "head"))
         y += 10
         for outcome in outcomes:
             ours = outcome["system"] == FIRST
             failed = outcome["ratio"] is None or not outcome["right"]
-            marks.append(_text(left - 10, y + 13, outcome["system"], "strong" if ours else "quiet", anchor="end"))
+            marks.append(text(left - 10, y + 13, outcome["system"], "strong" if ours else "quiet", anchor="end"))
             if outcome["ratio"] is not None and outcome["right"]:
                 kind = "ours" if ours else "others"
                 marks.append(_bar(left, y + 3, scale * outcome["ratio"], 13, kind))
@@ -62,16 +64,16 @@ def recoveries(samples: Mapping[str, Any]) -> str:
                 at = left + scale * outcome["ratio"] + 8
             else:
                 said, at = outcome["text"], left + 8
-            marks.append(_text(at, y + 13, said, "bad strong" if failed else "strong" if ours else ""))
+            marks.append(text(at, y + 13, said, "bad strong" if failed else "strong" if ours else ""))
             y += height
         y += 24
     one = left + scale
     rule = f'<line class="mark" x1="{one:.1f}" y1="62" x2="{one:.1f}" y2="{y - 24}"/>'
     said = "Time from the failure until the run is done, in multiples of the work that truly had to run again"
-    return _svg(
+    return svg(
         "Recovery, beside what people use today",
         y - 8,
-        [_text(20, 48, said, "quiet"), rule, *marks, _text(one + 4, y - 14, "1: the work itself", "quiet")],
+        [text(20, 48, said, "quiet"), rule, *marks, text(one + 4, y - 14, "1: the work itself", "quiet")],
     )
 
 
@@ -88,24 +90,24 @@ def failures(samples: Mapping[str, Any]) -> str:
     for name, run in runs:
         lanes = _lanes(run["tries"])
         height = 15 * len(lanes)
-        marks.append(_text(20, y + height / 2 + 4, name, "strong"))
+        marks.append(text(20, y + height / 2 + 4, name, "strong"))
         for lane, tries in enumerate(lanes):
             for tried in tries:
                 begun, ended = tried["begun"] / clean_s * scale, tried["ended"] / clean_s * scale
                 kind = "ours" if tried["succeeded"] else "bad"
                 marks.append(_bar(left + begun, y + 15 * lane, max(0.8, ended - begun - 0.6), 12, kind))
         end = left + run["seconds"] / clean_s * scale
-        marks.append(_text(end + 8, y + height / 2 + 4, f"{run['seconds'] / clean_s:.2f}", "strong"))
+        marks.append(text(end + 8, y + height / 2 + 4, f"{run['seconds'] / clean_s:.2f}", "strong"))
         y += height + 22
     for at, said in ((1.0, "the clean run"), (samples["flink"], "Flink's"), (samples["goal"], "goal")):
         x = left + at * scale
         marks.append(f'<line class="mark" x1="{x:.1f}" y1="66" x2="{x:.1f}" y2="{y - 10}"/>')
         above = said == "goal"
         marks.append(
-            _text(x + (4 if above else -4), y + 4, f"{said} {at:g}", "quiet", anchor="start" if above else "end")
+            text(x + (4 if above else -4), y + 4, f"{said} {at:g}", "quiet", anchor="start" if above else "end")
         )
     said = "Every try of every task, red where it failed, on an axis of the clean run's time"
-    return _svg("A failure every thirtieth of the run", y + 18, [_text(20, 48, said, "quiet"), *marks])
+    return svg("A failure every thirtieth of the run", y + 18, [text(20, 48, said, "quiet"), *marks])
 
 
 def _lanes(tries: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
@@ -120,17 +122,19 @@ def _lanes(tries: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     return lanes
 
 
-def _svg(title: str, height: float, marks: Sequence[str]) -> str:
+def svg(title: str, height: float, marks: Sequence[str]) -> str:
+    """A picture of `WIDTH` with its title and these marks."""
     size = f"0 0 {WIDTH} {height:.0f}"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" role="img" aria-labelledby="title">'
     ground = f'<rect class="ground" width="{WIDTH}" height="{height:.0f}" rx="6"/>'
     named = f'<title id="title">{escape(title)}</title>'
-    return "\n".join([head, named, STYLE, ground, _text(20, 28, title, "title"), *marks, "</svg>"]) + "\n"
+    return "\n".join([head, named, STYLE, ground, text(20, 28, title, "title"), *marks, "</svg>"]) + "\n"
 
 
 def _bar(x: float, y: float, width: float, height: float, kind: str) -> str:
     return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="2"/>'
 
 
-def _text(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+def text(x: float, y: float, words: str, kind: str = "", *, anchor: str = "start") -> str:
+    """One line of text."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'

@@ -7,6 +7,7 @@ from airflow_recovery.testing.faulty_store import CountingStore, Fault, FaultKin
 from airflow_recovery.testing.s3_proxy import (
     Answer,
     CutReply,
+    Delayed,
     Fate,
     LookThenWrite,
     LostReply,
@@ -21,6 +22,7 @@ __all__ = [
     "Answer",
     "CountingStore",
     "CutReply",
+    "Delayed",
     "Fate",
     "Fault",
     "FaultKind",

@@ -9,8 +9,9 @@ from __future__ import annotations
 import http.client
 import re
 import threading
+import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableSequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -119,6 +120,13 @@ class Rewritten:
 
 
 @dataclass(frozen=True)
+class Delayed:
+    """The request reaches the server ``seconds`` late."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class LookThenWrite:
     """A conditional write as of a server that looks whether the key is there, and then writes: two at once both win.
 
@@ -126,7 +134,7 @@ class LookThenWrite:
     """
 
 
-Fate = Answer | LostReply | CutReply | Rewritten | LookThenWrite
+Fate = Answer | LostReply | CutReply | Rewritten | Delayed | LookThenWrite
 Rule = Callable[[S3Request], "Fate | None"]
 """What happens to a request; `None` where nothing does. Called from several threads, one at a time."""
 
@@ -134,12 +142,13 @@ Rule = Callable[[S3Request], "Fate | None"]
 class S3Proxy:
     """Forwards to ``server``; the first of ``rules`` that says something about a request decides what happens to it.
 
-    ``requests`` remembers all, in the order in which they came. Started by ``with``, on a free port of 127.0.0.1.
+    ``requests`` remembers all, in the order in which they came; where that are too many, put a bounded `deque` in its
+    place. Started by ``with``, on a free port of 127.0.0.1.
     """
 
     def __init__(self, server: S3Server, *rules: Rule) -> None:
         self.rules = list(rules)
-        self.requests: list[S3Request] = []
+        self.requests: MutableSequence[S3Request] = []
         self._upstream = server.port
         self._lock = threading.Lock()
         self._http = _Listener(("127.0.0.1", 0), _Handler)
@@ -210,14 +219,16 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server names it so
         """Say nothing: a request is in `S3Proxy.requests`."""
 
-    def _serve(self) -> None:
+    def _serve(self) -> None:  # noqa: C901 - one way an answer, and some have two
         assert isinstance(self.server, _Listener)
         proxy = self.server.proxy
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self._body()
         fate = proxy.evaluate(self._request(body))
         if isinstance(fate, Answer):
             self._refuse(fate)
             return
+        if isinstance(fate, Delayed):
+            time.sleep(fate.seconds)
         headers = dict(self.headers.items())
         if isinstance(fate, LookThenWrite):
             asking = {name: headers[name] for name in ("Host", "Authorization")}
@@ -252,6 +263,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve
+
+    def _body(self) -> bytes:
+        """The request's, also where it came in chunks (as pyarrow's SDK sends it); their trailers are left out."""
+        if "chunked" not in (self.headers.get("Transfer-Encoding") or "").lower():
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        pieces = []
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            pieces.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        return b"".join(pieces)
 
     def _request(self, body: bytes) -> S3Request:
         parts = urlsplit(self.path)

@@ -30,6 +30,7 @@ from airflow_recovery.store.write_once import Written, write_once
 from airflow_recovery.testing import (
     Answer,
     CutReply,
+    Delayed,
     Fate,
     LostReply,
     MotoServer,
@@ -96,6 +97,19 @@ def write(store: ObjectStore, body: bytes = b"mine", pauses: list[float] | None 
 
 def writes(proxy: S3Proxy) -> int:
     return sum(request.is_conditional for request in proxy.requests)
+
+
+def test_a_body_that_comes_in_chunks_gets_through_and_a_delayed_one_too(remote: S3Store, proxy: S3Proxy) -> None:
+    """As pyarrow's SDK sends what it does not know the length of; the server checks the signature."""
+    from pyarrow.fs import S3FileSystem
+
+    name = remote.base_uri.removeprefix("s3://")
+    where = {"endpoint_override": proxy.endpoint_url, "region": REGION, "scheme": "http"}
+    fresh = S3FileSystem(access_key=ACCESS_KEY, secret_key=SECRET_KEY, **where)
+    happens(proxy, Delayed(0.01), to=is_write)
+    with fresh.open_output_stream(f"{name}/chunked") as out:
+        out.write(b"x" * 100_000)
+    assert remote.get("chunked").body == b"x" * 100_000
 
 
 @pytest.mark.parametrize("then_retried", [False, True])

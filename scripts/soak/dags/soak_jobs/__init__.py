@@ -1,0 +1,1 @@
+"""What the soak's DAGs compute."""
