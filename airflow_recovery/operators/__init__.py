@@ -4,6 +4,7 @@ Turns Airflow's context into the values of the region protocol, runs the protoco
 Decides nothing itself, and imports neither pyspark nor boto3 while a DAG file is parsed.
 """
 
+import airflow_recovery.hooks.kubernetes_client  # noqa: F401 - before the Spark provider
 from airflow_recovery.operators.any_operator import recoverable
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
