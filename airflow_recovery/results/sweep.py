@@ -314,9 +314,13 @@ class Sweeper:
             if data.tags and not attempt.is_pinned:
                 return Verdict(True, "released, and its table gave no answer then")
             return rule.verdict(region, number)
-        age_s = max(0.0, self._results_now_s - data.newest_s - CLOCK_MARGIN_S)
         why = "its run was purged" if number <= state.closed_at else "it was never claimed"
-        why = f"{why}, written {duration_text(age_s)} ago"
+        if data.objects:
+            age_s = max(0.0, self._results_now_s - data.newest_s - CLOCK_MARGIN_S)
+            why = f"{why}, written {duration_text(age_s)} ago"
+        else:  # a tag, or a view, has no time of its own
+            age_s = run.ages.since_newest_s(run.tombstones)
+            why = f"{why} {duration_text(age_s)} ago" if run.tombstones else f"{why}, nobody knows when it was made"
         if age_s >= self._options.grace_s:
             return Verdict(True, why)
         return Verdict(False, f"{why}, grace time {duration_text(self._options.grace_s)}")

@@ -57,8 +57,7 @@ class Purge:
         self._options = options
         self._who = who
         self._is_live_run = is_live_run
-        closed, parse = self._layout.closed, self._layout.parse_closed
-        self._tombstones = [key for key in run.ages.stored_s if key.startswith(closed) and parse(key) is not None]
+        self._tombstones = run.tombstones
         self._rest = [key for key in run.ages.stored_s if key not in self._tombstones]
 
     def execute(self) -> bool:

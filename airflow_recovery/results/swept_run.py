@@ -60,6 +60,13 @@ class SweptRun:
         return f"{identity.dag_id} / {identity.run_key} / {identity.group_id}"
 
     @property
+    def tombstones(self) -> list[str]:
+        """The keys of what its purges have left."""
+        layout = self.journal.layout
+        closed = (key for key in self.ages.stored_s if key.startswith(layout.closed))
+        return [key for key in closed if layout.parse_closed(key) is not None]
+
+    @property
     def silent_s(self) -> float:
         """Seconds since anybody but a sweeper has written here."""
         if self.was_read_until_now:

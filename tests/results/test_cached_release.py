@@ -102,6 +102,23 @@ def test_a_purge_drops_all_of_a_run(crashed, clock):
     assert not has_data(crashed, "P", 2)
 
 
+def test_what_is_known_by_its_view_alone_is_as_old_as_the_purge_of_its_run(crashed, clock):
+    away = Server({view("P", 1), *FOREIGN}, is_gone=True)
+    clock.passes(40 * DAY_S)
+    for _ in range(2):
+        gc(crashed, away, purge_older_than_s=30 * DAY_S)
+        clock.passes(2 * HOUR_S)
+    crashed.new_airflow()
+    crashed.go_all()  # the run has come back
+    server = Server(away.views)
+    assert told(gc(crashed, server, grace_s=DAY_S))["P@1 (1 cached)"] == (
+        "kept: its run was purged 3h ago, grace time 1d"
+    )
+    clock.passes(DAY_S)
+    assert told(gc(crashed, server, grace_s=DAY_S))["P@1 (1 cached)"] == "deleted: its run was purged 27h ago"
+    assert server.views == FOREIGN
+
+
 def test_an_unreachable_server_is_told_and_the_files_are_swept(crashed):
     server = Server({view("P", 1)}, is_gone=True)
     report = gc(crashed, server)
