@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
@@ -39,7 +39,7 @@ from airflow_recovery.story.deploy_impact import (
     with_estimates,
 )
 from airflow_recovery.story.folders import folders, readable
-from airflow_recovery.story.run_lookup import all_runs, check_dag
+from airflow_recovery.story.run_lookup import all_runs, check_dag, moment_of, worked_s
 from airflow_recovery.story.run_view import RunView, view_run
 
 RECORDED = "journal"
@@ -167,13 +167,12 @@ def _span(args: argparse.Namespace) -> Span:
 
 
 def _moment(option: str, text: str, *, is_end: bool = False) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError as error:
-        raise ConfigurationError(f"Expected {option} as a date such as 2026-01-31, found {text!r}.") from error
+    moment = moment_of(text)
+    if moment is None:
+        raise ConfigurationError(f"Expected {option} as a date such as 2026-01-31, found {text!r}.")
     if is_end and len(text) == len("2026-01-31"):
         moment += timedelta(days=1, microseconds=-1)
-    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return moment
 
 
 def _runs(store: ObjectStore, dags: Sequence[str], span: Span, notes: list[str]) -> list[FoundRun]:
@@ -199,9 +198,11 @@ def _runs(store: ObjectStore, dags: Sequence[str], span: Span, notes: list[str])
     return found
 
 
-def _is_touched(listed: Iterable[ObjectInfo], span: Span) -> bool:
-    moments = [info.modified_s for info in listed if info.modified_s is not None]
-    return not moments or span.has(datetime.fromtimestamp(max(moments), timezone.utc))
+def _is_touched(listed: Sequence[ObjectInfo], span: Span) -> bool:
+    moment_s = worked_s(listed)
+    if moment_s is None:  # of a purged run a tombstone is left
+        moment_s = max((info.modified_s for info in listed if info.modified_s is not None), default=None)
+    return moment_s is None or span.has(datetime.fromtimestamp(moment_s, timezone.utc))
 
 
 def _found(store: ObjectStore, identity: RunIdentity, listed: list[ObjectInfo]) -> FoundRun:
@@ -294,7 +295,7 @@ def _job(
         if why_not:
             answers.append(RunImpact(each.identity.run_key, why_not=why_not))
             continue
-        planned = PlannedVersion(after, from_json(PlanRecord, new_plan["plan"]))
+        planned = PlannedVersion(after, from_json(PlanRecord, new_plan["plan"]), new_plan["rendered"])
         earlier = None if before is None else PlannedVersion(before, from_json(PlanRecord, old_plan["plan"]))
         answers.append(run_impact(each.view, earlier, planned, evaluations(each.view), shared))
         newest = (each.view.in_use.plan, planned)

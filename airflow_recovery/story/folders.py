@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from airflow_recovery.model.names import decode
-from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 _AFTER_SLASH = chr(ord("/") + 1)
 
@@ -27,6 +27,32 @@ def _folders(store: ObjectStore, prefix: str) -> Iterator[str]:
         yield name
         # Everything below this folder sorts before its name with the character that follows the slash.
         start_after = f"{prefix}{name}{_AFTER_SLASH}"
+
+
+def first_objects(store: ObjectStore, prefix: str, *, depth: int, most: int) -> Iterator[tuple[str, list[ObjectInfo]]]:
+    """The folders ``depth`` levels below ``prefix`` (as ``a/b``), in key order, each with the first ``most`` objects.
+
+    One listing, in which a page holds many small folders; what is left of a larger one is skipped by another request.
+    """
+    name, start_after, is_whole = "", "", False
+    found: list[ObjectInfo] = []
+    while not is_whole:
+        is_whole = True
+        for info in store.list(prefix, start_after=start_after):
+            *parts, _ = info.key[len(prefix) :].split("/", depth)
+            if len(parts) < depth:
+                continue
+            folder = "/".join(parts)
+            if folder != name and found:
+                yield name, found
+                found = []
+            name = folder
+            if len(found) == most:
+                start_after, is_whole = f"{prefix}{name}{_AFTER_SLASH}", False
+                break
+            found.append(info)
+    if found:
+        yield name, found
 
 
 def readable(name: str) -> str:

@@ -10,7 +10,7 @@ from airflow_recovery.advice.history import PastRun
 from airflow_recovery.errors import JournalError, NothingRecorded
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.store.object_store import ObjectStore
-from airflow_recovery.story.run_lookup import all_runs
+from airflow_recovery.story.run_lookup import newest_runs
 from airflow_recovery.story.run_view import RunView, view_run
 
 RUNS = 30
@@ -28,12 +28,12 @@ class PastRuns:
 
 
 def past_runs(store: ObjectStore, dag_id: str, group_id: str | None = None, most: int = RUNS) -> PastRuns:
-    """The newest ``most`` runs of a group, in the order of their keys. One that can't be read is named and left out.
+    """The newest ``most`` runs of a group, as `newest_runs` has them. One that can't be read is named and left out.
 
     Raises `NothingRecorded` where the journal has no such DAG or group, where its runs have several groups and none is
     named, and where none of several can be read. What is wrong with an only one, and the store's errors, pass through.
     """
-    identities = all_runs(store, dag_id, group_id, newest=most)
+    identities = newest_runs(store, dag_id, group_id, most=most)
     groups = Counter(identity.group_id for identity in identities)
     if len(groups) > 1:
         raise NothingRecorded(

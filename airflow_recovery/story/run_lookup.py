@@ -13,13 +13,15 @@ from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.model.names import decode, encode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.object_store import ObjectStore
-from airflow_recovery.story.folders import folders, readable
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.story.folders import first_objects, folders, readable
 
 RUNS_LOOKED_AT = 100
 """A run id says nothing of its run key where the run has a logical date: so many runs' claims are read to find it."""
 
 _ALL_RUNS = 1_000_000
+_OBJECTS_A_RUN = 1000
+"""As many as one request lists."""
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:?\d{2}(?::?\d{2}(?:\.\d+)?)?)?(?:Z|[+-]\d{2}:?\d{2})?")
 
@@ -69,23 +71,59 @@ def all_runs(
     group_id: str | None = None,
     *,
     wanted_key: Callable[[str], bool] = lambda key: True,
-    newest: int = _ALL_RUNS,
 ) -> list[RunIdentity]:
     """Every run and group of a DAG, or every run of one group. Raises `NothingRecorded` where there is none.
 
-    ``wanted_key``: of which run keys; of others not even the groups are listed. ``newest``: the last so many run
-    keys alone.
+    ``wanted_key``: of which run keys; of others not even the groups are listed.
     """
     check_dag(store, dag_id)
     dag = f"{encode(dag_id)}/"
     wanted = None if group_id is None else encode(group_id)
-    identities = [
-        _exact(store, RunIdentity(dag_id, readable(key), readable(group)))
-        for key in folders(store, dag, most=_ALL_RUNS)[-newest:]
+    found = [
+        (key, group)
+        for key in folders(store, dag, most=_ALL_RUNS)
         if wanted_key(readable(key))
         for group in folders(store, f"{dag}{key}/")
         if wanted in (None, group)
     ]
+    return _identities(store, dag_id, group_id, found)
+
+
+def newest_runs(store: ObjectStore, dag_id: str, group_id: str | None = None, *, most: int) -> list[RunIdentity]:
+    """The ``most`` runs (each with all its groups, or one) in which a task was last at work, the oldest first.
+
+    That is known by the store's times of their newest claims and heartbeats (`worked_s`), whatever the runs are called;
+    of one moment, the later key is the newer. Raises as `all_runs`.
+    """
+    check_dag(store, dag_id)
+    wanted = None if group_id is None else encode(group_id)
+    groups: dict[str, dict[str, float]] = {}
+    for folder, listed in first_objects(store, f"{encode(dag_id)}/", depth=2, most=_OBJECTS_A_RUN):
+        key, _, group = folder.partition("/")
+        if wanted in (None, group):
+            groups.setdefault(key, {})[group] = worked_s(listed) or 0.0
+    ordered = sorted(groups, key=lambda key: (max(groups[key].values()), key))
+    return _identities(store, dag_id, group_id, [(key, group) for key in ordered[-most:] for group in groups[key]])
+
+
+def worked_s(listed: Iterable[ObjectInfo]) -> float | None:
+    """When the newest claim or heartbeat in the listing of a run was stored, by the store's clock; `None`: not known.
+
+    What a sweep, a pin or a publish writes later is not the run's work.
+    """
+    times = [
+        info.modified_s
+        for info in listed
+        if info.modified_s is not None and (info.key.endswith(".claim") or info.key.split("/")[3:4] == ["h"])
+    ]
+    return max(times, default=None)
+
+
+def _identities(
+    store: ObjectStore, dag_id: str, group_id: str | None, found: Iterable[tuple[str, str]]
+) -> list[RunIdentity]:
+    """Of (run key, group) as their folders are called."""
+    identities = [_exact(store, RunIdentity(dag_id, readable(key), readable(group))) for key, group in found]
     if not identities:
         raise NothingRecorded(f"The journal {store.base_uri} has no run of group {group_id!r} of DAG {dag_id!r}.")
     return identities
@@ -107,22 +145,22 @@ def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:
 def _keys_of(run: str) -> Iterable[str]:
     yield run
     for text in dict.fromkeys((run, run.rpartition("__")[2])):
-        moment = _moment(text)
+        moment = moment_of(text)
         if moment is not None:
-            yield run_key(logical_date=moment, partition_key=None, run_id=run)
+            yield run_key(logical_date=moment.isoformat(), partition_key=None, run_id=run)
     yield run_key(logical_date=None, partition_key=None, run_id=run)
     yield run_key(logical_date=None, partition_key=run, run_id=run)
 
 
-def _moment(text: str) -> str | None:
-    """ISO 8601 in UTC; a date alone is its midnight, and no offset means UTC, as in Airflow."""
+def moment_of(text: str) -> datetime | None:
+    """ISO 8601, in UTC; a date alone is its midnight, and no offset means UTC, as in Airflow. `None`: it is none."""
     if not _DATE.fullmatch(text):
         return None
     try:
         parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         return None
-    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).astimezone(timezone.utc).isoformat()
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
 
 
 def _key_by_claims(store: ObjectStore, dag: str, run_id: str) -> str | None:
