@@ -33,9 +33,9 @@ def probe(store: ObjectStore, *, token: str | None = None, always_race: bool = F
     token = token or uuid.uuid4().hex
     key = f"_probe/{token}"
     first, second = b"first " + key.encode(), b"second " + key.encode()
-    store.put_if_absent(key, first)
     written = [key]
     try:
+        store.put_if_absent(key, first)  # of which the reply may be lost, and not the object
         _refuses_a_second_write(store, key, second)
         listed = _lists_what_was_written(store, key)
         _gives_back(store, key, first)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_recovery.errors import ObjectExists, StoreAccessDenied, StoreUnsuitable
+from airflow_recovery.errors import ObjectExists, StoreAccessDenied, StoreTimeout, StoreUnsuitable
 from airflow_recovery.store import ObjectStore, probe
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.probe import RACE_EVERY_S, RACED
@@ -69,6 +69,12 @@ def test_a_store_that_gives_back_something_else_is_refused(
 def test_a_denied_probe_is_denied_and_not_unsuitable(local_store: LocalStore) -> None:
     with pytest.raises(StoreAccessDenied):
         probe(FaultyStore(local_store, [Fault(Verb.PUT_IF_ABSENT, FaultKind.DENIED)]))
+
+
+def test_a_probe_whose_first_reply_is_lost_leaves_nothing(local_store: LocalStore) -> None:
+    with pytest.raises(StoreTimeout):
+        probe(FaultyStore(local_store, [Fault(Verb.PUT_IF_ABSENT, FaultKind.LOST_REPLY)]))
+    assert list(local_store.list("_probe/")) == []
 
 
 def test_a_policy_without_deletes_is_fine(local_store: LocalStore) -> None:
