@@ -31,9 +31,10 @@ OF_A_RUN = ("org.apache.spark.deploy.SparkSubmit", "airflow_recovery.driver", TI
 """Words of a command line that only what belongs to a run has."""
 MOST_IDLE_S = 60.0
 _ATTEMPT = re.compile(r"[0-9]{8}")
-_KNOWN_IN_JOURNAL = ("_owner", "_journal", "_shared/", "_streams/", "_splits/", "_servers/", "_probe/raced")
-_PROBED = ("_probe/raced",)
-"""What the start-up probe leaves where it may not delete, always under this one name."""
+_KNOWN_IN_JOURNAL = ("_owner", "_journal", "_shared/", "_streams/", "_splits/", "_servers/")
+_PROBED = re.compile(r"_probe/(?:raced|[0-9a-f]{32}(?:-race-[0-9])?)")
+"""What start-up probes leave: the mark of the last race, and the objects of one that was killed."""
+MOST_PROBED = 20
 _BESIDE_RECORDS = re.compile(r"h/[^/]+/[0-9]{8}|snap/newest")
 
 
@@ -86,8 +87,11 @@ def objects_of_nobody(keys: Iterable[str], named: frozenset[str], runs: frozense
     ``named``: the keys of all registered objects; ``runs``: the prefixes (``dag/run key/group/``) that have a journal.
     """
     texts = []
+    probed = 0
     for key in sorted(keys):
-        if key in named or key == "_owner" or key in _PROBED:
+        if key in named or key == "_owner":
+            continue
+        if _PROBED.fullmatch(key) and (probed := probed + 1) <= MOST_PROBED:
             continue
         folder, _, name = key.rpartition("/")
         if name == "_SUCCESS" and any(other.startswith(f"{folder}/") for other in named):
@@ -103,7 +107,8 @@ def strange_records(keys: Iterable[str]) -> list[str]:
     texts = []
     for key in sorted(keys):
         below = "/".join(key.split("/")[3:])
-        is_known = key.startswith(_KNOWN_IN_JOURNAL) or names_record(below) or _BESIDE_RECORDS.fullmatch(below)
+        is_beside = key.startswith(_KNOWN_IN_JOURNAL) or _PROBED.fullmatch(key)
+        is_known = is_beside or names_record(below) or _BESIDE_RECORDS.fullmatch(below)
         if not is_known:
             texts.append(key)
     return texts

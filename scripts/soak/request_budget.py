@@ -9,17 +9,19 @@ REGIONS: Mapping[str, int] = {"numbers": 0, "thirds": 1, "halves": 1, "total": 2
 LEAVES = ("total",)
 
 
-def budget() -> dict[str, int]:
+def budget(heartbeats: int = 0) -> dict[str, int]:
     """The most requests of each method to the records of one run of `chain`, in which nothing happens.
 
     A region without failure: 2 PUT, 1 LIST (2 of a leaf), a GET for each input; and besides, while Spark starts, a LIST
     for each input, which looks for who releases it. The first one writes the plan. The publish: 1 LIST, a GET for each
-    region and 1 PUT.
+    region and 1 PUT. And with each of its ``heartbeats`` but the first a driver looks by a LIST whether it was fenced:
+    they go by time, so that a region which takes longer has more of them.
     """
+    looks = max(0, heartbeats - len(REGIONS))
     inputs = sum(REGIONS.values())
     return {
         "PUT": 1 + 2 * len(REGIONS) + 1,
-        "LIST": len(REGIONS) + len(LEAVES) + inputs + 1,
+        "LIST": len(REGIONS) + len(LEAVES) + inputs + 1 + looks,
         "GET": inputs + len(REGIONS),
     }
 

@@ -227,7 +227,7 @@ class Soak:
         counted = dict(self.ground.faults.watched)
         self.ground.faults.watch("")
         self._write("requests", counted)
-        for text in beyond_budget(counted, budget()):
+        for text in beyond_budget(counted, budget(counted.get("heartbeat", 0))):
             self._violated(text, name)
         self.runs.look()
 

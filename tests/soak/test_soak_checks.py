@@ -14,6 +14,7 @@ from scripts.soak.disturbances import DISTURBANCES, Disturbance, drawn_for
 from scripts.soak.growth import MOST_GROWTH, SHORTEST_S, WARM_UP_S, Growth, Sample, growths
 from scripts.soak.leftovers import (
     MOST_IDLE_S,
+    MOST_PROBED,
     Connection,
     Process,
     connections_of_nobody,
@@ -24,7 +25,7 @@ from scripts.soak.leftovers import (
 )
 from scripts.soak.plot import plotted
 from scripts.soak.report import Story, rendered
-from scripts.soak.request_budget import beyond_budget, budget
+from scripts.soak.request_budget import REGIONS, beyond_budget, budget
 from scripts.soak.runs import WEIGHTS
 from scripts.soak.s3_faults import KINDS, S3Faults
 from scripts.soak.soak import Done, Violation
@@ -94,6 +95,14 @@ def test_an_object_that_no_record_names_is_found() -> None:
     assert objects_of_nobody([*fine, *orphans], named, runs) == [f"s3://soak/results/{key}" for key in sorted(orphans)]
 
 
+def test_what_killed_probes_leave_is_known_until_there_is_too_much_of_it() -> None:
+    left = [f"_probe/{number:032x}" for number in range(MOST_PROBED + 1)]
+    assert objects_of_nobody(left[1:], frozenset(), frozenset()) == []
+    assert len(objects_of_nobody(left, frozenset(), frozenset())) == 1
+    assert strange_records(["_probe/raced", *left]) == []
+    assert strange_records(["_probe/other"]) == ["_probe/other"]
+
+
 def test_an_object_of_no_known_kind_in_the_journal_is_found() -> None:
     run = "chain/date-1/g"
     fine = [f"{run}/t/total/00000001.claim", f"{run}/plan/00ab", f"{run}/h/total/00000001", "_streams/x", "_owner"]
@@ -115,6 +124,8 @@ def test_one_request_more_than_the_budget_is_found_and_heartbeats_go_by_time() -
     for method in allowed:
         assert len(beyond_budget({**allowed, method: allowed[method] + 1}, allowed)) == 1
     assert beyond_budget({"DELETE": 1}, allowed)
+    slow = budget(heartbeats=len(REGIONS) + 3)
+    assert slow == {**allowed, "LIST": allowed["LIST"] + 3}
 
 
 def series(component: str, pid: int, begun: float, slope_an_hour: float, level: float = 200.0) -> list[Sample]:
