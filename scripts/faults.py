@@ -20,11 +20,12 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PAGE = REPOSITORY / "docs" / "faults.md"
 LAST_RESULTS = "airflow_recovery/last_results"
 """The key in pytest's cache: by test function, ``{"marks": [...], "said": {parameters: [outcome, day, commit]}}``."""
-REAL = ("airflow", "spark", "s3", "browser", "drill")
+REAL = ("airflow", "spark", "s3", "postgres", "browser", "drill")
 """The marks of tests that run on real parts. A test without any has none but this process and its children."""
 
 _ROW = re.compile(r"^\| (\d+) \| (.+?) \| .*\| (.+) \|$", re.MULTILINE)
 _TEST = re.compile(r"`(tests/\S+\.py::test_\w+)`")
+_REASON = re.compile(r"^\| ([^|]+) \| (\d+(?:, \d+)*) \|$", re.MULTILINE)
 OUTCOMES = ("passed", "skipped", "failed")
 """The worst comes last. A failure that is run again has another outcome, and counts by what it says then."""
 
@@ -42,6 +43,17 @@ def faults(text: str) -> Iterator[Fault]:
     """The rows of the page's ``text``, in its order."""
     for number, what, held_by in _ROW.findall(text):
         yield Fault(int(number), what, tuple(_TEST.findall(held_by)))
+
+
+def reasons(text: str) -> dict[int, str]:
+    """Why a fault has no test on real parts, by the page's ``text``. Raises `ValueError` where one stands twice."""
+    found: dict[int, str] = {}
+    for reason, numbers in _REASON.findall(text):
+        for number in map(int, numbers.split(", ")):
+            if number in found:
+                raise ValueError(f"expected one reason for fault {number}, found two")
+            found[number] = reason
+    return found
 
 
 def last_results(cache: Path = REPOSITORY / ".pytest_cache") -> dict[str, dict[str, object]]:
@@ -67,11 +79,15 @@ def told(test: str, results: Mapping[str, Mapping[str, object]]) -> tuple[str, s
     return worst, f"{worst} {day} at {commit}{real}"
 
 
-def table(rows: Sequence[Fault], results: Mapping[str, Mapping[str, object]]) -> tuple[list[str], Counter[str]]:
-    """The lines to print, and how many tests have which outcome."""
+def table(
+    rows: Sequence[Fault], results: Mapping[str, Mapping[str, object]], why_not: Mapping[int, str] | None = None
+) -> tuple[list[str], Counter[str]]:
+    """The lines to print, and how many tests have which outcome. ``why_not``: `reasons`."""
     lines, counts = [], Counter[str]()
     for fault in rows:
         lines.append(f"{fault.number:4}  {fault.what}")
+        if why_not is not None and fault.number in why_not:
+            lines.append(f"      not on real parts. {why_not[fault.number]}")
         for test in fault.tests:
             outcome, words = told(test, results)
             counts[outcome] += 1
@@ -84,10 +100,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.faults", description=__doc__)
     parser.add_argument("numbers", nargs="*", type=int, metavar="NUMBER", help="these faults alone")
     wanted = parser.parse_args(arguments).numbers
-    rows = [fault for fault in faults(PAGE.read_text(encoding="utf-8")) if not wanted or fault.number in wanted]
+    page = PAGE.read_text(encoding="utf-8")
+    rows = [fault for fault in faults(page) if not wanted or fault.number in wanted]
     if missing := sorted(set(wanted) - {fault.number for fault in rows}):
         parser.error(f"expected numbers of docs/faults.md, found {', '.join(map(str, missing))}")
-    lines, counts = table(rows, last_results())
+    lines, counts = table(rows, last_results(), reasons(page))
     print("\n".join(lines))
     print(
         f"{len(rows)} faults, {counts.total()} tests: " + ", ".join(f"{n} {what}" for what, n in counts.most_common())

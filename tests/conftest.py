@@ -165,6 +165,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fixtures = SERVER_FIXTURES.intersection(getattr(item, "fixturenames", ()))
         if fixtures or parameters.get("store", "local") != "local":
             item.add_marker(pytest.mark.s3)
+        if "postgres" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.postgres)
         if os.environ.get("CI") and any(map(item.get_closest_marker, OF_REAL_PROCESSES)):
             item.add_marker(pytest.mark.flaky(reruns=1))
     if not config.getoption("--drill"):

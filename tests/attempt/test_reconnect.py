@@ -93,7 +93,8 @@ class KilledTask:
         world, claim = self.world, self.claim
         location = f"{world.journal().layout.data_of('P', 1)}/out"
         info = world.results.put(f"{location}/part-0", b"P of []")
-        manifest = PartitionManifest("P", f"memory://results/{location}", (ResultObject("part-0", 7, info.etag),), 1)
+        objects = (ResultObject("part-0", 7, info.etag),)
+        manifest = PartitionManifest("P", f"{world.results.base_uri}/{location}", objects, 1)
         trace = AttemptTrace("P", 1, claim.writer, "code 1", claim.inputs, ())
         outcome = trace.finished("now", (manifest,), spark_seconds=3600.0)
         world.journal(writer=claim.writer).finish(outcome)

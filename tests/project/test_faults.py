@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from last_results import LastResults
+from real_parts import parts_of, read
 
-from scripts.faults import LAST_RESULTS, faults, table, told
+from scripts.faults import LAST_RESULTS, Fault, faults, reasons, table, told
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "docs" / "faults.md"
 
 
-@cache
 def named_in(file: str) -> frozenset[str]:
     path = ROOT / file
-    if not path.exists():
-        return frozenset()
-    return frozenset(node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef))
+    return frozenset(read(path).tests) if path.exists() else frozenset()
 
 
 def unresolved(text: str) -> list[str]:
@@ -58,6 +54,58 @@ def test_every_row_names_tests_that_are_there() -> None:
 )
 def test_a_row_without_its_test_would_be_seen(row: str) -> None:
     assert unresolved(row)
+
+
+def without_real_part(text: str) -> list[int]:
+    """The faults that have no test on a real part, and no reason."""
+    why_not = reasons(text)
+    return [fault.number for fault in faults(text) if fault.number not in why_not and not real_parts(fault)]
+
+
+def real_parts(fault: Fault) -> frozenset[str]:
+    """The real parts that some test of it runs on. That a test is for the drill alone is none."""
+    return frozenset(part for test in fault.tests for part in parts_of(test)) - {"drill"}
+
+
+def test_every_fault_has_a_test_on_a_real_part_or_says_why_it_has_none() -> None:
+    assert without_real_part(TABLE.read_text()) == []
+
+
+def test_no_fault_says_why_it_has_none_and_has_one() -> None:
+    text = TABLE.read_text()
+    why_not = reasons(text)
+    assert why_not.keys() <= {fault.number for fault in faults(text)}
+    assert [fault.number for fault in faults(text) if fault.number in why_not and real_parts(fault)] == []
+
+
+ON_S3 = "tests/attempt/test_attempts_on_s3.py::test_fault_19_a_failed_job_never_counts_as_the_new_one"
+IN_MEMORY = "tests/attempt/test_reconnect.py::test_fault_19_a_failed_job_never_counts_as_the_new_one"
+
+
+@pytest.mark.parametrize(
+    ("test", "reason", "found"), [(ON_S3, "", []), (IN_MEMORY, "", [19]), (IN_MEMORY, "| it can't | 18, 19 |", [])]
+)
+def test_control_a_fault_without_either_would_be_seen(test: str, reason: str, found: list[int]) -> None:
+    assert without_real_part(f"| 19 | a | b | `{test}` |\n{reason}\n") == found
+
+
+@pytest.mark.parametrize(
+    ("test", "parts"),
+    [
+        (
+            "tests/integration/test_limits.py::test_a_clear_by_recovery_forgives_nothing",
+            {"airflow", "drill", "s3", "spark"},
+        ),
+        ("tests/attempt/test_assignment_log.py::test_fault_56_of_two_first_processes_one_decides_for_both", {"s3"}),
+        ("tests/results/test_gc_in_trouble.py::test_fault_103_an_empty_dag_is_no_dag", {"s3"}),
+        ("tests/journal/test_history_on_s3.py::test_fault_37_an_empty_segment_is_refused", {"s3"}),
+        ("tests/journal/test_history.py::test_fault_37_an_empty_segment_is_refused", set()),
+        ("tests/sinks/test_postgres_sink.py::test_control_the_driver_says_the_row", {"postgres"}),
+    ],
+    ids=["marks", "a store", "an imported fixture", "an imported test", "none", "a database"],
+)
+def test_real_parts_are_read_from_marks_and_fixtures(test: str, parts: set[str]) -> None:
+    assert parts_of(test) == parts
 
 
 KILLED = "tests/testing/test_crash_kit.py::test_fault_1_to_7_a_kill_at_every_point_that_leaves_another_state"
