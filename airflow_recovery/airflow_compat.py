@@ -100,9 +100,9 @@ def is_supervised() -> bool:
     return isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), CommsDecoder)
 
 
-def execute_operator(operator: Any, context: Any) -> Any:
-    """`execute` of an operator inside another one's, as the task runner calls it."""
+def execute_operator(operator: Any, context: Any, execute: Any = None) -> Any:
+    """`execute` of an operator inside another one's, as the task runner calls it; or that of a parent, ``execute``."""
     from airflow.sdk.bases.operator import ExecutorSafeguard
 
     sentinel = {f"{type(operator).__name__}__sentinel": ExecutorSafeguard.sentinel_value}
-    return operator.execute(context=context, **sentinel)
+    return (execute or operator.execute)(context=context, **sentinel)

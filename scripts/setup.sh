@@ -8,7 +8,8 @@
 #   scripts/setup.sh --test   all of that, PostgreSQL, Redis, libfaketime, a YARN (66 MB), Chromium, which tests the
 #                             Recovery tab, and servers of Google's and Azure's stores, where `go` and `npm` are on the
 #                             PATH: for `make test`
-#   scripts/setup.sh --drill  and a Kubernetes API server, built where `go` is on the PATH (minutes): for `make drill`
+#   scripts/setup.sh --drill  and a Kubernetes API server, built where `go` is on the PATH (minutes), and beside the
+#                             environment Airflow's provider of Google (130 MB): for `make drill`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -172,6 +173,18 @@ ensure_kubernetes() {
         || { tail -n 5 $LOG >&2; die "go build of the Kubernetes API server failed; see $LOG"; }
 }
 
+# For PYTHONPATH, so that no other test has it. Its packages need nothing that the environment has not.
+ensure_google_provider() {
+    local folder=$VENV/google-provider list=scripts/google-provider.txt wanted
+    wanted=$(cksum <$list)
+    [ -f $folder/stamp ] && [ "$(cat $folder/stamp)" = "$wanted" ] && return
+    say "installing Airflow's provider of Google into $folder"
+    rm -rf $folder
+    $VENV/bin/python -m pip install --disable-pip-version-check --no-compile --no-deps --target $folder -r $list >$LOG 2>&1 \
+        || { tail -n 5 $LOG >&2; die "pip install of Airflow's provider of Google failed; see $LOG"; }
+    printf '%s' "$wanted" >$folder/stamp
+}
+
 # Into .venv/NAME-jars what scripts/NAME-ivy.xml says.
 ensure_jars() {
     local what=$2 jars=.venv/$1-jars ivy=scripts/$1-ivy.xml wanted java=java
@@ -253,5 +266,9 @@ case "${1:-}" in --test | --drill)
     ensure_azurite
     ;;
 esac
-[ "${1:-}" != --drill ] || ensure_kubernetes
+case "${1:-}" in --drill)
+    ensure_google_provider
+    ensure_kubernetes
+    ;;
+esac
 say "ready ($($VENV/bin/python --version), Java $(java_major))"

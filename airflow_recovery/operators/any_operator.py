@@ -14,6 +14,7 @@ from airflow_recovery.checks import check_arguments, shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators.drop_in import DropInOperator
 from airflow_recovery.operators.recovering import RecoveringOperator
+from airflow_recovery.operators.resumable import SubmitsThenAsks
 from airflow_recovery.task.references import PathStyle
 
 if TYPE_CHECKING:
@@ -33,6 +34,16 @@ _OWN_CLASSES = {
     ),
 }
 """Operators that need a class of their own."""
+_AMAZON, _GOOGLE = "airflow.providers.amazon.aws.operators.emr", "airflow.providers.google.cloud.operators.dataproc"
+_RESUMABLE = {
+    f"{_AMAZON}.EmrAddStepsOperator": "airflow_recovery.operators.emr.ResumableEmrAddStepsOperator",
+    f"{_AMAZON}.EmrServerlessStartJobOperator": "airflow_recovery.operators.emr.ResumableEmrServerlessStartJobOperator",
+    f"{_GOOGLE}.DataprocSubmitJobOperator": "airflow_recovery.operators.dataproc.ResumableDataprocSubmitJobOperator",
+    f"{_GOOGLE}.DataprocCreateBatchOperator": (
+        "airflow_recovery.operators.dataproc.ResumableDataprocCreateBatchOperator"
+    ),
+}
+"""Operators whose jobs outlive a lost worker, and which have no ``ResumableJobMixin``: the same with one."""
 _WAITS = {"wait_for_completion": True, "wait_for_termination": True, "asynchronous": False}
 """Attributes by which operators of the common providers say whether they wait for their job, and what waits."""
 _POLLS = ("_polling_interval",)
@@ -93,6 +104,9 @@ class RecoverableOperator(DropInOperator):
     """Base of what `recoverable` returns, beside the user's operator."""
 
     operator_class: type[BaseOperator]
+    """What an attempt is run as: the user's operator, or what finds its jobs again."""
+    declared_class: type[BaseOperator] | None = None
+    """What the user has named, where that is another one."""
     paths: PathStyle
     fingerprint_fields: Sequence[str] = ()
     """The attributes that make the fingerprint; none: those in which placeholders are filled."""
@@ -106,7 +120,10 @@ class RecoverableOperator(DropInOperator):
         from airflow_recovery.task.drop_in_operator import operator_document
 
         return operator_document(
-            self, self.operator_class, self.fingerprint_fields or self.placeholder_fields, self.drop_in
+            self,
+            self.declared_class or self.operator_class,
+            self.fingerprint_fields or self.placeholder_fields,
+            self.drop_in,
         )
 
     def check_rendered(self) -> None:
@@ -132,7 +149,7 @@ class RecoverableOperator(DropInOperator):
     def _check_waits(self) -> None:
         """Its outputs are registered when it has ended: a job that goes on would still write."""
         given = vars(self)
-        name = self.operator_class.__name__
+        name = (self.declared_class or self.operator_class).__name__
         if given.get("deferrable") is True:
             raise JobDefinitionError(
                 f"{self.task_id}: expected deferrable=False of a recoverable {name}, found True: a task that waits in "
@@ -153,6 +170,12 @@ class RecoverableOperator(DropInOperator):
                     "its outputs would be registered while the job still writes them. Say how many seconds are between "
                     "two questions."
                 )
+        named = self.names_its_job() if isinstance(self, SubmitsThenAsks) else None
+        if named is not None:
+            raise JobDefinitionError(
+                f"{self.task_id}: expected a {name} that leaves its job's name to the service, found {named}: a second "
+                "attempt would be refused, or given the first one's job. Leave it out."
+            )
 
 
 @cache
@@ -160,15 +183,15 @@ def _recoverable_class(operator: type[BaseOperator], fields: tuple[str, ...] | N
     name = operator.__name__
     if issubclass(operator, RecoveringOperator):
         raise JobDefinitionError(f"recoverable: expected an operator without recovery, found {name}: use it as it is")
-    own = _OWN_CLASSES.get(f"{operator.__module__}.{name}")
+    path = f"{operator.__module__}.{name}"
+    own = _OWN_CLASSES.get(path)
     if own is not None:
         if fields is not None or paths != "spark":
             raise JobDefinitionError(
                 f"recoverable: expected {name} without fields= and paths=, found them: it has a recoverable class of "
                 "its own, which says where placeholders stand. Leave them out"
             )
-        module, _, class_name = own.rpartition(".")
-        return cast("type", getattr(import_module(module), class_name))
+        return _imported(own)
     templated = tuple(operator.template_fields)
     unfit = [field for field in fields or () if field not in templated]
     if unfit or not (templated if fields is None else fields):
@@ -182,11 +205,13 @@ def _recoverable_class(operator: type[BaseOperator], fields: tuple[str, ...] | N
             f"recoverable: {name} has an argument {taken[0]}= of its own, which would mean two things: make a subclass "
             "of it that takes it by another name"
         )
+    run_as = _imported(_RESUMABLE[path]) if path in _RESUMABLE else operator
     links = operator.operator_extra_links
     members: dict[str, Any] = {
         "__module__": operator.__module__,
         "__doc__": f"`{name}` as one recoverable vertex: see `airflow_recovery.operators.any_operator`.",
-        "operator_class": operator,
+        "operator_class": run_as,
+        "declared_class": None if run_as is operator else operator,
         "paths": paths,
         "template_fields": (*templated, "inputs", "outputs"),
         "placeholder_fields": templated if fields is None else fields,
@@ -194,7 +219,12 @@ def _recoverable_class(operator: type[BaseOperator], fields: tuple[str, ...] | N
     if not isinstance(links, property):  # else the operator's own, whatever they are for its arguments
         members["operator_extra_links"] = (*RecoveringOperator.operator_extra_links, *links)
     metaclass: Any = type(operator)
-    return cast("type", metaclass(f"Recoverable{name}", (RecoverableOperator, operator), members))
+    return cast("type", metaclass(f"Recoverable{name}", (RecoverableOperator, run_as), members))
+
+
+def _imported(path: str) -> type:
+    module, _, name = path.rpartition(".")
+    return cast("type", getattr(import_module(module), name))
 
 
 def _taken_names() -> set[str]:

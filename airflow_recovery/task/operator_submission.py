@@ -13,6 +13,7 @@ set on the operator, by which `on_kill` finds the job in another process.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,10 @@ from airflow_recovery.task.outliving_job import OutlivingJob, key_of
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
+
+
+REQUEST_TOKENS = ("client_request_token", "idempotency_token", "request_id")
+"""Attributes whose texts make a service answer a second request with the first job: each attempt has its own."""
 
 
 def is_resumable(operator_class: type[BaseOperator]) -> bool:
@@ -56,9 +61,16 @@ class OperatorSubmission(OutlivingJob):
         return is_resumable(self._operator_class) and bool(getattr(self.operator, "durable", True))
 
     def copy_for(self, name: str) -> Any:
-        """A copy of the operator for the attempt of that ``name``, which is the user's own operator again."""
+        """A copy of the operator for the attempt of that ``name``, which is the user's own operator again.
+
+        What identifies a request is made from the operator's and the name, so that another attempt is another job.
+        """
         job: Any = object.__new__(self._operator_class)
         vars(job).update(vars(self.operator))
+        for token in REQUEST_TOKENS:
+            given = vars(job).get(token)
+            if isinstance(given, str) and given:
+                setattr(job, token, str(uuid.uuid5(uuid.NAMESPACE_OID, f"{given}/{name}")))
         if isinstance(job, ResumableJobMixin):
             job.external_id_key = self._key(name)  # else it would take the job of another attempt for its own
         return job

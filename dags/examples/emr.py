@@ -1,4 +1,4 @@
-"""Two jobs on EMR Serverless: one that fails is started again, and what is gone is made again."""
+"""Two jobs on EMR Serverless: they outlive a lost worker, and one that fails is started again as another job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_recovery.operators import recoverable
 
 CODE = os.environ.get("EXAMPLE_CODE", "s3://code")
 WHERE: dict[str, Any] = {
-    "application_id": os.environ.get("EXAMPLE_EMR_APPLICATION", "00fexample"),
+    "application_id": "00fexample",
     "execution_role_arn": "arn:aws:iam::123456789012:role/emr",
     "waiter_delay": 1,
     "waiter_max_attempts": 24 * 3600,  # by default it gives up after 25 questions

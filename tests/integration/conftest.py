@@ -3,12 +3,13 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import forty_steps
 import pytest
+from dataproc_server import DataprocServer, google_provider, use_google_provider
 from folder_end import is_last_of
 from metrics_listener import MetricsListener
 from paths import CODE
@@ -22,7 +23,7 @@ from airflow_recovery.testing.s3_server import SECRET_KEY
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "dags"
-OTHER_OPERATORS = ("any_operator", "livy", "databricks", "tables")
+OTHER_OPERATORS = ("any_operator", "livy", "databricks", "emr", "emr_steps", "tables")
 """Of the examples, those of `test_any_operator.py` and `test_table_example.py`."""
 PER_RUN_BACKEND = {
     "AIRFLOW__STATE_STORE__BACKEND": "weakened.PerRunBackend",
@@ -89,6 +90,23 @@ def pipeline(
     )
 
 
+@pytest.fixture
+def dataproc(
+    tmp_path: Path, s3_server_names: list[str], start_s3_server: Callable[[str], S3Server]
+) -> Iterator[tuple[Pipeline, DataprocServer]]:
+    """An Airflow of its own that has the provider of Google; and where that finds Google."""
+    provider = google_provider()
+    if provider is None:
+        pytest.skip("Airflow's provider of Google is not installed: scripts/setup.sh --drill")
+    use_google_provider(provider)
+    path = os.pathsep.join([PER_RUN_BACKEND["PYTHONPATH"], str(provider)])
+    with DataprocServer(tmp_path) as server:
+        extra = {"PYTHONPATH": path, **server.environment()}
+        s3 = start_s3_server(s3_server_names[-1])
+        with open_pipeline(tmp_path / "pipeline", s3, "sc://127.0.0.1:1", extra, ("dataproc",)) as pipeline:
+            yield pipeline, server
+
+
 @pytest.fixture(scope="session")
 def two_runs(pipeline: Pipeline) -> dict[str, DagRun]:
     """Two runs of `diamond` side by side, in which nothing happens."""
@@ -113,11 +131,14 @@ def finished(two_runs: dict[str, DagRun]) -> DagRun:
 
 
 @contextmanager
-def open_pipeline(folder: Path, server: S3Server, connect_url: str, metrics: dict[str, str]) -> Iterator[Pipeline]:
+def open_pipeline(
+    folder: Path, server: S3Server, connect_url: str, extra: dict[str, str], examples: Sequence[str] = ()
+) -> Iterator[Pipeline]:
+    """``extra``: variables; ``examples``: those that not every Airflow can import."""
     bucket = f"integration-{uuid.uuid4().hex[:8]}"
     server.create_bucket(bucket)
-    env = environment(folder, bucket, connect_url) | PATIENT | PER_RUN_BACKEND | metrics
-    dags = copy_dags(folder)
+    env = environment(folder, bucket, connect_url) | PATIENT | PER_RUN_BACKEND | extra
+    dags = copy_dags(folder, examples)
     # Airflow itself refuses backfills on SQLite where anybody else writes, and its scheduler dies of a run that is
     # deleted under it.
     airflow = LocalAirflow(folder / "airflow", dags, database="postgresql", env=env)
@@ -133,7 +154,7 @@ def open_pipeline(folder: Path, server: S3Server, connect_url: str, metrics: dic
         yield pipeline
 
 
-def copy_dags(folder: Path) -> Path:
+def copy_dags(folder: Path, more: Sequence[str]) -> Path:
     """The DAGs of these tests, with two of the repository's and the README's (`test_examples.py`)."""
     dags = folder / "dags"
     write_dags(dags, f"file://{folder}/{FLIGHTS}")
@@ -142,6 +163,6 @@ def copy_dags(folder: Path) -> Path:
     forty_steps.write(dags)
     examples = dags / "examples"
     shutil.copytree(EXAMPLES / "applications", examples / "applications")
-    for name in ("drop_in.py", "wait_for_delays.py", *(f"examples/{each}.py" for each in OTHER_OPERATORS)):
+    for name in ("drop_in.py", "wait_for_delays.py", *(f"examples/{each}.py" for each in (*OTHER_OPERATORS, *more))):
         shutil.copy(EXAMPLES / name, examples)
     return dags

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from job_servers import DatabricksServer, JobServer, LivyServer
+from emr_cluster import EmrServer
+from job_servers import DatabricksServer, LivyServer
 from pipeline import AFTER_THE_EXAMPLES_BEGIN, EXAMPLE_CODE, DagRun, Pipeline, empty_folder, fresh_day
 
 from airflow_recovery.testing.spark_drivers import kill_9
@@ -49,10 +52,6 @@ def run_of(pipeline: Pipeline, dag_id: str) -> DagRun:
     run = pipeline.run(dag_id, day=fresh_day(AFTER_THE_EXAMPLES_BEGIN))
     run.group_id = OPERATORS
     return run
-
-
-def asked(service: JobServer) -> int:
-    return sum(request.startswith("GET") for request in service.requests)
 
 
 def text_of(journal: Any, result: str) -> str:
@@ -106,40 +105,79 @@ def test_a_shell_command_that_fails_and_one_whose_result_is_lost_run_again_and_n
     third.check()
 
 
-@pytest.fixture(params=[LivyServer, DatabricksServer])
-def service(pipeline: Pipeline, request: pytest.FixtureRequest) -> Iterator[JobServer]:
-    with request.param() as server:
+SERVICES: dict[str, Any] = {
+    "livy": LivyServer,
+    "databricks": DatabricksServer,
+    "emr": EmrServer,
+    "emr_steps": EmrServer,
+}
+"""By their examples."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """The DAG of a service, which runs."""
+
+    dag_id: str
+    service: Any
+    pipeline: Pipeline
+
+    def asked(self) -> int:
+        return sum(request.startswith("GET") for request in self.service.requests)
+
+    def codes(self) -> list[int | None]:
+        return [job.code for job in self.service.jobs.values()]
+
+
+IN_EVERY_RUN = ("livy", "databricks")
+"""The others are a drill."""
+
+
+@pytest.fixture(
+    params=[
+        each if each in IN_EVERY_RUN else pytest.param(each, marks=pytest.mark.drill)
+        for each in (*SERVICES, "dataproc")
+    ]
+)
+def example(request: pytest.FixtureRequest) -> Iterator[Example]:
+    with ExitStack() as stack:
+        if request.param == "dataproc":
+            pipeline, server = request.getfixturevalue("dataproc")
+        else:
+            pipeline = request.getfixturevalue("pipeline")
+            server = stack.enter_context(SERVICES[request.param]())
         place = json.loads(server.connection())
-        connection_id = f"{place['conn_type']}_default"
+        connection_id = f"{place['conn_type'].removesuffix('_platform')}_default"
         pipeline.airflow.api("POST", "/connections", {**place, "connection_id": connection_id})
-        yield server
+        yield Example(request.param, server, pipeline)
         pipeline.airflow.api("DELETE", f"/connections/{connection_id}")
 
 
 def test_a_job_outlives_its_task_and_is_submitted_again_where_it_fails_or_its_result_is_lost(
-    pipeline: Pipeline, code: Path, service: JobServer
+    example: Example,
 ) -> None:
+    code = empty_folder(example.pipeline.folder / EXAMPLE_CODE)
     for name in ("clean.py", "report.py"):
         (code / name).write_text(WAITS)
     hold = code / "clean.py.hold"
     hold.touch()
     (code / "report.py.fail").touch()
-    run = run_of(pipeline, "livy" if isinstance(service, LivyServer) else "databricks").start()
+    run = run_of(example.pipeline, example.dag_id).start()
 
     # The task is gone, and its job is not.
-    run.wait(lambda: asked(service) > 3, "the task to follow its job, whose id is kept by now")
+    run.wait(lambda: example.asked() > 3, "the task to follow its job, whose id is kept by now")
     found = run.airflow.task_processes(run.dag_id, run.run_id, "clean")
     assert found is not None
     kill_9(found.task)
     run.wait(lambda: run.tries("clean") == 2 and "waiting for it" in run.log("clean", 2), "the next try to follow it")
-    assert [job.code for job in service.jobs.values()] == [None]
+    assert example.codes() == [None]
     hold.unlink()
 
     first = run.ends()
     assert first.executions() == {"clean": 1, "report": 2}
     assert (run.tries("clean"), run.tries("report")) == (2, 2)
     assert text_of(first, "report.report") == run.day
-    assert [job.code for job in service.jobs.values()] == [0, 1, 0]
+    assert example.codes() == [0, 1, 0]
 
     run.delete("clean.cleaned", "report.report")
     run.clear("report")
@@ -147,4 +185,4 @@ def test_a_job_outlives_its_task_and_is_submitted_again_where_it_fails_or_its_re
     assert second.ran_since(first) == {"clean": 1, "report": 1}
     assert second.attempts["clean"][1].objects["lost"]["reporter"] == "report"
     assert text_of(second, "report.report") == run.day
-    assert len(service.jobs) == 5
+    assert len(example.codes()) == 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,19 +13,19 @@ from airflow.sdk import DAG
 from emr_cluster import REGION, EmrCluster
 from job_servers import WRITER, gated
 from moto import mock_aws
-from tries import execute, run_try, state_in, task_context
+from tries import run_try, state_in
 
 from airflow_recovery.errors import JobDefinitionError, RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import recoverable
+from airflow_recovery.task import operator_submission
 
 ROLE = "arn:aws:iam::123456789012:role/emr"
 AWS = {"aws_conn_id": None, "region_name": REGION, "do_xcom_push": False, "outputs": ["out"], "task_id": "t"}
 
 
 @pytest.fixture
-def cluster(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmrCluster]:
-    monkeypatch.setattr("moto.emrserverless.models.JOB_STATUS", "SUBMITTED")
+def cluster(recovery: Path) -> Iterator[EmrCluster]:
     with mock_aws(), EmrCluster() as found:
         yield found
 
@@ -73,7 +72,7 @@ def test_a_job_on_emr_writes_to_the_place_of_its_attempt_and_is_kept(cluster: Em
     location = made["results"]["t.out"]["location"]
     assert (Path(location.removeprefix("file://")) / "part-0").read_text() == "rows"
     assert run_try(task, try_number=2)["decision"] == "kept"
-    assert len(cluster.processes) == 1
+    assert len(cluster.jobs) == 1
 
 
 @BOTH
@@ -85,26 +84,45 @@ def test_a_job_on_emr_that_fails_ends_its_attempt(cluster: EmrCluster, make: Any
     assert (attempts[1].is_finished, attempts[2].is_finished) == (False, True)
 
 
-def test_a_killed_task_cancels_its_serverless_job(cluster: EmrCluster, recovery: Path) -> None:
-    task = serverless(cluster, program=gated(recovery)).prepare_for_execution()
-    errors: list[BaseException] = []
+@BOTH
+def test_the_next_attempt_of_one_task_is_another_job(cluster: EmrCluster, make: Any, recovery: Path) -> None:
+    """Its client's token was drawn when the DAG was parsed: for one token EMR Serverless has one job."""
+    task = make(cluster, program=failing_once(recovery))
+    with pytest.raises(RegionFailed):
+        run_try(task)
+    assert run_try(task, try_number=2)["attempt"] == 2
+    assert len(cluster.jobs) == 2
 
-    def run() -> None:
-        try:
-            execute(task, task_context("t"))
-        except BaseException as error:
-            errors.append(error)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    while not cluster.processes:
-        thread.join(0.02)
-        assert thread.is_alive(), errors
-    task.on_kill()
-    thread.join(300)
-    (job,) = cluster.processes.values()
-    assert job.wait(60) == -9
-    assert "CANCELLED" in str(errors[0]) or "Serverless Job failed" in str(errors[0])
+def test_control_with_one_token_for_all_attempts_the_next_one_is_given_the_failed_job(
+    cluster: EmrCluster, recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_submission, "REQUEST_TOKENS", ())
+    task = serverless(cluster, program=failing_once(recovery))
+    for try_number in (1, 2):
+        with pytest.raises(RegionFailed):
+            run_try(task, try_number=try_number)
+    assert len(cluster.jobs) == 1
+
+
+def failing_once(folder: Path) -> str:
+    program, flag = folder / "failing_once.py", folder / "has_failed"
+    program.write_text(
+        f"import pathlib, runpy, sys\nflag = pathlib.Path({str(flag)!r})\n"
+        f"if not flag.exists():\n    flag.touch()\n    sys.exit('broken')\n"
+        f"sys.argv[0] = {WRITER!r}\nrunpy.run_path({WRITER!r}, run_name='__main__')\n"
+    )
+    return str(program)
+
+
+def test_a_job_is_given_up_after_as_many_questions_as_the_operator_was_told(
+    cluster: EmrCluster, recovery: Path
+) -> None:
+    task = steps(cluster, program=gated(recovery), waiter_max_attempts=1)
+    with pytest.raises(RegionFailed, match="RUNNING after 1 s, and was ended"):
+        run_try(task)
+    (job,) = cluster.jobs.values()
+    assert job.process.wait(60) == -9
 
 
 @BOTH

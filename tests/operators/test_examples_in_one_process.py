@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -10,10 +11,12 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from emr_cluster import emr_server
+from dataproc_server import DataprocServer, google_provider, use_google_provider
+from emr_cluster import EmrServer
 from job_servers import DatabricksServer, JobServer, LivyServer
 from test_dag_test import BACKEND, environment
 
@@ -62,11 +65,20 @@ def of_server(server: type[JobServer], connection: str) -> Any:
 
 @contextmanager
 def of_emr() -> Iterator[tuple[dict[str, str], Collection[Any]]]:
-    with emr_server() as (cluster, connection):
-        yield (
-            {"AIRFLOW_CONN_AWS_DEFAULT": connection, "EXAMPLE_EMR_APPLICATION": cluster.application},
-            cluster.processes,
-        )
+    with EmrServer() as server:
+        yield {"AIRFLOW_CONN_AWS_DEFAULT": server.connection()}, server.jobs
+
+
+@contextmanager
+def of_dataproc() -> Iterator[tuple[dict[str, str], Collection[Any]]]:
+    provider = google_provider()
+    if provider is None:
+        pytest.skip("Airflow's provider of Google is not installed: scripts/setup.sh --drill")
+    use_google_provider(provider)
+    with TemporaryDirectory() as folder, DataprocServer(Path(folder)) as server:
+        path = os.pathsep.join(each for each in (os.environ.get("PYTHONPATH"), str(provider)) if each)
+        connection = {"AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT": server.connection(), "PYTHONPATH": path}
+        yield {**connection, **server.environment()}, server.jobs
 
 
 @pytest.mark.drill
@@ -76,12 +88,14 @@ def of_emr() -> Iterator[tuple[dict[str, str], Collection[Any]]]:
         ("livy", "airflow.providers.apache.livy", of_server(LivyServer, "LIVY_DEFAULT")),
         ("databricks", "airflow.providers.databricks", of_server(DatabricksServer, "DATABRICKS_DEFAULT")),
         ("emr", "airflow.providers.amazon", of_emr),
+        ("emr_steps", "airflow.providers.amazon", of_emr),
+        ("dataproc", "", of_dataproc),
     ],
 )
 def test_a_failure_and_a_lost_result_of_a_service_in_one_run(
     tmp_path: Path, example: str, provider: str, service: Any
 ) -> None:
-    if find_spec(provider) is None:
+    if provider and find_spec(provider) is None:
         pytest.skip(f"{provider} is not installed")
     code = tmp_path / "code"
     code.mkdir()

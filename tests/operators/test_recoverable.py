@@ -134,7 +134,9 @@ class Waiting(BaseOperator):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"deferrable": True}, "t: expected deferrable=False of a recoverable Waiting, found True"),
+        pytest.param(
+            {"deferrable": True}, "t: expected deferrable=False of a recoverable Waiting, found True", id="deferrable"
+        ),
         ({"wait_for_completion": False}, "t: expected a Waiting that waits for its job, found wait_for_completion=Fal"),
         ({"wait_for_termination": False}, "found wait_for_termination=False: .* Say wait_for_termination=True"),
         ({"asynchronous": True}, "found asynchronous=True: .* Say asynchronous=False"),
