@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         for cell in chosen:
             print(f"{cell.name:44} {cell.test}")
         return 0
-    sparks = {cell.series for cell in chosen if cell.series in cell.test}
+    sparks = {cell.series for cell in chosen if cell.series and cell.series in cell.test}
     missing = sorted(series for series in sparks if not spark_of(series).is_installed())
     if missing or not chosen:
         wanted = (

@@ -1,4 +1,7 @@
-"""Every combination of an executor, a way to reach a Spark, and a Spark, with the test that tries it."""
+"""Every combination of an executor, a way to reach a Spark, and a Spark, with the test that tries it.
+
+Then what is no such combination (`OPERATORS`, `STORES`): services that run jobs, and stores, each tried by itself.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ ON_THIS_SPARK = "4.2"
 
 NO_CONNECT = "expected Spark 4.0 or later for regions over Spark Connect"
 NO_STREAMS = "expected Spark 4.2 or later for regions of the mode 'streaming'"
+NO_DEFERRING = "expected deferrable=False of a recoverable"
 NO_CLUSTER_MODE = "deploy-mode cluster, in which a standalone cluster takes no Python application"
 
 
@@ -34,7 +38,10 @@ class Way:
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination. ``test`` is a pytest node, or empty; ``refused`` the words which that is to hear, or empty."""
+    """One combination. ``test`` is a pytest node, or empty; ``refused`` the words which that is to hear, or empty.
+
+    Without a ``series`` it is an operator or a store, which has no Spark of its own here.
+    """
 
     executor: str
     way: Way
@@ -45,7 +52,7 @@ class Cell:
     @property
     def name(self) -> str:
         """Its result's file, and its name on the command line."""
-        return f"{self.executor}.{self.way.name}.{self.series}"
+        return ".".join(part for part in (self.executor, self.way.name, self.series) if part)
 
 
 def _of_each(test: str, *parameters: str, executors: Sequence[str] = EXECUTORS) -> dict[str, str]:
@@ -104,8 +111,60 @@ WAYS = (
 )
 
 
+def _alone(name: str, title: str, test: str = "", refused: str = "") -> Cell:
+    return Cell(EXECUTORS[0], Way(name, title), "", test and f"tests/{test}", refused)
+
+
+_SERVICES = (
+    "integration/test_any_operator.py::"
+    "test_a_job_outlives_its_task_and_is_submitted_again_where_it_fails_or_its_result_is_lost"
+)
+OPERATORS = (
+    _alone(
+        "operator-bash",
+        "`BashOperator`",
+        "integration/test_any_operator.py::"
+        "test_a_shell_command_that_fails_and_one_whose_result_is_lost_run_again_and_no_other",
+    ),
+    _alone("operator-livy", "`LivyOperator`, a server of its REST API", f"{_SERVICES}[livy]"),
+    _alone(
+        "operator-databricks", "`DatabricksSubmitRunOperator`, a server of its REST API", f"{_SERVICES}[databricks]"
+    ),
+    _alone("operator-emr-serverless", "`EmrServerlessStartJobOperator`, moto", f"{_SERVICES}[emr]"),
+    _alone("operator-emr-steps", "`EmrAddStepsOperator`, moto", f"{_SERVICES}[emr_steps]"),
+    _alone(
+        "operator-dataproc",
+        "`DataprocSubmitJobOperator` and `DataprocCreateBatchOperator`, a server of its gRPC API",
+        f"{_SERVICES}[dataproc]",
+    ),
+    _alone(
+        "operator-tables",
+        "`PythonOperator`, Iceberg tables as results",
+        "integration/test_table_example.py::"
+        "test_fault_170_a_failed_step_and_a_table_that_was_rolled_back_run_again_and_no_other",
+    ),
+    _alone("operator-sql", "`SparkSqlOperator`, `PySparkOperator`, `SparkPipelinesOperator`, `SparkJDBCOperator`"),
+    _alone(
+        "operator-deferrable",
+        "any of them with `deferrable=True`",
+        "operators/test_recoverable.py::test_an_operator_that_does_not_wait_in_the_worker_is_refused[deferrable]",
+        refused=NO_DEFERRING,
+    ),
+)
+"""In a real Airflow: an attempt that fails, and a result that is lost; a job of a service outlives its killed task."""
+
+STORES: tuple[Cell, ...] = ()
+"""In a real Airflow, journal and results there: an attempt that fails, and a result that is lost."""
+
+
 def cells() -> Iterator[Cell]:
-    """All of them: executor by executor, way by way."""
+    """All of them: executor by executor, way by way; then `OPERATORS` and `STORES`."""
+    yield from _of_sparks()
+    yield from OPERATORS
+    yield from STORES
+
+
+def _of_sparks() -> Iterator[Cell]:
     for executor in EXECUTORS:
         for way in WAYS:
             for series in NEWEST:

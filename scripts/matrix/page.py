@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scripts.matrix.cells import EXECUTORS, WAYS, Cell, cells
+from scripts.matrix.cells import EXECUTORS, OPERATORS, STORES, WAYS, Cell, cells
 from scripts.matrix.record import Record, read_records
 from scripts.sparks import NEWEST
 
@@ -61,6 +61,22 @@ at 4.2.0; the full package is a client as well. Both write the same files: insta
 Spark 3.5 (`aws-java-sdk-bundle`), version 2 from 4.0 on.
 """
 
+OF_OPERATORS = """\
+## Operators
+
+[Operators that start a job and wait](operators.md#any-operator-that-starts-a-job-and-waits), in a real Airflow with
+LocalExecutor. An attempt fails and another one is made; a result is lost and made again. Where a service runs the jobs,
+the task is killed as well, and its next try waits for the same job. The services are servers of the tests, which run
+each job as a process: nothing here was tried on a service itself.
+"""
+
+OF_STORES = """\
+## Stores
+
+[Journal and results](stores.md) elsewhere than on S3, in a real Airflow with LocalExecutor: an attempt fails, and a
+result is lost and made again. The servers run on one machine: nothing here was tried on Google's or Azure's own.
+"""
+
 
 def write_page() -> None:
     """Write the page."""
@@ -81,6 +97,9 @@ def render(records: Mapping[str, Record]) -> str:
             of_way = [cell for cell in cells() if (cell.executor, cell.way) == (executor, way)]
             rows.append((way.title, *(_said(cell, records.get(cell.name)) for cell in of_way)))
         parts += [f"## {executor}\n", _table(("", *NEWEST), rows)]
+    parts += [OF_OPERATORS, _alone(OPERATORS, records)]
+    if STORES:
+        parts += [OF_STORES, _alone(STORES, records)]
     parts += ["## What is refused\n", _refusals()]
     failures = [
         (cell, records[cell.name]) for cell in cells() if cell.name in records and not records[cell.name].passed
@@ -94,7 +113,7 @@ def render(records: Mapping[str, Record]) -> str:
 
 def _said(cell: Cell, record: Record | None) -> str:
     if record is not None:
-        when = f"{record.spark}: {record.day}"
+        when = f"{record.spark}: {record.day}" if cell.series else record.day
         if not record.passed:
             return f"**{'did not end' if record.passed is None else 'fails'}** ({when})"
         return f"refused ({when})" if cell.refused else when
@@ -103,11 +122,20 @@ def _said(cell: Cell, record: Record | None) -> str:
     return "not tried here" if cell.test else "should work"
 
 
+def _alone(those: Sequence[Cell], records: Mapping[str, Record]) -> str:
+    rows = []
+    for cell in those:
+        record = records.get(cell.name)
+        said = f"refused: `{cell.refused}`" if cell.refused else _said(cell, record)
+        rows.append((cell.way.title, said, f"`{cell.test}`" if cell.test else ""))
+    return _table(("", "tried", "test"), rows)
+
+
 def _tests(records: Mapping[str, Record]) -> str:
     rows = [
         (cell.executor, cell.way.title, record.spark, record.airflow, record.python, record.java, f"`{record.test}`")
         for cell in cells()
-        if (record := records.get(cell.name)) is not None
+        if cell.series and (record := records.get(cell.name)) is not None
     ]
     return _table(("executor", "way", "Spark", "Airflow", "Python", "Java", "test"), rows)
 

@@ -17,7 +17,7 @@ from airflow_recovery.driver.spark_version import OLDEST_CONNECT
 from airflow_recovery.streaming.spec import StreamingSpec
 from scripts.matrix import recording
 from scripts.matrix.__main__ import to_try
-from scripts.matrix.cells import Cell, cells
+from scripts.matrix.cells import NO_DEFERRING, OPERATORS, STORES, Cell, cells
 from scripts.matrix.page import PAGE, SPARKS, render
 from scripts.matrix.record import Record, read_records, record_of
 from scripts.sparks import NEWEST
@@ -59,7 +59,7 @@ def test_what_is_refused_is_refused_with_these_words() -> None:
         if match is not None:
             assert (int(match[1]), int(match[2])) == oldest[match[3]] > numbers(cell.series)
         else:
-            assert cell.refused in ("", NO_PYTHON_IN_CLUSTER_MODE)
+            assert cell.refused in ("", NO_PYTHON_IN_CLUSTER_MODE, NO_DEFERRING)
     assert next(iter(NEWEST)) == ".".join(map(str, ModeSpec.oldest_spark))
 
 
@@ -78,9 +78,14 @@ A_CELL = next(cell for cell in cells() if cell.test and not cell.refused)
 A_REFUSED_CELL = next(cell for cell in cells() if cell.test and cell.refused)
 
 
+AN_OPERATOR = next(cell for cell in OPERATORS if cell.test and not cell.refused)
+
+
 @pytest.mark.parametrize(
     ("cell", "passed", "said"),
     [
+        (AN_OPERATOR, True, f"{AN_OPERATOR.way.title} | 2026-01-02 | `{AN_OPERATOR.test}` |"),
+        (AN_OPERATOR, False, f"{AN_OPERATOR.way.title} | **fails** (2026-01-02) |"),
         (A_CELL, True, "| 4.0.5: 2026-01-02 |"),
         (A_CELL, False, "| **fails** (4.0.5: 2026-01-02) |"),
         (A_CELL, None, "| **did not end** (4.0.5: 2026-01-02) |"),
@@ -93,6 +98,13 @@ def test_a_cell_says_what_its_test_has_said(cell: Cell, passed: bool | None, sai
     assert said in page
     assert ("## What fails" in page) is (passed is not True)
     assert ("`call: a &#124; b`" in page) is (passed is False)
+
+
+def test_what_no_test_tries_is_said_to_work_or_refused_and_has_no_day() -> None:
+    page = render({})
+    for cell in (*OPERATORS, *STORES):
+        said = f"refused: `{cell.refused}`" if cell.refused else "not tried here" if cell.test else "should work"
+        assert f"| {cell.way.title} | {said} |" in page
 
 
 def test_a_cell_without_a_result_claims_nothing() -> None:
