@@ -8,8 +8,9 @@
 #   scripts/setup.sh --test   all of that, PostgreSQL, Redis, libfaketime, a YARN (66 MB), Chromium, which tests the
 #                             Recovery tab, and servers of Google's and Azure's stores, where `go` and `npm` are on the
 #                             PATH: for `make test`
-#   scripts/setup.sh --drill  and a Kubernetes API server, built where `go` is on the PATH (minutes), and beside the
-#                             environment Airflow's provider of Google (130 MB): for `make drill`
+#   scripts/setup.sh --drill  and a Kubernetes API server, built where `go` is on the PATH (minutes), a REST catalog
+#                             of Iceberg's, and beside the environment Airflow's provider of Google (130 MB): for
+#                             `make drill`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -194,7 +195,7 @@ ensure_jars() {
     say "fetching $what into $jars"
     rm -rf "$jars"
     "$java" -jar $VENV/lib/python*/site-packages/pyspark/jars/ivy-*.jar -ivy "$ivy" -types jar \
-        -retrieve "$jars/[artifact]-[revision].[ext]" >$LOG 2>&1 \
+        -retrieve "$jars/[artifact]-[revision](-[classifier]).[ext]" >$LOG 2>&1 \
         || { tail -n 5 $LOG >&2; die "Ivy could not fetch the jars of $ivy; see $LOG"; }
     printf '%s' "$wanted" >"$jars/stamp"
 }
@@ -267,6 +268,7 @@ case "${1:-}" in --test | --drill)
     ;;
 esac
 case "${1:-}" in --drill)
+    ensure_jars iceberg-rest "a REST catalog of Iceberg's (13 MB)"
     ensure_google_provider
     ensure_kubernetes
     ;;

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
+from iceberg_rest import IcebergRest
 from pyiceberg.catalog import load_catalog
 from tries import run_try, state_in, submissions
 
@@ -78,10 +81,15 @@ def registered(folder: Path, task: str = "t") -> Any:
     return current.outcome.outputs[0]
 
 
-@pytest.fixture(autouse=True)
-def tables(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A catalog with two tables, of which one has rows. Returns the folder of journal and results."""
+@pytest.fixture(autouse=True, params=["sql", pytest.param("rest", marks=pytest.mark.drill)])
+def tables(request: pytest.FixtureRequest, recovery: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A catalog with two tables, of which one has rows. Yields the folder of journal and results."""
     extra = {"type": "sql", "uri": f"sqlite:///{recovery}/catalog.db", "warehouse": f"file://{recovery}/warehouse"}
+    with IcebergRest(recovery) if request.param == "rest" else nullcontext() as server:
+        yield with_tables(recovery, extra if server is None else server.properties, monkeypatch)
+
+
+def with_tables(recovery: Path, extra: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Path:
     connection = json.dumps({"conn_type": "generic", "extra": json.dumps(extra)})
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection)
     monkeypatch.setitem(globals(), "PROPERTIES", connection)
@@ -264,6 +272,7 @@ def test_fault_173_control_who_reads_the_newest_snapshot_reads_the_zombies(table
     assert lake().load_table("db.report").scan().to_arrow().num_rows == 9
 
 
+@pytest.mark.parametrize("tables", ["sql"], indirect=True)
 def test_one_table_by_two_catalogs_is_refused_before_the_claim(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_LAKE2", PROPERTIES)
     source = lake().load_table("db.source")

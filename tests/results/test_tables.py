@@ -1,4 +1,7 @@
-"""Which snapshot of a real table counts: tables that pyiceberg (SQL catalogs) and delta-rs have written and changed."""
+"""Which snapshot of a real table counts: tables that pyiceberg and delta-rs have written and changed.
+
+Catalogs are pyiceberg's own on SQLite and PostgreSQL, and, in the drill, Iceberg's own behind REST.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from iceberg_rest import IcebergRest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, ObjectMissing, StoreUnavailable
@@ -33,7 +37,7 @@ class Lake:
 
     def __init__(self, **properties: str) -> None:
         self.properties = {"type": "sql", **properties}
-        self.catalog = SqlCatalog("lake", **properties)
+        self.catalog = load_catalog("lake", **self.properties)
         self.catalog.create_namespace("db")
         self.catalog.create_table("db.flights", ROWS.schema)
         self.tables = Tables(lambda name: self.properties if name == "lake" else {}, lambda uri: {}, open_store)
@@ -59,13 +63,22 @@ class Lake:
         return None if lost is None else lost.text
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(scope="module")
+def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
+    with IcebergRest(tmp_path_factory.mktemp("rest")) as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres", pytest.param("rest", marks=pytest.mark.drill)])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
     uri = f"sqlite:///{tmp_path}/catalog.db"
     if request.param == "postgres":
         address = request.getfixturevalue("postgres")
         uri = "postgresql+psycopg2://{user}:{password}@{host}:{port}/{dbname}".format(**address)
-    catalog = Lake(uri=uri, warehouse=f"file://{tmp_path}/warehouse")
+    properties = {"uri": uri, "warehouse": f"file://{tmp_path}/warehouse"}
+    if request.param == "rest":
+        properties = request.getfixturevalue("rest").properties
+    catalog = Lake(**properties)
     yield catalog
     catalog.catalog.drop_table("db.flights")
     catalog.catalog.drop_namespace("db")

@@ -1,14 +1,16 @@
-"""The Iceberg sink on a real SQL catalog: one commit by token, whatever was lost and whoever comes late."""
+"""The Iceberg sink on real catalogs, SQL and REST: one commit by token, whatever was lost and whoever comes late."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from iceberg_rest import IcebergRest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from airflow_recovery.errors import HoldsOther, JobDefinitionError, SinkRefused, SinkUnavailable
@@ -22,10 +24,10 @@ ROWS = pa.table({"n": pa.array([1, 2], "i8")})
 class Lake:
     """A table, and what a deployment lends to its sink."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, properties: dict[str, str]) -> None:
         self.folder = folder
-        self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
-        catalog = SqlCatalog("lake", **self.properties)
+        self.properties = properties
+        catalog = load_catalog("lake", **self.properties)
         catalog.create_namespace("db")
         catalog.create_table("db.t", ROWS.schema)
         self.catalog = catalog
@@ -52,9 +54,13 @@ class Lake:
         return int(self.catalog.load_table("db.t").scan().to_arrow().num_rows)
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(tmp_path)
+@pytest.fixture(params=["sql", pytest.param("rest", marks=pytest.mark.drill)])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    if request.param == "sql":
+        yield Lake(tmp_path, {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"})
+        return
+    with IcebergRest(tmp_path) as server:
+        yield Lake(tmp_path, server.properties)
 
 
 def lose_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
