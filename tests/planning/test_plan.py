@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -356,6 +357,19 @@ def all_requests() -> list[Request]:
 def test_a_plan_survives_json(request_):
     found = RunCase(DIAMOND).finish_all().plan(request_)
     assert Plan.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "plans-v1.json"
+"""Plans as ``--json`` saves them and ``--apply`` reads them, by request. Never written again."""
+
+
+@pytest.mark.parametrize("request_", all_requests(), ids=lambda each: each.kind)
+def test_fault_39_a_plan_that_was_saved_is_read_for_ever(request_):
+    found = RunCase(DIAMOND).finish_all().plan(request_)
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))[request_.kind]
+    read = Plan.from_json(golden)
+    assert (read.request, read.running) == (found.request, found.running)  # its words for people may change
+    assert json.loads(json.dumps(read.to_json())) == golden
 
 
 @pytest.mark.parametrize("damage", [{"format": 2}, {"regions": [{}]}, {"request": {"kind": "?"}}, {"resets": 7}])
