@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from posixpath import normpath
 from types import SimpleNamespace
 from typing import Any
 
@@ -122,10 +123,10 @@ def event(change: Change) -> Any:
 
 
 def run_with(name: str) -> Any:
-    """The listing of a run that has an object of that name below its prefix."""
+    """The listing of a run that has an object of that name below its prefix, or beside all runs."""
     places = golden()
     journal = Journal(places.journal, RUN, writer="w")
-    places.journal.put(f"{LAYOUT.prefix}{name}", b"?")
+    places.journal.put(normpath(f"{LAYOUT.prefix}{name}"), b"?")
     return journal.list(["raw"]).state.regions
 
 
@@ -159,10 +160,7 @@ PASSED_OVER: dict[str, tuple[Callable[[], Any], Any]] = {
         run_with("t/raw/note"),
     ),
     "a record of the run that may be passed over": (lambda: run_with("x-note/00000001"), run_with("note")),
-    "a folder beside the runs": (
-        lambda: Journal(with_object("_journal", field()).journal, RUN, writer="w").list(["raw"]).state.regions,
-        run_with("note"),
-    ),
+    "a folder beside the runs": (lambda: run_with("../../../_sealed/00000001"), run_with("note")),
     "an event: another type, optional": (
         lambda: event(lambda document: document.update(type="Foreseen", optional=True)),
         None,

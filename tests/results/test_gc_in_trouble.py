@@ -309,6 +309,20 @@ def test_fault_108_what_lies_beside_the_records_of_the_run_stops_nobody(local_st
     assert world.current("C") == 3
 
 
+def test_fault_108_a_folder_of_a_version_to_come_beside_the_runs_stays_and_stops_nobody(kept: Kept) -> None:
+    world = kept.superseded()
+    for store in (world.journal_store, world.results):
+        store.put("_sealed/dag/run/group/00000001", b"?")
+    assert kept.gc("--grace", "0s") == ExitCode.DONE
+    assert not data(world, "P", 1)
+    assert [keys(store, "_sealed/") for store in (world.journal_store, world.results)] == [
+        ["_sealed/dag/run/group/00000001"]
+    ] * 2
+    world.restart("C")
+    world.until_green()
+    assert world.current("C") == 3
+
+
 # attempts without their claims
 
 
