@@ -25,15 +25,11 @@ from scripts.soak.people import (
     pin_or_release,
     restart_by_plan,
 )
-from scripts.soak.runs import Runs
+from scripts.soak.runs import NothingToDisturb, Runs
 from scripts.soak.s3_faults import KINDS
 
 SCHEDULERS = ("scheduler", "scheduler-2")
 FREEZABLE = (*SCHEDULERS, *WORKERS, "api-server", "triggerer", "dag-processor")
-
-
-class NothingToDisturb(Exception):
-    """There is none of what would be disturbed, just now."""
 
 
 @dataclass

@@ -13,7 +13,7 @@ from airflow_recovery.verify.reading import read_history
 from airflow_recovery.verify.records import Manifest
 from airflow_recovery.verify.registered import is_in_a_store
 from scripts.soak.ground import Ground
-from scripts.soak.runs import RunName, Runs
+from scripts.soak.runs import NothingToDisturb, RunName, Runs
 from scripts.soak.truth import FACTORS
 
 REFUSALS = frozenset(
@@ -39,11 +39,11 @@ def history_of(ground: Ground, name: RunName) -> History:
 
 
 def clear_a_failed_run(ground: Ground, runs: Runs, drawn: random.Random) -> str:
-    """Nothing where none has failed."""
+    """What has failed of it, and what waits for that."""
     runs.look()
     failed = runs.ended("failed")
     if not failed:
-        return "none has failed"
+        raise NothingToDisturb("no run has failed")
     name = drawn.choice(failed)
     cleared = runs.clear(name, only_failed=True)
     return f"{name.dag_id} {name.day}: {len(cleared)} tasks"
@@ -53,7 +53,7 @@ def clear_some_tasks(ground: Ground, runs: Runs, drawn: random.Random) -> str:
     """A task and what is behind it, or the whole run; also of one that is at work."""
     runs.look()
     if not runs.states:
-        return "no run"
+        raise NothingToDisturb("no run")
     name = drawn.choice(sorted(runs.states))
     tasks = sorted({str(task["task_id"]) for task in ground.airflow.task_instances(name.dag_id, _id(runs, name))})
     chosen = None if drawn.random() < 0.3 or not tasks else [drawn.choice(tasks)]
@@ -69,18 +69,18 @@ def lose_a_result(ground: Ground, runs: Runs, drawn: random.Random) -> str:
     runs.look()
     ended = runs.ended("success")
     if not ended:
-        return "no run has ended"
+        raise NothingToDisturb("no run has ended")
     name = drawn.choice(ended)
     runs.to_clear.add(name)
     if name.dag_id == "tables":
         table = ground.catalog().load_table("db.arrived")
         parents = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
         if len(parents) < 2:
-            return "the table has one snapshot"
+            raise NothingToDisturb("the table has one snapshot")
         current = table.current_snapshot()
         parent = None if current is None else current.parent_snapshot_id
         if parent is None or parent not in parents:
-            return "the table's snapshot has no parent"
+            raise NothingToDisturb("the table's snapshot has no parent")
         table.manage_snapshots().rollback_to_snapshot(parent).commit()
         runs.clear(name)
         return f"{name.dag_id} {name.day}: the table arrived is rolled back"
@@ -119,8 +119,6 @@ def objects_of(history: History, region: str) -> list[Manifest]:
 def look_on(ground: Ground, runs: Runs, drawn: random.Random) -> str:
     """Commands that change nothing."""
     name = _some_run(runs, drawn)
-    if name is None:
-        return "no run"
     command = drawn.choice(["show", "plan", "events"])
     return _command(ground, command, name.dag_id, name.day, "--group", name.group_id)
 
@@ -128,9 +126,9 @@ def look_on(ground: Ground, runs: Runs, drawn: random.Random) -> str:
 def restart_by_plan(ground: Ground, runs: Runs, drawn: random.Random) -> str:
     """A region of a run, or everything."""
     name = _some_run(runs, drawn)
-    regions = [] if name is None else sorted(history_of(ground, name).regions)
-    if name is None or not regions:
-        return "no run"
+    regions = sorted(history_of(ground, name).regions)
+    if not regions:
+        raise NothingToDisturb(f"{name.dag_id} {name.day} has not begun")
     what = ["--everything"] if drawn.random() < 0.2 else [drawn.choice(regions)]
     said = _command(ground, "restart", name.dag_id, name.day, *what, "--group", name.group_id)
     if not said.endswith((f": {ExitCode.DONE:d}", f": {ExitCode.REFUSED:d}", f": {ExitCode.OUTDATED:d}")):
@@ -141,9 +139,9 @@ def restart_by_plan(ground: Ground, runs: Runs, drawn: random.Random) -> str:
 def pin_or_release(ground: Ground, runs: Runs, drawn: random.Random) -> str:
     """A pin of a region's attempt, the end of one, or a release, which counts as a loss if it is forced."""
     name = _some_run(runs, drawn)
-    regions = [] if name is None else sorted(history_of(ground, name).regions)
-    if name is None or not regions:
-        return "no run"
+    regions = sorted(history_of(ground, name).regions)
+    if not regions:
+        raise NothingToDisturb(f"{name.dag_id} {name.day} has not begun")
     region, kind = drawn.choice(regions), drawn.choice(["pin", "off", "release"])
     words = {"pin": ["pin"], "off": ["pin", "--off"], "release": ["release"]}[kind]
     return _command(ground, words[0], name.dag_id, name.day, region, *words[1:], "--group", name.group_id)
@@ -184,9 +182,10 @@ def deploy(ground: Ground, runs: Runs, drawn: random.Random) -> str:
     return f"{now} becomes {then}"
 
 
-def _some_run(runs: Runs, drawn: random.Random) -> RunName | None:
-    names = sorted(runs.states)
-    return drawn.choice(names) if names else None
+def _some_run(runs: Runs, drawn: random.Random) -> RunName:
+    if not runs.states:
+        raise NothingToDisturb("no run")
+    return drawn.choice(sorted(runs.states))
 
 
 def _id(runs: Runs, name: RunName) -> str:

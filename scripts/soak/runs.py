@@ -29,6 +29,10 @@ MOST_WITH_JVMS = 2
 ENDED = frozenset({"success", "failed"})
 
 
+class NothingToDisturb(Exception):
+    """There is none of what would be disturbed, just now."""
+
+
 class RunName(NamedTuple):
     """A run by what survives its deletion: its DAG and its logical date (``2013-01-31``)."""
 

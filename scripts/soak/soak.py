@@ -18,7 +18,7 @@ from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.testing.local_airflow import LocalAirflowError
 from airflow_recovery.verify import verify_run
-from scripts.soak.disturbances import Disturbance, NothingToDisturb, World, drawn_for, start_all
+from scripts.soak.disturbances import Disturbance, World, drawn_for, start_all
 from scripts.soak.ground import Ground
 from scripts.soak.growth import Growth, Sampler, growths
 from scripts.soak.leftovers import (
@@ -35,7 +35,7 @@ from scripts.soak.leftovers import (
 from scripts.soak.people import CommandFailed
 from scripts.soak.published import wrong_results
 from scripts.soak.request_budget import beyond_budget, budget
-from scripts.soak.runs import RunName, Runs
+from scripts.soak.runs import NothingToDisturb, RunName, Runs
 
 TICK_S = 30.0
 PATIENCE_S = 600.0
