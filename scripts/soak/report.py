@@ -99,7 +99,8 @@ def rendered(story: Story, findings: str, picture: str = "soak") -> str:
         "## What was done",
         _table(("disturbance", "what it does", "done", "nobody to do it to"), rows),
         "## What was looked at",
-        f"- **The independent checker** (`airflow recovery verify --ended --deep`): {story.verified} times a run.\n"
+        f"- **The independent checker** (`airflow recovery verify --ended --deep`): {story.verified} times a run, "
+        "and by its command one DAG a pause.\n"
         f"- **Results**: {story.compared} times all results of a run were compared with plain Python's.\n"
         "- **What nobody owns**, after every run had ended and `gc` had run: processes, connections to the databases, "
         "temporary files, objects below the results that no record names, and unfinished uploads.\n"

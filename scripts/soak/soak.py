@@ -36,6 +36,7 @@ from scripts.soak.people import CommandFailed
 from scripts.soak.published import wrong_results
 from scripts.soak.request_budget import beyond_budget, budget
 from scripts.soak.runs import NothingToDisturb, RunName, Runs
+from scripts.soak.truth import DAGS
 
 TICK_S = 30.0
 PATIENCE_S = 600.0
@@ -242,6 +243,13 @@ class Soak:
         for name in self.runs.ended("success"):
             if name not in self.runs.given_up:
                 self._checked(f"{name.dag_id} {name.day}", partial(self._check_run, name))
+        # ... and of one DAG after the other as people do it.
+        dag_id = DAGS[self.pauses % len(DAGS)]
+        if not any(name.dag_id == dag_id for name in self.runs.given_up):
+            done = self.ground.recovery("verify", dag_id, timeout_s=600.0)
+            if done.returncode not in (ExitCode.DONE, ExitCode.NOT_FOUND):
+                said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+                self._violated(f"airflow recovery verify {dag_id} ended with {done.returncode}: {said}")
 
     def _check_run(self, name: RunName) -> None:
         report = verify_run(
