@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_recovery.store.s3_errors import is_cured_by_new_credentials
-from airflow_recovery.store.s3_listing import read_pages_fast
+from airflow_recovery.store.s3_listing import read_answers_fast
 
 if TYPE_CHECKING:
     import boto3.session
@@ -107,12 +107,13 @@ class S3Clients:
         )
         if self._session is None:
             self._session = new_session()
+        config = config.merge(Config(**_named(self._session)))
         # boto3's own client() only adds its user agent to botocore's.
         create: Any = getattr(self._session, "create_client", None) or getattr(self._session, "client")  # noqa: B009
         client: S3Client = create(
             _SERVICE, endpoint_url=self._endpoint_url, region_name=self._region_name, config=config
         )
-        read_pages_fast(client)
+        read_answers_fast(client)
         return client
 
 
@@ -127,6 +128,16 @@ def new_session(
         session.set_credentials(access_key, secret_key, token)
     session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     return session
+
+
+def _named(session: AnySession) -> dict[str, Any]:
+    """The name under which clients of ``session`` send: the SDK would put it together anew for each request.
+
+    That is a tenth of the time of one. Nothing where somebody has given the application an id, which stands in it.
+    """
+    if not hasattr(session, "user_agent") or session.get_config_variable("user_agent_appid"):
+        return {}
+    return {"user_agent": session.user_agent()}
 
 
 @cache

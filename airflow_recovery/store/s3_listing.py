@@ -2,13 +2,17 @@
 
 The SDK lets a handler read parts of an answer before it does (its event ``before-parse``). This one reads the listed
 objects; the rest of the page is left to the SDK, and so are all of a page whose objects are not alike.
+
+Of an object that is read it reads the date, which is a twentieth of the SDK's time for one: a resume reads thousands.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -29,13 +33,15 @@ _TEXTS = {
     "ETag": '(?:&quot;|")?([^<&"]+)(?:&quot;|")?',
     "LastModified": "([^<]+)",
 }
+_DATE = "last-modified"
 _OTHER_REFERENCES = {"&quot;": '"', "&apos;": "'"}
 
 
-def read_pages_fast(client: S3Client) -> None:
-    """Let ``client`` read the objects of its listings by this module."""
+def read_answers_fast(client: S3Client) -> None:
+    """Let ``client`` read the objects of its listings, and the dates of objects, by this module."""
     # With this wildcard it is called before the SDK's own handler, which parses all of a page to look for an error.
     client.meta.events.register("before-parse.*.ListObjectsV2", _read_objects)
+    client.meta.events.register("before-parse.*.GetObject", _read_date)
 
 
 def listed_objects(page: Mapping[str, Any], prefix: str) -> Iterator[ObjectInfo] | None:
@@ -61,6 +67,26 @@ def _read_objects(response_dict: dict[str, Any], customized_response_dict: dict[
     except (ElementTree.ParseError, ValueError):
         return
     response_dict["body"] = body[: objects.start()] + body[objects.end() :]
+
+
+def _read_date(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **of: Any) -> None:
+    """Take the date out of an object's headers, and hand it out. What it can't read is left to the SDK."""
+    headers = response_dict["headers"]
+    text = headers.get(_DATE)
+    if text is None or response_dict["status_code"] >= 300:
+        return
+    with suppress(ValueError):
+        customized_response_dict["LastModified"] = _date(text)
+        del headers[_DATE]
+
+
+@lru_cache(maxsize=1024)
+def _date(text: str) -> datetime:
+    """A moment as HTTP writes it. Raises `ValueError` for anything else, and for one without its time zone."""
+    moment = parsedate_to_datetime(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"expected a time zone, found {text!r}")
+    return moment
 
 
 def _columns(text: str) -> tuple[list[str], ...]:

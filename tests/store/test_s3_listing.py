@@ -1,14 +1,17 @@
-"""The objects of a listing's page are read as the SDK reads them; what is not understood is left to the SDK."""
+"""Pages of listings and dates of objects are read as the SDK reads them; what is not understood is left to the SDK."""
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from botocore.awsrequest import HeadersDict
 
 from airflow_recovery.store import s3_listing
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.store.s3_clients import S3Clients, new_session
 from airflow_recovery.testing import S3Server
 
 ENTRY = (
@@ -35,9 +38,58 @@ def test_a_page_is_listed_as_the_sdk_lists_it(s3_server: S3Server, monkeypatch: 
     for key in ("a&b", "a b", "<c>", "d/e~5B0~5D"):
         store.put(key, b"x")
     ours = listed()
-    monkeypatch.setattr("airflow_recovery.store.s3_clients.read_pages_fast", lambda client: None)
+    monkeypatch.setattr("airflow_recovery.store.s3_clients.read_answers_fast", lambda client: None)
     assert ours == listed()
     assert len(ours) == 4
+
+
+def test_an_object_is_read_as_the_sdk_reads_it(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def store() -> S3Store:
+        return S3Store("s3://sdk-dates/base", endpoint_url=s3_server.endpoint_url, session=s3_server.session())
+
+    s3_server.create_bucket("sdk-dates")
+    written = store().put("a", b"x")
+    ours = store().get("a")
+    monkeypatch.setattr("airflow_recovery.store.s3_clients.read_answers_fast", lambda client: None)
+    assert ours == store().get("a")
+    assert ours.info.etag == written.etag
+    assert ours.info.modified_s
+
+
+def dated(text: str, status: int = 200) -> tuple[bool, dict[str, Any]]:
+    """Whether the date is left to the SDK, and what was read."""
+    headers, customized = HeadersDict({"Last-Modified": text, "ETag": "e"}), dict[str, Any]()
+    answer = {"status_code": status, "headers": headers}
+    s3_listing._read_date(response_dict=answer, customized_response_dict=customized, operation_model=None)
+    assert headers["etag"] == "e"
+    return "last-modified" in headers, customized
+
+
+def test_a_date_is_read_once_and_only_as_http_writes_it() -> None:
+    moment = datetime(2026, 11, 24, 19, 45, 37, tzinfo=timezone.utc)
+    assert dated("Tue, 24 Nov 2026 19:45:37 GMT") == (False, {"LastModified": moment})
+    for other in ("2026-11-24T19:45:37Z", "1764013537", "yesterday", "", "Tue, 24 Nov 2026 19:45:37 -0000"):
+        assert dated(other) == (True, {})
+    assert dated("Tue, 24 Nov 2026 19:45:37 GMT", status=404) == (True, {})
+
+
+@pytest.mark.parametrize("app_id", ["", "my-app"])
+def test_requests_name_the_sdk_and_the_application(app_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SDK_UA_APP_ID", app_id)
+    session = new_session("a", "b")
+    client = S3Clients(session, endpoint_url="http://127.0.0.1:9", region_name="us-east-1").sending(1)
+    sent: list[object] = []
+
+    def refuse(request: Any, **of: Any) -> None:
+        sent.append(request.headers["User-Agent"])
+        raise InterruptedError
+
+    client.meta.events.register("before-send.s3", refuse)
+    for _ in range(2):
+        with pytest.raises(InterruptedError):
+            client.get_object(Bucket="b", Key="k")
+    assert "Botocore/" in str(sent[0])
+    assert ("app/my-app" in str(sent[0])) == bool(app_id)
 
 
 def test_what_is_not_an_object_is_left_to_the_sdk() -> None:
