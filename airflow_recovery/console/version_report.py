@@ -66,7 +66,8 @@ def report(request: Mapping[str, Any]) -> dict[str, Any]:
 
     ``request``: ``root``, ``dags`` (a folder below it) and ``runs``, each ``dag_id``, ``group_id``, ``run_key``,
     ``job`` and ``keys`` (the subtasks that it has recorded). The answer has ``failures``, files that can't be imported;
-    ``jobs``, each with its vertices and regions, or why not; and ``plans``, one for each of ``runs``.
+    ``jobs``, each with its vertices and regions, or why not; and ``plans``, one for each of ``runs``, with the
+    fingerprints of operators that are ``rendered`` for it.
     """
     root = str(Path(request["root"]))
     answer: dict[str, Any] = {"failures": [], "jobs": [], "plans": []}
@@ -151,11 +152,21 @@ def _describe(declared: Declared, root: str) -> dict[str, Any]:
 
 def _plan(declared: Declared, run: Mapping[str, Any]) -> dict[str, Any]:
     if declared.why_not:
-        return {"plan": None, "why_not": declared.why_not}
+        return {"plan": None, "why_not": declared.why_not, "rendered": {}}
     try:
-        return {"plan": to_json(_plan_of(declared, run)), "why_not": ""}
+        return {"plan": to_json(_plan_of(declared, run)), "why_not": "", "rendered": _rendered(declared, run)}
     except RecoveryError as error:
-        return {"plan": None, "why_not": str(error)}
+        return {"plan": None, "why_not": str(error), "rendered": {}}
+
+
+def _rendered(declared: Declared, run: Mapping[str, Any]) -> dict[str, str]:
+    """The fingerprints of operators that the run's date decides."""
+    moment = logical_date_of(run["run_key"])
+    if declared.job is not None or moment is None:
+        return {}
+    from airflow_recovery.task.dag_files import rendered_operators
+
+    return rendered_operators(declared.dag, moment)
 
 
 def _plan_of(declared: Declared, run: Mapping[str, Any]) -> PlanRecord:

@@ -57,12 +57,18 @@ def open_version(name: str, dags: str | None, paths: Sequence[str]) -> Iterator[
                 raise ConfigurationError(
                     f"Expected a folder, a wheel or a git revision, found {name}, which can't be unpacked: {error}."
                 ) from error
+            yield _version(name, root, dags, paths, installed=_installed(root))
         else:
             _check_out(name, root)
-        yield _version(name, root, dags, paths)
+            yield _version(name, root, dags, paths)
 
 
-def _version(name: str, root: Path, dags: str | None, paths: Sequence[str]) -> Version:
+def _installed(root: Path) -> list[Path]:
+    """What Python finds of an unpacked wheel once it is installed, whichever folder of it has the DAG files."""
+    return [root, *sorted(path for kind in ("purelib", "platlib") for path in root.glob(f"*.data/{kind}"))]
+
+
+def _version(name: str, root: Path, dags: str | None, paths: Sequence[str], installed: Sequence[Path] = ()) -> Version:
     folders = [root / (dags or "."), *(root / path for path in paths)]
     for folder in folders:
         if not folder.is_dir():
@@ -70,7 +76,8 @@ def _version(name: str, root: Path, dags: str | None, paths: Sequence[str]) -> V
                 f"Expected the folder {folder.relative_to(root)} in {name}, found none: --dags and --path name folders "
                 "that both versions have."
             )
-    return Version(name, root, folders[0].resolve(), tuple(folder.resolve() for folder in folders[1:]))
+    named = (folder.resolve() for folder in folders[1:])
+    return Version(name, root, folders[0].resolve(), tuple(dict.fromkeys((*named, *installed))))
 
 
 def _check_out(revision: str, root: Path) -> None:

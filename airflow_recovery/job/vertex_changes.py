@@ -20,6 +20,7 @@ KNOWN_OF_A_RUN = frozenset({"ds", "ds_nodash", "logical_date", "ts", "subtask", 
 
 _NOT_TOLD = frozenset({"code", "vertex"})
 _WORDS = {
+    "assignment": "assignment=",
     "commit": "commit=",
     "coordinator": "coordinator=",
     "inputs": "inputs=",
@@ -27,6 +28,7 @@ _WORDS = {
     "kind": "kind",
     "parallelism": "parallelism=",
     "result": "result=",
+    "split_wise": 'commit="split"',
     "splits": "splits=",
     "version": "version=",
 }

@@ -109,7 +109,8 @@ def finish_without_spark(run: Run, attempt: ClaimedAttempt) -> Outcome:
     outcome = attempt.trace.finished(
         run.now(),
         union_of(folder_of(work.adopted), region.results, work.adopted),
-        spark_seconds=0.0,
+        # What its rows have cost, as of a finish that has read some of them itself.
+        spark_seconds=round(sum(batch.seconds or 0.0 for batch in work.adopted), 3),
         read=ReadMetrics.of((), ()),
         accumulators=accumulated(work.adopted),
         mode=SplitOutcome(batches=refs_of(work.adopted), lost_splits=lost_splits_of(work.adopted, work.assigned)),

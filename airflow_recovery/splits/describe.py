@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.records import Claim, Outcome
 from airflow_recovery.splits.committed_batches import numbers_of
 from airflow_recovery.splits.mode import CommittedBatchRef, SplitClaim, SplitOutcome
@@ -108,6 +108,11 @@ class SplitStory(StoryMode):
         """The splits that the result does without."""
         lost = len(SplitOutcome.of(outcome).lost_splits)
         return {"ledger.splits": lost} if lost else {}
+
+    def goes_on_from(self, state: RegionState) -> str:
+        """The batches that it has committed: what is made of other code adopts none of them."""
+        kept = sum(attempt.batches for n, attempt in state.attempts.items() if n > state.invalid_up_to)
+        return f"{kept} committed batch{'' if kept == 1 else 'es'}" if kept else ""
 
 
 MODE = SplitStory()

@@ -19,6 +19,7 @@ from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan import NOT_KEPT, Action, Plan
 from airflow_recovery.planning.plan_making import plan_if
+from airflow_recovery.story.mode import story_of, story_of_region
 from airflow_recovery.story.run_view import RunView
 
 ONE_HASH = (
@@ -147,10 +148,11 @@ class JobVersion:
 
 @dataclass(frozen=True)
 class PlannedVersion:
-    """A job of one version, and its plan of one run."""
+    """A job of one version, and its plan of one run. ``rendered``: fingerprints of operators, where it tells them."""
 
     job: JobVersion
     plan: PlanRecord
+    rendered: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -240,6 +242,7 @@ def run_impact(
         for vertex in region.vertices or (region.name,)
     }
     found = []
+    notes = said.notes()
     for region in possible.regions:
         planned = certain.of(region.name)
         if not _runs(region.action) and region.action is not Action.WAIT:
@@ -252,9 +255,14 @@ def run_impact(
         else:
             effect = Effect.AGAIN if _runs(planned.action) else Effect.MAYBE
         told = planned if planned.action in NOT_KEPT else region
+        made = _finished(state.of(region.name))
+        if effect is Effect.ANYWAY and (what := said.given_up(region.name)):
+            notes.append(f"{region.name}: without the deploy it would go on from {what}, with it it starts over")
+        elif made is not None and not story_of(made).is_whole(made):
+            notes.append(f"{region.name}: attempt {made.attempt} went on from earlier ones: it takes at least as long")
         impact = RegionImpact(region.name, region.vertices, effect, told.told, cost)
         found.append(_shared(impact, new.plan.by_name[region.name], state.of(region.name), view, shared))
-    return RunImpact(view.journal.identity.run_key, tuple(found), tuple(said.notes()))
+    return RunImpact(view.journal.identity.run_key, tuple(found), tuple(notes))
 
 
 def _runs(action: Action) -> bool:
@@ -289,6 +297,16 @@ class _Fingerprints:
         uncertain = {region.name for region in plan.regions if _unknown_of(region, vertices) or not region.vertices}
         return _altered(plan, uncertain, set())
 
+    def given_up(self, name: str) -> str:
+        """What other code than the deployed one's does not go on from, in words; empty: nothing, or the same code."""
+        region = self._new.plan.by_name[name]
+        deployed = (self._recorded if self._old is None else self._old.plan).by_name.get(name)
+        if deployed is None or deployed.fingerprint == region.fingerprint:
+            return ""
+        if self._old is None and _unknown_of(region, self._new.job.vertices):
+            return ""
+        return story_of_region(region).goes_on_from(self._state.of(name))
+
     def notes(self) -> list[str]:
         """What could not be known, by name; and where the run was made by other code than the old version's."""
         by_reason: dict[str, list[str]] = {}
@@ -319,10 +337,13 @@ class _Fingerprints:
         vertices = self._new.job.vertices
         unknown = _unknown_of(region, vertices)
         if self._is_operator(region):
-            if vertices[region.name]["fingerprint"] == made:
+            rendered = self._new.rendered.get(region.name)
+            if made in (vertices[region.name]["fingerprint"], rendered):
                 self._same.add(region.name)
                 return
-            unknown = unknown or ["what its own task finds, such as files of the worker"]
+            unknown = (
+                unknown if unknown and rendered is None else ["what its own task finds, such as files of the worker"]
+            )
         elif not unknown and region.vertices:
             return  # what it has is right, and is another one
         self._compare(region, made, unknown)
@@ -412,11 +433,11 @@ def _cost(name: str, vertices: Sequence[str], state: RunState, recorded: Sequenc
 
 
 def _measured(outcome: Outcome) -> Cost:
-    return Cost(
-        outcome.spark_seconds,
-        outcome.read.bytes if outcome.read is not None else None,
-        sum(output.size for output in outcome.outputs),
-    )
+    read = outcome.read.bytes if outcome.read is not None else None
+    if {*outcome.mode.attempts} - {outcome.attempt}:  # made of others' work, too: what these have read is not in it
+        read = max(read or 0, sum(external.size for external in outcome.externals))
+    written = sum(output.size for output in outcome.outputs)
+    return Cost(outcome.spark_seconds, read, written, is_estimate=not story_of(outcome).is_whole(outcome))
 
 
 def _finished(state: RegionState) -> Outcome | None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.mode import all_answers, answers_of
 from airflow_recovery.model.records import Claim, Outcome, RunIdentity
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.story.run_view import RunView
 
@@ -90,6 +91,17 @@ class StoryMode:
         """By how much a new ``outcome`` raises the counters of `airflow_recovery.task.metrics`."""
         return {}
 
+    def is_whole(self, outcome: Outcome) -> bool:
+        """Whether the seconds of a finish are those of all the work in its results; else they are more."""
+        return True
+
+    def goes_on_from(self, state: RegionState) -> str:
+        """What the next attempt would not do again, were its code the same, in words; empty: nothing.
+
+        Of a region that has not finished.
+        """
+        return ""
+
     def ledgers(self, results: ObjectStore, journal: Journal) -> tuple[ChannelView, ...]:
         """What each channel of the run has committed and lost. Raises the store's errors."""
         return ()
@@ -106,6 +118,11 @@ class StoryMode:
 def story_of(outcome: Outcome) -> StoryMode:
     """The mode that has run the attempt."""
     return answers_of(outcome.mode.name, "describe", StoryMode)
+
+
+def story_of_region(region: RegionPlan) -> StoryMode:
+    """The mode that the region is to run in."""
+    return answers_of(region.mode.name, "describe", StoryMode)
 
 
 def story_modes() -> list[StoryMode]:

@@ -16,7 +16,8 @@ from weakref import WeakKeyDictionary
 from airflow_recovery.errors import ChannelError, ChannelInconsistent, JournalError, RecordInvalid, StoreError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.model.records import Outcome, RunIdentity
 from airflow_recovery.planning.plan_text import table
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.story.folders import folders, readable
@@ -179,6 +180,15 @@ class StreamingStory(StoryMode):
     def report(self, view: RunView, results: ObjectStore | None, no_results: str) -> RunLedger:
         """As `ledger_of`."""
         return ledger_of(view, results, no_results)
+
+    def is_whole(self, outcome: Outcome) -> bool:
+        """Of a first attempt: a later one goes on where an earlier one has come to."""
+        return outcome.attempt == 1
+
+    def goes_on_from(self, state: RegionState) -> str:
+        """What its live attempts have read: other code begins all channels anew."""
+        live = [n for n, attempt in state.attempts.items() if attempt.is_claimed and n > state.restarted_up_to]
+        return f"what attempt {live[-1]} has read" if live else ""
 
 
 _readers: WeakKeyDictionary[ObjectStore, dict[ChannelIdentity, LedgerReader]] = WeakKeyDictionary()

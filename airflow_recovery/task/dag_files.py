@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow_recovery.airflow_compat import DagBag, get_importer_registry
 from airflow_recovery.job.templates import names_used
 from airflow_recovery.task.dag_operators import drop_ins_of
+
+if TYPE_CHECKING:
+    import pendulum
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -84,6 +88,32 @@ def described_operators(dag: Any) -> Iterator[tuple[str, dict[str, Any]]]:
                 "fingerprint": None if unknown else operator.fingerprint_of(document),
             },
         )
+
+
+def rendered_operators(dag: Any, logical_date: str) -> dict[str, str]:
+    """What each recoverable operator's task takes of it in a run of that date (ISO 8601), by task id.
+
+    Of those alone whose templates name nothing but that date; a function of the user's own may stand in none.
+    """
+    from pendulum import parse
+
+    moment = cast("pendulum.DateTime", parse(logical_date))
+    names = {
+        "ds": moment.strftime("%Y-%m-%d"),
+        "ds_nodash": moment.strftime("%Y%m%d"),
+        "logical_date": moment,
+        "ts": moment.isoformat(),
+    }
+    found = {}
+    for task_id in drop_ins_of(dag):
+        operator = copy.copy(dag.task_dict[task_id])
+        fields = {name: getattr(operator, name, None) for name in operator.template_fields}
+        if _reads_file(operator, fields) or not _template_names(fields) <= names.keys():
+            continue
+        with suppress(Exception):  # what can't be rendered here is not known here
+            operator.render_template_fields(names)
+            found[task_id] = operator.fingerprint_of(operator.computes())
+    return found
 
 
 def _template_names(fields: dict[str, Any]) -> set[str]:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
+import sys
 import zipfile
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded_world import RecordedWorld
+from impact_bundle import KEY, SINCE, Bundle, DeclaredWorld, changes, effects
 
+from airflow_recovery.console import versions
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.versions import open_version, reports_of
 from airflow_recovery.errors import RegionFailed
@@ -24,135 +27,10 @@ from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
 
-KEY = "date-2026-01-01T000000Z"
-SINCE = ("--since", "2026-01-01", "--until", "2026-01-05")
-JOB = """
-from airflow_recovery import BLOCKING, job
-from jobs.rows import tidy
-
-flights = job("flights", packages=["jobs"])
-
-
-@flights.source(params={"day": "{{ ds }}"})
-def raw(spark, day):
-    return spark.range(10)
-
-
-@flights.vertex(result=BLOCKING, params={"least": 3})
-def clean(raw, least):
-    return tidy(raw, least)
-
-
-@flights.vertex(result=BLOCKING)
-def by_route(clean):
-    return clean.groupBy("id").count()
-
-
-@flights.sink(version="1")
-def busiest(by_route):
-    return by_route.limit(3)
-"""
-ROWS = """
-def tidy(rows, least):
-    return normalise(rows).where(rows.id > least)
-
-
-def normalise(rows):
-    # the ids
-    return rows.distinct()
-"""
-
-
-class DeclaredWorld(RecordedWorld):
-    """A run of a plan that a version of real code has made."""
-
-    declared: PlanRecord
-
-    @property
-    def plan(self) -> PlanRecord:
-        return self.declared
-
-    def results_of(self, region: str) -> tuple[str, ...]:
-        return self.declared.by_name[region].results
-
-    def mode(self, region: str) -> Any:
-        modes = dict(self.declared.by_name[region].determinism)
-        return modes.get(region, super().mode(region))
-
-    def deploy(self, plan: PlanRecord) -> None:
-        """From now on every task has that plan. The DAG run is made anew."""
-        self.declared = plan
-        self.upstream = {region.name: tuple(region.inputs) for region in plan.regions}
-        self.new_airflow()
-
-
-@dataclass
-class Bundle:
-    """Versions of one bundle in folders, and runs of them."""
-
-    folder: Path
-    recorded: Any
-    worlds: dict[str, DeclaredWorld] = field(default_factory=dict)
-
-    def write(self, name: str, *changes: tuple[str, str], files: dict[str, str] | None = None) -> str:
-        """Version ``name``: `JOB` and `ROWS` with these texts replaced, each of which has to be there."""
-        texts = {"jobs/flights.py": JOB, "jobs/rows.py": ROWS, **(files or {})}
-        for old, new in changes:
-            assert sum(text.count(old) for text in texts.values()) == 1, old
-            texts = {path: text.replace(old, new) for path, text in texts.items()}
-        for path, text in texts.items():
-            target = self.folder / name / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
-        (self.folder / name / "jobs" / "__init__.py").write_text("")
-        return str(self.folder / name)
-
-    def plan(self, version: str, key: str = KEY) -> PlanRecord:
-        """What the code of that folder plans for a run."""
-        run = {"dag_id": "flights", "run_key": key, "group_id": "g", "job": "jobs.flights:flights", "keys": {}}
-        with open_version(version, None, ()) as opened:
-            (report,) = reports_of([opened], [run])
-        (planned,) = report["plans"]
-        assert planned["why_not"] == ""
-        return from_json(PlanRecord, planned["plan"])
-
-    def ran(self, version: str, key: str = KEY) -> DeclaredWorld:
-        """A finished run of that version."""
-        plan = self.plan(version, key)
-        DeclaredWorld.declared = plan
-        world = self.recorded.world("flights", key, "g", of=DeclaredWorld)
-        world.deploy(plan)
-        world.until_green()
-        return world
-
-    def impact(self, old: str, new: str, *options: str) -> tuple[int, str]:
-        return self.recorded.call("impact", "--from", old, "--to", new, *SINCE, *options)
-
-    def answer(self, old: str, new: str, *options: str) -> dict[str, Any]:
-        code, said = self.impact(old, new, "--json", *options)
-        assert code in (ExitCode.DONE, ExitCode.OVER_LIMIT), (said, self.recorded.errors)
-        return json.loads(said)
-
 
 @pytest.fixture
 def bundle(recorded, tmp_path: Path) -> Bundle:
     return Bundle(tmp_path / "bundle", recorded)
-
-
-def effects(answer: dict[str, Any], key: str = KEY) -> dict[str, str]:
-    (found,) = [run for job in answer["jobs"] for run in job["runs"] if run["run_key"] == key]
-    return {region["name"]: region["effect"] for region in found["regions"]}
-
-
-def changes(answer: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {
-        f"region {change['name']}" if change["is_region"] else change["name"]: (
-            change["what"],
-            "; ".join(change["why"]),
-        )
-        for job in answer["jobs"]
-        for change in job["changes"]
-    }
 
 
 AGAIN = {"clean": "again", "by_route": "again", "busiest": "again"}
@@ -299,6 +177,15 @@ def test_parameters_of_a_runs_conf_are_compared_as_they_are_written(bundle: Bund
     assert run["notes"] == ["clean: can't be known without rendering it over conf: it counts as one that may run"]
 
 
+def test_of_a_run_without_conf_the_journal_tells_what_its_templates_came_to(bundle: Bundle) -> None:
+    conf = ('"least": 3', '"least": "{{ conf.get(\'least\', 3) }}"')
+    old = bundle.write("old", conf)
+    bundle.ran(old)
+    assert effects(bundle.answer("journal", old)) == {}
+    other = bundle.write("other", ('"least": 3', '"least": "{{ conf.get(\'least\', 4) }}"'))
+    assert effects(bundle.answer("journal", other)) == dict.fromkeys(AGAIN, "maybe")
+
+
 def test_the_plan_in_a_journal_in_place_of_the_old_code(bundle: Bundle) -> None:
     old, new = bundle.write("old"), bundle.write("new", ("rows.distinct()", "rows"))
     bundle.ran(old)
@@ -401,6 +288,16 @@ def test_git_revisions_and_wheels(bundle: Bundle, tmp_path: Path, monkeypatch: p
     for old in ("HEAD", str(wheel)):
         answer = json.loads(bundle.recorded.call("impact", "--from", old, *SINCE, "--json")[1])
         assert effects(answer) == {"busiest": "again"}
+    # A revision that does not import.
+    (repository / "jobs" / "rows.py").write_text("def tidy(")
+    subprocess.run(["git", "commit", "-q", "-a", "-m", "second"], check=True, cwd=repository)
+    bundle.write("repository", ('version="1"', 'version="2"'))
+    code, said = bundle.recorded.call("impact", "--from", "HEAD", *SINCE)
+    assert code == ExitCode.DONE
+    assert "HEAD is not told of (jobs/rows.py:1: SyntaxError" in said
+    code, said = bundle.recorded.call("impact", "--from", ".", "--to", "HEAD", *SINCE)
+    assert code == ExitCode.INCOMPLETE
+    assert "jobs/rows.py:1: SyntaxError" in said
     (tmp_path / "broken.whl").write_text("no zip")
     assert bundle.impact(str(tmp_path / "broken.whl"), ".")[0] == ExitCode.USAGE
 
@@ -544,10 +441,109 @@ def test_existing_applications_are_compared_as_their_operators_are_written(bundl
     assert changes(answer)["clean"][1].startswith("application was ")
     (run,) = (run for job in bundle.answer("journal", same)["jobs"] for run in job["runs"])
     assert run["notes"] == [
-        "clean: can't be known without rendering it over ds: it counts as one that may run",
-        "report: can't be known without rendering it over what its own task finds, such as files of the worker: it "
-        "counts as one that may run",
+        "clean, report: can't be known without rendering it over what its own task finds, such as files of the worker: "
+        "it counts as one that may run",
     ]
+    # What the run's conf decides can't even be rendered.
+    of_conf = bundle.write(
+        "conf", files={**files, "operators_dag.py": OPERATORS.replace("{{ ds }}", "{{ dag_run.conf.day }}")}
+    )
+    (run,) = (run for job in bundle.answer("journal", of_conf)["jobs"] for run in job["runs"])
+    assert "clean: can't be known without rendering it over dag_run: it counts as one that may run" in run["notes"]
+
+
+@pytest.mark.usefixtures("no_database")
+@pytest.mark.parametrize(("key", "is_known"), [(KEY, True), ("run-manual", False)])
+def test_what_an_operator_takes_of_its_runs_date_is_known_of_a_run_that_has_one(
+    bundle: Bundle, key: str, is_known: bool
+) -> None:
+    files = {"operators_dag.py": OPERATORS, "clean.py": "print(1)"}
+    same = bundle.write("same", files=files)
+    dated = {"dag_id": "applications", "run_key": KEY, "group_id": OPERATORS_GROUP, "job": "", "keys": {}}
+    with open_version(same, None, ()) as opened:
+        (report,) = reports_of([opened], [dated])
+    rendered = report["plans"][0]["rendered"]
+    assert set(rendered) == {"clean", "report"}
+    plan = from_json(PlanRecord, report["plans"][0]["plan"])
+    made = tuple(replace(region, fingerprint=rendered[region.name]) for region in plan.regions)
+    DeclaredWorld.declared = replace(plan, regions=made)
+    world = bundle.recorded.world("applications", key, OPERATORS_GROUP, of=DeclaredWorld)
+    world.deploy(DeclaredWorld.declared)
+    world.until_green()
+    since = () if is_known else ("--days", "1")
+
+    def asked(version: str) -> dict[str, str]:
+        options = since or SINCE
+        code, said = bundle.recorded.call("impact", "--from", "journal", "--to", version, *options, "--json")
+        assert code == ExitCode.DONE, bundle.recorded.errors
+        return effects(json.loads(said), key)
+
+    maybe = {"clean": "maybe", "report": "maybe"}
+    assert asked(same) == ({} if is_known else maybe)
+    other = bundle.write("other", files={**files, "operators_dag.py": OPERATORS.replace("{{ ds }}", "{{ ts }}")})
+    assert asked(other) == maybe
+    # Written in another way, it comes to the same.
+    alike = OPERATORS.replace("{{ ds }}", "{{ logical_date.strftime('%Y-%m-%d') }}")
+    assert asked(bundle.write("alike", files={**files, "operators_dag.py": alike})) == ({} if is_known else maybe)
+
+
+WHEEL = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "flights"
+version = "{version}"
+
+[tool.setuptools]
+packages = ["jobs", "flight_dags"]
+"""
+
+
+def built_wheel(version: str, number: str) -> str:
+    """A real wheel of a version's folder: packages as they would be installed."""
+    folder = Path(version)
+    (folder / "pyproject.toml").write_text(WHEEL.format(version=number))
+    build = "import setuptools.build_meta as build; print(build.build_wheel('dist'))"
+    done = subprocess.run([sys.executable, "-c", build], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(folder / "dist" / done.stdout.splitlines()[-1])
+
+
+@pytest.mark.usefixtures("no_database")
+def test_wheels_of_dag_bundles_are_as_they_would_be_installed(bundle: Bundle, tmp_path: Path) -> None:
+    files = {"flight_dags/flights_dag.py": DAG, "flight_dags/__init__.py": ""}
+    old = bundle.write("old", files=files)
+    new = bundle.write("new", ('version="1"', 'version="2"'), files=files)
+    bundle.ran(bundle.write("run"))
+    before, after = built_wheel(old, "1.0"), built_wheel(new, "1.1")
+    answer = bundle.answer(before, after, "--dags", "flight_dags")
+    assert changes(answer) == {"busiest": ("changed", 'version= was "1", now "2"')}
+    assert effects(answer) == {"busiest": "again"}
+    # What a build system puts aside for `site-packages`.
+    with zipfile.ZipFile(before) as wheel:
+        wheel.extractall(tmp_path / "pure")
+    aside = tmp_path / "pure" / "flights-1.0.data" / "purelib"
+    aside.mkdir(parents=True)
+    (tmp_path / "pure" / "jobs").rename(aside / "jobs")
+    moved = shutil.make_archive(str(tmp_path / "flights-1.0"), "zip", tmp_path / "pure")
+    assert effects(bundle.answer(moved, after, "--dags", "flight_dags")) == {"busiest": "again"}
+
+
+def test_control_of_a_wheel_the_folder_of_dags_alone_is_not_enough(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "_installed", lambda root: [])
+    packed = shutil.make_archive(str(tmp_path / "flights"), "zip", bundle.write("run", files={"dags/x.txt": ""}))
+    run = {"dag_id": "flights", "run_key": KEY, "group_id": "g", "job": "jobs.flights:flights", "keys": {}}
+    with open_version(packed, "dags", ()) as opened:
+        (report,) = reports_of([opened], [run])
+    assert "there is no module 'jobs'" in report["plans"][0]["why_not"]
+    monkeypatch.undo()
+    with open_version(packed, "dags", ()) as opened:
+        (report,) = reports_of([opened], [run])
+    assert report["plans"][0]["why_not"] == ""
 
 
 # subtasks, and results that runs share
