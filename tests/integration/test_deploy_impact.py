@@ -14,45 +14,73 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline import DagRun, Pipeline, empty_folder
+from pipeline import DagRun, Pipeline, empty_folder, fresh_day
 
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
+SOURCES = Path(__file__).parent / "dags"
 REGIONS = ("base", "left", "lone", "merged", "right", "side")
-OF_THE_BUNDLE = ("deployed_dag.py", "integration_jobs/__init__.py", "integration_jobs/gates.py")
 JOB = "integration_jobs/deployed.py"
+OF_THE_JOB = ("deployed_dag.py", "integration_jobs/__init__.py", "integration_jobs/gates.py", JOB)
+CLEAN, REPORT = "deployed_applications/clean.py", "deployed_applications/report.py"
+APPLICATIONS_DAG = "deployed_applications_dag.py"
 
 
 class Bundle:
-    """What is deployed, and the next version of it."""
+    """What is deployed, and the next version of it: ``files`` of the folder of DAGs."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, files: tuple[str, ...] = OF_THE_JOB) -> None:
         self.pipeline = pipeline
         self.dags = pipeline.folder / "dags"
+        self._files = files
         self.old, self.new = (empty_folder(pipeline.folder / f"deployed-{name}") for name in ("old", "new"))
-        for folder in (self.old, self.new):
-            for file in (*OF_THE_BUNDLE, JOB):
+        for file in files:
+            for folder in (self.old, self.new):
                 (folder / file).parent.mkdir(exist_ok=True)
-                shutil.copy(self.dags / file, folder / file)
+                shutil.copy(SOURCES / file, folder / file)
+            shutil.copy(SOURCES / file, self.dags / file)
 
     def change(self, *changes: tuple[str, str]) -> None:
         """The next version: what is deployed, with these texts replaced."""
-        text = (self.old / JOB).read_text()
+        texts = {file: (self.old / file).read_text() for file in self._files}
         for before, after in changes:
-            assert text.count(before) == 1, before
-            text = text.replace(before, after)
-        (self.new / JOB).write_text(text)
+            assert sum(text.count(before) for text in texts.values()) == 1, before
+            texts = {file: text.replace(before, after) for file, text in texts.items()}
+        for file, text in texts.items():
+            (self.new / file).write_text(text)
 
     def deploy(self) -> None:
         """From now on the new version is what every task imports."""
         for folder in (self.dags, self.old):
-            shutil.copy(self.new / JOB, folder / JOB)
+            for file in self._files:
+                if (self.new / file).read_text() != (folder / file).read_text():
+                    shutil.copy(self.new / file, folder / file)
+
+    def is_parsed(self, dag_id: str, *regions: str) -> None:
+        """Wait until Airflow has parsed the DAG's file again: its tasks are these regions."""
+        airflow = self.pipeline.airflow
+        (self.dags / f"{dag_id}_dag.py").touch()
+
+        def tasks() -> set[str]:
+            found = airflow.api("GET", f"/dags/{dag_id}/tasks")["tasks"]
+            return {str(task["task_id"]).removeprefix("g.") for task in found}
+
+        airflow.wait_until(lambda: tasks() == set(regions), 90, f"tasks {regions}", lambda: str(tasks()))
+
+    def impact_of(self, dag_id: str, since: str, until: str, old: Path | str, *options: str) -> Any:
+        """As `impact`, of the runs of these dates."""
+        return self._asked(dag_id, since, until, old, options, ExitCode.DONE)
 
     def impact(self, run: DagRun, old: Path | str, *options: str, code: ExitCode = ExitCode.DONE) -> Any:
         """Of that run, as CI asks: no Airflow configuration, and no database that would answer."""
+        return self._asked(run.dag_id, run.day, run.day, old, options, code)
+
+    def _asked(
+        self, dag_id: str, since: str, until: str, old: Path | str, options: tuple[str, ...], code: ExitCode
+    ) -> Any:
         airflow, s3 = self.pipeline.airflow, self.pipeline.s3
         env = {
             **{name: value for name, value in airflow.env.items() if not name.startswith("AIRFLOW_")},
@@ -65,7 +93,7 @@ class Bundle:
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "airflow_recovery", "impact", "--from", str(old), "--to", str(self.new)),
-                *("--dag", run.dag_id, "--since", run.day, "--until", run.day, "--json", *options),
+                *("--dag", dag_id, "--since", since, "--until", until, "--json", *options),
                 *("--journal", journal, "--results", results),
                 *("--endpoint-url", s3.endpoint_url, "--s3-region", REGION),
             ],
@@ -79,13 +107,32 @@ class Bundle:
         return json.loads(done.stdout)
 
 
-def effects(answer: Any) -> dict[str, set[str]]:
-    """The regions by what is said of them."""
-    ((run,),) = [job["runs"] for job in answer["jobs"]]
-    found: dict[str, set[str]] = {}
-    for region in run["regions"]:
-        found.setdefault(region["effect"], set()).add(region["name"])
+def effects_by_run(answer: Any) -> dict[str, dict[str, set[str]]]:
+    """Of each run key, the regions by what is said of them."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for run in (run for job in answer["jobs"] for run in job["runs"]):
+        of_run = found.setdefault(run["run_key"], {})
+        for region in run["regions"]:
+            of_run.setdefault(region["effect"], set()).add(region["name"])
     return found
+
+
+def effects(answer: Any) -> dict[str, set[str]]:
+    """Of the only run."""
+    (found,) = effects_by_run(answer).values()
+    return found
+
+
+def ran_once_cleared(bundle: Bundle, run: DagRun, *, parsed: tuple[str, ...] = ()) -> set[str]:
+    """What the deploy and a clear of the whole run make run again. ``parsed``: the DAG's regions from now on."""
+    before = run.journal()
+    bundle.deploy()
+    if parsed:
+        bundle.is_parsed(run.dag_id, *parsed)
+    run.clear()
+    after = run.ends()
+    run.recovery("verify", "--ended")  # where a reader kept its result, `check` would not know why
+    return set(after.ran_since(before))
 
 
 def test_what_a_deploy_runs_again_is_what_was_said_of_it_region_by_region(pipeline: Pipeline) -> None:
@@ -94,13 +141,7 @@ def test_what_a_deploy_runs_again_is_what_was_said_of_it_region_by_region(pipeli
     assert journal.executions() == dict.fromkeys(REGIONS, 1)
 
     def cleared() -> set[str]:
-        """What the deploy and a clear of the whole run make run again."""
-        before = run.journal()
-        bundle.deploy()
-        run.clear()
-        after = run.ends()
-        run.recovery("verify", "--ended")  # where a reader kept its result, `check` would not know why
-        return set(after.ran_since(before))
+        return ran_once_cleared(bundle, run)
 
     # Comments: nothing.
     bundle.change(("# by one", "# by one, and why"))
@@ -136,3 +177,125 @@ def test_what_a_deploy_runs_again_is_what_was_said_of_it_region_by_region(pipeli
 
     # Nothing is left to be done.
     assert effects(bundle.impact(run, bundle.old)) == {}
+
+
+@pytest.mark.drill
+def test_a_pipeline_that_is_cut_differently_and_back_again(pipeline: Pipeline) -> None:
+    bundle, run = Bundle(pipeline), pipeline.run("deployed")
+    run.start().ends()
+
+    # A boundary less: `left` and `merged` are one region now.
+    written, glued = (
+        "@deployed.vertex(result=BLOCKING, params=GATES)\ndef left",
+        "@deployed.vertex(params=GATES)\ndef left",
+    )
+    bundle.change((written, glued))
+    answer = bundle.impact(run, bundle.old)
+    assert effects(answer) == {"again": {"merged"}}
+    assert "runs left, merged together, before merged" in str(answer["jobs"][0]["changes"])
+    ((said,),) = [each["regions"] for each in answer["jobs"][0]["runs"]]
+    assert said["cost"]["is_estimate"]
+    assert effects(bundle.impact(run, "journal"))["again"] == {"merged"}
+    others = tuple(region for region in REGIONS if region != "left")
+    assert ran_once_cleared(bundle, run, parsed=others) == {"merged"}
+
+    # Back: what `left` has written before the first of the two deploys is still there, and still its own.
+    bundle.change((glued, written))
+    assert effects(bundle.impact(run, bundle.old)) == {"again": {"merged"}}
+    assert ran_once_cleared(bundle, run, parsed=REGIONS) == {"merged"}
+
+    # A boundary more, at the very beginning.
+    source = '@deployed.source(params={"day": "{{ ds }}"})'
+    cut = '@deployed.source(result=BLOCKING, params={"day": "{{ ds }}"})'
+    bundle.change((source, cut))
+    every = {"numbers", "base", "left", "merged", "right"}
+    assert effects(bundle.impact(run, bundle.old)) == {"again": every, "maybe": {"side"}}
+    assert ran_once_cleared(bundle, run, parsed=("numbers", *REGIONS)) == every
+
+    bundle.change((cut, source))
+    assert effects(bundle.impact(run, bundle.old)) == {"again": every - {"numbers"}, "maybe": {"side"}}
+    assert ran_once_cleared(bundle, run, parsed=REGIONS) == every - {"numbers"}
+
+
+@pytest.mark.drill
+def test_a_backfill_with_another_version_of_two_packages_region_by_region_and_run_by_run(pipeline: Pipeline) -> None:
+    bundle = Bundle(pipeline)
+    days = [fresh_day() for _ in range(3)]
+    runs = [pipeline.run("deployed", day=day) for day in days]
+    for run in runs:  # a backfill has one conf
+        run.gates = runs[0].gates
+        run.conf["gates"] = str(run.gates)
+    *finished, half = runs
+    for run in finished:
+        run.start()
+    for run in finished:
+        run.ends()
+    half.make_broken("side")
+    half.start().ends("failed")
+    half.repair("side")
+
+    bundle.change(
+        ("@deployed.sink\ndef lone", '@deployed.sink(version="2")\ndef lone'),
+        ('deterministic="verify", params=GATES)', 'deterministic="verify", version="2", params=GATES)'),
+    )
+    answer = bundle.impact_of("deployed", days[0], days[-1], bundle.old)
+    again = {"lone", "right"}
+    said = effects_by_run(answer)
+    assert said == {
+        **{f"date-{day}T000000Z": {"again": again, "maybe": {"side"}} for day in days[:-1]},
+        f"date-{days[-1]}T000000Z": {"again": again, "anyway": {"side"}},
+    }
+    why = {change["name"]: change["why"] for change in answer["jobs"][0]["changes"]}
+    assert why == {name: ['version= was none, now "2"'] for name in ("lone", "right")}
+
+    before = [run.journal() for run in runs]
+    bundle.deploy()
+    airflow = pipeline.airflow
+    backfill = airflow.backfill("deployed", days[0], days[-1], reprocess="completed", conf=half.conf)
+    assert {each["state"] for each in airflow.wait_backfill(backfill)} == {"success"}
+    ran = [set(run.journal().ran_since(then)) for run, then in zip(runs, before, strict=True)]
+    # The rows of `right` are the same: its reader was kept, where it had finished.
+    assert ran == [again, again, again | {"side"}]
+    assert all(
+        not found for found in effects_by_run(bundle.impact_of("deployed", days[0], days[-1], bundle.old)).values()
+    )
+
+
+@pytest.mark.drill
+def test_other_applications_of_existing_jobs(pipeline: Pipeline) -> None:
+    lake = pipeline.folder / "lake"
+    lake.mkdir(exist_ok=True)
+    (lake / "deployed.csv").write_text("amount\n1\n41\n")
+    bundle = Bundle(pipeline, (APPLICATIONS_DAG, CLEAN, REPORT))
+    run = pipeline.run("deployed_applications")
+    run.group_id = "~28operators~29"
+    assert run.start().ends().executions() == {"clean": 1, "report": 1}
+
+    # How it is written down: nothing.
+    bundle.change(('"""The DAG whose applications', '"""A DAG whose applications'))
+    assert effects(bundle.impact(run, bundle.old)) == {}
+    assert ran_once_cleared(bundle, run) == set()
+
+    # What the date of the run decides, the name of its journal tells: its own tasks have taken the same.
+    assert effects(bundle.impact(run, "journal")) == {}
+
+    # An application's file, whose rows come out the same: its reader may run, and is kept.
+    bundle.change(("# as it is written", "# as the argument has it"))
+    answer = bundle.impact(run, bundle.old)
+    assert effects(answer) == {"again": {"clean"}, "maybe": {"report"}}
+    ((change,),) = [job["changes"] for job in answer["jobs"]]
+    assert change["why"][0].startswith("application was ")
+    assert ran_once_cleared(bundle, run) == {"clean"}
+
+    # A templated argument.
+    bundle.change(("{{ ds }}", "{{ ds_nodash }}"))
+    answer = bundle.impact(run, bundle.old)
+    assert effects(answer) == {"again": {"clean"}, "maybe": {"report"}}
+    assert ran_once_cleared(bundle, run) == {"clean", "report"}
+
+    # The reader alone.
+    bundle.change(('"amount", "sum"', '"amount", "max"'))
+    assert effects(bundle.impact(run, bundle.old)) == {"again": {"report"}}
+    assert ran_once_cleared(bundle, run) == {"report"}
+    ((*row,),) = run.journal().rows("report.report")
+    assert set(map(str, row)) == {run.day.replace("-", ""), "41"}

@@ -8,6 +8,7 @@ from written_night import Night, region
 
 from airflow_recovery.errors import NothingRecorded
 from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.store import ObjectStore
 from airflow_recovery.story import run_lookup
 from airflow_recovery.story.past_runs import past_runs
 from airflow_recovery.story.run_lookup import moment_of, newest_runs
@@ -29,7 +30,7 @@ def ran(journal: ClockedStore, key: str, group: str = "g") -> Night:
     return night
 
 
-def keys(journal: ClockedStore, most: int, group: str | None = None) -> list[str]:
+def keys(journal: ObjectStore, most: int, group: str | None = None) -> list[str]:
     return [identity.run_key for identity in newest_runs(journal, "d", group, most=most)]
 
 
