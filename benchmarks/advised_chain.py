@@ -48,9 +48,12 @@ def step_3(step_2: DataFrame) -> DataFrame:
 
 @chain.sink
 def step_4(step_3: DataFrame) -> DataFrame:
-    """Fails at its end where the file ``fail`` is, and takes that away."""
+    return failing_once(work(step_3))
+
+
+def failing_once(done: DataFrame) -> DataFrame:
+    """``done``, or what fails at its end where the file ``fail`` is, which is taken away."""
     order = Path(os.environ["BENCHMARK_FAILURES"]) / "fail"
     is_told = order.exists()
     order.unlink(missing_ok=True)
-    done = work(step_3)
     return done.selectExpr("if(id >= 0, raise_error('this step was told to fail'), id) AS id") if is_told else done

@@ -58,6 +58,7 @@ CATALOGUE = (
     Benchmark("parsing", "What does a task group cost when its DAG file is parsed?", 1),
     Benchmark("first_paint", "When can a run of 1,000 regions be read in the Recovery tab?", 1),
     Benchmark("advice", "How much sooner does a run recover that is cut as it is advised to be?", 7, False),
+    Benchmark("advice_diamond", "... and one with branches?", 7, False, where="advice:measure_diamond"),
     Benchmark("recovery_time", "How long does a chain of long steps take to recover, over the work lost?", 30, False),
     Benchmark("component_faults", "How much longer does a run take when a part of Airflow dies?", 25, False),
     Benchmark("lost_input", "... when a result is gone that four applications read?", 20, False),
