@@ -135,9 +135,10 @@ def _named(session: AnySession) -> dict[str, Any]:
 
     That is a tenth of the time of one. Nothing where somebody has given the application an id, which stands in it.
     """
-    if not hasattr(session, "user_agent") or session.get_config_variable("user_agent_appid"):
+    own: Any = session
+    if not hasattr(own, "user_agent") or own.get_config_variable("user_agent_appid"):  # boto3's own has neither
         return {}
-    return {"user_agent": session.user_agent()}
+    return {"user_agent": own.user_agent()}
 
 
 @cache
