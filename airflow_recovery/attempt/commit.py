@@ -60,7 +60,8 @@ def roll_forward(run: Run, prepared: Attempt, mine: RegionState, why_run: Callab
 def check_not_appended(run: Run, region: str, state: RunState) -> None:
     """Before ``region`` runs. Raises `AppendedAlready` where its sink appends and holds an attempt of this run.
 
-    The target is asked whether it still does: a person may have undone it.
+    The target is asked whether it still does: a person may have undone it. Raises `Overtaken` where it holds what was
+    committed after ``state`` was listed.
     """
     spec = run.regions[region].commit
     if spec is None or spec.mode is not CommitMode.APPEND:
@@ -77,6 +78,7 @@ def check_not_appended(run: Run, region: str, state: RunState) -> None:
         finished = (attempt for attempt in attempts if attempt.is_prepared or attempt.committed is not None)
         tokens = [token_of_finish(identity, attempt.outcome) for attempt in finished if attempt.outcome is not None]
         if not any(token.attempt == held.attempt and committer.probe(token) is Probe.APPLIED for token in tokens):
+            _check_as_listed(run, region, mine)
             raise AppendedAlready(
                 f"{region} must run, and its sink appends and holds {held.text} of this run, which this journal does "
                 "not know: it was purged, moved, emptied or lost since, or another deployment commits to the same "
@@ -90,6 +92,15 @@ def check_not_appended(run: Run, region: str, state: RunState) -> None:
     for token in [*purged, *(token_of_finish(identity, outcome) for outcome in outcomes if outcome is not None)]:
         if committer.probe(token) is Probe.APPLIED:
             raise AppendedAlready(_appended(region, token.attempt))
+
+
+def _check_as_listed(run: Run, region: str, mine: RegionState) -> None:
+    """What the target holds may have come since the journal was listed. Raises `Overtaken` where attempts have."""
+    now = run.load([region]).of(region)
+    if {n: (each.has_outcome, each.committed) for n, each in now.attempts.items()} != {
+        n: (each.has_outcome, each.committed) for n, each in mine.attempts.items()
+    }:
+        raise Overtaken(f"{region}: another process went on with it meanwhile; the next try evaluates again.")
 
 
 def number_in_target(run: Run, region: str, state: RunState) -> int | None:

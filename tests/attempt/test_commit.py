@@ -297,6 +297,37 @@ def test_a_sink_that_appends_never_runs_again_once_it_has_committed():
     assert world.visible == [2]
 
 
+def committed_after_the_listing() -> tuple[SinkWorld, Exception | None]:
+    world = sink_world(TOKEN, APPEND)
+    seen: list[str] = []
+
+    def commits_meanwhile(request: str) -> None:
+        if request.startswith("sink: held") and not seen:
+            seen.append(request)
+            world.airflow.lose_heartbeat(SINK)
+            assert world.try_sink() is None
+
+    error = world.try_sink(Process(gate=commits_meanwhile))
+    assert seen
+    assert world.visible == [1]
+    return world, error
+
+
+def test_what_was_committed_after_the_listing_is_not_told_of_as_another_journals():
+    """Else a person is asked to remove rows that count, and that nothing would write again."""
+    world, error = committed_after_the_listing()
+    assert isinstance(error, Overtaken)
+    assert not kind_of(error).is_final
+    assert world.airflow.state(SINK) == "success"
+
+
+def test_control_where_the_journal_is_not_listed_again_a_person_is_asked_to_remove_what_counts(monkeypatch):
+    monkeypatch.setattr(commit, "_check_as_listed", lambda run, region, mine: None)
+    _, error = committed_after_the_listing()
+    assert isinstance(error, AppendedAlready)
+    assert "which this journal does not know" in str(error)
+
+
 def test_control_without_the_check_the_rows_are_there_twice(monkeypatch):
     monkeypatch.setattr(region_task, "check_not_appended", lambda run, region, state: None)
     world = sink_world(TOKEN, APPEND)
