@@ -64,7 +64,7 @@ class FakeAirflow:
     @property
     def is_green(self) -> bool:
         """Whether every task has succeeded."""
-        return all(task_try.state == "success" for task_try in self._tries.values())
+        return all(self.state(task) == "success" for task in self.upstream)
 
     def ready(self) -> list[str]:
         """Tasks that would be started now. Marks what can't ever start: ``upstream_failed`` and ``skipped``."""
@@ -91,8 +91,8 @@ class FakeAirflow:
 
     def is_mine(self, own: TaskTry) -> bool:
         """Whether the process that was started as ``own`` still has its task instance."""
-        now = self._tries[own.task_id]
-        return now.ti_id == own.ti_id and now.state == "running"
+        now = self._tries.get(own.task_id)
+        return now is not None and now.ti_id == own.ti_id and now.state == "running"
 
     def end(self, own: TaskTry, state: str) -> bool:
         """The process of ``own`` reports ``success``, ``failed`` or ``skipped``. False: refused, it is a zombie."""
@@ -123,6 +123,17 @@ class FakeAirflow:
         """A user's clear of the whole run."""
         for task in self.upstream:
             self.clear(task)
+
+    def resize(self, upstream: Mapping[str, Sequence[str]]) -> None:
+        """Another version of the DAG: a task that it lacks is ``removed``, one that is new has not run."""
+        for task in self.upstream.keys() - upstream.keys():
+            self._set(task, "removed")
+        for task in sorted(upstream.keys() - self.upstream.keys()):
+            tries = self._tries[task].try_number if task in self._tries else 0
+            self._tries[task] = TaskTry(task, -1, tries, self._new_id(task), None)
+            self._max_tries[task] = tries + self._retries
+            self._grants[task] = RetryGrant(self._max_tries[task])
+        self.upstream = dict(upstream)
 
     def mark(self, task: str, state: str) -> None:
         """A user marks a task; it stays the same task instance. After a success, what it had held up is cleared."""

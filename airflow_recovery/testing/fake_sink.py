@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from airflow_recovery.errors import SinkRefused
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, Held, Probe, refused
 
@@ -23,9 +24,15 @@ class FakeTarget:
     """``applied``: (region, attempt) of everything that took effect, in order; a person's `undo` takes it out again.
 
     ``on_applied`` hears of each. ``refuses`` switched off: nothing but a token that was applied is known to it.
+    ``refuses_rows``: whether it will never take what that attempt has prepared.
     """
 
-    def __init__(self, on_applied: Callable[[CommitToken], None] = lambda token: None) -> None:
+    def __init__(
+        self,
+        on_applied: Callable[[CommitToken], None] = lambda token: None,
+        refuses_rows: Callable[[CommitToken], bool] = lambda token: False,
+    ) -> None:
+        self._refuses_rows = refuses_rows
         self.applied: list[tuple[str, int]] = []
         self.refuses = True
         self.writers: dict[tuple[str, int], str | None] = {}
@@ -53,6 +60,8 @@ class FakeTarget:
     def apply(self, token: CommitToken, spec: CommitSpec) -> None:
         """Apply what was prepared to the target, at one moment."""
         key = token.region, token.attempt
+        if key not in self.applied and self._refuses_rows(token):
+            raise SinkRefused(f"{token.text}: a row breaks a constraint of the target.")
         if spec.kind is CommitKind.TOKEN:
             held = self.held(token)
             if key in self.applied and self.writers[key] == token.writer:

@@ -132,7 +132,7 @@ class Foreseen(Schedule):
         self.planned = frozenset(found.running)
 
     def run_since(self) -> set[str]:
-        return {region for region, _ in self.world.cluster.ran[self.ran_before :]}
+        return {region for _, region, _ in self.world.cluster.ran[self.ran_before :]}
 
 
 @pytest.mark.parametrize("topology", ["chain", "diamond", "ladder"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from test_simulation_finds import finds
+from simulated_controls import finds
 
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.records import Claim, CommittedBatch

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import pytest
+from simulated_controls import finds
 from test_simulated_drivers import KILLS, SEEDS
-from test_simulation_finds import finds
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch
@@ -52,7 +52,7 @@ def test_readers_of_what_is_made_again_of_another_input_keep_theirs_only_where_t
 
 def test_control_where_an_external_input_is_not_compared_what_stands_rests_on_an_old_one(monkeypatch):
     monkeypatch.setattr(evaluation, "_changed_external", lambda recorded, today: None)
-    finds(Settings(with_externals(PAIR, "P"), {Trouble.LISTING: 1}), "is not what its inputs make", 1_000)
+    finds(Settings(with_externals(PAIR, "P"), {Trouble.LISTING: 1}), "is not what its inputs make")
 
 
 class LateListing(ClaimedAttempt):
@@ -76,7 +76,7 @@ def test_control_where_what_is_read_is_listed_at_the_end_a_change_in_between_is_
 
     monkeypatch.setattr(FakeSpark, "_application", lists_at_its_end)
     settings = Settings(with_externals(PAIR, "P"), {Trouble.LISTING: 1}, publishes=False, detached_share=1.0)
-    finds(settings, "is not what its inputs make", 1_000)
+    finds(settings, "is not what its inputs make")
 
 
 WRONG_CLOCKS = [600.0, 30 * 86_400.0]

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 from scripted import Scripted, before_a_listing, to_its_end
+from simulated_controls import MOST, SAFE, as_if_new, finds
 
 from airflow_recovery.attempt import clear_producers as wake
 from airflow_recovery.attempt import commit, region_task
@@ -20,7 +21,7 @@ from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionT
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import AttemptLost, StoreTimeout, StoreUnavailable
 from airflow_recovery.journal import journal as journal_module
-from airflow_recovery.journal.journal import Journal, Listing
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.determinism import Determinism
@@ -46,24 +47,6 @@ from airflow_recovery.testing.simulation.schedule import Schedule
 
 SOLO: dict[str, tuple[str, ...]] = {"P": ()}
 PAIR, CHAIN, FAN_OUT = TOPOLOGIES["pair"], TOPOLOGIES["chain"], TOPOLOGIES["fan-out"]
-MOST = 3_000
-SAFE = 20
-"""Of each control's schedules, so many are run with the protection first: that it holds is shown by all the others."""
-
-
-def finds(settings: Settings, what: str, most: int = MOST, *, start: int = 0) -> None:
-    """One of the schedules shows ``what``; ``start`` is a seed near one that does, where such schedules are rare."""
-    found = next(filter(None, (violation_of(seed, settings) for seed in range(start, start + most))), None)
-    assert found is not None, f"none of {most} schedules shows: {what}"
-    assert what in found.splitlines()[0], found
-
-
-def violation_of(seed: int, settings: Settings) -> str | None:
-    try:
-        simulate(seed, settings)
-    except Violation as violation:
-        return str(violation)
-    return None
 
 
 @pytest.fixture
@@ -250,12 +233,6 @@ def test_16_where_an_unknown_outcome_of_a_write_is_taken_for_success(broken):
 
 
 def test_17_without_the_tombstone_attempts_begin_at_one_again(broken):
-    def as_if_new(self, regions):
-        found = listed(self, regions)
-        regions_ = {name: replace(each, closed_at=0) for name, each in found.state.regions.items()}
-        return Listing(replace(found.state, regions=regions_), found.objects)
-
-    listed = Journal.list
     settings = alone(CHAIN, {Trouble.PURGE: 1, Trouble.HEARTBEAT: 1})
     broken(settings, "", (Run, "list", lambda self: as_if_new(self.journal, self.regions)))
 

@@ -11,7 +11,7 @@ every change of the stores, and the final output against that of an undisturbed 
         simulate(seed, Settings.drawn(seed, job=declared_job("my_jobs.flights:job")))
 
 A failure names its seed, and the seed replays it exactly. One schedule runs at a time in an interpreter.
-*Not simulated*: shared results, event streams, a clock that jumps.
+*Not simulated*: see docs/testing.md.
 """
 
 from airflow_recovery.testing.simulation.drill import Tally, drill

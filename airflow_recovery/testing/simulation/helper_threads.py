@@ -13,13 +13,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from airflow_recovery.attempt import shared
 from airflow_recovery.journal import journal
-from airflow_recovery.results import sweep
+from airflow_recovery.results import readers, sweep
 from airflow_recovery.store.object_store import ObjectStore, StoredObject
 from airflow_recovery.testing.simulation.memory import SimulatedJournal
 from airflow_recovery.testing.simulation.strands import Killed, Strand, current_runner
 
-_ROOMS = ("airflow_recovery.attempt.", "airflow_recovery.results.")
+_ROOMS = ("airflow_recovery.attempt.", "airflow_recovery.results.", "airflow_recovery.journal.owner")
 
 
 class HelperThread:
@@ -66,6 +67,41 @@ class HelperThread:
             return
 
 
+class HelperEvent:
+    """As `threading.Event`. Who waits for one takes turns with the others."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """Whoever waits may go on."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """It was set."""
+        return self._is_set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until it is set. A time-out is not simulated."""
+        del timeout
+        while not self._is_set:
+            current_runner().switch("waits")
+        return True
+
+
+class _NoHeartbeat:
+    """In place of a thread: whoever builds a shared result gives its signs between two steps (`FakeSpark`)."""
+
+    def __init__(self, *given: object, **named: object) -> None:
+        del given, named
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+
 @contextmanager
 def one_thread_at_a_time() -> Iterator[None]:
     """Inside, the region protocol's own threads, its parallel reads and its pauses take part in the simulation.
@@ -74,7 +110,7 @@ def one_thread_at_a_time() -> Iterator[None]:
     journal; what other modules and threads of this interpreter do is not touched.
     """
     with ExitStack() as stack:
-        strands = SimpleNamespace(**{**vars(threading), "Thread": HelperThread})
+        strands = SimpleNamespace(**{**vars(threading), "Thread": HelperThread, "Event": HelperEvent})
         numbers = count(1)
         ids = SimpleNamespace(**{**vars(uuid), "uuid4": lambda: uuid.UUID(int=next(numbers))})
         for name, module in list(sys.modules.items()):
@@ -84,7 +120,9 @@ def one_thread_at_a_time() -> Iterator[None]:
                 if getattr(module, attribute, None) is real:
                     stack.enter_context(patch.object(module, attribute, simulated))
         stack.enter_context(patch.object(journal, "get_many", _one_by_one))
-        stack.enter_context(patch.object(sweep, "Journal", SimulatedJournal))
+        for module in (sweep, readers):
+            stack.enter_context(patch.object(module, "Journal", SimulatedJournal))
+        stack.enter_context(patch.object(shared, "Heartbeat", _NoHeartbeat))
         yield
 
 

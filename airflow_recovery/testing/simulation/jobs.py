@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -46,6 +46,9 @@ class SimulatedJob:
     reading: frozenset[str] = frozenset()
     """Regions that read files from outside of the job, all that there are whenever they look."""
 
+    folders: frozenset[str] = frozenset()
+    """Regions whose jobs are given folders, and know of no attempt."""
+
     @cached_property
     def regions(self) -> dict[str, RegionPlan]:
         """By name, in topological order."""
@@ -63,13 +66,25 @@ class SimulatedJob:
         return tuple(region.name for region in self.plan.regions if region.final or region.name not in read)
 
     def with_code(self, region: str, version: int) -> SimulatedJob:
-        """The job after the code of ``region`` was changed for that many times."""
+        """The job after the code of ``region`` was changed for that many times; 0: it is as it was first."""
+        changed = f" v{version}" if version else ""
         regions = (
-            replace(planned, fingerprint=f"{(planned.fingerprint or '').partition(' v')[0]} v{version}")
+            replace(planned, fingerprint=f"{(planned.fingerprint or '').partition(' v')[0]}{changed}")
             if planned.name == region
             else planned
             for planned in self.plan.regions
         )
+        return replace(self, plan=replace(self.plan, regions=tuple(regions)))
+
+    def resized(self, whole: SimulatedJob, absent: Collection[str]) -> SimulatedJob:
+        """``whole`` without those regions, and nobody reads them; its code is that of this one."""
+        regions = []
+        for each in whole.plan.regions:
+            if each.name not in absent:
+                now = self.regions.get(each.name, each)
+                inputs = tuple(name for name in each.inputs if name not in absent)
+                reads = tuple(result for result in each.reads if result not in absent)
+                regions.append(replace(now, inputs=inputs, reads=reads))
         return replace(self, plan=replace(self.plan, regions=tuple(regions)))
 
     def splits_of(self, region: str) -> tuple[Split, ...]:
@@ -90,7 +105,8 @@ class SimulatedJob:
 
     def has_listing(self, region: str) -> bool:
         """Whether a region has external inputs, be they none at the moment."""
-        return region in self.reading or isinstance(self.regions[region].mode, SplitPlan)
+        now = self.regions.get(region)
+        return now is not None and (region in self.reading or isinstance(now.mode, SplitPlan))
 
     def with_listing(self, region: str, listed: tuple[str, ...]) -> SimulatedJob:
         """The job after the external inputs of a region have changed."""
@@ -222,6 +238,40 @@ def with_drawn_externals(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     """Of every second job, some regions read files from outside."""
     chosen = [name for name in job.regions if rng.random() < 0.4]
     return with_externals(job, chosen) if rng.random() < 0.5 else job
+
+
+def with_folders(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
+    """``job`` in which those of its regions are jobs of a user's own that can be, and read none made of batches."""
+    split = {each.name for each in job.plan.regions if isinstance(each.mode, SplitPlan)}
+    able = {
+        each.name
+        for each in job.plan.regions
+        if not (each.commit or each.persistent or each.name in split or split & set(each.inputs))
+    }
+    return replace(job, folders=frozenset(able & set(names)))
+
+
+def with_drawn_folders(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+    """Of every third job, some regions are jobs of a user's own."""
+    chosen = [name for name in job.regions if rng.random() < 0.6]
+    return with_folders(job, chosen) if rng.random() < 0.34 else job
+
+
+def with_shared(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
+    """``job`` in which these regions make results that runs share, as far as what they read is shared, too."""
+    wanted, shared = set(names), set[str]()
+    for region in job.plan.regions:
+        able = region.commit is None and not isinstance(region.mode, SplitPlan) and region.results
+        if able and region.name in wanted and shared.issuperset(region.inputs):
+            shared.add(region.name)
+    regions = (replace(region, persistent=region.name in shared) for region in job.plan.regions)
+    return replace(job, plan=replace(job.plan, regions=tuple(regions)))
+
+
+def with_drawn_shared(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+    """Of every third job, some regions make results that runs share."""
+    chosen = [name for name in job.regions if rng.random() < 0.6]
+    return with_shared(job, chosen) if rng.random() < 0.34 else job
 
 
 def with_drawn_sinks(job: SimulatedJob, rng: random.Random, *, is_purged: bool) -> SimulatedJob:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 from airflow_recovery.model.names import encode
@@ -27,24 +27,28 @@ from airflow_recovery.testing.simulation.region_objects import Region
 from airflow_recovery.testing.simulation.sink_ledger import SinkLedger
 from airflow_recovery.testing.simulation.split_ledger import SplitLedger
 
+_RUN = r"(?:_shared/[^/]+|[^/_][^/]*/[^/]+/[^/]+)/"
+RUN_PREFIX = re.compile(_RUN)
+"""What the keys of one run, or of one result that runs share, begin with."""
 _KEY = re.compile(
-    r"[^/_][^/]*/[^/]+/[^/]+/"
-    r"(?:t/(?P<region>[^/]+)/(?P<n>\d{8})\."
+    _RUN + r"(?:t/(?P<region>[^/]+)/(?P<n>\d{8})\."
     r"(?P<kind>claim|outcome|reset|lost|released|committed|committer|confirmed|part)(?:-\d{4})?"
     r"|publish/(?P<publish>\d{8})|(?P<closed>closed)(?:-\d{8})?|plan/(?P<plan>\w+))"
 )
-_DATA = re.compile(r"[^/]+/[^/]+/[^/]+/([^/]+)/(\d{8})/(.+)")
+_DATA = re.compile(_RUN + r"([^/]+)/(\d{8})/(.+)")
 
 
 class Ledger:
-    """Fed by the stores. ``wrote`` are the rows that each (region, attempt, result) was computed to have.
+    """That of one run, fed by the stores. ``wrote``: the rows that each (region, attempt, result) was computed to have.
 
     ``modes`` are the determinism modes by region and result, ``unstable`` the regions whose rows differ each time,
     ``sinks`` those that commit, with the mode, ``splits`` those that commit split by split. ``changed``: regions whose
-    external inputs have become others, so that they have a cause to run again.
+    external inputs have become others, so that they have a cause to run again; ``planned``: those of today's job.
+    ``shared(key)`` is the ledger of a result that runs share; ``data`` is what is there of all of them, (size, etag) by
+    key, and ``wrong`` what was found.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the rows of a job depend on
         self,
         regions: Iterable[str],
         finals: Iterable[str],
@@ -52,20 +56,26 @@ class Ledger:
         wrote: MutableMapping[tuple[str, int, str], str],
         sinks: Mapping[str, str],
         splits: Iterable[str] = (),
+        *,
+        data: MutableMapping[str, tuple[int, str]],
+        wrong: list[str],
+        shared: Callable[[str], Ledger] | None = None,
     ) -> None:
-        self.wrong: list[str] = []
+        self.wrong = wrong
         self.changed: set[str] = set()
         self.splits = SplitLedger(splits, self.wrong)
         self.sinks = SinkLedger(sinks, self.wrong)
         self.regions = {name: Region() for name in regions}
+        self.planned = frozenset(self.regions)
         self._names = {encode(name): name for name in self.regions}
         self.finals = tuple(finals)
         self.publishes: dict[int, dict[str, int]] = {}
         self.plans: dict[str, dict[str, dict[str, Any]]] = {}
         self._modes = modes
-        self._wrote = wrote
+        self.wrote = wrote
         self._touched: set[tuple[str, int]] = set()
-        self._data: dict[str, tuple[int, str]] = {}
+        self._data = data
+        self._shared = shared
         self.moment = 0
         self._records = {
             "claim": self._claim,
@@ -99,7 +109,7 @@ class Ledger:
         else:
             for load in record["highest"]:
                 region = self.regions[load["region"]]
-                region.floor = max(region.floor, load["attempt"])
+                region.close(load["attempt"], self.moment)
 
     def journal_deleted(self, key: str) -> None:
         """An object of the journal was removed: only what a tombstone names may go."""
@@ -148,11 +158,11 @@ class Ledger:
         region = self.regions[name]
         if n in region.claims and n not in region.outcomes:
             self._say(f"I8: {by} deletes data of {name}@{n}, which is open")
-        marked_at = region.released_at.get(n)
+        marked_at = region.released_at.get(n, region.closed_at if n <= region.floor else None)
         if name in self.splits.regions:
             newest = self.publishes[max(self.publishes)] if self.publishes else {}
             self.splits.deleted(name, n, key, region, [newest[name]] if name in newest else [], by)
-        elif marked_at is None and n > region.floor:
+        elif marked_at is None and n > region.floor and not (region.has_failed(n) and by != SWEEPER):
             self._say(f"I8: {by} deletes data of {name}@{n} without a release marker")
         for reader, other in self.regions.items():
             for k, claim in other.claims.items():
@@ -200,17 +210,45 @@ class Ledger:
         if _refs(body) != _refs(claim):
             self._say(f"I3: {name}@{n} claimed {_refs(claim)} and names {_refs(body)}")
         self.splits.finished(name, n, body, region)
+        shared = body.get("shared")
+        if shared is not None:
+            self._take_over(name, n, shared)
         for manifest in body["outputs"]:
             self._check_objects(name, n, manifest)
             if name in self.splits.regions:
-                self._wrote[name, n, manifest["result"]] = self.splits.rows_of(body, manifest["result"])
+                self.wrote[name, n, manifest["result"]] = self.splits.rows_of(body, manifest["result"])
 
     def _batch(self, name: str, n: int, body: dict[str, Any]) -> None:
         self.splits.batch(name, n, body, self.regions[name])
 
+    def _take_over(self, name: str, n: int, shared: dict[str, Any]) -> None:
+        """A finish of a result that runs share: what was made there, and was not let go of before."""
+        made = self._of(shared)
+        key, k = shared["key"], shared["attempt"]
+        if not made.regions[name].has_finished(k) and k > made.regions[name].floor:
+            self._say(f"I3: {name}@{n} is the shared {key}@{k}, which has not finished")
+        self.wrote.update({(name, n, result): rows for result, rows in made.rows_of(name, k).items()})
+
+    def _of(self, shared: dict[str, Any]) -> Ledger:
+        assert self._shared is not None
+        return self._shared(shared["key"])
+
+    def rows_of(self, name: str, n: int) -> dict[str, str]:
+        """The rows of every result that an attempt has computed."""
+        return {result: made for (region, k, result), made in self.wrote.items() if (region, k) == (name, n)}
+
+    def may_lack(self, name: str, n: int) -> bool:
+        """Somebody has taken something of that attempt away, as an outsider or by the rules."""
+        region = self.regions[name]
+        return (name, n) in self._touched or n in region.released_at or n <= region.floor
+
     def _was_touched(self, name: str, n: int) -> bool:
         """Somebody has deleted or overwritten something of what the finish is made of."""
-        batches = self.regions[name].finish(n).get("parts", ())
+        finish = self.regions[name].finish(n)
+        shared = finish.get("shared")
+        if shared is not None and self._of(shared).may_lack(name, shared["attempt"]):
+            return True
+        batches = finish.get("parts", ())
         return any((name, each) in self._touched for each in (n, *(batch["attempt"] for batch in batches)))
 
     def _check_objects(self, name: str, n: int, manifest: dict[str, Any]) -> None:
@@ -256,6 +294,8 @@ class Ledger:
             return
         if not region.has_finished(n):
             self._say(f"I10: {name}@{n} is committed, and has not finished")
+        if body["end"] == "ABANDONED":
+            region.abandoned.add(n)
         if body["end"] == "COMMITTED":
             region.committed.add(n)
             if n not in self.sinks.applied[name]:
@@ -274,6 +314,8 @@ class Ledger:
         for name in self.finals:
             if name not in cut and name not in body["skipped"]:
                 self._say(f"I13: publish {k} lacks {name}")
+        if any(n <= self.regions[name].floor for name, n in cut.items()):
+            return  # purged: the next sweep takes it away
         bad = self.why_incoherent(cut)
         if bad is not None:
             self._say(f"I13: publish {k} is no cut: {bad}")
@@ -281,8 +323,12 @@ class Ledger:
     # what is derived
 
     def current(self) -> dict[str, int]:
-        """The finish that counts of every region; 0 where there is none."""
-        return {name: each.current for name, each in self.regions.items()}
+        """The finish that counts of every region that is planned; 0 where there is none."""
+        return {name: each.current for name, each in self.regions.items() if name in self.planned}
+
+    def fingerprint_of(self, name: str, n: int) -> str | None:
+        """Of which code a finish is."""
+        return self.regions[name].outcomes.get(n, {}).get("fingerprint")
 
     def why_incoherent(self, cut: Mapping[str, int], asked_for: Mapping[str, int] | None = None) -> str | None:
         """Do the final results of ``cut`` rest on one attempt a region, or on rows that count as the same?
@@ -317,7 +363,7 @@ class Ledger:
         for name, n in cut.items():
             finish = self.regions[name].finish(n)
             for manifest in finish["outputs"]:
-                made = self._wrote.get((name, n, manifest["result"]))
+                made = self.wrote.get((name, n, manifest["result"]))
                 read = self._rows_read(finish)
                 if made not in fold(name, manifest["result"], finish["fingerprint"], read):
                     return f"{manifest['result']} of {name}@{n} is not what its inputs make"
@@ -327,7 +373,7 @@ class Ledger:
         plan = self.plans[self.regions[finish["region"]].claims[finish["attempt"]]["plan_hash"]]
         reads = plan[finish["region"]].get("reads", [])
         return [
-            self._wrote[producer, k, result]
+            self.wrote[producer, k, result]
             for producer, k in _refs(finish)
             for result in plan[producer]["results"]
             if not reads or result in reads
@@ -353,9 +399,7 @@ class Ledger:
             mode = self._modes.get((producer, result), "always")
             if mode == "always":
                 return False
-            if mode == "verify" and self._wrote.get((producer, read, result)) != self._wrote.get(
-                (producer, now, result)
-            ):
+            if mode == "verify" and self.wrote.get((producer, read, result)) != self.wrote.get((producer, now, result)):
                 return False
         return True
 
@@ -364,11 +408,15 @@ class Ledger:
         region = self.regions[name]
         if self._was_touched(name, n) or n in region.released_at:
             return "its data is gone"
+        if n in region.abandoned:
+            return "its sink will never have it"
         if name in self.changed:
             return "its input has changed"
         plan = self.plans.get(claim["plan_hash"], {})
         if plan and plan[name]["fingerprint"] != region.finish(n)["fingerprint"]:
             return "its code has changed"
+        if plan and set(plan[name].get("inputs", ())) != {producer for producer, _ in _refs(region.finish(n))}:
+            return "it reads other regions"
         for producer, k in _refs(region.finish(n)):
             other = self.regions[producer]
             if k <= max([other.floor, *other.resets]) or any(
@@ -381,7 +429,67 @@ class Ledger:
         self.wrong.append(what)
 
 
+class SharedLedger(Ledger):
+    """That of one result that ``runs`` share: ``makers`` are made there; every reader is a region of its own name."""
+
+    def __init__(
+        self,
+        makers: Iterable[str],
+        modes: Mapping[tuple[str, str], str],
+        wrote: MutableMapping[tuple[str, int, str], str],
+        data: MutableMapping[str, tuple[int, str]],
+        wrong: list[str],
+        runs: Callable[[], Iterable[Ledger]],
+    ) -> None:
+        self._runs = runs
+        self._makers = frozenset(makers)
+        super().__init__(self._makers, (), modes, wrote, {}, data=data, wrong=wrong)
+
+    def _claim(self, name: str, n: int, body: dict[str, Any]) -> None:
+        if name in self._makers:
+            super()._claim(name, n, body)
+            return
+        self._names[encode(name)] = name
+        reader = self.regions.setdefault(name, Region())
+        reader.claims[n], reader.claimed_at[n] = body, self.moment
+        for made, k in _refs(body):
+            if not self.regions[made].has_finished(k) and k > self.regions[made].floor:
+                self._say(f"I3: {name}@{n} reads {made}@{k}, which has not finished")
+
+    def _outcome(self, name: str, n: int, body: dict[str, Any]) -> None:
+        if name in self._makers:
+            super()._outcome(name, n, body)
+            return
+        if n not in self.regions[name].claims or n in self.regions[name].outcomes:
+            self._say(f"I1: the reader {name}@{n} has ended twice, or has never begun")
+        self.regions[name].outcomes[n] = body
+
+    def data_deleted(self, key: str, by: str) -> None:
+        """As of a run; and no run may hold what is deleted."""
+        super().data_deleted(key, by)
+        match = _DATA.fullmatch(key)
+        if match is None or by == OUTSIDER:
+            return
+        name, n, shared = self._names[match[1]], int(match[2]), key.split("/")[1]
+        for ledger in self._runs():
+            k = ledger.regions[name].current
+            ref = ledger.regions[name].finish(k).get("shared") if k else None
+            if ref is not None and (ref["key"], ref["attempt"]) == (shared, n) and not ledger.may_lack(name, k):
+                self._say(f"I8: {by} deletes data of the shared {name}@{n}, which a run holds as {name}@{k}")
+
+    def journal_deleted(self, key: str) -> None:
+        """As of a run. A reader's records may go once it has ended."""
+        match = _KEY.fullmatch(key)
+        name = self._names[match["region"]] if match is not None and match["kind"] else None
+        if name is None or name in self._makers:
+            super().journal_deleted(key)
+        elif match is not None and int(match["n"]) not in self.regions[name].outcomes:
+            self._say(f"I8: {key} was deleted, and its run reads the shared result")
+
+
 OUTSIDER = "outsider"
+SWEEPER = "gc"
+"""The process that lets go of what others have made. Whoever was fenced may remove what it has written itself."""
 
 
 def _refs(body: Mapping[str, Any]) -> list[tuple[str, int]]:

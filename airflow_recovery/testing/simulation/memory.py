@@ -19,10 +19,19 @@ R = TypeVar("R", bound=Record)
 
 
 class Clock:
-    """The one time of a simulation. Stands still but for `advance`."""
+    """The one time of a simulation. Stands still but for `advance`.
+
+    ``wall_ahead_s``: by how much the clocks of all machines have jumped.
+    """
 
     def __init__(self) -> None:
         self.now_s = 1_700_000_000.0
+        self.wall_ahead_s = 0.0
+
+    @property
+    def wall_s(self) -> float:
+        """What a machine takes for the time."""
+        return self.now_s + self.wall_ahead_s
 
     def advance(self, to_s: float) -> None:
         """To ``to_s``, unless that is over."""
@@ -34,7 +43,10 @@ class Clock:
 
 
 class MemoryStore:
-    """An `ObjectStore` in a dictionary. ``on_put(key, body, replaced)`` and ``on_delete(key)`` hear of each change."""
+    """An `ObjectStore` in a dictionary. ``on_put(key, body, replaced)`` and ``on_delete(key)`` hear of each change.
+
+    ``ahead_s``: by how much its own clock, which says when an object was stored, has jumped.
+    """
 
     def __init__(self, base_uri: str, clock: Clock) -> None:
         self.base_uri = base_uri
@@ -42,6 +54,7 @@ class MemoryStore:
         self.on_put: Callable[[str, bytes, bool], None] = lambda key, body, replaced: None
         self.on_delete: Callable[[str], None] = lambda key: None
         self.clock = clock
+        self.ahead_s = 0.0
         self._objects: dict[str, StoredObject] = {}
         self._keys: list[str] = []
 
@@ -56,7 +69,8 @@ class MemoryStore:
         replaced = key in self._objects
         if not replaced:
             insort(self._keys, key)
-        info = ObjectInfo(key, len(body), hashlib.md5(body, usedforsecurity=False).hexdigest(), self.clock.now_s)
+        etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
+        info = ObjectInfo(key, len(body), etag, self.clock.now_s + self.ahead_s)
         self._objects[key] = StoredObject(info, body)
         self.on_put(key, body, replaced)
         return info

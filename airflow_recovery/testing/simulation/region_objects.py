@@ -8,15 +8,22 @@ from typing import Any
 
 @dataclass
 class Region:
-    """One region as its objects tell it. ``floor``: the highest attempt of what was purged."""
+    """One region as its objects tell it. ``floor``: the highest attempt of what was purged, first at ``closed_at``."""
 
     floor: int = 0
+    closed_at: int = 0
     claims: dict[int, dict[str, Any]] = field(default_factory=dict)
     outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
     resets: set[int] = field(default_factory=set)
     committed: set[int] = field(default_factory=set)
+    abandoned: set[int] = field(default_factory=set)
     released_at: dict[int, int] = field(default_factory=dict)
     claimed_at: dict[int, int] = field(default_factory=dict)
+
+    def close(self, n: int, moment: int) -> None:
+        """A purge has made all attempts up to ``n`` void."""
+        if n > self.floor:
+            self.floor, self.closed_at = n, moment
 
     @property
     def latest_attempt(self) -> int:
@@ -26,6 +33,10 @@ class Region:
     def has_finished(self, n: int) -> bool:
         """With a result."""
         return n in self.outcomes and self.outcomes[n]["state"] == "FINISHED"
+
+    def has_failed(self, n: int) -> bool:
+        """Fenced: it never counts."""
+        return n in self.outcomes and not self.has_finished(n)
 
     @property
     def current(self) -> int:

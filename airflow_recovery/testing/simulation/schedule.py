@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 from airflow_recovery.attempt.task_instances import TaskTry
-from airflow_recovery.errors import InputUnreachable, RecoveryError
+from airflow_recovery.errors import ConfigurationError, InputUnreachable, RecoveryError
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.testing.simulation import neighbours
 from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_time
 from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM
 from airflow_recovery.testing.simulation.settings import Report, Settings, Trouble, Violation
@@ -39,7 +40,8 @@ class Schedule(SimulatedRun):
         self._steps = self._started = 0
         self._is_last_round = False
         # What the sweeper does is in no stream, and who is told to end between a write and its event does not say it.
-        self._is_history_whole = not {Trouble.SWEEP, Trouble.PURGE, Trouble.SIGTERM} & settings.troubles.keys()
+        unsaid = {Trouble.SWEEP, Trouble.PURGE, Trouble.RETURN, Trouble.SIGTERM, Trouble.RESIZE}
+        self._is_history_whole = not unsaid & settings.troubles.keys() and settings.releases is None
         self._moment = self._undisturbed_steps = 0
         self._intrudes = self._is_untidy = False
         self._has_last_round = self.rng.random() < LAST_ROUND_SHARE
@@ -57,7 +59,11 @@ class Schedule(SimulatedRun):
         except Violation as violation:
             tail = "\n  ".join(self._told()[-TRACE_TAIL:])
             raise Violation(f"seed {self.seed}: {violation}\n{self.settings.text()}\n  {tail}") from None
-        return Report(self.seed, self._steps, self._started, tuple(self.world.cluster.ran), tuple(self._told()))
+        return Report(self.seed, self._steps, self._started, self._ran(), tuple(self._told()))
+
+    def _ran(self) -> tuple[tuple[str, int], ...]:
+        prefix = self.world.layout.prefix
+        return tuple((region, attempt) for run, region, attempt in self.world.cluster.ran if run == prefix)
 
     def _told(self) -> list[str]:
         lines = (
@@ -71,12 +77,12 @@ class Schedule(SimulatedRun):
     def _choose(self, last: Strand | None) -> Strand | None:
         self._steps += 1
         self.world.clock.now_s += 0.01
-        moment = self.world.ledger.moment
+        moment = self.world.moment
         if moment != self._moment:
             # What goes wrong goes wrong around a write: anybody may come in then, for some steps.
             self._moment, self._intrudes = moment, self.rng.random() < self._intrusion_rate
-        if self.world.ledger.wrong or self.world.cluster.wrong:
-            raise Violation("; ".join([*self.world.ledger.wrong, *self.world.cluster.wrong]))
+        if self.world.wrong or self.world.cluster.wrong:
+            raise Violation("; ".join([*self.world.wrong, *self.world.cluster.wrong]))
         if self._steps > MAX_STEPS:
             raise Violation(f"no end in {MAX_STEPS} steps")
         rng = self.rng
@@ -255,6 +261,8 @@ class Schedule(SimulatedRun):
                 airflow.clear_all()
         except (RecoveryError, Terminated) as error:
             current_runner().switch(f"reports failure: {type(error).__name__}: {error}"[:200])
+            if isinstance(error, ConfigurationError) and Trouble.DEPLOYMENT in self.settings.troubles:
+                neighbours.ends_other_deployment(self)
             if airflow.end(own, "failed") and isinstance(error, STOPPED):
                 airflow.mark(task, "failed")
                 self._stopped[task] = error

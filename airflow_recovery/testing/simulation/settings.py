@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.simulation.jobs import (
     RANDOM,
     SimulatedJob,
     drawn_job,
     with_drawn_externals,
+    with_drawn_folders,
     with_drawn_rows,
+    with_drawn_shared,
     with_drawn_sinks,
     with_drawn_splits,
 )
@@ -43,10 +46,30 @@ class Trouble(str, Enum):
     DEPLOY = "new code is deployed and the run cleared"
     RECOMPUTE = "the run is cleared in recompute mode"
     LISTING = "external inputs come, go or change, and the run is cleared"
+    JUMP = "the clocks of all machines jump"
+    STORE_JUMP = "the clock of a store jumps"
+    RETURN = "the run is purged, and comes back meanwhile"
+    RESIZE = "regions are added or removed, and the run is cleared"
+    REFUSE = "a sink refuses for good what some code makes"
+    NEIGHBOUR = "a run of another date is at work, with which results are shared"
+    TWIN = "another run of the same key is at work"
+    DEPLOYMENT = "another deployment, with a journal of its own, is given the same place of results"
 
 
+PURGES = frozenset({Trouble.PURGE, Trouble.RETURN, Trouble.STORE_JUMP})
+"""With these, what the journal knows of a run may go."""
+RELEASES = (Retention.as_consumed(), Retention.on_run_success())
+"""What tasks let go of at once where a job is declared so."""
 DRASTIC = frozenset(
-    {Trouble.PURGE, Trouble.DATABASE, Trouble.DEPLOY, Trouble.RECOMPUTE, Trouble.MARK, Trouble.CLEAR_ALL}
+    {
+        Trouble.PURGE,
+        Trouble.RETURN,
+        Trouble.DATABASE,
+        Trouble.DEPLOY,
+        Trouble.RECOMPUTE,
+        Trouble.MARK,
+        Trouble.CLEAR_ALL,
+    }
 )
 """After these nearly everything begins again: drawn less often."""
 
@@ -72,6 +95,8 @@ class Settings:
     ``trouble``: the probability that an application fails or that its status lies. ``detached_share``: of so many the
     driver outlives its task, and is waited for until it has given no heartbeat for ``heartbeat_timeout_s``.
     ``clocks_differ_s``: the clock of each process is wrong by up to so much; nobody's own runs backwards.
+    ``is_patient``: an application that is submitted beside a driver that gives signs of life is a violation.
+    ``releases``: what tasks let go of at once, without a sweeper.
     """
 
     job: SimulatedJob
@@ -85,6 +110,8 @@ class Settings:
     heartbeat_timeout_s: float = 10.0
     detached_share: float = 0.3
     clocks_differ_s: float = 0.0
+    releases: Retention | None = None
+    is_patient: bool = False
     compares: bool = True
     is_conditional: bool = True
 
@@ -94,8 +121,13 @@ class Settings:
         rng = random.Random(f"settings {seed}")
         chosen = drawn_job(topology, rng) if job is None else with_drawn_rows(job, rng)
         troubles = drawn_troubles(rng)
-        chosen = with_drawn_sinks(chosen, random.Random(f"sinks {seed}"), is_purged=Trouble.PURGE in troubles)
-        chosen = with_drawn_splits(chosen, random.Random(f"splits {seed}"))
+        chosen = with_drawn_sinks(chosen, random.Random(f"sinks {seed}"), is_purged=bool(PURGES & troubles.keys()))
+        if Trouble.DEPLOYMENT not in troubles:
+            chosen = with_drawn_splits(chosen, random.Random(f"splits {seed}"))
+        chosen = with_drawn_shared(chosen, random.Random(f"shared {seed}"))
+        if not {Trouble.DELETE, Trouble.ALTER} & troubles.keys():
+            # A folder from which an outsider takes a file while it is read is read without that file.
+            chosen = with_drawn_folders(chosen, random.Random(f"folders {seed}"))
         return cls(
             job=with_drawn_externals(chosen, random.Random(f"externals {seed}")),
             troubles=troubles,
@@ -103,6 +135,7 @@ class Settings:
             page_keys=rng.choice([None, None, None, 2, 5]),
             store_faults=rng.choice([0, 0, 4, 10]),
             trouble=rng.choice([0.0, 0.0, 0.1]),
+            releases=random.Random(f"releases {seed}").choice([None, None, *RELEASES]),
             clocks_differ_s=random.Random(f"clocks {seed}").choice([0.0, 600.0, 30 * 86_400.0]),
         )
 
@@ -112,16 +145,19 @@ class Settings:
             f"{region.name}({', '.join(region.inputs)}){''.join(f' {mode.value}' for _, mode in region.determinism)}"
             + (" unstable" if region.name in self.job.unstable else "")
             + (" split by split" if isinstance(region.mode, SplitPlan) else "")
+            + (" of folders" if region.name in self.job.folders else "")
+            + (" shared between runs" if region.persistent else "")
             + (" reads from outside" if region.name in self.job.reading else "")
             + (f" {region.commit.kind.value} sink, {region.commit.mode.value}" if region.commit is not None else "")
             for region in self.job.plan.regions
         )
         troubles = ", ".join(f"{count} x {kind.value}" for kind, count in self.troubles.items()) or "no trouble"
+        releases = self.releases.text() if self.releases is not None else "nothing"
         return (
             f"{regions}; strategy {self.job.plan.failover_strategy.value}; {troubles}; store faults "
             f"{self.store_faults}, pages of {self.page_keys or 'any number of'} keys, "
             f"{'with' if self.publishes else 'without'} a publish, failures {self.trouble}, clocks wrong by up to "
-            f"{self.clocks_differ_s:g} s"
+            f"{self.clocks_differ_s:g} s, released at once: {releases}"
         )
 
 

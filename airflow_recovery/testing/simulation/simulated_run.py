@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 from airflow_recovery.attempt.task_instances import TaskTry
-from airflow_recovery.testing.simulation.settings import Settings
+from airflow_recovery.testing.simulation.settings import Settings, Trouble
 from airflow_recovery.testing.simulation.strands import Process, Strand, StrandRunner
 from airflow_recovery.testing.simulation.world import World
 
@@ -40,6 +40,8 @@ class SimulatedRun:
             heartbeat_timeout_s=settings.heartbeat_timeout_s,
             detached_share=settings.detached_share,
             clocks_differ_s=settings.clocks_differ_s,
+            shares_results_base=Trouble.DEPLOYMENT in settings.troubles,
+            releases=settings.releases,
         )
         self.world.airflow.compares = settings.compares
         self.world.journal_store.is_conditional = settings.is_conditional
@@ -49,6 +51,7 @@ class SimulatedRun:
         self.served = dict.fromkeys(settings.job.regions, 0)
         self.unseen_marks: set[str] = set()
         self.is_redeployed = self.is_relisted = False
+        self.absent: frozenset[str] = frozenset()
         self._processes: list[Process] = self.world.cluster.processes
         self._versions = 0
 
@@ -86,12 +89,40 @@ class SimulatedRun:
         """A restart was acknowledged: attempts up to this one do not count."""
         self.promised[region] = max(self.promised[region], attempt)
 
-    def deploy(self, region: str) -> None:
-        """New code of ``region``, and the whole run is cleared."""
+    def deploy(self, region: str, *, is_rollback: bool = False) -> None:
+        """New code of ``region``, or that which it had in the beginning, and the whole run is cleared."""
         self.is_redeployed = True
         self._versions += 1
-        self.world.job = self.world.job.with_code(region, self._versions)
+        self.world.job = self.world.job.with_code(region, 0 if is_rollback else self._versions)
         self.world.airflow.clear_all()
+
+    def has_other_code(self, region: str) -> bool:
+        """Than in the beginning."""
+        now = self.world.job.regions.get(region)
+        return now is not None and now.fingerprint != self.settings.job.regions[region].fingerprint
+
+    @property
+    def removable(self) -> list[str]:
+        """The regions that come and go, as subtasks of a source do: they read none."""
+        whole = self.settings.job
+        return [name for name, each in whole.regions.items() if not each.inputs and name not in whole.finals]
+
+    def resize(self, absent: frozenset[str]) -> None:
+        """The job as it was, without those regions, and the whole run is cleared."""
+        self.absent = absent
+        self.is_redeployed = True
+        self.world.job = self.world.job.resized(self.settings.job, absent)
+        self.world.ledger.planned = frozenset(self.world.job.regions)
+        self.world.airflow.resize(self.world.main.tasks())
+        self.world.airflow.clear_all()
+
+    def refuse(self, region: str) -> None:
+        """The sink of ``region`` takes nothing that today's code makes, and says so: a constraint, a type, a right."""
+        self.world.refused.add((region, self.world.job.regions[region].fingerprint))
+
+    def jump(self, by_s: float) -> None:
+        """What the machines take for the time. None of them waits by that clock."""
+        self.world.clock.wall_ahead_s += by_s
 
     def relist(self, region: str, listed: tuple[str, ...]) -> None:
         """The input of ``region`` has changed, and the whole run is cleared."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_recovery.attempt.abandon import abandon, look_at_abandon
 from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.errors import AppendedAlready, RecoveryError, SinkInDoubt, SinkRefused
 from airflow_recovery.testing.simulation.settings import Violation
@@ -21,10 +22,38 @@ def repair(run: SimulatedRun, task: str, error: RecoveryError) -> None:
     if isinstance(error, SinkInDoubt):
         run.begins("USER", lambda: _confirm(run, task))
         return
+    if (
+        task,
+        run.world.ledger.fingerprint_of(task, run.world.ledger.regions[task].latest_attempt),
+    ) in run.world.refused:
+        run.begins("USER", lambda: _abandon(run, task))
+        return
     run.note(f"USER removes from the sink what {task} has committed, and clears {task}")
     run.world.target.undo(task)
     run.world.ledger.sinks.undone(task)
     run.world.airflow.clear(task, downstream=True)
+
+
+def _abandon(run: SimulatedRun, task: str) -> None:
+    """As the command does, where the next try would not by itself; and the code is mended, or the target."""
+    journal = run.world.journal("user")
+    if run.rng.random() < 0.3:
+        current_runner().switch("mends the target")
+        run.world.refused = {(name, code) for name, code in run.world.refused if name != task}
+        run.world.airflow.clear(task, downstream=True)
+        return
+    try:
+        state = journal.load(journal.list(run.world.job.regions))
+        confirm_dead(journal, state, task, "user", "killed it myself")
+        state = journal.load(journal.list(run.world.job.regions))
+        abandoned = look_at_abandon(
+            journal, state, task, lambda spec: run.world.target.committer(spec, current_runner().switch)
+        )
+        abandon(journal, abandoned, "user", "its rows are not wanted")
+    except RecoveryError as error:
+        current_runner().switch(f"is refused: {type(error).__name__}")
+    run.note(f"USER deploys other code of {task} and clears all")
+    run.deploy(task)
 
 
 def _confirm(run: SimulatedRun, task: str) -> None:

@@ -8,33 +8,60 @@ gives heartbeats (cluster mode).
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
+from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.errors import AttemptLost, Failure, ObjectMissing, RecoveryError, RegionFailed, StoreError
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.committed_batches import SplitWork
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
-from airflow_recovery.testing.simulation.memory import ProcessStore, SimulatedJournal
+from airflow_recovery.testing.simulation.memory import ProcessStore
 from airflow_recovery.testing.simulation.strands import Process, Strand, current_runner
 from airflow_recovery.testing.split_driver import SplitDriver
 
 PARTS = 2
+Driver = tuple[str, str, int]
+"""Of which attempt it is: the prefix of its run, the region, the number."""
+
+
+@dataclass
+class FolderJob:
+    """One submitted job of a user's own, in its process. ``rests_on``: its code and its external inputs when it was submitted."""
+
+    process: Process
+    outlives_task: bool
+    rests_on: object
+    strand: Strand | None = None
+    read: list[tuple[str, int, str]] = field(default_factory=list)
+    has_ended: bool = False
+    has_failed: bool = False
+
+    @property
+    def status(self) -> ApplicationStatus:
+        """As a cluster manager says."""
+        if self.has_ended:
+            return ApplicationStatus.SUCCEEDED
+        return ApplicationStatus.OVER if self.process.is_dead or self.has_failed else ApplicationStatus.ACTIVE
 
 
 @dataclass
 class Cluster:
-    """All applications of one simulation. ``wrote``: the rows of (region, attempt, result), as they were computed.
+    """All applications of one simulation.
+
+    ``wrote``: by the prefix of a run, the rows of (region, attempt, result), as they were computed.
 
     ``trouble`` is the probability that an application fails, tells nothing, or is told to have failed after its finish.
     Of the tries, ``detached_share`` are in cluster mode. ``hasty``: applications that were submitted although the
-    driver of the attempt before lived, and had given a sign within the last ``heartbeat_timeout_s``.
+    driver of the attempt before lived, and had given a sign within the last ``heartbeat_timeout_s``. ``jobs``: those of
+    users, by the tag of the claim.
     """
 
     rng: random.Random
@@ -42,18 +69,20 @@ class Cluster:
     detached_share: float = 0.3
     heartbeat_timeout_s: float = 0.0
     hasty: list[str] = field(default_factory=list)
-    signs_s: dict[tuple[str, int], float] = field(default_factory=dict)
-    wrote: dict[tuple[str, int, str], str] = field(default_factory=dict)
-    drivers: dict[tuple[str, int], Process] = field(default_factory=dict)
+    signs_s: dict[Driver, float] = field(default_factory=dict)
+    wrote: defaultdict[str, dict[tuple[str, int, str], str]] = field(default_factory=lambda: defaultdict(dict))
+    drivers: dict[Driver, Process] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
-    ran: list[tuple[str, int]] = field(default_factory=list)
+    jobs: dict[str, FolderJob] = field(default_factory=dict)
+    ran: list[Driver] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
 
 class FakeSpark(SparkApplication):
     """That of one try, which runs the code of ``job``, over the external inputs that ``today`` says there are.
 
-    Of an earlier try nothing is known but its heartbeats.
+    Of an earlier try nothing is known but its heartbeats. ``journal`` is where it finishes; ``read_from`` the prefix of
+    the run whose results it reads.
     """
 
     outlives_task = False
@@ -65,11 +94,16 @@ class FakeSpark(SparkApplication):
         today: Callable[[], SimulatedJob],
         region: str,
         process: Process,
-        journal: SimulatedJournal,
+        journal: Journal,
         results: ProcessStore,
+        *,
+        read_from: str,
     ) -> None:
+        self._prefix = journal.layout.prefix
+        self._is_shared = self._prefix != read_from
+        self._wrote, self._wrote_before = cluster.wrote[self._prefix], cluster.wrote[read_from]
         self._cluster = cluster
-        self._job = job
+        self._code = job
         self._today = today
         self._region = region
         self._process = process
@@ -90,11 +124,11 @@ class FakeSpark(SparkApplication):
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Submit, and wait for the driver's end. Raises `RegionFailed` as the status says."""
         cluster, claim = self._cluster, attempt.claim
-        cluster.ran.append((claim.region, claim.attempt))
+        cluster.ran.append((self._prefix, claim.region, claim.attempt))
         self._note_haste(claim)
         if self.outlives_task and not self._is_stopped:
             driver = Process(f"driver of {claim.region}@{claim.attempt}", self._process.weight)
-            self._driver = cluster.drivers[claim.region, claim.attempt] = driver
+            self._driver = cluster.drivers[self._prefix, claim.region, claim.attempt] = driver
             cluster.processes.append(driver)
             strand = Strand(driver, lambda: self._drive(attempt))
             driver.strands.append(strand)
@@ -118,12 +152,12 @@ class FakeSpark(SparkApplication):
 
     def stop_previous(self, claim: Claim) -> None:
         """Best effort: it may not be found."""
-        driver = self._cluster.drivers.get((claim.region, claim.attempt))
+        driver = self._cluster.drivers.get((self._prefix, claim.region, claim.attempt))
         if driver is not None and self._cluster.rng.random() < 0.5:
             driver.is_dead = True
 
     def _note_haste(self, claim: Claim) -> None:
-        before = claim.region, claim.attempt - 1
+        before = self._prefix, claim.region, claim.attempt - 1
         driver = self._cluster.drivers.get(before)
         signed_s = self._cluster.signs_s.get(before)
         if driver is None or driver.is_dead or signed_s is None or all(strand.is_done for strand in driver.strands):
@@ -134,13 +168,13 @@ class FakeSpark(SparkApplication):
 
     def _beat(self, claim: Claim) -> None:
         """As `airflow_recovery.driver.heartbeat.Heartbeat`, whose thread takes turns with nobody here."""
-        if self._driver is None:
+        if self._driver is None and not self._is_shared:
             return
         self._beats += 1
         key = self._journal.layout.heartbeat(claim.region, claim.attempt)
         with suppress(StoreError):
             self._journal.store.put(key, Beat(claim.tag, self._beats).to_bytes())
-            self._cluster.signs_s[claim.region, claim.attempt] = self._results.clock.now_s
+            self._cluster.signs_s[self._prefix, claim.region, claim.attempt] = self._results.clock.now_s
 
     def _drive(self, attempt: ClaimedAttempt) -> None:
         try:
@@ -155,11 +189,11 @@ class FakeSpark(SparkApplication):
             self._read(name, outcome.attempt, manifest)
             for name, outcome in attempt.inputs.items()
             for manifest in outcome.outputs
-            if manifest.result in self._job.read_of(name, self._region)
+            if manifest.result in self._code.read_of(name, self._region)
         ]
         if cluster.rng.random() < cluster.trouble:
             raise RegionFailed("boom", Failure("RuntimeError", "boom"))
-        results = self._job.regions[self._region].results
+        results = self._code.regions[self._region].results
         if isinstance(attempt.work, SplitWork):
             return self._read_splits(attempt, results, read)
         read += self._today().lines_of(self._region)
@@ -189,9 +223,8 @@ class FakeSpark(SparkApplication):
             raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} was fenced") from error
 
     def _write(self, claim: Claim, result: str, fingerprint: str, read: list[str]) -> PartitionManifest:
-        draw = self._cluster.rng.randint(0, 1) if self._region in self._job.unstable else 0
-        made = rows(self._region, result, fingerprint, read, draw)
-        self._cluster.wrote[claim.region, claim.attempt, result] = made
+        made = rows(self._region, result, fingerprint, read, self._draw())
+        self._wrote[claim.region, claim.attempt, result] = made
         location = f"{self._journal.layout.data_of(claim.region, claim.attempt)}/{result}"
         objects = []
         for part in range(PARTS):
@@ -201,10 +234,17 @@ class FakeSpark(SparkApplication):
             body = f"{made[part::PARTS]} in a file of attempt {claim.attempt}".encode()
             info = self._results.put(f"{location}/part-{part}", body)
             objects.append(ResultObject(f"part-{part}", info.size, info.etag))
-        mode = dict(self._job.regions[self._region].determinism).get(result)
+        mode = dict(self._code.regions[self._region].determinism).get(result)
         digest = f"digest of {made}" if mode is not None and mode.is_verified else None
         uri = f"{self._results.base_uri}/{location}"
         return PartitionManifest(result, uri, tuple(objects), rows=len(made), digest=digest)
+
+    def _draw(self) -> int:
+        return self._cluster.rng.randint(0, 1) if self._region in self._code.unstable else 0
+
+    def _rows_before(self, region: str, attempt: int) -> set[str]:
+        """The rows of every result that an attempt of a producer has made."""
+        return {made for (name, n, _), made in self._wrote_before.items() if (name, n) == (region, attempt)}
 
     def _read(self, region: str, attempt: int, manifest: PartitionManifest) -> str:
         prefix = manifest.location.removeprefix(f"{self._results.base_uri}/")
@@ -219,12 +259,12 @@ class FakeSpark(SparkApplication):
             if not made_by:
                 raise RegionFailed(f"{manifest.location}/{file.path} is no file of rows", Failure("Corrupt", "corrupt"))
             parts.append(part)
-        if isinstance(self._job.regions[region].mode, SplitPlan):
+        if isinstance(self._code.regions[region].mode, SplitPlan):
             made = {part.partition(" of split ")[0] for part in parts}
             text = made.pop() if len(made) == 1 else "mixed"
         else:
             text = "".join("".join(pair) for pair in zip(*parts, strict=True))
-        if text != self._cluster.wrote.get((region, attempt, manifest.result)):
+        if text != self._wrote_before.get((region, attempt, manifest.result)):
             self._cluster.wrong.append(f"{self._region} has read other rows than {region}@{attempt} wrote")
         return text
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from airflow_recovery.attempt.task_instances import TaskTry
+from airflow_recovery.journal.layout import SHARED_FOLDER
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.scenario import RestartFrom, RestartRegion
-from airflow_recovery.testing.simulation import visitors
+from airflow_recovery.testing.simulation import neighbours, visitors
+from airflow_recovery.testing.simulation.dag_run import DagRun
 from airflow_recovery.testing.simulation.ledger import OUTSIDER
 from airflow_recovery.testing.simulation.settings import Trouble
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
@@ -16,6 +18,8 @@ from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 Act = tuple[str, Callable[[], object]]
 """What happens, and how."""
 
+MOST_NEIGHBOURS = 3
+JUMPS_S = [sign * seconds for sign in (-1, 1) for seconds in (visitors.HOUR_S, visitors.DAY_S, 30 * visitors.DAY_S)]
 PAUSED = 0.01
 """The weight of a process that is frozen: it goes on when hardly anybody else does."""
 
@@ -48,6 +52,14 @@ class Troubles:
             Trouble.DEPLOY: self._deploy,
             Trouble.RECOMPUTE: self._recompute,
             Trouble.LISTING: self._listing,
+            Trouble.JUMP: self._jump,
+            Trouble.STORE_JUMP: self._store_jump,
+            Trouble.RETURN: self._return,
+            Trouble.RESIZE: self._resize,
+            Trouble.REFUSE: self._refuse,
+            Trouble.NEIGHBOUR: self._neighbour,
+            Trouble.TWIN: self._twin,
+            Trouble.DEPLOYMENT: self._deployment,
         }
 
     @property
@@ -156,6 +168,9 @@ class Troubles:
                 keys = [info.key for info in self._world.results.list(f"{layout.data_of(name, n)}/")]
                 if keys:
                     yield f"{name}@{n}", keys
+        shared = [info.key for info in self._world.results.list(f"{SHARED_FOLDER}/")]
+        for folder in sorted({key.rpartition("/")[0] for key in shared}):
+            yield folder, [key for key in shared if key.startswith(f"{folder}/")]
 
     def _as_outsider(self, act: Callable[[], object]) -> None:
         self._run.hand = OUTSIDER
@@ -173,12 +188,40 @@ class Troubles:
         body = partial(visitors.purge, self._run)
         yield "SWEEPER begins to purge the run", partial(self._run.begins, "gc", body)
 
+    def _return(self) -> Iterator[Act]:
+        body = partial(visitors.purge_and_return, self._run)
+        yield "SWEEPER begins to purge a run that comes back", partial(self._run.begins, "gc", body)
+
+    def _jump(self) -> Iterator[Act]:
+        by_s = self._rng.choice(JUMPS_S)
+        yield f"CLOCKS of all machines jump by {by_s:g} s", partial(self._run.jump, by_s)
+
+    def _store_jump(self) -> Iterator[Act]:
+        by_s = self._rng.choice(JUMPS_S)
+        for store in (self._world.journal_store, self._world.results):
+            act = partial(setattr, store, "ahead_s", store.ahead_s + by_s)
+            yield f"CLOCK of {store.base_uri} jumps by {by_s:g} s", act
+
     def _database(self) -> Iterator[Act]:
         yield "AIRFLOW's database is lost", self._world.lose_database
 
     def _deploy(self) -> Iterator[Act]:
         for name in self._names:
             yield f"USER deploys other code of {name} and clears all", partial(self._run.deploy, name)
+            if self._run.has_other_code(name):
+                act = partial(self._run.deploy, name, is_rollback=True)
+                yield f"USER deploys the first code of {name} again and clears all", act
+
+    def _resize(self) -> Iterator[Act]:
+        for name in self._run.removable:
+            gone = self._run.absent ^ {name}
+            verb = "removes" if name in gone else "adds"
+            yield f"USER {verb} {name} and clears all", partial(self._run.resize, gone)
+
+    def _refuse(self) -> Iterator[Act]:
+        for name in self._world.ledger.sinks.modes:
+            if name in self._world.job.regions:
+                yield f"SINK of {name} refuses what its code makes", partial(self._run.refuse, name)
 
     def _recompute(self) -> Iterator[Act]:
         yield "USER clears all, to be recomputed", self._run.recompute
@@ -190,3 +233,23 @@ class Troubles:
             changes = {"one came": (*listed, new), "one went": listed[1:], "one changed": (new, *listed[1:])}
             what = self._rng.choice([change for change in changes if changes[change]])
             yield f"INPUT of {name}: {what}; USER clears all", partial(self._run.relist, name, changes[what])
+
+    # other runs
+
+    def _neighbour(self) -> Iterator[Act]:
+        dated = [other for other in self._world.others if other.ledger is not self._world.ledger]
+        if len(dated) < MOST_NEIGHBOURS:
+            yield "a run of another date begins", lambda: self._begins(self._world.another_run(len(dated) + 1))
+        for other in dated:
+            if not any(process.name == other.name for process in self._run.alive()):
+                act = neighbours.begins if not other.airflow.is_green else neighbours.comes_back
+                yield f"the {other.name} is cleared, or goes on", partial(act, self._run, other)
+
+    def _twin(self) -> Iterator[Act]:
+        yield "another run of the same key begins", lambda: self._begins(self._world.twin())
+
+    def _deployment(self) -> Iterator[Act]:
+        yield "a run of another deployment begins", lambda: self._begins(self._world.other_deployment())
+
+    def _begins(self, other: DagRun) -> None:
+        neighbours.begins(self._run, other)

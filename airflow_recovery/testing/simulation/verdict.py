@@ -17,8 +17,12 @@ def check_green(run: SimulatedRun) -> None:
     ledger = run.world.ledger
     check_sinks(run)
     for region, most in run.settings.max_attempts.items():
-        if ledger.regions[region].latest_attempt > most:
-            raise Violation(f"waste: {region} was claimed {ledger.regions[region].latest_attempt} times")
+        is_shared = run.world.job.regions[region].persistent
+        claimed = run.world.built(region) if is_shared else ledger.regions[region].latest_attempt
+        if claimed > most:
+            raise Violation(f"waste: {region} was claimed {claimed} times")
+    if run.settings.is_patient and run.world.cluster.hasty:
+        raise Violation(f"waste: an application beside a driver that lives: {run.world.cluster.hasty[0]}")
     if run.unseen_marks:
         return  # nobody has looked since a person said so
     if any(0 < run.served[name] <= each.floor for name, each in ledger.regions.items()):
@@ -55,7 +59,7 @@ def check_end(run: SimulatedRun) -> None:
     bad = ledger.why_incoherent(current, run.promised) or ledger.why_wrong_rows(current, may_write)
     if bad:
         raise Violation(f"I13: {bad}; current {current}")
-    for name in ledger.splits.regions | job.reading:
+    for name in (ledger.splits.regions | job.reading) & job.regions.keys():
         read = sorted(each["uri"] for each in ledger.regions[name].finish(current[name])["externals"])
         if read != sorted(external.uri for external in job.externals_of(name)):
             raise Violation(f"I13: {name}@{current[name]} has read {read}, which is not what there is")
@@ -68,7 +72,7 @@ def check_end(run: SimulatedRun) -> None:
     # Under `assume` a consumer keeps even what it has made of a producer's older code, or older input.
     is_assumed = any(mode is Determinism.ASSUME for region in job.plan.regions for _, mode in region.determinism)
     if not job.unstable and not (is_assumed and (run.is_redeployed or run.is_relisted)):
-        _check_undisturbed(job, run.world.cluster.wrote, current)
+        _check_undisturbed(job, run.world.ledger.wrote, current)
 
 
 def _check_undisturbed(

@@ -13,11 +13,14 @@ from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.testing.simulation.memory import ProcessStore
+from airflow_recovery.testing.simulation.settings import Trouble
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.strands import current_runner
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
+MOST_WAITED = 30
+"""Steps of a purge's beginning, after which the run has come back at the latest."""
 
 
 def restart(run: SimulatedRun, request: Request) -> None:
@@ -49,8 +52,9 @@ def clear_for_restart(run: SimulatedRun, regions: Iterable[str]) -> None:
 
 
 def sweep(run: SimulatedRun, retention: Retention) -> None:
-    """One sweep, which lets go of everything that may go."""
-    _sweep(run, SweepOptions(retention, grace_s=0.0))
+    """One sweep, which lets go of everything that may go. Where clocks jump, it also purges what looks old to it."""
+    jumps = {Trouble.JUMP, Trouble.STORE_JUMP} & run.settings.troubles.keys()
+    _sweep(run, SweepOptions(retention, grace_s=0.0, purge_older_than_s=DAY_S if jumps else None))
 
 
 def purge(run: SimulatedRun) -> None:
@@ -61,6 +65,22 @@ def purge(run: SimulatedRun) -> None:
         if not _sweep(run, options):
             return
     current_runner().switch("the run is made again")
+    run.begin_again()
+
+
+def purge_and_return(run: SimulatedRun) -> None:
+    """As `purge`; but a backfill makes the run again at any moment of it."""
+    options = SweepOptions(Retention.keep(), grace_s=HOUR_S, purge_older_than_s=DAY_S)
+    run.world.clock.sleep(2 * DAY_S)
+    run.begins("USER", lambda: _makes_it_again(run, run.rng.randrange(MOST_WAITED)))
+    if _sweep(run, options):
+        run.world.clock.sleep(2 * HOUR_S)
+        _sweep(run, options)
+
+
+def _makes_it_again(run: SimulatedRun, steps: int) -> None:
+    for _ in range(steps):
+        current_runner().switch("waits before the run is made again")
     run.begin_again()
 
 

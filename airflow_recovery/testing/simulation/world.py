@@ -1,4 +1,4 @@
-"""One run of one job: a fake Airflow, two stores, and the real code of each try over them."""
+"""What a schedule moves through: DAG runs of a job, two stores, and the real code of each try over them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,31 @@ from collections.abc import Callable
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.release import release_consumed, release_published
 from airflow_recovery.attempt.run import Run, TaskIdentity
+from airflow_recovery.attempt.shared import SharedApplication
 from airflow_recovery.attempt.task_instances import TaskTry
-from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.errors import SubtasksUnknown
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import JournalLayout, shared_identity
+from airflow_recovery.journal.owner import own_results
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.replay import EventFold
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.fake_sink import FakeTarget
+from airflow_recovery.testing.simulation.dag_run import PUBLISH, DagRun
+from airflow_recovery.testing.simulation.folders import FolderSpark
 from airflow_recovery.testing.simulation.jobs import IDENTITY, SimulatedJob
-from airflow_recovery.testing.simulation.ledger import Ledger
+from airflow_recovery.testing.simulation.ledger import RUN_PREFIX, Ledger, SharedLedger
 from airflow_recovery.testing.simulation.memory import Clock, MemoryStore, ProcessStore, SimulatedJournal
 from airflow_recovery.testing.simulation.network import Network
 from airflow_recovery.testing.simulation.spark import Cluster, FakeSpark
 from airflow_recovery.testing.simulation.strands import Process, current_runner
-
-PUBLISH = "publish"
-RETRIES = 1_000_000
 
 
 class _Told(logging.Handler):
@@ -44,7 +50,9 @@ class _Told(logging.Handler):
 class World:
     """What a schedule moves through. ``by()`` names who is at work now, ``note`` takes the log.
 
-    ``history`` is the fold of all events of the journal, as they were recorded.
+    ``main`` is the run that the schedule is about; ``others`` are at work at the same time, over the same stores.
+    ``moment``: how many changes of the stores there were; ``wrong``: what their checkers have found. ``refused``:
+    what a sink takes nothing of, by region and code.
     """
 
     def __init__(  # noqa: PLR0913 - what goes wrong, each with its default
@@ -62,52 +70,170 @@ class World:
         heartbeat_timeout_s: float = 0.0,
         detached_share: float = 0.0,
         clocks_differ_s: float = 0.0,
+        shares_results_base: bool = False,
+        releases: Retention | None = None,
     ) -> None:
-        self.job = job
         self._clocks_differ_s = clocks_differ_s
+        self._shares_results_base = shares_results_base
+        self._releases = releases
         self._rng = rng
         self.clock = Clock()
-        self.layout = JournalLayout(IDENTITY)
         self.cluster = Cluster(rng, trouble, detached_share, heartbeat_timeout_s)
         self.journal_store = MemoryStore("memory://journal", self.clock)
         self.results = MemoryStore("memory://results", self.clock)
         self.network = Network(self.journal_store, rng.getrandbits(32), rate=store_fault_rate, limit=store_faults)
         self._way = self.network if store_faults else None
-        modes = {
-            (region.name, result): mode.value for region in job.plan.regions for result, mode in region.determinism
-        }
-        sinks = {region.name: region.commit.mode.value for region in job.plan.regions if region.commit is not None}
-        splits = [region.name for region in job.plan.regions if isinstance(region.mode, SplitPlan)]
-        self.ledger = Ledger(job.regions, job.finals, modes, self.cluster.wrote, sinks, splits)
-        self.target = FakeTarget(lambda token: self.ledger.sinks.took(token.region, token.attempt))
-        self.journal_store.on_put = self.ledger.journal_put
-        self.journal_store.on_delete = self.ledger.journal_deleted
-        self.results.on_put = lambda key, body, replaced: self.ledger.data_put(
-            key, body, replaced, self.results.get(key).info.etag, by()
+        self.moment = 0
+        self.wrong: list[str] = []
+        self._data: dict[str, tuple[int, str]] = {}
+        self._ledgers: dict[str, Ledger] = {}
+        self._publish_keys = (PUBLISH,) if publishes else ()
+        self.journal_store.on_put = lambda key, *written: self._hears(key, lambda it: it.journal_put(key, *written))
+        self.journal_store.on_delete = lambda key: self._hears(key, lambda it: it.journal_deleted(key))
+        self.results.on_put = lambda key, body, replaced: self._hears(
+            key, lambda it: it.data_put(key, body, replaced, self.results.get(key).info.etag, by())
         )
-        self.results.on_delete = lambda key: self.ledger.data_deleted(key, by())
+        self.results.on_delete = lambda key: self._hears(key, lambda it: it.data_deleted(key, by()))
         # Of its own, outside of the tree of loggers: no setting of this interpreter reaches it.
         self.log = logging.Logger("simulated", logging.INFO)
         self.log.addHandler(_Told(note))
-        self.history = EventFold({})
         self.epoch: str | None = None
-        self.run_number = 1
+        self._run_number = 1
         self._page_keys = page_keys
         self._writers = 0
-        tasks = {name: each.inputs for name, each in job.regions.items()}
-        self._publish_keys = (PUBLISH,) if publishes else ()
-        tasks |= dict.fromkeys(self._publish_keys, job.finals)
-        self.airflow = FakeAirflow(tasks, retries=RETRIES)
+        self.refused: set[tuple[str, str | None]] = set()
+        ledger = self._new_ledger(job, IDENTITY)
+        self.main = DagRun(
+            "run 1", job, IDENTITY, ledger, self._new_target(ledger), self.journal_store, self._publish_keys
+        )
+        self.others: list[DagRun] = []
+
+    # the run that the schedule is about
+
+    @property
+    def job(self) -> SimulatedJob:
+        """What it runs today."""
+        return self.main.job
+
+    @job.setter
+    def job(self, job: SimulatedJob) -> None:
+        self.main.job = job
+
+    @property
+    def airflow(self) -> FakeAirflow:
+        """Its tasks."""
+        return self.main.airflow
+
+    @property
+    def ledger(self) -> Ledger:
+        """Who checks it."""
+        return self.main.ledger
+
+    @property
+    def target(self) -> FakeTarget:
+        """Where it commits."""
+        return self.main.target
+
+    @property
+    def layout(self) -> JournalLayout:
+        """Where it lies."""
+        return self.main.layout
+
+    @property
+    def history(self) -> EventFold:
+        """What its events say."""
+        return self.main.history
 
     def lose_database(self) -> None:
         """A re-created run of the same key: nothing is left of the task instances."""
-        self.run_number += 1
+        self._run_number += 1
+        self.main.name = f"run {self._run_number}"
         self.airflow.lose_database()
 
-    def journal(self, writer: str) -> SimulatedJournal:
+    # others
+
+    def another_run(self, number: int) -> DagRun:
+        """A run of another date."""
+        identity = RunIdentity(IDENTITY.dag_id, f"date 2026-01-{number + 1:02}T00:00:00+00:00", IDENTITY.group_id)
+        ledger = self._new_ledger(self.job, identity)
+        target = self._new_target(ledger)
+        return self._joined(f"run of day {number + 1}", identity, ledger, target, self.journal_store)
+
+    def twin(self) -> DagRun:
+        """Another run of the very key, as where a partition is processed again."""
+        twin = self._joined(f"twin {len(self.others) + 1}", IDENTITY, self.ledger, self.target, self.journal_store)
+        twin.history = self.history
+        return twin
+
+    def other_deployment(self) -> DagRun:
+        """A run of that key in a deployment with a journal of its own, and with the same place of results.
+
+        What it commits to sinks is not followed, nor what it commits split by split.
+        """
+        store = MemoryStore("memory://other-journal", self.clock)
+        return self._joined("run of the other deployment", IDENTITY, self.ledger, FakeTarget(), store)
+
+    def _joined(
+        self, name: str, identity: RunIdentity, ledger: Ledger, target: FakeTarget, store: MemoryStore
+    ) -> DagRun:
+        other = DagRun(name, self.job, identity, ledger, target, store, self._publish_keys)
+        self.others.append(other)
+        return other
+
+    # who hears what
+
+    def _hears(self, key: str, tell: Callable[[Ledger], None]) -> None:
+        match = RUN_PREFIX.match(key)
+        if match is not None:
+            self.moment += 1
+            tell(self._ledger_of(match[0]))
+
+    def _ledger_of(self, prefix: str) -> Ledger:
+        if prefix not in self._ledgers:
+            makers = [region.name for region in self.job.plan.regions if region.persistent]
+            wrote = self.cluster.wrote[prefix]
+            self._ledgers[prefix] = SharedLedger(makers, _modes(self.job), wrote, self._data, self.wrong, self._runs)
+        return self._ledgers[prefix]
+
+    def _new_target(self, ledger: Ledger) -> FakeTarget:
+        return FakeTarget(
+            lambda token: ledger.sinks.took(token.region, token.attempt),
+            lambda token: (token.region, ledger.fingerprint_of(token.region, token.attempt)) in self.refused,
+        )
+
+    def _runs(self) -> list[Ledger]:
+        return [ledger for ledger in self._ledgers.values() if not isinstance(ledger, SharedLedger)]
+
+    def built(self, region: str) -> int:
+        """The highest attempt at a shared result of that region."""
+        shared = [ledger for ledger in self._ledgers.values() if isinstance(ledger, SharedLedger)]
+        return max((ledger.regions[region].latest_attempt for ledger in shared), default=0)
+
+    def _new_ledger(self, job: SimulatedJob, identity: RunIdentity) -> Ledger:
+        prefix = JournalLayout(identity).prefix
+        sinks = {region.name: region.commit.mode.value for region in job.plan.regions if region.commit is not None}
+        splits = [region.name for region in job.plan.regions if isinstance(region.mode, SplitPlan)]
+        self._ledgers[prefix] = Ledger(
+            job.regions,
+            job.finals,
+            _modes(job),
+            self.cluster.wrote[prefix],
+            sinks,
+            splits,
+            data=self._data,
+            wrong=self.wrong,
+            shared=lambda key: self._ledger_of(JournalLayout(shared_identity(key)).prefix),
+        )
+        return self._ledgers[prefix]
+
+    # as a process sees it
+
+    def journal(self, writer: str, dag_run: DagRun | None = None) -> SimulatedJournal:
         """As a process sees it."""
-        store = ProcessStore(self.journal_store, self._way, self._page_keys)
-        return SimulatedJournal(store, IDENTITY, writer=writer, listener=self.listener())
+        of = dag_run or self.main
+        way = self._way if of.journal_store is self.journal_store else None
+        store = ProcessStore(of.journal_store, way, self._page_keys)
+        return SimulatedJournal(store, of.identity, writer=writer, listener=Recorder(of.history.add, self._now))
 
     def listener(self) -> Recorder:
         """Makes events of what is written."""
@@ -118,52 +244,102 @@ class World:
         journal = SimulatedJournal(self.journal_store, IDENTITY, writer="onlooker")
         return journal.load(journal.list(self.job.regions))
 
-    def run(self, own: TaskTry) -> Run:
+    def run(self, own: TaskTry, dag_run: DagRun | None = None) -> Run:
         """What a try knows."""
+        of = dag_run or self.main
         self._writers += 1
         results = ProcessStore(self.results)
-        job = self.job
+        job = of.job
         wrong_by_s = self._wrong_by_s()
         run = Run(
             plan=job.plan,
-            journal=self.journal(f"writer {self._writers}"),
-            task_instances=self.airflow.clear_client(own, gate=_ask_airflow),
+            journal=self.journal(f"writer {self._writers}", of),
+            task_instances=of.airflow.clear_client(own, gate=_ask_airflow),
             available=ResultProber(lambda location: results),
             task_keys={name: name for name in job.regions},
-            task=TaskIdentity(f"run {self.run_number}", own.try_number, own.ti_id, self.airflow.grant(own.task_id)),
+            task=TaskIdentity(of.name, own.try_number, own.ti_id, of.airflow.grant(own.task_id)),
             now=lambda: self._now(wrong_by_s),
             log=self.log,
-            publish_keys=self._publish_keys,
+            publish_keys=of.publish_keys,
             heartbeat_timeouts=HeartbeatTimeouts(
                 self.cluster.heartbeat_timeout_s,
-                clock=lambda: self.clock.now_s + wrong_by_s,
+                clock=lambda: self.monotonic_s(wrong_by_s),
                 sleep=self.clock.sleep,
             ),
-            is_live_run=lambda run_id: run_id == f"run {self.run_number}",
-            open_committer=lambda spec: self.target.committer(spec, lambda request: current_runner().switch(request)),
+            is_live_run=self._is_live_run,
+            open_committer=lambda spec: of.target.committer(spec, lambda request: current_runner().switch(request)),
         )
         run.__dict__["plan_hash"] = job.plan_hash  # the same for every try: computed once
         return run
+
+    def _is_live_run(self, name: str) -> bool:
+        return any(run.name == name and not run.has_ended for run in (self.main, *self.others))
 
     def _wrong_by_s(self) -> float:
         """How far the clock of the next process is off."""
         differ_s = self._clocks_differ_s
         return self._rng.uniform(-differ_s, differ_s) if differ_s else 0.0
 
-    def _now(self, wrong_by_s: float = 0.0) -> str:
-        return f"{self.clock.now_s + wrong_by_s:.2f}"
+    def monotonic_s(self, wrong_by_s: float) -> float:
+        """By what a process measures how long it has waited."""
+        return self.clock.now_s + wrong_by_s
 
-    def execute(self, own: TaskTry, process: Process) -> int | None:
+    def _now(self, wrong_by_s: float = 0.0) -> str:
+        return f"{self.clock.wall_s + wrong_by_s:.2f}"
+
+    def execute(self, own: TaskTry, process: Process, dag_run: DagRun | None = None) -> int | None:
         """One try, in its own strand. Returns the attempt that it reports success with; `None` for the publish."""
-        run = self.run(own)
+        of = dag_run or self.main
+        if own.task_id != PUBLISH and own.task_id not in of.job.regions:
+            raise SubtasksUnknown(f"{own.task_id}: today's job has no such region.")
+        run = self.run(own, of)
+        results = ProcessStore(self.results)
+        # What the other deployment lets go of, this one's checker could not tell from what is taken from it.
+        releases = self._releases if of.journal_store is self.journal_store else None
         if own.task_id == PUBLISH:
             PublishTask(run).execute()
+            if releases is not None:
+                release_published(run, results, releases)
             return None
-        journal = run.journal
-        assert isinstance(journal, SimulatedJournal)
-        results = ProcessStore(self.results)
-        spark = FakeSpark(self.cluster, self.job, lambda: self.job, own.task_id, process, journal, results)
-        return RegionTask(run, own.task_id, spark, epoch=self.epoch).execute().attempt
+        attempt = self._region_task(run, own, process, of, results).execute().attempt
+        if releases is not None:
+            release_consumed(run, own.task_id, results, releases)
+        return attempt
+
+    def _region_task(self, run: Run, own: TaskTry, process: Process, of: DagRun, results: ProcessStore) -> RegionTask:
+        name, job = own.task_id, of.job
+
+        def application(journal: Journal) -> FakeSpark:
+            # What lies outside is the same for all.
+            def today() -> SimulatedJob:
+                return self.job if name in self.job.regions else job
+
+            kind = FolderSpark if name in job.folders else FakeSpark
+            made = kind(self.cluster, job, today, name, process, journal, results, read_from=of.layout.prefix)
+            if isinstance(made, FolderSpark):
+                made.of_try = run
+            return made
+
+        def prepare_journal() -> None:
+            if self._shares_results_base:
+                own_results(run.journal.store, results)
+
+        epoch = self.epoch if of is self.main else None
+        if not job.regions[name].persistent:
+            return RegionTask(run, name, application(run.journal), epoch=epoch, prepare_journal=prepare_journal)
+        shared = SharedApplication(
+            run,
+            name,
+            lambda identity: application(run.journal.sibling(identity)),
+            timeout_s=self.cluster.heartbeat_timeout_s,
+            clock=run.heartbeat_timeouts.clock,
+            sleep=self.clock.sleep,
+        )
+        return RegionTask(run, name, shared, epoch=epoch, prepare_journal=prepare_journal)
+
+
+def _modes(job: SimulatedJob) -> dict[tuple[str, str], str]:
+    return {(region.name, result): mode.value for region in job.plan.regions for result, mode in region.determinism}
 
 
 def _ask_airflow(request: str) -> None:
