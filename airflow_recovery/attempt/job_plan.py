@@ -19,6 +19,7 @@ from airflow_recovery.job.mode import planned_mode
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys, TemplatedKeys, templated_keys
 from airflow_recovery.job.persistent import is_persistent
 from airflow_recovery.job.sources import FilePattern, SplitSource
+from airflow_recovery.job.tables import rendered_table
 from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
@@ -178,6 +179,11 @@ class _Planner:
                 CoordinatorPlan(name, takes_snapshots(declared))
                 for name in region.vertices
                 if (declared := self._vertices[name].coordinator) is not None
+            ),
+            fixed=tuple(
+                (name, table)
+                for name in region.results
+                if (table := rendered_table(self._vertices[name], self._facts)) is not None
             ),
             mode=planned_mode(self._job.modes, region, self._graph, self._vertices),
         )

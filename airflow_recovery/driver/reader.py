@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.cached import read_cached
+from airflow_recovery.driver.delta_result import read_delta
+from airflow_recovery.driver.iceberg_result import driver_tables, snapshot_files
 from airflow_recovery.driver.paths import decoded, spark_glob, spark_path
 from airflow_recovery.errors import ManifestInvalid
-from airflow_recovery.locations import comparable
+from airflow_recovery.locations import TableLocation, comparable, is_table
 from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.manifest import PartitionManifest
 
@@ -24,13 +26,18 @@ def read_manifest(spark: SparkSession, manifest: PartitionManifest) -> DataFrame
     One listing of the location is compared with the manifest and used where they agree (Spark freezes its file index
     here, so that a file that comes later is not read); else every file is named, which costs two or three requests
     each. A file that is gone fails, here or in the action: see `failure.is_missing_input`. Sizes and etags are not
-    compared: that is `airflow_recovery.results.availability`. A cached result is read from the server that keeps it.
+    compared: that is `airflow_recovery.results.availability`. A cached result is read from the server that keeps it,
+    and a table's snapshot from the table.
 
     Raises `ManifestInvalid` for a manifest without files and without a schema, and `PartitionMissing` for a cached
-    result that this session's server does not keep.
+    result that this session's server does not keep, and for a snapshot that its table does not have.
     """
     if is_cached_location(manifest.location):
         return read_cached(spark, manifest)
+    if is_table(manifest.location):
+        if not TableLocation.parse(manifest.location).is_iceberg:
+            return read_delta(spark, manifest)
+        return _read_files(spark, manifest, snapshot_files(manifest, driver_tables()))
     schema = _schema(manifest)
     if not manifest.objects:
         if schema is None:
@@ -48,6 +55,13 @@ def read_manifest(spark: SparkSession, manifest: PartitionManifest) -> DataFrame
         .option("basePath", spark_path(manifest.location))  # else partition columns would be lost
         .parquet(*(spark_glob(uri) for uri in manifest.uris()))
     )
+
+
+def _read_files(spark: SparkSession, manifest: PartitionManifest, uris: Sequence[str]) -> DataFrame:
+    schema = _schema(manifest)
+    if not uris and schema is not None:
+        return spark.createDataFrame([], schema)
+    return _reader(spark, schema).parquet(*map(spark_glob, uris))
 
 
 def read_manifests(spark: SparkSession, manifests: Sequence[PartitionManifest]) -> DataFrame:

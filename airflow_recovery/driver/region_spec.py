@@ -69,6 +69,14 @@ class RunFacts:
 
 
 @dataclass(frozen=True)
+class TableSpec:
+    """A table by its location, and whether other regions read its snapshot, which must then not expire."""
+
+    uri: str
+    is_read: bool
+
+
+@dataclass(frozen=True)
 class VertexSpec:
     """One vertex of the region: its rendered parameters, and whether and how it is written."""
 
@@ -82,6 +90,8 @@ class VertexSpec:
     """A result whose consumers compare rows (`Determinism.VERIFY`): its manifest gets a digest."""
     storage_level: str | None = None
     """A result that the Connect server keeps at this level, instead of its being written."""
+    table: TableSpec | None = None
+    """The table whose snapshot the result is: the attempt overwrites it."""
 
 
 @dataclass(frozen=True)

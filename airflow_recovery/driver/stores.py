@@ -32,6 +32,11 @@ def cloud_variable(uri: str) -> str:
     return f"{OWN_CREDENTIALS}{digest.upper()}_SECRET"
 
 
+def catalog_variable(name: str) -> str:
+    """The variable with pyiceberg's properties of the catalog ``name``, as JSON: Spark passes it to nobody."""
+    return f"{OWN_CREDENTIALS}{blake2b(name.encode(), digest_size=8).hexdigest().upper()}_CATALOG"
+
+
 def open_spec_store(spec: StoreSpec) -> ObjectStore:
     """The store at ``spec.uri``. Credentials come from the environment of this process."""
     from airflow_recovery.store.opening import open_store

@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_recovery.driver.cached import cache_result
 from airflow_recovery.driver.cleanup import scratch_location
+from airflow_recovery.driver.delta_result import write_delta
+from airflow_recovery.driver.iceberg_result import driver_tables, write_iceberg
 from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.reader import read_manifests
 from airflow_recovery.driver.region_spec import RegionSpec, VertexSpec
+from airflow_recovery.driver.table_commit import TableCommit
 from airflow_recovery.driver.writer import write_result
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
 from airflow_recovery.job.accumulators import Accumulators
 from airflow_recovery.job.context import RegionContext
 from airflow_recovery.job.coordinator import restored_coordinator
+from airflow_recovery.locations import TableLocation
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.split import Split
 from airflow_recovery.results.cached import cached_view_name
@@ -120,7 +124,7 @@ class VertexPass:
             self._look_at(frame, vertex)
             if vertex.is_result:
                 # Read back by readers in this region too: they see the rows that everybody else will see.
-                written = self._cache(frame, vertex) if vertex.storage_level else self._write_result(frame, vertex)
+                written = self._kept(frame, vertex)
                 outputs.append(written)
                 self._read_back(vertex.name, written)
             elif vertex.is_scratch:
@@ -223,6 +227,24 @@ class VertexPass:
         size = sum(split.size for split in splits)
         self._log.log(self._level, "%s reads %d %s, %d bytes", vertex.name, len(splits), what, size)
         return vertex.splits.handed(splits, spark_path)
+
+    def _kept(self, frame: DataFrame, planned: VertexSpec) -> PartitionManifest:
+        if planned.table is not None:
+            return self._commit(frame, TableCommit.of(self._spec, planned))
+        return self._cache(frame, planned) if planned.storage_level else self._write_result(frame, planned)
+
+    def _commit(self, frame: DataFrame, commit: TableCommit) -> PartitionManifest:
+        started = time.monotonic()
+        self._log.info("%s commits to %s", commit.result, commit.table)
+        with self._progress.watching(self._spark):
+            if TableLocation.parse(commit.table).is_iceberg:
+                made = write_iceberg(self._spark, frame, commit, self._log, driver_tables())
+            else:
+                made = write_delta(self._spark, frame, commit, self._log)
+        version, spent = made.objects[0].path, time.monotonic() - started
+        said = "%s is snapshot %s of %s: %s rows, in %.1f s"
+        self._log.info(said, commit.result, version, commit.table, made.rows, spent)
+        return made
 
     def _write_result(self, frame: DataFrame, planned: VertexSpec) -> PartitionManifest:
         location = f"{self._spec.location}/{planned.name}{self._folder}"

@@ -73,6 +73,8 @@ class Job(DeclaredJob):
           ``CACHED_MEMORY_ONLY`` (in its memory). What may be cached: `airflow_recovery.job.cached`. Or ``APPROXIMATE``:
           a channel to its one reader, which runs at the same time, on streaming DataFrames
           (`airflow_recovery.streaming`).
+        - ``table``: the result is a snapshot of that table (``"delta+s3://lake/flights"``, perhaps a template), which
+          each attempt overwrites as a whole; with it, ``result`` is ``BLOCKING``. See docs/tables.md.
         - ``streaming``: ``Streaming(...)``: how a streaming region runs.
         - ``deterministic``: what becomes of its consumers should it have to run again; default: the job's.
           ``"always"``: they run again. ``"verify"``: the result is written with a digest of its rows, and consumers

@@ -16,6 +16,7 @@ from airflow_recovery.job.parallelism import Parallelism, resolve
 from airflow_recovery.job.persistent import check_persistent
 from airflow_recovery.job.signature import Signature
 from airflow_recovery.job.sources import SplitSource
+from airflow_recovery.job.tables import check_tables
 from airflow_recovery.job.templates import render
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.job.vertex_options import checked_determinism, checked_version
@@ -169,6 +170,7 @@ class DeclaredJob:
                 )
             check_persistent(regions, self.vertices)
             check_cached(regions, self.vertices)
+            check_tables((vertex, self.parallelism_of(name)) for name, vertex in self.vertices.items())
             for mode in self.modes:
                 mode.check_job(regions, self.vertices, self._graph)
             self.check_strategy(self.failover_strategy, regions)

@@ -80,9 +80,10 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
     """Return 32 hex digits that stand for what the vertex computes, given its rendered ``params``.
 
     In it: the function and what it uses (functions, classes, constants, in its own module and others of the user's
-    packages), parameters, inputs, what its splits are declared as, ``commit="split"``, result type, versions, a fixed
-    number of subtasks. Not in it: comments, docstrings and layout, the rest of the file, other vertices,
-    ``spark_conf``, the keys of subtasks (`region_fingerprint`). ``code`` is `vertex_code`, where it is known already.
+    packages), parameters, inputs, what its splits are declared as, ``commit="split"``, result type, the table that it
+    is a snapshot of, versions, a fixed number of subtasks. Not in it: comments, docstrings and layout, the rest of the
+    file, other vertices, ``spark_conf``, the keys of subtasks (`region_fingerprint`). ``code`` is `vertex_code`, where
+    it is known already.
     Raises `FingerprintError` where source cannot be read and the vertex declares no version, and `JobDefinitionError`
     for an unknown vertex.
     """
@@ -107,6 +108,7 @@ def vertex_document(job: Job, vertex: str, params: Mapping[str, Any], *, code: l
         "vertex": declared.name,
         **({"commit": asdict(spec_of(declared.sink, declared.name))} if declared.sink else {}),
         **({"coordinator": declared.coordinator.__qualname__} if declared.coordinator else {}),
+        **({"table": declared.table} if declared.table else {}),
         **added_by_modes,
     }
 

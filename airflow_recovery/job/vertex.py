@@ -77,6 +77,9 @@ class Vertex:
     sink: CommittingSink | None = None
     """Where a sink commits what an attempt has prepared; `None`: its finish is its commit."""
 
+    table: str | None = None
+    """The table whose snapshot the result is (docs/tables.md), as declared; `None`: it is files of its own."""
+
     modes: Mapping[str, object] = field(default_factory=dict)
     """What it declares of modes other than batch, by the mode's name (`airflow_recovery.job.mode`)."""
 

@@ -17,6 +17,7 @@ from airflow_recovery.job.mode import MODE_OF_RESULT, ModeOption, ModeResult, de
 from airflow_recovery.job.parallelism import FixedParallelism, ParallelismLike, checked_parallelism
 from airflow_recovery.job.signature import RESERVED, Signature, read_signature
 from airflow_recovery.job.sources import EnumeratedBy, SplitSource
+from airflow_recovery.job.tables import checked_table
 from airflow_recovery.job.templates import check_templates, plain_json, uses_subtask
 from airflow_recovery.job.vertex import Vertex, VertexKind
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
@@ -52,6 +53,7 @@ class CommonOptions(TypedDict, total=False):
     version: str | None
     parallelism: ParallelismLike | None
     streaming: ModeOption | None
+    table: str | None
 
 
 class SourceOptions(CommonOptions, total=False):
@@ -116,7 +118,9 @@ def declared_vertex(
     _check_name(name, where)
     typed = ("params", "inputs", "spark_conf", "idempotent", "allow_duplicates")
     check_arguments(OPTIONS[kind], {name: options[name] for name in typed if name in options}, where)
-    result = BLOCKING if kind is VertexKind.SINK else _checked_result(options.get("result", PIPELINED), where)
+    table = checked_table(options.get("table"), where)
+    usual = PIPELINED if table is None else BLOCKING
+    result = BLOCKING if kind is VertexKind.SINK else _checked_result(options.get("result", usual), where)
     splits = _checked_splits(options.get("splits"), where)
     subtasks = checked_parallelism(options.get("parallelism"), vertex=name, splits=splits, where=where)
     params = _checked_params(options.get("params") or {}, where, is_parallel=subtasks is not None)
@@ -149,6 +153,7 @@ def declared_vertex(
         allow_duplicates=allow_duplicates,
         coordinator=_checked_coordinator(options.get("coordinator"), result, where),
         sink=None if commit == "split" else checked_sink(commit, where, is_parallel=subtasks is not None),
+        table=table,
     )
     vertex = replace(vertex, modes=declared_modes(vertex, options))
     if splits is not None:

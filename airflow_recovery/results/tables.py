@@ -47,7 +47,7 @@ OUR_TAGS = "recovery-"
 _LOGGED = re.compile(r"/(?P<version>[0-9]{20})\.(?:json|(?P<checkpoint>checkpoint\..*))$")
 ROUNDS = 5
 """How often a commit is tried, when others commit to the table at the same time."""
-_MOST_COMMITS = 1000
+MOST_COMMITS = 1000
 """So many of a Delta table's newest commits are looked through for a token."""
 
 
@@ -213,7 +213,23 @@ class Tables:
         assert met is not None
         raise _no_answer(location, met) from met
 
+    def iceberg(self, location: TableLocation) -> Table:
+        """Pyiceberg's own, as it is now. Raises `ConfigurationError` where there is none, and as `open`."""
+        try:
+            table = self._load(location)
+        except RecoveryError:
+            raise
+        except Exception as error:
+            raise _no_answer(location.uri, error) from error
+        if table is None:
+            raise ConfigurationError(f"Expected the table {location.uri}, found none: make it, with its columns.")
+        return table
+
     def _iceberg(self, location: TableLocation) -> OpenTable | None:
+        table = self._load(location)
+        return None if table is None else _Iceberg(location, table)
+
+    def _load(self, location: TableLocation) -> Table | None:
         try:
             from pyiceberg import exceptions
             from pyiceberg.catalog import load_catalog
@@ -232,7 +248,7 @@ class Tables:
                     f"own configuration, found: {error}. Its extra has pyiceberg's properties (type, uri, warehouse)."
                 ) from error
         try:
-            table = self._catalogs[location.catalog].load_table(location.name)
+            return self._catalogs[location.catalog].load_table(location.name)
         except exceptions.NoSuchIcebergTableError as error:
             raise ConfigurationError(
                 f"Expected an Iceberg table at {location.uri}, found one of another format, which keeps no snapshots "
@@ -242,7 +258,6 @@ class Tables:
             return None
         except (exceptions.UnauthorizedError, exceptions.ForbiddenError) as error:
             raise StoreAccessDenied(f"The catalog of {location.uri} refuses to answer: {error}") from error
-        return _Iceberg(location, table)
 
     def _delta(self, location: TableLocation) -> OpenTable | None:
         try:
@@ -392,7 +407,7 @@ class _Delta(OpenTable):
         return None if table is None else self._found(table)
 
     def committed_by(self, token: str) -> Snapshot | None:
-        for commit in self._table.history(_MOST_COMMITS):
+        for commit in self._table.history(MOST_COMMITS):
             if commit.get(DELTA_TOKEN) == token or token in str(commit.get("userMetadata", "")).split():
                 return self.as_of(str(commit["version"]))
         return None

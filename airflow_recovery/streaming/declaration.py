@@ -211,6 +211,7 @@ def _check_vertex(vertex: Vertex) -> None:
         ("parallelism=", vertex.parallelism is not None),
         ("coordinator=", vertex.coordinator is not None),
         ("splits=", vertex.splits is not None),
+        ("table=", vertex.table is not None),
         *((mode.declared_by, mode is not MODE) for mode in modes_in([vertex])),
         (f"result={vertex.result.value}", vertex.result.is_cached or vertex.result.persistent),
     ):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import re
 import uuid
 from collections.abc import Callable
@@ -19,15 +21,19 @@ from airflow_recovery.driver.failure import is_user_error
 from airflow_recovery.driver.failure_class import ERRORS, classify
 from airflow_recovery.driver.heartbeat import INTERVAL_S
 from airflow_recovery.driver.private_folder import own_folder, private_folder
-from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunFacts, VertexSpec
+from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunFacts, TableSpec, VertexSpec
 from airflow_recovery.driver.start_advice import start_advice, start_failure
+from airflow_recovery.driver.stores import catalog_variable
 from airflow_recovery.errors import Failure, NotSetUp, RegionFailed, UserCodeError
+from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.job import Job
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.mode import planned_mode
+from airflow_recovery.job.tables import rendered_table
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.locations import TableLocation, is_table
 from airflow_recovery.model.mode import answers_of
 from airflow_recovery.model.records import ExternalObject, Outcome, RunIdentity
 from airflow_recovery.task.externals import RegionSplits
@@ -84,6 +90,7 @@ class RegionProgram:
         self._splits.check_readable(attempt.work)
         with own_folder(private_folder(), "attempt") as folder:
             spec = self._spec(attempt, folder)
+            os.environ.update(self._catalogs(spec))
             try:
                 launch(spec, folder)
             except Exception as error:
@@ -117,6 +124,14 @@ class RegionProgram:
             mode=self._mode(attempt),
         )
 
+    def _catalogs(self, spec: RegionSpec) -> dict[str, str]:
+        """The properties of the catalogs of the Iceberg tables that are read and made, for a driver on this machine."""
+        locations = [read.location for read in spec.inputs if is_table(read.location)]
+        locations += [vertex.table.uri for vertex in spec.vertices if vertex.table is not None]
+        names = {TableLocation.parse(location).catalog for location in locations} - {""}
+        resources = AirflowSinkResources(self.stores)
+        return {catalog_variable(name): json.dumps(resources.catalog_properties(name)) for name in names}
+
     def _mode(self, attempt: ClaimedAttempt) -> ModeSpec:
         region, vertices = self._region.region, self.job.vertices
         planned = planned_mode(self.job.modes, region, self.job.regions(), vertices)
@@ -132,6 +147,7 @@ class RegionProgram:
             1 for vertex in region.vertices for read in self.job.vertices[vertex].inputs if read.vertex == name
         )
         is_result = name in region.results
+        table = rendered_table(vertex, self._facts) if is_result else None
         return VertexSpec(
             name=name,
             params=dict(self._region.params[name]),
@@ -140,8 +156,11 @@ class RegionProgram:
             # different rows, and `persist` does not prevent it.
             is_scratch=not is_result and readers > 1 and not vertex.determinism.is_recomputable,
             # Where no other region reads it, nobody would ever compare.
-            is_digested=is_result and vertex.determinism.is_verified and name in self._read_elsewhere(),
+            is_digested=(
+                is_result and table is None and vertex.determinism.is_verified and name in self._read_elsewhere()
+            ),
             storage_level=STORAGE_LEVELS.get(vertex.result) if is_result else None,
+            table=None if table is None else TableSpec(table, name in self._read_elsewhere()),
         )
 
 
