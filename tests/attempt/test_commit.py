@@ -297,7 +297,7 @@ def test_a_sink_that_appends_never_runs_again_once_it_has_committed():
     assert world.visible == [2]
 
 
-def committed_after_the_listing() -> tuple[SinkWorld, Exception | None]:
+def committed_after_the_listing() -> tuple[SinkWorld, BaseException | None]:
     world = sink_world(TOKEN, APPEND)
     seen: list[str] = []
 

@@ -182,7 +182,7 @@ def test_8_where_a_finish_found_while_fencing_is_adopted_blindly(broken):
     act_on = RegionTask._act_on
     # The final check alone would catch it.
     off = (region_task, "final_check", no_final_check), (RegionTask, "_act_on", adopts)
-    broken(alone(SOLO, {Trouble.RESTART: 1, Trouble.HEARTBEAT: 1}), "was not done", *off)
+    broken(alone(SOLO, {Trouble.RESTART: 1, Trouble.HEARTBEAT: 1}), "was not done", *off, start=900)
 
 
 def test_9_without_comparing_tries_the_producer_runs_more_than_once():

@@ -34,7 +34,10 @@ Driver = tuple[str, str, int]
 
 @dataclass
 class FolderJob:
-    """One submitted job of a user's own, in its process. ``rests_on``: its code and its external inputs when it was submitted."""
+    """One submitted job of a user's own, in its process.
+
+    ``rests_on``: its code and its external inputs when it was submitted. ``outlives_task``: the process is its own.
+    """
 
     process: Process
     outlives_task: bool
