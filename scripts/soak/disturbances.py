@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
+from airflow_recovery.testing.local_airflow import LocalAirflowError
 from airflow_recovery.testing.local_airflow.task_processes import TITLE
 from airflow_recovery.testing.spark_drivers import drivers_of, kill_9
 from scripts.soak.ground import SMALL_DISK, WORKERS, Ground
@@ -127,9 +128,17 @@ def _restore(world: World, drawn: random.Random) -> str:
 
 
 def start_all(ground: Ground) -> None:
-    """Start whatever of Airflow and Spark does not run."""
-    ground.airflow.start(*ground.airflow.components)
-    ground.airflow.start(SMALL_DISK)
+    """Start whatever of Airflow and Spark does not run. Raises `LocalAirflowError` where it does not come up.
+
+    One that still runs may be about to end, of a database that went away: then it is started, too.
+    """
+    for tries_left in (2, 1, 0):
+        try:
+            ground.airflow.start(*ground.airflow.components, SMALL_DISK)
+            break
+        except LocalAirflowError:
+            if not tries_left:
+                raise
     ground.spark.start()
 
 
