@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -128,8 +128,8 @@ class Ground:
     proxy: S3Proxy
     faults: S3Faults
     spark: SparkServer
-    warehouse: Any
-    """A connection to the database to which sinks commit."""
+    warehouse: dict[str, str | int]
+    """How to connect to the database to which sinks commit."""
     lake: dict[str, str]
     """What pyiceberg is told of the catalog, as tasks are: through the proxy."""
     dags: Path
@@ -164,8 +164,8 @@ class Ground:
         return SqlCatalog("lake", **{**self.lake, "s3.endpoint": self.s3.endpoint_url})
 
     def ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """The rows of a statement in the warehouse."""
-        with self.warehouse.cursor() as cursor:
+        """The rows of a statement in the warehouse, over a connection of its own: the server is stopped at times."""
+        with closing(psycopg2.connect(**self.warehouse)) as connection, connection, connection.cursor() as cursor:
             cursor.execute(statement, values)
             return cursor.fetchall() if cursor.description else []
 
@@ -240,7 +240,6 @@ def open_ground(folder: Path, seed: int) -> Iterator[Ground]:
         stack.enter_context(airflow)
         airflow.start(small_disk)
         warehouse, lake = _databases(airflow, proxy.endpoint_url)
-        stack.callback(warehouse.close)
         ground = Ground(folder, airflow, s3, proxy, faults, spark, warehouse, lake, dags, env)
         catalog = ground.catalog()
         catalog.create_namespace("db")
@@ -292,7 +291,7 @@ def _environment(folder: Path, endpoint_url: str, spark_port: int, s3a: Mapping[
     }
 
 
-def _databases(airflow: LocalAirflow, endpoint_url: str) -> tuple[Any, dict[str, str]]:
+def _databases(airflow: LocalAirflow, endpoint_url: str) -> tuple[dict[str, str | int], dict[str, str]]:
     """A warehouse and a catalog, beside Airflow's database and not in it; the connections by which tasks find them."""
     server = airflow.database_address
     own = psycopg2.connect(**server)
@@ -301,9 +300,8 @@ def _databases(airflow: LocalAirflow, endpoint_url: str) -> tuple[Any, dict[str,
         for name in (WAREHOUSE, "lake"):
             cursor.execute(f"CREATE DATABASE {name}")
     own.close()
-    warehouse = psycopg2.connect(**{**server, "dbname": WAREHOUSE})
-    warehouse.autocommit = True
-    with warehouse.cursor() as cursor:
+    warehouse = {**server, "dbname": WAREHOUSE}
+    with closing(psycopg2.connect(**warehouse)) as connection, connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE booked (run_key text, id bigint, amount bigint)")
     where = {"host": server["host"], "port": server["port"], "login": server["user"], "password": server["password"]}
     postgres = {"connection_id": WAREHOUSE, "conn_type": "postgres", "schema": WAREHOUSE, **where}

@@ -71,7 +71,6 @@ def lose_a_result(ground: Ground, runs: Runs, drawn: random.Random) -> str:
     if not ended:
         raise NothingToDisturb("no run has ended")
     name = drawn.choice(ended)
-    runs.to_clear.add(name)
     if name.dag_id == "tables":
         table = ground.catalog().load_table("db.arrived")
         parents = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
@@ -81,6 +80,7 @@ def lose_a_result(ground: Ground, runs: Runs, drawn: random.Random) -> str:
         parent = None if current is None else current.parent_snapshot_id
         if parent is None or parent not in parents:
             raise NothingToDisturb("the table's snapshot has no parent")
+        runs.to_clear.add(name)
         table.manage_snapshots().rollback_to_snapshot(parent).commit()
         runs.clear(name)
         return f"{name.dag_id} {name.day}: the table arrived is rolled back"
@@ -91,13 +91,16 @@ def lose_a_result(ground: Ground, runs: Runs, drawn: random.Random) -> str:
         inputs = _inputs(history, region)
         chosen += [drawn.choice(inputs)] if inputs and drawn.random() < 0.5 else []
     deleted = []
+    runs.to_clear.add(name)
     for region in chosen:
         for manifest in objects_of(history, region)[:1]:
             path = drawn.choice(sorted(manifest.objects))
             ground.open_data(manifest.location).delete([path])
             deleted.append(f"{region}/{path.rpartition('/')[2]}")
+    if not deleted:
+        raise NothingToDisturb(f"{name.dag_id} {name.day} has no object")
     runs.clear(name)
-    return f"{name.dag_id} {name.day}: {', '.join(deleted) or 'it has no object'}"
+    return f"{name.dag_id} {name.day}: {', '.join(deleted)}"
 
 
 def final_regions(history: History) -> set[str]:
