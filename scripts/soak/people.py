@@ -85,7 +85,7 @@ def lose_a_result(ground: Ground, runs: Runs, drawn: random.Random) -> str:
         runs.clear(name)
         return f"{name.dag_id} {name.day}: the table arrived is rolled back"
     history = history_of(ground, name)
-    finals = sorted(final_regions(history))
+    finals = sorted(region for region in final_regions(history) if objects_of(history, region))
     chosen = [drawn.choice(finals)] if finals else []
     for region in chosen[:1]:
         inputs = _inputs(history, region)
