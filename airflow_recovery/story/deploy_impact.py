@@ -226,7 +226,7 @@ def run_impact(
     topologies = [view.in_use.plan, new.plan, *([old.plan] if old is not None else [])]
     names = {name: None for plan in (*view.in_use.recorded, *topologies) for name in plan.by_name}
     state = view.journal.load(view.in_use.listing.of(names))
-    said = _Fingerprints(view.in_use.plan, state, old, new)
+    said = _Fingerprints((view.in_use.plan, *view.in_use.recorded), state, old, new)
 
     def plan(topology: PlanRecord) -> Plan:
         own = replace(state, regions={name: state.of(name) for name in topology.by_name})
@@ -272,8 +272,11 @@ def _runs(action: Action) -> bool:
 class _Fingerprints:
     """Whether each region has the fingerprint that its finish in the run has, where a template may hide that."""
 
-    def __init__(self, recorded: PlanRecord, state: RunState, old: PlannedVersion | None, new: PlannedVersion) -> None:
-        self._recorded = recorded
+    def __init__(
+        self, plans: Sequence[PlanRecord], state: RunState, old: PlannedVersion | None, new: PlannedVersion
+    ) -> None:
+        """``plans``: those that the run has recorded, the one in use first."""
+        self._plans = plans
         self._state = state
         self._old = old
         self._new = new
@@ -300,7 +303,7 @@ class _Fingerprints:
     def given_up(self, name: str) -> str:
         """What other code than the deployed one's does not go on from, in words; empty: nothing, or the same code."""
         region = self._new.plan.by_name[name]
-        deployed = (self._recorded if self._old is None else self._old.plan).by_name.get(name)
+        deployed = (self._plans[0] if self._old is None else self._old.plan).by_name.get(name)
         if deployed is None or deployed.fingerprint == region.fingerprint:
             return ""
         if self._old is None and _unknown_of(region, self._new.job.vertices):
@@ -350,8 +353,9 @@ class _Fingerprints:
 
     def _compare(self, region: RegionPlan, made: str, unknown: Sequence[str]) -> None:
         """The fingerprint can't be computed for this run, but the two versions can be compared."""
-        if self._old is not None:
-            before, old = self._old.plan.by_name.get(region.name), self._old.job.vertices
+        before = None if self._old is None else self._old.plan.by_name.get(region.name)
+        if self._old is not None and (before is not None or not region.vertices):
+            old = self._old.job.vertices
             is_same = before is not None and (before.vertices, before.results) == (region.vertices, region.results)
             if is_same and not region.vertices and before is not None:
                 is_same = before.fingerprint == region.fingerprint
@@ -360,7 +364,9 @@ class _Fingerprints:
             else:
                 self._other.add(region.name)
             return
-        recorded = self._recorded.by_name.get(region.name)
+        # Also where the old version has no such region: one before it has made what the run holds of it.
+        planned = [plan.by_name[region.name] for plan in self._plans if region.name in plan.by_name]
+        recorded = next((each for each in planned if each.fingerprint == made), planned[0] if planned else None)
         known = dict(recorded.vertex_fingerprints) if recorded is not None else {}
         if (
             recorded is None

@@ -177,6 +177,25 @@ def test_parameters_of_a_runs_conf_are_compared_as_they_are_written(bundle: Bund
     assert run["notes"] == ["clean: can't be known without rendering it over conf: it counts as one that may run"]
 
 
+def test_a_region_that_the_old_version_does_not_have_and_one_before_it_had(bundle: Bundle) -> None:
+    """`clean` was cut off, is glued, and is cut off again: what it wrote first may be its own still."""
+    cut = bundle.write("cut", CONF)
+    glued = bundle.write("glued", CONF, ('result=BLOCKING, params={"least"', 'params={"least"'))
+    made = tuple(
+        replace(region, fingerprint="f" * 32) if region.name == "clean" else region
+        for region in bundle.plan(cut).regions
+    )
+    DeclaredWorld.declared = replace(bundle.plan(cut), regions=made)
+    world = bundle.recorded.world("flights", KEY, "g", of=DeclaredWorld)
+    for plan in (DeclaredWorld.declared, bundle.plan(glued)):
+        world.deploy(plan)
+        world.until_green()
+    answer = bundle.answer(glued, cut)
+    assert effects(answer) == {"clean": "maybe", "by_route": "again", "busiest": "again"}
+    (run,) = answer["jobs"][0]["runs"]
+    assert "clean: can't be known without rendering it over conf: it counts as one that may run" in run["notes"]
+
+
 def test_of_a_run_without_conf_the_journal_tells_what_its_templates_came_to(bundle: Bundle) -> None:
     conf = ('"least": 3', '"least": "{{ conf.get(\'least\', 3) }}"')
     old = bundle.write("old", conf)
