@@ -66,9 +66,11 @@ class Bundle:
 
         def tasks() -> set[str]:
             found = airflow.api("GET", f"/dags/{dag_id}/tasks")["tasks"]
-            return {str(task["task_id"]).removeprefix("g.") for task in found}
+            return {str(task["task_id"]).removeprefix("g.") for task in found} - {"publish"}
 
-        airflow.wait_until(lambda: tasks() == set(regions), 90, f"tasks {regions}", lambda: str(tasks()))
+        airflow.wait_until(
+            lambda: tasks() == set(regions), self.pipeline.step_timeout_s, f"tasks {regions}", lambda: str(tasks())
+        )
 
     def impact_of(self, dag_id: str, since: str, until: str, old: Path | str, *options: str) -> Any:
         """As `impact`, of the runs of these dates."""
@@ -180,7 +182,7 @@ def test_what_a_deploy_runs_again_is_what_was_said_of_it_region_by_region(pipeli
 
 
 @pytest.mark.drill
-def test_a_pipeline_that_is_cut_differently_and_back_again(pipeline: Pipeline) -> None:
+def test_a_pipeline_that_is_cut_differently(pipeline: Pipeline) -> None:
     bundle, run = Bundle(pipeline), pipeline.run("deployed")
     run.start().ends()
 
@@ -198,23 +200,6 @@ def test_a_pipeline_that_is_cut_differently_and_back_again(pipeline: Pipeline) -
     assert effects(bundle.impact(run, "journal"))["again"] == {"merged"}
     others = tuple(region for region in REGIONS if region != "left")
     assert ran_once_cleared(bundle, run, parsed=others) == {"merged"}
-
-    # Back: what `left` has written before the first of the two deploys is still there, and still its own.
-    bundle.change((glued, written))
-    assert effects(bundle.impact(run, bundle.old)) == {"again": {"merged"}}
-    assert ran_once_cleared(bundle, run, parsed=REGIONS) == {"merged"}
-
-    # A boundary more, at the very beginning.
-    source = '@deployed.source(params={"day": "{{ ds }}"})'
-    cut = '@deployed.source(result=BLOCKING, params={"day": "{{ ds }}"})'
-    bundle.change((source, cut))
-    every = {"numbers", "base", "left", "merged", "right"}
-    assert effects(bundle.impact(run, bundle.old)) == {"again": every, "maybe": {"side"}}
-    assert ran_once_cleared(bundle, run, parsed=("numbers", *REGIONS)) == every
-
-    bundle.change((cut, source))
-    assert effects(bundle.impact(run, bundle.old)) == {"again": every - {"numbers"}, "maybe": {"side"}}
-    assert ran_once_cleared(bundle, run, parsed=REGIONS) == every - {"numbers"}
 
 
 @pytest.mark.drill
