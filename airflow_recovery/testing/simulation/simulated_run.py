@@ -127,7 +127,8 @@ class SimulatedRun:
     def relist(self, region: str, listed: tuple[str, ...]) -> None:
         """The input of ``region`` has changed, and the whole run is cleared."""
         self.world.job = self.world.job.with_listing(region, listed)
-        self.world.ledger.changed.add(region)
+        for dag_run in (self.world.main, *self.world.others):
+            dag_run.ledger.changed.add(region)
         self.is_relisted = True
         self.world.airflow.clear_all()
 
