@@ -40,7 +40,8 @@ def delta(tmp_path: Path) -> DeltaLake:
 
 @pytest.fixture
 def iceberg(tmp_path: Path) -> IcebergLake:
-    return IcebergLake(tmp_path)
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    return IcebergLake(tmp_path, catalog)
 
 
 def in_postgres(warehouse: Warehouse) -> dict[str, Any]:
