@@ -16,6 +16,7 @@ ON_THIS_SPARK = "4.2"
 
 NO_CONNECT = "expected Spark 4.0 or later for regions over Spark Connect"
 NO_STREAMS = "expected Spark 4.2 or later for regions of the mode 'streaming'"
+NO_FOLDERS = "Use a bucket, or an Azure account without a hierarchical namespace."
 NO_DEFERRING = "expected deferrable=False of a recoverable"
 NO_CLUSTER_MODE = "deploy-mode cluster, in which a standalone cluster takes no Python application"
 
@@ -153,7 +154,25 @@ OPERATORS = (
 )
 """In a real Airflow: an attempt that fails, and a result that is lost; a job of a service outlives its killed task."""
 
-STORES: tuple[Cell, ...] = ()
+_ON_CLOUDS = "integration/test_clouds.py::test_an_attempt_that_dies_and_a_result_that_is_lost_on_a_cloud_are_made_again"
+STORES = (
+    _alone(
+        "store-google",
+        "Google Cloud Storage: journal, results and Spark's data by `gcs-connector`, on fake-gcs-server",
+        f"{_ON_CLOUDS}[google_cloud]",
+    ),
+    _alone(
+        "store-azure",
+        "Azure Blob Storage: journal, results and Spark's data by `hadoop-azure`, on Azurite",
+        f"{_ON_CLOUDS}[azure]",
+    ),
+    _alone(
+        "store-azure-hierarchical",
+        "an Azure account with a hierarchical namespace: its listings",
+        "store/test_cloud_stores.py::test_a_listing_in_another_order_is_refused_by_name",
+        refused=NO_FOLDERS,
+    ),
+)
 """In a real Airflow, journal and results there: an attempt that fails, and a result that is lost."""
 
 

@@ -98,9 +98,7 @@ def render(records: Mapping[str, Record]) -> str:
             of_way = [cell for cell in cells() if (cell.executor, cell.way) == (executor, way)]
             rows.append((way.title, *(_said(cell, records.get(cell.name)) for cell in of_way)))
         parts += [f"## {executor}\n", _table(("", *NEWEST), rows)]
-    parts += [OF_OPERATORS, _alone(OPERATORS, records)]
-    if STORES:
-        parts += [OF_STORES, _alone(STORES, records)]
+    parts += [OF_OPERATORS, _alone(OPERATORS, records), OF_STORES, _alone(STORES, records)]
     parts += ["## What is refused\n", _refusals()]
     failures = [
         (cell, records[cell.name]) for cell in cells() if cell.name in records and not records[cell.name].passed
@@ -126,8 +124,7 @@ def _said(cell: Cell, record: Record | None) -> str:
 def _alone(those: Sequence[Cell], records: Mapping[str, Record]) -> str:
     rows = []
     for cell in those:
-        record = records.get(cell.name)
-        said = f"refused: `{cell.refused}`" if cell.refused else _said(cell, record)
+        said = _said(cell, records.get(cell.name)) + (f": `{cell.refused}`" if cell.refused else "")
         rows.append((cell.way.title, said, f"`{cell.test}`" if cell.test else ""))
     return _table(("", "tried", "test"), rows)
 

@@ -1,4 +1,7 @@
-"""scripts/s3a-ivy.xml: the jars for `s3a://` are those of the Spark wheel's Hadoop, and everything that they need."""
+"""scripts/s3a-ivy.xml: the jars for `s3a://` are those of the Spark wheel's Hadoop, and everything that they need.
+
+So is hadoop-azure in scripts/clouds-ivy.xml.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,18 @@ import pytest
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.testing.s3a_jars import class_path_conf, class_path_variables, s3a_jars
 
-IVY = Path(__file__).parents[2] / "scripts" / "s3a-ivy.xml"
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
-def versions(name: str) -> set[str]:
-    found = ElementTree.parse(IVY).getroot().iter("dependency")
+def versions(name: str, file: str = "s3a-ivy.xml") -> set[str]:
+    found = ElementTree.parse(SCRIPTS / file).getroot().iter("dependency")
     return {each.attrib["rev"] for each in found if each.attrib["org"] == name}
 
 
 def test_hadoops_version_is_that_of_the_wheel() -> None:
     (jar,) = (Path(pyspark.__path__[0]) / "jars").glob("hadoop-client-api-*.jar")
-    assert versions("org.apache.hadoop") == {jar.stem.removeprefix("hadoop-client-api-")}
+    hadoop = jar.stem.removeprefix("hadoop-client-api-")
+    assert versions("org.apache.hadoop") == versions("org.apache.hadoop", "clouds-ivy.xml") == {hadoop}
     assert len(versions("software.amazon.awssdk")) == 1
 
 

@@ -17,7 +17,7 @@ from airflow_recovery.driver.spark_version import OLDEST_CONNECT
 from airflow_recovery.streaming.spec import StreamingSpec
 from scripts.matrix import recording
 from scripts.matrix.__main__ import to_try
-from scripts.matrix.cells import NO_DEFERRING, OPERATORS, STORES, Cell, cells
+from scripts.matrix.cells import NO_DEFERRING, NO_FOLDERS, OPERATORS, STORES, Cell, cells
 from scripts.matrix.page import PAGE, SPARKS, render
 from scripts.matrix.record import Record, read_records, record_of
 from scripts.sparks import NEWEST
@@ -59,7 +59,7 @@ def test_what_is_refused_is_refused_with_these_words() -> None:
         if match is not None:
             assert (int(match[1]), int(match[2])) == oldest[match[3]] > numbers(cell.series)
         else:
-            assert cell.refused in ("", NO_PYTHON_IN_CLUSTER_MODE, NO_DEFERRING)
+            assert cell.refused in ("", NO_PYTHON_IN_CLUSTER_MODE, NO_DEFERRING, NO_FOLDERS)
     assert next(iter(NEWEST)) == ".".join(map(str, ModeSpec.oldest_spark))
 
 
