@@ -182,7 +182,7 @@ def test_what_a_deploy_runs_again_is_what_was_said_of_it_region_by_region(pipeli
 
 
 @pytest.mark.drill
-def test_a_pipeline_that_is_cut_differently(pipeline: Pipeline) -> None:
+def test_a_pipeline_that_is_cut_differently_and_back_again(pipeline: Pipeline) -> None:
     bundle, run = Bundle(pipeline), pipeline.run("deployed")
     run.start().ends()
 
@@ -200,6 +200,24 @@ def test_a_pipeline_that_is_cut_differently(pipeline: Pipeline) -> None:
     assert effects(bundle.impact(run, "journal"))["again"] == {"merged"}
     others = tuple(region for region in REGIONS if region != "left")
     assert ran_once_cleared(bundle, run, parsed=others) == {"merged"}
+
+    # Back: what `left` has written before the first of the two deploys is still there, and still its own. With other
+    # parameters, which are over the run's conf, it would not be.
+    bundle.change((glued, written))
+    assert effects(bundle.impact(run, bundle.old)) == {"again": {"merged"}, "maybe": {"left"}}
+    assert ran_once_cleared(bundle, run, parsed=REGIONS) == {"merged"}
+
+    # A boundary more, at the very beginning.
+    source = '@deployed.source(params={"day": "{{ ds }}"})'
+    cut = '@deployed.source(result=BLOCKING, params={"day": "{{ ds }}"})'
+    bundle.change((source, cut))
+    every = {"numbers", "base", "left", "merged", "right"}
+    assert effects(bundle.impact(run, bundle.old)) == {"again": every, "maybe": {"side"}}
+    assert ran_once_cleared(bundle, run, parsed=("numbers", *REGIONS)) == every
+
+    bundle.change((cut, source))
+    assert effects(bundle.impact(run, bundle.old)) == {"again": every - {"numbers"}, "maybe": {"side"}}
+    assert ran_once_cleared(bundle, run, parsed=REGIONS) == every - {"numbers"}
 
 
 @pytest.mark.drill
