@@ -114,8 +114,8 @@ def final_regions(history: History) -> set[str]:
 def objects_of(history: History, region: str) -> list[Manifest]:
     """The manifests of the attempt of a region that counts, of those that have objects in a store."""
     attempt = history.regions[region].current
-    if attempt is None or attempt.outcome is None or attempt.has("released"):
-        return []
+    if attempt is None or attempt.outcome is None or attempt.has("released") or attempt.committed is not None:
+        return []  # what a sink has committed, readers have from its target
     return [output for output in attempt.outcome.outputs if output.objects and is_in_a_store(output.location)]
 
 
