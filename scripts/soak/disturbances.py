@@ -265,7 +265,7 @@ DISTURBANCES = (
     Disturbance("restart by plan", "airflow recovery restart", 2, _of_people(restart_by_plan)),
     Disturbance("pin, release", "a pin, its end, or a release of an attempt", 2, _of_people(pin_or_release)),
     Disturbance("collect garbage", "airflow recovery gc, beside everything", 2, _of_people(collect_garbage)),
-    Disturbance("backfill", "three dates of a DAG", 2, _of_people(backfill)),
+    Disturbance("backfill", "two dates of a DAG", 2, _of_people(backfill)),
     Disturbance("deploy", "a constant in a vertex goes forth or back", 2, _of_people(deploy)),
 )
 

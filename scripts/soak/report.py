@@ -130,7 +130,7 @@ def rendered(story: Story, findings: str, picture: str = "soak") -> str:
         findings.strip(),
     ]
     if story.notes:
-        parts += ["## What was in vain", "\n".join(f"- {_line(note)}" for note in story.notes[:20])]
+        parts += ["## What was in vain", "\n".join(f"- {_line(note.splitlines()[0])}" for note in story.notes[:20])]
     return "\n\n".join(parts) + "\n"
 
 
