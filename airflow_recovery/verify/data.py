@@ -44,7 +44,8 @@ def objects_there(history: History, registered: Registered, shared: Shared) -> A
                         (attempt.entries["outcome"].key,),
                         f"the {len(manifest.objects)} objects of {manifest.result} of {attempt.of.text} as registered",
                         _few(wrong),
-                        f"Clear the task of {attempt.of.region}: its pre-check makes it again where it is wanted.",
+                        f"Clear the task of {attempt.of.region}: its pre-check makes it again where somebody wants it. "
+                        "Where nobody does, nothing depends on it; `airflow recovery restart` makes it all the same.",
                     )
                 )
     beyond = f"; {out_of_reach} kept by a Spark server or a table, not looked at" if out_of_reach else ""
