@@ -187,6 +187,7 @@ SHARE_A_SPARK = (
     "tests/doctor/test_doctor_over_connect.py",
     "tests/job/test_key_ranges.py",
     "tests/job/test_local_run.py",
+    "tests/operators/test_iceberg_on_spark.py",
     "tests/project/test_demo_approximate.py",
     "tests/project/test_demo_job.py",
     "tests/project/test_readme.py",

@@ -82,8 +82,8 @@ def test_the_makefile_has_the_targets_that_the_readme_names() -> None:
     listed = subprocess.run(["make"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     targets = re.findall(r"^make ([\w-]+)", listed, re.MULTILINE)
     assert targets == [
-        "help", "setup", "demo", "demo-approximate", "lint", "test", "drill", "matrix", "faults", "docs", "bench",
-        "vendor", "clean"
+        "help", "setup", "demo", "demo-approximate", "lint", "test", "drill", "matrix", "soak", "faults", "docs",
+        "bench", "vendor", "clean"
     ]  # fmt: skip
 
 
