@@ -172,7 +172,7 @@ def _journal_store(folder: Path, stack: ExitStack) -> tuple[Callable[[], ObjectS
     stack.enter_context(patch.dict(os.environ, server.environment()))
     return (
         lambda: S3Store(f"s3://{BUCKET}/journal", endpoint_url=server.endpoint_url, session=server.session()),
-        "versitygw over HTTP",
+        "versitygw over HTTP (which keeps connections open, as S3 does)",
     )
 
 
