@@ -216,8 +216,8 @@ def assert_refused(run: DagRun, region: str, words: str, *, attempts: int) -> No
 
 
 def assert_server_is_refused(pipeline: Pipeline, spark: Spark) -> None:
-    # Its server is not in the package: from Maven Central.
-    conf = {"spark.jars.packages": f"org.apache.spark:spark-connect_2.12:{spark.version}"}
+    # Its server is not in the package: from Maven Central, whose newest of 3.5 is this one.
+    conf = {"spark.jars.packages": "org.apache.spark:spark-connect_2.12:3.5.7"}
     with connected_to_server(pipeline, spark, conf):
         assert_refused(pipeline.run(f"connect_{spark.series}").start(), "numbers", NO_CONNECT, attempts=1)
 
