@@ -21,6 +21,7 @@ class ResumableDataprocSubmitJobOperator(SubmitsThenAsks, DataprocSubmitJobOpera
     does_not_wait = ("asynchronous", True)
     ends = ("DONE", "ERROR", "CANCELLED")
     success = "DONE"
+    interval = "polling_interval_seconds"
 
     def names_its_job(self) -> str | None:
         """The job's ``reference``, where it has an id."""
@@ -38,10 +39,6 @@ class ResumableDataprocSubmitJobOperator(SubmitsThenAsks, DataprocSubmitJobOpera
     def why(self, external_id: str) -> str:
         """As Dataproc says it."""
         return f"Job failed: {self._found(external_id).status.details}"
-
-    def ask_every_s(self) -> float:
-        """``polling_interval_seconds``."""
-        return float(self.polling_interval_seconds)
 
     def give_up_after_s(self) -> float | None:
         """``wait_timeout``."""
@@ -66,6 +63,7 @@ class ResumableDataprocCreateBatchOperator(SubmitsThenAsks, DataprocCreateBatchO
     does_not_wait = ("asynchronous", True)
     ends = ("SUCCEEDED", "FAILED", "CANCELLED")
     success = "SUCCEEDED"
+    interval = "polling_interval_seconds"
 
     def names_its_job(self) -> str | None:
         """``batch_id``; a ``batch_id_prefix`` is followed by what is another in each attempt."""
@@ -82,10 +80,6 @@ class ResumableDataprocCreateBatchOperator(SubmitsThenAsks, DataprocCreateBatchO
     def why(self, external_id: str) -> str:
         """As Dataproc says it."""
         return f"Batch failed: {self._found(external_id).state_message}"
-
-    def ask_every_s(self) -> float:
-        """``polling_interval_seconds``."""
-        return float(self.polling_interval_seconds)
 
     def on_kill(self) -> None:
         """As the provider's, which has the operation that made the batch; in another process that is asked for."""

@@ -9,11 +9,21 @@ from airflow.providers.amazon.aws.operators.emr import EmrAddStepsOperator, EmrS
 from airflow_recovery.operators.resumable import SubmitsThenAsks
 
 
-class ResumableEmrAddStepsOperator(SubmitsThenAsks, EmrAddStepsOperator):
+class _AsksEmr(SubmitsThenAsks):
+    interval = "waiter_delay"
+    does_not_wait = ("wait_for_completion", False)
+    waiter_delay: int
+    waiter_max_attempts: int
+
+    def give_up_after_s(self) -> float:
+        """As many questions as ``waiter_max_attempts``."""
+        return float(self.waiter_delay * self.waiter_max_attempts)
+
+
+class ResumableEmrAddStepsOperator(_AsksEmr, EmrAddStepsOperator):
     """The provider's has no ``on_kill``: this cancels the steps, the one that runs included."""
 
     external_id_key = "emr_steps"
-    does_not_wait = ("wait_for_completion", False)
     ends = ("COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED")
     success = "COMPLETED"
 
@@ -41,14 +51,6 @@ class ResumableEmrAddStepsOperator(SubmitsThenAsks, EmrAddStepsOperator):
             " ".join([step, state, *map(str, reason.values())]) for step, state, reason in reasons
         )
 
-    def ask_every_s(self) -> float:
-        """``waiter_delay``."""
-        return float(self.waiter_delay)
-
-    def give_up_after_s(self) -> float:
-        """As many questions as ``waiter_max_attempts``."""
-        return float(self.waiter_delay * self.waiter_max_attempts)
-
     def on_kill(self) -> None:
         """Cancel the steps: one that waits is not begun, and the process of the one that runs is terminated."""
         if self.remote_job:
@@ -63,11 +65,10 @@ class ResumableEmrAddStepsOperator(SubmitsThenAsks, EmrAddStepsOperator):
         return self.hook.conn
 
 
-class ResumableEmrServerlessStartJobOperator(SubmitsThenAsks, EmrServerlessStartJobOperator):  # type: ignore[misc]
+class ResumableEmrServerlessStartJobOperator(_AsksEmr, EmrServerlessStartJobOperator):  # type: ignore[misc]
     """It is ended by the provider's own ``on_kill``."""
 
     external_id_key = "emr_serverless_job"
-    does_not_wait = ("wait_for_completion", False)
     ends = ("SUCCESS", "FAILED", "CANCELLED")
     success = "SUCCESS"
 
@@ -82,14 +83,6 @@ class ResumableEmrServerlessStartJobOperator(SubmitsThenAsks, EmrServerlessStart
     def why(self, external_id: str) -> str:
         """As EMR Serverless says it."""
         return f"Serverless Job failed: {self._run(external_id).get('stateDetails') or 'no reason was given'}"
-
-    def ask_every_s(self) -> float:
-        """``waiter_delay``."""
-        return float(self.waiter_delay)
-
-    def give_up_after_s(self) -> float:
-        """As many questions as ``waiter_max_attempts``."""
-        return float(self.waiter_delay * self.waiter_max_attempts)
 
     def on_kill(self) -> None:
         """As the provider's, which finds the run by ``job_id``."""

@@ -27,6 +27,8 @@ class SubmitsThenAsks(ResumableJobMixin):
     """The states of a job that is over."""
     success: ClassVar[str]
     """The one of them that is a success."""
+    interval: ClassVar[str]
+    """The attribute with the seconds between two questions."""
     remote_job: str | None = None
     """The id of what was submitted, by which `on_kill` finds it in another process as well."""
 
@@ -53,10 +55,6 @@ class SubmitsThenAsks(ResumableJobMixin):
         """An argument that gives each attempt's job one name, as ``name='value'``; `None`: the service names them."""
         return None
 
-    @abstractmethod
-    def ask_every_s(self) -> float:
-        """The seconds between two questions."""
-
     def give_up_after_s(self) -> float | None:
         """After so many seconds the job is ended, and has failed; `None`: never."""
         return None
@@ -82,7 +80,7 @@ class SubmitsThenAsks(ResumableJobMixin):
             if deadline is not None and time.monotonic() >= deadline:
                 self.on_kill()
                 raise AirflowException(f"{external_id} is {status} after {given_up:.0f} s, and was ended")
-            time.sleep(self.ask_every_s())
+            time.sleep(float(getattr(self, self.interval)))
         if not self.is_job_succeeded(status):
             said = self.why(str(external_id))
             raise AirflowException(f"{external_id} is {status}{said and f': {said}'}")
