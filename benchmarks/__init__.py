@@ -4,3 +4,6 @@ Each benchmark is one file with one function that returns a `benchmarks.report.R
 to ``benchmarks/results``. Nothing of the product imports this package, and no test asserts what it measures. What is
 measured is the installed wheel.
 """
+
+CPU_FILE_VARIABLE = "BENCHMARK_CPU_FILE"
+"""Names the file to which every try in the Airflow of a benchmark appends its CPU time."""

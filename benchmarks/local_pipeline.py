@@ -18,7 +18,7 @@ from typing import Literal
 from airflow_recovery.doctor.fault_detection import SETTINGS
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer
-from benchmarks.machine import CPU_FILE_VARIABLE
+from benchmarks import CPU_FILE_VARIABLE
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.machine import describe_machine
+from scripts.machine import describe_machine
 
 RESULTS = Path(__file__).parent / "results"
 INNERMOST = re.compile(r"([\[{])\n\s*([^\[\]{}]*?)\n\s*([\]}])")

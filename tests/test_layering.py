@@ -198,6 +198,16 @@ def test_a_circle_of_files_would_be_seen() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == {("a", "b", "c")}
 
 
+def test_benchmarks_use_scripts_and_not_the_other_way_round() -> None:
+    files = sorted((Path(__file__).parents[1] / "scripts").rglob("*.py"))
+    assert [
+        path.name
+        for path in files
+        if any(is_inside(each, "benchmarks") for each in imports_of(path.read_text(), "scripts"))
+    ] == []
+    assert any(is_inside(each, "benchmarks") for each in imports_of("from benchmarks.plot import svg", "scripts"))
+
+
 def test_the_core_does_not_know_the_modes() -> None:
     core = reachable("attempt", "driver", "story", "planning", "__init__")
     assert core.isdisjoint(MODES)

@@ -15,7 +15,7 @@ from typing import Any
 from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
-from benchmarks.machine import CPU_FILE_VARIABLE
+from benchmarks import CPU_FILE_VARIABLE
 
 
 @hookimpl

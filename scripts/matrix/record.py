@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import platform
 import re
-import subprocess
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from scripts.machine import described_java
 from scripts.matrix.cells import Cell
 from scripts.sparks import NEWEST
 
@@ -76,6 +76,5 @@ def read_records(folder: Path = RESULTS) -> dict[str, Record]:
 
 @cache
 def _java() -> str:
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
-    number = re.search(r'version "([^"]+)"', said)
+    number = re.search(r'version "([^"]+)"', described_java())
     return number[1] if number else "unknown"

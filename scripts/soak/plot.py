@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks.plot import WIDTH, svg, text
 from scripts.soak.growth import Sample
+from scripts.svg import WIDTH, svg, text
 
 LEFT, GAP, HEIGHT = 130, 30, 56
 MOST_POINTS = 240

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from benchmarks.machine import describe_machine
+from scripts.machine import describe_machine
 from scripts.soak.disturbances import DISTURBANCES
 from scripts.soak.growth import Growth, Sample
 from scripts.soak.plot import plotted

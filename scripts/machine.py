@@ -1,4 +1,4 @@
-"""The machine and the versions that the figures of one run belong to."""
+"""The machine and the versions that what is measured or recorded here belongs to."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import platform
 import shutil
 import subprocess
 from importlib.metadata import version
-
-CPU_FILE_VARIABLE = "BENCHMARK_CPU_FILE"
-"""Names the file to which every try in the benchmark's Airflow appends its CPU time."""
 
 PACKAGES = ("apache-airflow-core", "apache-airflow-providers-apache-spark", "boto3", "pyspark", "airflow-recovery")
 
@@ -25,7 +22,7 @@ def describe_machine() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
         "load in the last minute": f"{os.getloadavg()[0]:.2f}",
         "python": platform.python_version(),
-        "java": _java(),
+        "java": described_java(),
     }
     return found | {name: version(name) for name in PACKAGES}
 
@@ -39,7 +36,8 @@ def _processor() -> str:
     return named[0] if named else platform.processor() or "unknown"
 
 
-def _java() -> str:
+def described_java() -> str:
+    """The first line of what the ``java`` on the PATH says of its version."""
     java = shutil.which("java")
     if java is None:
         return "none on the PATH"
