@@ -1,4 +1,6 @@
-"""Inside Airflow's scheduler, before it begins: wait until one that was killed counts as dead.
+"""Inside Airflow's scheduler, before it begins: import what its tasks need, and wait for one that was killed.
+
+A task of the LocalExecutor is a fork of the scheduler, so what the scheduler has imported no task imports again.
 
 A scheduler looks for tasks of dead ones when it begins, and then every ``[scheduler] orphaned_tasks_check_interval``,
 which is 300 s. One that was killed counts as alive for ``scheduler_health_check_threshold`` after its last heartbeat,
@@ -9,9 +11,11 @@ the tasks wait for the second. Waiting seconds saves minutes. Nothing is written
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import sys
 import time
 from datetime import datetime, timedelta, timezone
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from airflow_recovery.airflow_compat import hookimpl
@@ -23,6 +27,9 @@ log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 0.5
 
+_PRELOADING = "airflow_recovery.task.preloading"
+"""Found by name, as Airflow finds this plugin: it needs most of the package, and this module is loaded everywhere."""
+
 
 @hookimpl
 def on_starting(component: object) -> None:
@@ -30,6 +37,15 @@ def on_starting(component: object) -> None:
     # A task of the LocalExecutor is a fork of the scheduler, and has its arguments too.
     if type(component).__module__ == "airflow.jobs.job" and sys.argv[1:2] == ["scheduler"]:
         wait_for_killed_schedulers()
+        if forks_tasks():
+            import_module(_PRELOADING).preload()
+
+
+def forks_tasks() -> bool:
+    """Whether tasks are forks of the scheduler."""
+    from airflow.sdk import conf
+
+    return "LocalExecutor" in conf.get("core", "executor") and multiprocessing.get_start_method() == "fork"
 
 
 def wait_for_killed_schedulers() -> None:

@@ -50,6 +50,9 @@ CATALOGUE = (
     ),
     Benchmark("overhead_submit", "... a declared job, by spark-submit?", 8, where="overhead:measure_submit"),
     Benchmark("overhead_connect", "... and on a warm Spark Connect server?", 4, where="overhead:measure_connect"),
+    Benchmark(
+        "overhead_connect_long", "... there, with regions of ten seconds?", 7, where="overhead:measure_connect_long"
+    ),
     Benchmark("s3_requests", "How many requests does a region make?", 1),
     Benchmark("spark_start", "What does the start of an application cost, over the Spark provider's own?", 5),
     Benchmark("own_spark", "How long does a small region take on a Spark that the run has for itself?", 4),

@@ -19,6 +19,7 @@ from benchmarks.report import Figure, Report, Table
 from scripts.demo.lake import fill_lake
 
 GOAL = 0.03
+LONG_S = 10
 PUBLISH = "publish"
 NO_CPU = Measured(PUBLISH, 0.0, 0.0, 0.0)
 
@@ -54,6 +55,14 @@ CONNECT = Way(
     "the same vertex functions in Python tasks on the same server, reading and overwriting Parquet by prefix",
     "flights.",
 )
+CONNECT_LONG = Way(
+    "overhead_connect_long",
+    "slow",
+    "No-failure overhead of a declared job (Spark Connect, regions of ten seconds)",
+    f"A chain of four regions of {LONG_S} s of work each (waited inside a Spark task)",
+    "the same vertex functions in Python tasks on the same server, reading and overwriting Parquet by prefix",
+    "job.",
+)
 DROP_IN = Way(
     "overhead_drop_in",
     "peers",
@@ -71,7 +80,16 @@ def measure_submit(folder: Path, repeats: int | None) -> Report:
 
 def measure_connect(folder: Path, repeats: int | None) -> Report:
     """``repeats`` (default 3) pairs of runs."""
-    env = lake_env(folder)
+    return _over_connect(folder, CONNECT, lake_env(folder), repeats or 3)
+
+
+def measure_connect_long(folder: Path, repeats: int | None) -> Report:
+    """``repeats`` (default 3) pairs of runs, of 45 s each."""
+    env = {"BENCHMARK_WORK_S": str(LONG_S), "BENCHMARK_OUTPUT": str(folder / "output")}
+    return _over_connect(folder, CONNECT_LONG, env | {"BENCHMARK_FAILURES": str(folder)}, repeats or 3)
+
+
+def _over_connect(folder: Path, way: Way, env: dict[str, str], rounds: int) -> Report:
     with connect_server(conf={"spark.sql.shuffle.partitions": "4"}) as server:
         connection = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
         jvm = psutil.Process(server.pid)
@@ -83,7 +101,7 @@ def measure_connect(folder: Path, repeats: int | None) -> Report:
         with open_local_pipeline(
             folder / "pipeline", {**env, "AIRFLOW_CONN_SPARK_CONNECT": json.dumps(connection)}
         ) as pipeline:
-            return measure_overhead(pipeline, CONNECT, repeats or 3, cpu_s)
+            return measure_overhead(pipeline, way, rounds, cpu_s)
 
 
 def measure_drop_in(folder: Path, repeats: int | None) -> Report:

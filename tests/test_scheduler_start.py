@@ -17,7 +17,8 @@ from sqlalchemy import Engine, delete, insert, update
 from sqlalchemy.orm import Session
 
 from airflow_recovery import scheduler_start
-from airflow_recovery.scheduler_start import on_starting, wait_for_killed_schedulers
+from airflow_recovery.scheduler_start import forks_tasks, on_starting, wait_for_killed_schedulers
+from airflow_recovery.task import preloading
 
 THRESHOLD_S = 3
 """A whole number, as Airflow wants it."""
@@ -143,6 +144,7 @@ def test_only_the_scheduler_itself_waits(monkeypatch: pytest.MonkeyPatch) -> Non
 
     waits: list[None] = []
     monkeypatch.setattr(scheduler_start, "wait_for_killed_schedulers", lambda: waits.append(None))
+    monkeypatch.setattr(preloading, "preload", lambda: waits.append(None))
     job = Job.__new__(Job)
     for command, component in (("triggerer", job), ("dag-processor", job), ("scheduler", object())):
         monkeypatch.setattr(sys, "argv", ["airflow", command])
@@ -150,7 +152,24 @@ def test_only_the_scheduler_itself_waits(monkeypatch: pytest.MonkeyPatch) -> Non
     assert waits == []
     monkeypatch.setattr(sys, "argv", ["airflow", "scheduler", "--skip-serve-logs"])
     on_starting(job)
-    assert waits == [None]
+    assert waits == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("executor", "method", "forks"),
+    [
+        ("LocalExecutor", "fork", True),
+        ("CeleryExecutor,LocalExecutor", "fork", True),
+        ("CeleryExecutor", "fork", False),
+        ("LocalExecutor", "spawn", False),
+    ],
+)
+def test_tasks_of_a_local_executor_are_forks(
+    executor: str, method: str, forks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
+    monkeypatch.setattr("multiprocessing.get_start_method", lambda: method)
+    assert forks_tasks() is forks
 
 
 def test_airflow_is_given_it_by_the_plugin() -> None:

@@ -130,6 +130,11 @@ def new_session(
     return session
 
 
+def read_service() -> None:
+    """Import the SDK and read its description of S3, for all sessions of this process and of those that it forks."""
+    S3Clients(new_session("none", "none"), endpoint_url=None, region_name="us-east-1").sending(1)
+
+
 def _named(session: AnySession) -> dict[str, Any]:
     """The name under which clients of ``session`` send: the SDK would put it together anew for each request.
 

@@ -15,7 +15,6 @@ from typing import NoReturn
 from airflow_recovery.store import ObjectStore, open_store
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.local_airflow.warm import OF_SESSIONS, OF_TASKS
 from airflow_recovery.testing.s3_server import (
     ACCESS_KEY,
     REGION,
@@ -79,7 +78,6 @@ def open_local_pipeline(folder: Path, lake: Path, *, on_s3: bool = False) -> Ite
             env=environment,
             parallelism=TASKS_AT_ONCE,
             fast=False,  # short time-outs are for crash tests: on a slow machine they would cause failures of their own
-            warm=(*OF_TASKS, *OF_SESSIONS),
         )
         with airflow:
             yield LocalPipeline(folder, airflow, s3, f"{data}/results")
@@ -134,6 +132,7 @@ def environment_of(folder: Path, lake_uri: str, results_uri: str, s3: S3Server) 
         ),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "FLIGHTS_LAKE": lake_uri,
+        "AIRFLOW__RECOVERY__PRELOAD": "connect",
         "AIRFLOW__RECOVERY__DRIVER_JVM": "short-lived",
         "AIRFLOW__RECOVERY__CLASS_ARCHIVES": f"{sys.prefix}/spark-classes",  # made by scripts/setup.sh
         # The daily schedule is for real life: here only the acts run.

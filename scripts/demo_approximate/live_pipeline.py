@@ -10,7 +10,6 @@ from pathlib import Path
 
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.local_airflow.warm import OF_TASKS
 from airflow_recovery.testing.s3_server import MotoServer, S3Server, VersityServer, find_versitygw
 from airflow_recovery.testing.s3a_jars import class_path_variables
 from scripts.demo.local_pipeline import BUCKET, REPOSITORY, environment_of, journal_uri
@@ -43,7 +42,6 @@ def open_live_pipeline(folder: Path, lake: Path, dags: Path = REPOSITORY / "dags
             env=_environment(folder, lake, s3),
             parallelism=TASKS_AT_ONCE,
             fast=False,  # short time-outs are for crash tests: on a slow machine they would cause failures of their own
-            warm=OF_TASKS,
         )
         with airflow:
             yield LivePipeline(folder, airflow, s3)

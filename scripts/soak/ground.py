@@ -26,7 +26,6 @@ from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.local_airflow.warm import OF_SESSIONS, OF_TASKS
 from airflow_recovery.testing.s3_proxy import S3Proxy
 from airflow_recovery.testing.s3_server import (
     ACCESS_KEY,
@@ -66,17 +65,15 @@ PATIENT = {
 """Nobody is to be taken for dead because this machine is busy with all the others."""
 
 SETTINGS = """
-import gc
 import sys
 
 __all__ = []
 if "celery" in sys.argv:
-    gc.disable()
-{imports}
-    gc.freeze()
-    gc.enable()
+    from airflow_recovery.task.preloading import preload
+
+    preload()
 """
-"""Airflow's local settings: a worker imports once what its tasks need, which are forked from it."""
+"""Airflow's local settings, as docs/machines.md has them."""
 
 
 class SparkServer:
@@ -233,8 +230,7 @@ def open_ground(folder: Path, seed: int) -> Iterator[Ground]:
         )
         settings = airflow.home / "config" / "airflow_local_settings.py"
         settings.parent.mkdir(parents=True)
-        imports = "\n".join(f"    import {module}" for module in (*OF_TASKS, *OF_SESSIONS))
-        settings.write_text(SETTINGS.format(imports=imports))
+        settings.write_text(SETTINGS)
         small_disk = airflow.add_worker(scratch_bytes=SCRATCH_BYTES)
         assert small_disk == SMALL_DISK
         stack.enter_context(airflow)
@@ -275,6 +271,7 @@ def _environment(folder: Path, endpoint_url: str, spark_port: int, s3a: Mapping[
         "AIRFLOW__RECOVERY__RESULTS": RESULTS,
         "AIRFLOW__RECOVERY__AWS_CONN_ID": "recovery_s3",
         "AIRFLOW__RECOVERY__SPARK_IDLE_TIMEOUT": "1m",
+        "AIRFLOW__RECOVERY__PRELOAD": "connect",
         "AIRFLOW__RECOVERY__DRIVER_JVM": "short-lived",
         "AIRFLOW__RECOVERY__CLASS_ARCHIVES": f"{sys.prefix}/spark-classes",  # made by scripts/setup.sh
         "AIRFLOW_CONN_RECOVERY_S3": json.dumps(aws),

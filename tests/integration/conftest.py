@@ -18,7 +18,6 @@ from readme_blocks import write_dags
 
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.local_airflow.warm import OF_SESSIONS, OF_TASKS, local_settings
 from airflow_recovery.testing.s3_server import SECRET_KEY
 
 HERE = Path(__file__).parent
@@ -147,7 +146,7 @@ def open_pipeline(
         del airflow.env[name]
     settings = airflow.home / "config" / "airflow_local_settings.py"
     settings.parent.mkdir(parents=True)
-    settings.write_text(local_settings((*OF_TASKS, *OF_SESSIONS)) + NOT_BY_SCHEDULE)
+    settings.write_text(NOT_BY_SCHEDULE)
     with airflow:
         pipeline = Pipeline(airflow, server, bucket, folder)
         pipeline.set_aws_password(SECRET_KEY)

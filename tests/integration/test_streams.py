@@ -29,16 +29,6 @@ from airflow_recovery.testing.spark_drivers import kill_9
 HERE = Path(__file__).parent
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
-WARM = """
-import sys
-
-__all__ = []
-if "scheduler" in sys.argv:
-    import boto3
-    import airflow_recovery.operators
-"""
-"""Airflow's local settings: tasks are forked from the scheduler."""
-
 
 @dataclass
 class Outage:
@@ -97,9 +87,6 @@ def open_streams(server: S3Server, folder: Path, cluster: StandaloneCluster) -> 
     airflow = LocalAirflow(folder / "airflow", dags, database="postgresql", env=env)
     for name in [each for each in airflow.env if each.startswith("AWS_") and each != "AWS_EC2_METADATA_DISABLED"]:
         del airflow.env[name]
-    settings = airflow.home / "config" / "airflow_local_settings.py"
-    settings.parent.mkdir(parents=True)
-    settings.write_text(WARM)
     outage = Outage()
     with S3Proxy(server, outage) as proxy, airflow:
         pipeline = StreamsPipeline(airflow, server, bucket, folder, outage=outage, endpoint_url=proxy.endpoint_url)

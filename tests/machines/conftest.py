@@ -36,20 +36,16 @@ PATIENT = {
 }
 """Nobody is to be taken for dead because this machine is busy with all the others."""
 
-WARM = """
+PRELOADS = """
 import sys
 
+__all__ = []
 if "celery" in sys.argv:
-    import airflow.providers.amazon.aws.hooks.s3
-    import airflow_recovery.attempt.region_task
-    import airflow_recovery.operators
-    import airflow_recovery.task.region_program
-    import boto3
-    from airflow_recovery.driver.connect_session import import_client
+    from airflow_recovery.task.preloading import preload
 
-    import_client()
+    preload()
 """
-"""Airflow's local settings. Tasks are forked from the worker: what it has imported costs none of them a second."""
+"""Airflow's local settings, as docs/machines.md has them."""
 
 
 SHARED = pytest.StashKey[ExitStack]()
@@ -116,7 +112,7 @@ def open_pipeline(folder: Path, server: S3Server) -> Iterator[MachinesPipeline]:
             )
             settings = airflow.home / "config" / "airflow_local_settings.py"
             settings.parent.mkdir(parents=True)
-            settings.write_text(WARM)
+            settings.write_text(PRELOADS)
             with airflow:
                 # Each step has more processes than those of other tests, and some of them are lost.
                 yield MachinesPipeline(airflow, server, bucket, folder, run_timeout_s=1200, step_timeout_s=900)

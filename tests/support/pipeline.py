@@ -313,6 +313,7 @@ def environment(folder: Path, bucket: str, connect_url: str) -> dict[str, str]:
         "AIRFLOW__RECOVERY__JOURNAL": f"s3://{bucket}/journal",
         "AIRFLOW__RECOVERY__RESULTS": f"file://{folder}/results",
         "AIRFLOW__RECOVERY__AWS_CONN_ID": AWS_CONNECTION,
+        "AIRFLOW__RECOVERY__PRELOAD": "connect",
         "AIRFLOW_CONN_CONNECT": json.dumps(connect),
         "AIRFLOW_CONN_SUBMIT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         # What the examples name.

@@ -23,7 +23,6 @@ from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store import open_store
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.local_airflow.settings import Login
-from airflow_recovery.testing.local_airflow.warm import OF_TASKS
 
 pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 
@@ -37,7 +36,7 @@ FailedRun = Callable[..., str]
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
     home = tmp_path_factory.mktemp("airflow")
     env = {"AIRFLOW__RECOVERY__JOURNAL": (home / "journal").as_uri()}
-    with LocalAirflow(home, DAGS, env=env, warm=OF_TASKS) as started:
+    with LocalAirflow(home, DAGS, env=env) as started:
         yield started
 
 

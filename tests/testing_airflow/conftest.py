@@ -9,7 +9,6 @@ import pytest
 from folder_end import is_last_of
 
 from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.local_airflow.warm import OF_TASKS
 
 DAGS = Path(__file__).parent / "dags"
 NEXT_LOOK = {
@@ -32,7 +31,7 @@ def launch(home: Path, *, recovery_backend: bool, env: Mapping[str, str] | None 
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         **(env or {}),
     }
-    airflow = LocalAirflow(home, DAGS, env=env, recovery_backend=recovery_backend, warm=OF_TASKS)
+    airflow = LocalAirflow(home, DAGS, env=env, recovery_backend=recovery_backend)
     airflow.env["AIRFLOW_CONN_AIRFLOW_RECOVERY_DEFAULT"] = api_connection(
         airflow.url, airflow.admin.user, airflow.admin.password
     )

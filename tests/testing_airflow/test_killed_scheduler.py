@@ -1,5 +1,6 @@
-"""In real Airflow a scheduler is killed and started again at once; its second look for orphans is an hour away.
+"""What a scheduler does before it begins, in real Airflow.
 
+A scheduler is killed and started again at once; its second look for orphans is an hour away.
 That a first look without the wait finds nothing is shown in `tests/test_scheduler_start.py`.
 """
 
@@ -12,6 +13,18 @@ import pytest
 from airflow_recovery.testing.local_airflow import LocalAirflow
 
 pytestmark = pytest.mark.airflow
+
+
+def test_a_task_has_what_the_scheduler_has_imported(airflow_without_backend: LocalAirflow) -> None:
+    """Its DAG file imports nothing of this package. Without the import: `tests/task/test_preloading.py`."""
+    out = Path(airflow_without_backend.env["CLEAR_CLIENTS_OUT"])
+    out.mkdir(exist_ok=True)
+    noted = out / "preloaded"
+    noted.unlink(missing_ok=True)
+    run_id = airflow_without_backend.trigger("lasting")
+    airflow_without_backend.wait_until(noted.exists, 90, "the task to note what it has")
+    assert noted.read_text() == "True"
+    airflow_without_backend.set_state("lasting", run_id, "last", "failed")
 
 
 def test_its_tasks_are_run_again_within_seconds(airflow_without_backend: LocalAirflow) -> None:

@@ -20,7 +20,6 @@ from airflow_recovery.testing.local_airflow.runs import RunsApi
 from airflow_recovery.testing.local_airflow.settings import Login, airflow_environment
 from airflow_recovery.testing.local_airflow.sqlite import SqliteDatabase
 from airflow_recovery.testing.local_airflow.task_processes import TaskProcesses, task_processes
-from airflow_recovery.testing.local_airflow.warm import local_settings
 from airflow_recovery.testing.local_airflow.workers import Workers
 
 if TYPE_CHECKING:
@@ -36,9 +35,8 @@ class LocalAirflow(RunsApi):
     ``database`` is SQLite in ``home``, or a PostgreSQL server of its own, which is removed at the end; its programs
     must be installed. ``schedulers`` of them run, named ``scheduler``, ``scheduler-2``, ...: more than one needs
     PostgreSQL. ``env`` is added to every component's environment, and wins. ``recovery_backend=False`` keeps Airflow's
-    own state backend. ``fast`` shortens Airflow's time-outs. ``warm`` are modules that the scheduler imports before it
-    forks its tasks (`airflow_recovery.testing.local_airflow.warm`), instead of local settings of ``home``'s own.
-    ``parallelism`` is the number of tasks at once, of each scheduler.
+    own state backend. ``fast`` shortens Airflow's time-outs. ``parallelism`` is the number of tasks at once, of each
+    scheduler.
 
     Without ``workers`` tasks run beside the scheduler (LocalExecutor). With them, they run on as many machines named
     ``worker-1``, ``worker-2``, ... (CeleryExecutor), that share nothing but the network
@@ -57,7 +55,6 @@ class LocalAirflow(RunsApi):
         env: Mapping[str, str] | None = None,
         recovery_backend: bool = True,
         fast: bool = True,
-        warm: Sequence[str] = (),
         parallelism: int = 6,
         port: int | None = None,
     ) -> None:
@@ -71,7 +68,6 @@ class LocalAirflow(RunsApi):
         self.home = Path(home).resolve()
         self.dags_folder = Path(dags_folder).resolve()
         self.components = instances(schedulers)
-        self._warm = tuple(warm)
         self._database = PostgresDatabase() if database == "postgresql" else SqliteDatabase(self.home)
         self._processes = Processes(self.home / "log")
         self._workers: Workers | None = None
@@ -270,9 +266,6 @@ class LocalAirflow(RunsApi):
     def _prepare(self) -> None:
         for folder in (self.home, self._processes.log_folder, self.home / "logs", self.home / "plugins"):
             folder.mkdir(parents=True, exist_ok=True)
-        if self._warm:
-            (self.home / "config").mkdir(exist_ok=True)
-            (self.home / "config" / "airflow_local_settings.py").write_text(local_settings(self._warm))
         passwords = {login.user: login.password for login in (self.admin, self.viewer)}
         (self.home / "passwords.json").write_text(json.dumps(passwords))
         self._processes.guard(self._database.make_folder())
