@@ -30,7 +30,7 @@ from airflow_recovery.streaming.mode import ChannelRef, StreamingClaim, Streamin
 from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 from airflow_recovery.testing.s3_proxy import S3Proxy, S3Request
-from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, VersityServer, find_versitygw
+from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, local_server
 from airflow_recovery.testing.s3a_jars import class_path_variables
 from airflow_recovery.testing.streaming_driver import StreamingDriverProcess
 from benchmarks.channel_job import FILES_A_BATCH, read_stream, with_speed
@@ -271,7 +271,7 @@ def _bench(folder: Path) -> Iterator[ChannelBench]:
 
     folder.mkdir(parents=True)
     _write_files(folder / "in")
-    server = MotoServer(folder / "s3") if find_versitygw() is None else VersityServer(folder / "s3")
+    server = local_server(folder / "s3")
     environ = {
         **CREDENTIALS,
         **class_path_variables(),

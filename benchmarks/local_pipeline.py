@@ -17,7 +17,7 @@ from typing import Literal
 
 from airflow_recovery.doctor.fault_detection import SETTINGS
 from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer
+from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server, local_server
 from benchmarks import CPU_FILE_VARIABLE
 
 HERE = Path(__file__).resolve().parent
@@ -68,7 +68,7 @@ class MeasuredRun:
 class LocalPipeline:
     """A running S3 server and Airflow. Made by `open_local_pipeline`."""
 
-    def __init__(self, airflow: LocalAirflow, folder: Path, cpu_file: Path, s3: MotoServer) -> None:
+    def __init__(self, airflow: LocalAirflow, folder: Path, cpu_file: Path, s3: S3Server) -> None:
         self.airflow = airflow
         self.folder = folder
         self._s3 = s3
@@ -156,7 +156,7 @@ def open_local_pipeline(
     folder.mkdir(parents=True)
     cpu_file = folder / "cpu.jsonl"
     cpu_file.touch()
-    with MotoServer(folder / "s3") as s3:
+    with local_server(folder / "s3") as s3:
         s3.create_bucket(BUCKET)
         aws = {"region_name": REGION, "endpoint_url": s3.endpoint_url}
         settings = {

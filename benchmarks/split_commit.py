@@ -36,7 +36,7 @@ from airflow_recovery.splits.mode import AdoptedBatches, SplitClaim
 from airflow_recovery.splits.spec import SplitSpec
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.testing.s3_proxy import S3Proxy
-from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, MotoServer, VersityServer, find_versitygw
+from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY, local_server
 from airflow_recovery.testing.s3a_jars import class_path_variables
 from benchmarks.report import Figure, Report, Table, summary
 
@@ -205,7 +205,7 @@ def _lake(folder: Path) -> Iterator[Lake]:
     from pyspark.sql import SparkSession
 
     folder.mkdir(parents=True)
-    server = MotoServer(folder / "s3") if find_versitygw() is None else VersityServer(folder / "s3")
+    server = local_server(folder / "s3")
     environ = {
         **CREDENTIALS,
         **class_path_variables(),

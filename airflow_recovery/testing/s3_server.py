@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError
@@ -129,6 +130,11 @@ class VersityServer(S3Server):
 
 
 SERVERS: dict[str, type[S3Server]] = {server.name: server for server in (MotoServer, VersityServer)}
+
+
+def local_server(folder: Path) -> S3Server:
+    """versitygw where it is installed, since it keeps connections open, as S3 does; else moto."""
+    return MotoServer(folder) if find_versitygw() is None else VersityServer(folder)
 
 
 def find_versitygw() -> str | None:

@@ -19,10 +19,8 @@ from airflow_recovery.testing.s3_server import (
     ACCESS_KEY,
     REGION,
     SECRET_KEY,
-    MotoServer,
     S3Server,
-    VersityServer,
-    find_versitygw,
+    local_server,
 )
 from airflow_recovery.testing.s3a_jars import class_path_variables
 
@@ -60,11 +58,10 @@ def journal_uri() -> str:
 def open_local_pipeline(folder: Path, lake: Path, *, on_s3: bool = False) -> Iterator[LocalPipeline]:
     """Start the S3 server and Airflow; leave no process behind. ``folder`` is made, and may not exist.
 
-    ``on_s3``: not only the journal is on S3 but also sources and results; on versitygw, where that is installed.
+    ``on_s3``: not only the journal is on S3 but also sources and results.
     """
     folder.mkdir(parents=True)
-    kind = VersityServer if on_s3 and find_versitygw() else MotoServer
-    with kind(folder / "s3") as s3:
+    with local_server(folder / "s3") as s3:
         s3.create_bucket(BUCKET)
         # On a local disk an object's etag is its content's hash.
         data = f"s3://{BUCKET}" if on_s3 else f"file://{folder}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.s3_server import MotoServer, S3Server, VersityServer, find_versitygw
+from airflow_recovery.testing.s3_server import S3Server, local_server
 from airflow_recovery.testing.s3a_jars import class_path_variables
 from scripts.demo.local_pipeline import BUCKET, REPOSITORY, environment_of, journal_uri
 
@@ -33,8 +33,7 @@ class LivePipeline:
 def open_live_pipeline(folder: Path, lake: Path, dags: Path = REPOSITORY / "dags") -> Iterator[LivePipeline]:
     """Start the S3 server and Airflow; leave no process behind. ``folder`` is made, and may not exist."""
     folder.mkdir(parents=True)
-    kind = MotoServer if find_versitygw() is None else VersityServer
-    with kind(folder / "s3") as s3:
+    with local_server(folder / "s3") as s3:
         s3.create_bucket(BUCKET)
         airflow = LocalAirflow(
             folder / "airflow",

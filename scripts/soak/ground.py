@@ -31,10 +31,8 @@ from airflow_recovery.testing.s3_server import (
     ACCESS_KEY,
     REGION,
     SECRET_KEY,
-    MotoServer,
     S3Server,
-    VersityServer,
-    find_versitygw,
+    local_server,
 )
 from airflow_recovery.testing.s3a_jars import class_path_variables
 from airflow_recovery.testing.spark_cluster import ConnectServer, connect_server
@@ -209,10 +207,9 @@ def open_ground(folder: Path, seed: int) -> Iterator[Ground]:
     folder.mkdir(parents=True)
     dags = folder / "dags"
     shutil.copytree(HERE / "dags", dags)
-    kind = VersityServer if find_versitygw() else MotoServer
     os.environ.update(class_path_variables())
     with ExitStack() as stack:
-        s3 = stack.enter_context(kind(folder / "s3"))
+        s3 = stack.enter_context(local_server(folder / "s3"))
         s3.create_bucket(BUCKET)
         _fill_lake(S3Store(LAKE, endpoint_url=s3.endpoint_url, session=s3.session()))
         faults = S3Faults(seed)
