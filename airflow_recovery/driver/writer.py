@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.driver.background import in_background
 from airflow_recovery.driver.digest import digest_metrics, digest_of
@@ -15,7 +16,7 @@ from airflow_recovery.model.location import is_hidden, listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from airflow_recovery.store.object_store import ObjectStore
 
@@ -29,7 +30,7 @@ def write_result(
 
     ``store`` is the one that holds ``location``; it, not Spark, lists what was written. Rows are observed in the same
     pass, and with ``is_digested`` a digest of them, which costs about a third more. Raises `ManifestInvalid` where what
-    is there is not what this write wrote.
+    is there is not, or may not be, what this write wrote.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -47,16 +48,14 @@ def write_result(
         .parquet(spark_path(location))
     )
     observed = observation.get  # only after the write returned: after a failed one it lies or blocks
-    rows = int(observed["rows"])
     schema = described()
     manifest = PartitionManifest(
-        result=result,
-        location=location,
-        objects=listed_objects(store, location),
-        rows=rows,
-        schema=schema.json(),
-        digest=digest_of(schema, rows, observed) if is_digested else None,
+        result=result, location=location, objects=listed_objects(store, location), rows=0, schema=schema.json()
     )
+    if not observed:
+        observed = _counted_again(spark, manifest, digested)
+    rows = int(observed["rows"])
+    manifest = replace(manifest, rows=rows, digest=digest_of(schema, rows, observed) if is_digested else None)
     check_one_write(manifest)
     if has_several_files_a_task(manifest.objects):
         # A retried task overwrites its dead try file by file; a try that wrote more files leaves the rest behind.
@@ -67,6 +66,22 @@ def write_result(
                 f"{len(manifest.objects)} files: a task that was tried twice left files of both tries. Run it again"
             )
     return manifest
+
+
+def _counted_again(spark: SparkSession, manifest: PartitionManifest, digested: Sequence[Column]) -> dict[str, Any]:
+    """What should have been observed, from the files: a Connect server that is busy for 0.1 s says nothing.
+
+    Raises `ManifestInvalid` where the files alone can't tell what this write wrote.
+    """
+    from pyspark.sql import functions as F
+
+    if not manifest.objects or has_several_files_a_task(manifest.objects):
+        raise ManifestInvalid(
+            f"result {manifest.result!r} at {manifest.location}: expected Spark to say how many rows it wrote, found "
+            f"nothing said, and {len(manifest.objects)} files that need not be all or the only ones. Run it again"
+        )
+    (row,) = read_manifest(spark, manifest).agg(F.count(F.lit(1)).alias("rows"), *digested).collect()
+    return dict(row.asDict())
 
 
 def listed_objects(store: ObjectStore, location: str) -> tuple[ResultObject, ...]:

@@ -176,6 +176,40 @@ def test_location_that_exists_is_refused(spark: SparkSession, tmp_path: Path) ->
         written(spark, tmp_path, spark.range(3))
 
 
+@pytest.fixture
+def unobserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a Connect server answers that was too busy to wait for what it has observed."""
+    monkeypatch.setattr("pyspark.sql.Observation.get", property(lambda observation: {}))
+
+
+def test_what_the_server_does_not_say_is_counted_in_the_files(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    frame = spark.range(0, 100, 1, 3).selectExpr("id", "cast(id as decimal(9, 2)) as d", "map('k', id) as m")
+    store = open_store(f"file://{tmp_path}")
+    observed = write_result(spark, frame, result="r", location=f"file://{tmp_path}/a", store=store, is_digested=True)
+    request.getfixturevalue("unobserved")
+    counted = write_result(spark, frame, result="r", location=f"file://{tmp_path}/b", store=store, is_digested=True)
+    assert (counted.rows, counted.digest) == (observed.rows, observed.digest)
+    assert counted.rows == 100
+
+
+@pytest.mark.usefixtures("unobserved")
+def test_what_the_server_does_not_say_and_the_files_cannot_is_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a task that was tried twice files of both tries may be there; and no file is no proof of no rows."""
+    spark.conf.set("spark.sql.files.maxRecordsPerFile", 10)
+    try:
+        with pytest.raises(ManifestInvalid, match="expected Spark to say how many rows it wrote"):
+            written(spark, tmp_path / "several", spark.range(0, 25, 1, 1))
+    finally:
+        spark.conf.unset("spark.sql.files.maxRecordsPerFile")
+    monkeypatch.setattr(writer, "listed_objects", lambda *given: ())
+    with pytest.raises(ManifestInvalid, match=r"nothing said, and 0 files"):
+        written(spark, tmp_path / "none", spark.range(0, 25, 1, 1))
+
+
 def test_several_files_a_task_are_counted(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark.conf.set("spark.sql.files.maxRecordsPerFile", "10")
     try:
