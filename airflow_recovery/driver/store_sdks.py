@@ -3,7 +3,8 @@
 A driver puts its outcome into the journal by itself, also when its task is long dead. So it needs a client of the
 journal's store wherever it runs. The worker's goes along in an archive of its own, which the driver looks at only where
 its Python has none that will do. That of S3 is pure Python. The other one (obstore) is compiled: it runs where the
-driver has the worker's kind of machine, and a Python not older than the one it was built for. Executors need none.
+driver has the worker's kind of machine, and a Python not older than the one it was built for. Executors need none, but
+for streaming regions, which hand it on (`airflow_recovery.streaming.workers`).
 """
 
 from __future__ import annotations
@@ -68,6 +69,15 @@ def sdk_archives(*uris: str) -> list[Path]:
     return [build_from_files(sdk.archive, dict(_files(sdk))) for sdk in sdks_for(*uris)]
 
 
+_given: dict[str, Path] = {}
+"""By the name of its `Sdk`."""
+
+
+def given_sdks(*uris: str) -> list[Path]:
+    """The archives for ``uris`` that this process was given, whether it has needed them or not."""
+    return [_given[sdk.name] for sdk in sdks_for(*uris) if sdk.name in _given]
+
+
 def provide_sdk(archive: Path) -> None:
     """Let this process import the library in ``archive``, where its Python has none, or one that is too old.
 
@@ -75,6 +85,7 @@ def provide_sdk(archive: Path) -> None:
     as it is. One that is too old is replaced. Raises `RuntimeError` where the archive's can't run here.
     """
     sdk = next(sdk for sdk in (S3, CLOUDS) if archive.name.startswith(sdk.archive))
+    _given[sdk.name] = archive
     found = _installed(sdk)
     if found is not None and found >= sdk.oldest:
         return

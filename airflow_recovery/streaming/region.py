@@ -30,6 +30,7 @@ from airflow_recovery.streaming.query import OpenStream, how_far, run_query
 from airflow_recovery.streaming.query_errors import cause_of
 from airflow_recovery.streaming.result import compact
 from airflow_recovery.streaming.spec import StreamingSpec
+from airflow_recovery.streaming.workers import equip_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,6 +124,7 @@ class _StreamingRegion:
                 "(connection type 'spark')"
             )
         check_options(self._where, streaming)
+        equip_workers(spark, region.spec.results.uri)
         quiet(spark)
         # A batch without data would commit nothing, and what it lets go of its state would be lost.
         spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")

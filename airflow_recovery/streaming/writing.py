@@ -21,6 +21,7 @@ from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import open_spec_store
 from airflow_recovery.errors import StoreError
 from airflow_recovery.streaming.producing import WrittenSegment
+from airflow_recovery.streaming.workers import provide_sdks
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -209,4 +210,5 @@ def encoded(table: pa.Table, body: Body) -> bytes:
 @lru_cache(maxsize=8)
 def shared_store(spec: StoreSpec) -> ObjectStore:
     """One client a process: a new one for each task costs more than its requests."""
+    provide_sdks()
     return open_spec_store(spec)

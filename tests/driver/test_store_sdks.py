@@ -8,7 +8,6 @@ import platform
 import subprocess
 import sys
 import uuid
-import venv
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from zipfile import ZipFile
 
 import botocore
 import pytest
+from bare_python import bare_environment, make_bare_python
 from cloud_servers import CloudServer
 from runtime_specs import region_spec, vertex, write_numbers
 
@@ -56,9 +56,7 @@ except ObjectExists:
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("bare")
-    venv.create(folder, with_pip=False, symlinks=True)
-    return str(folder / "bin" / "python")
+    return str(make_bare_python(tmp_path_factory.mktemp("bare")))
 
 
 @pytest.fixture(autouse=True)
@@ -72,12 +70,6 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def journal(one_s3_server: S3Server) -> S3Store:
     uri = f"s3://recovery-tests/{uuid.uuid4().hex}"
     return S3Store(uri, endpoint_url=one_s3_server.endpoint_url, session=one_s3_server.session())
-
-
-def bare_environment(python_path: str) -> dict[str, str]:
-    kept = ("PATH", "TMPDIR", "JAVA_HOME")
-    variables = {name: os.environ[name] for name in os.environ if name in kept or name.startswith("AWS_")}
-    return {**variables, "PYTHONPATH": python_path}
 
 
 Write = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -3,13 +3,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from bare_python import OF_STREAMS, make_bare_python
 from kubernetes_cluster import KubernetesCluster, find_program, kubernetes_cluster
 from kubernetes_node import node_of
 from paths import CODE
@@ -60,8 +60,9 @@ def open_pipeline(
     bucket = f"matrix-{uuid.uuid4().hex[:8]}"
     server.create_bucket(bucket)
     sparks = [spark for spark in map(spark_of, NEWEST) if spark.is_installed()]
+    streaming_python = make_bare_python(folder / "python", *OF_STREAMS)
     env = environment(folder, bucket, "sc://127.0.0.1:1") | {
-        "MATRIX_SPARKS": json.dumps({spark.series: _as_told(spark) for spark in sparks}),
+        "MATRIX_SPARKS": json.dumps({spark.series: _as_told(spark, streaming_python) for spark in sparks}),
         "MATRIX_HADOOP": str(folder / "hadoop"),
         # There while a cell needs it.
         "SPARK_CONF_DIR": str(folder / "pods"),
@@ -95,14 +96,14 @@ def open_pipeline(
         yield running
 
 
-def _as_told(spark: Spark) -> dict[str, str]:
-    """What the DAGs (`dags/matrix_dag.py`) are told of it. A Spark that refuses streams does so without their SDKs."""
+def _as_told(spark: Spark, streaming_python: Path) -> dict[str, str]:
+    """What the DAGs (`dags/matrix_dag.py`) are told of it. A Spark that refuses streams does so without pandas."""
     has_streams = tuple(map(int, spark.series.split("."))) >= StreamingSpec.oldest_spark
     return {
         "submit": str(spark.submit),
         "home": str(spark.home),
         "python": str(spark.python),
-        "streaming_python": sys.executable if has_streams else str(spark.python),
+        "streaming_python": str(streaming_python if has_streams else spark.python),
     }
 
 

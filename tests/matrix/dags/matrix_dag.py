@@ -52,7 +52,7 @@ for series, spark in json.loads(os.environ.get("MATRIX_SPARKS", "{}")).items():
     # The provider refuses `env_vars` there.
     declared(f"declared_{series}_cluster", **(submitted | {"env_vars": None}))
 
-    # Streams need pyarrow and boto3, which a stock image has not.
+    # Streams need pyarrow and pandas, which a stock image has not.
     streaming = python | dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), spark["streaming_python"])
     declared(
         f"streams_{series}",
