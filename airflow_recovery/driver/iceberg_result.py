@@ -9,22 +9,33 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.driver.paths import spark_path
+from airflow_recovery.driver.iceberg_partitions import partition_of, why_not_written, with_partitions
+from airflow_recovery.driver.paths import decoded, spark_path
 from airflow_recovery.driver.stores import catalog_variable
 from airflow_recovery.driver.table_commit import TableCommit
-from airflow_recovery.errors import HoldsOther, PartitionMissing, UserCodeError
+from airflow_recovery.errors import HoldsOther, PartitionMissing, RegionFailed, UserCodeError
 from airflow_recovery.locations import TableLocation
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.results.tables import ICEBERG_TOKEN, ROUNDS, Tables, snapshot_token
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _LINEAGE, _ATTEMPT = "airflow-recovery.result", "airflow-recovery.number"
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
@@ -45,37 +56,40 @@ def write_iceberg(
 ) -> PartitionManifest:
     """Put the rows of ``frame`` in place of all that the table's branch has, and return the snapshot as a manifest.
 
-    The files lie in the table's own folder; those of a commit that failed are orphans there. Raises `UserCodeError`
-    where the table can't take these rows, `HoldsOther` where a later attempt has committed, and Spark's and pyiceberg's
-    errors.
+    A table that is not there is made by the same commit. The files lie in the table's own folder; those of a commit
+    that failed are orphans there. Raises `UserCodeError` where the table can't take these rows (before any is written),
+    `HoldsOther` where a later attempt has committed, and Spark's and pyiceberg's errors.
     """
     location = TableLocation.parse(commit.table)
-    table = tables.iceberg(location)
-    if not table.spec().is_unpartitioned():
-        raise UserCodeError(
-            f"{commit.table}: expected a table without partitions, found {table.spec()}: Spark's files hold rows of "
-            "several. Let the vertex make a table without any, or files (result=BLOCKING)"
-        )
-    folder = f"{table.location()}/data/recovery-{uuid.uuid4().hex}"
+    writing = _Writing(commit, location, tables, frame.schema)
+    transaction = writing.begin()
+    metadata = transaction.table_metadata
+    check_layout(metadata.spec(), metadata.schema(), commit.table)
+    writing.check_columns(metadata)
+    writing.folder, writing.spec = metadata.location, metadata.spec()
+    folder = f"{metadata.location}/data/recovery-{uuid.uuid4().hex}"
+    rows, partitions = frame, list[str]()
+    if not metadata.spec().is_unpartitioned():
+        rows, partitions = with_partitions(frame, metadata.spec(), metadata.schema())
     with _plain_timestamps(spark):
         # v1 moves what whole tasks have written, and nothing of a task that was tried again.
         (
-            frame.write.mode("error")
+            rows.write.mode("error")
             .option("mapreduce.fileoutputcommitter.algorithm.version", "1")
+            .partitionBy(*partitions)
             .parquet(spark_path(folder))
         )
     schema = frame.schema
-    names = [path.rpartition("/")[2] for path in spark.read.schema(schema).parquet(spark_path(folder)).inputFiles()]
-    snapshot = _commit(table, location, [f"{folder}/{name}" for name in sorted(names)], commit, log, tables)
+    below = f"/{folder.rpartition('/')[2]}/"
+    for path in spark.read.schema(schema).parquet(spark_path(folder)).inputFiles():
+        name = decoded(path).rpartition(below)[2]
+        writing.files[f"{folder}/{name}"] = partition_of(name, metadata.spec(), metadata.schema())
+    snapshot, table_id = writing.commit_once(log)
     summary = snapshot.summary.additional_properties
     manifest = PartitionManifest(
         result=commit.result,
         location=location.uri,
-        objects=(
-            ResultObject(
-                str(snapshot.snapshot_id), int(summary.get("total-files-size", "0")), str(table.metadata.table_uuid)
-            ),
-        ),
+        objects=(ResultObject(str(snapshot.snapshot_id), int(summary.get("total-files-size", "0")), table_id),),
         rows=int(summary.get("added-records", "0")),
         schema=schema.json(),
         managed=False,
@@ -88,6 +102,15 @@ def write_iceberg(
     return manifest
 
 
+def check_layout(spec: PartitionSpec, schema: Schema, table: str) -> None:
+    """Raise `UserCodeError` for a table with partitions that are not written here."""
+    why = why_not_written(spec, schema)
+    if why is not None:
+        raise UserCodeError(
+            f"{table}: {why}. Nothing was written: let the vertex make another table, or files (result=BLOCKING)"
+        )
+
+
 def snapshot_files(manifest: PartitionManifest, tables: Tables) -> list[str]:
     """The URIs of the Parquet files that the snapshot of ``manifest`` is made of, whatever was committed since.
 
@@ -98,72 +121,169 @@ def snapshot_files(manifest: PartitionManifest, tables: Tables) -> list[str]:
         raise PartitionMissing(lost.text)
     [registered] = manifest.objects
     table = tables.iceberg(TableLocation.parse(manifest.location))
+    if table is None:
+        raise PartitionMissing(f"{manifest.location} is gone: its catalog has no such table")
     planned = list(table.scan(snapshot_id=int(registered.path)).plan_files())
     if any(task.delete_files for task in planned):
         raise AssertionError(f"{manifest.location}: an attempt has committed files without any deletes")
     return [task.file.file_path for task in planned]
 
 
-def _commit(
-    table: Table, location: TableLocation, files: list[str], commit: TableCommit, log: logging.Logger, tables: Tables
-) -> Any:
-    """The snapshot that this attempt has committed: once, whatever the catalog replied."""
-    from pyiceberg.exceptions import CommitFailedException
+@dataclass
+class _Writing:
+    """What is written to a table, for its one commit.
 
-    met: Exception | None = None
-    for _ in range(ROUNDS):
-        table = tables.iceberg(location)
-        done = _committed(table, location, commit)
-        if done is not None:
-            if met is not None:
-                log.warning("%s said %s, and has committed all the same: found by the token.", commit.table, met)
-            return done
-        if met is not None and not isinstance(met, CommitFailedException):
-            raise met
-        met = _replace(table, location, files, commit)
-        if met is None:
-            return table.metadata.snapshot_by_name(location.branch or "main")
-    assert met is not None
-    raise met
+    ``schema``: of the rows. ``files``: by their URIs, the values of the partition that each lies in. ``folder`` and
+    ``spec`` are those of the table that they were written for.
+    """
 
+    commit: TableCommit
+    location: TableLocation
+    tables: Tables
+    schema: StructType
+    files: dict[str, list[Any]] = field(default_factory=dict)
+    folder: str | None = None
+    spec: PartitionSpec | None = None
 
-def _committed(table: Table, location: TableLocation, commit: TableCommit) -> Any | None:
-    """The snapshot of this attempt, if it has committed. Raises `HoldsOther` where a later one of its run has."""
-    from pyiceberg.table.snapshots import ancestors_of
+    @property
+    def branch(self) -> str:
+        return self.location.branch or "main"
 
-    for snapshot in ancestors_of(table.metadata.snapshot_by_name(location.branch or "main"), table.metadata):
-        if snapshot_token(snapshot) == commit.token:
-            return snapshot
-        found = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-        if found.get(_LINEAGE) == commit.lineage and int(found[_ATTEMPT]) >= commit.attempt:
-            raise HoldsOther(commit.held(f"attempt {found[_ATTEMPT]}"))
-    return None
+    def begin(self, table: Table | None = None) -> Transaction:
+        """A transaction on ``table`` or, where that is not given, on the table as it is now, or is to be made."""
+        table = table or self.tables.iceberg(self.location)
+        if table is None:
+            return self.tables.new_iceberg(self.location, self._columns(_nullable(self.schema)), self.folder)
+        # Pyiceberg would put the rows on top of what somebody else has committed meanwhile: it is to be read first.
+        table.metadata.properties["commit.retry.num-retries"] = "0"
+        return table.transaction()
 
+    def commit_once(self, log: logging.Logger) -> tuple[Any, str]:
+        """The snapshot that this attempt has committed, once, whatever the catalog replied; and the table's id."""
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
-def _replace(table: Table, location: TableLocation, files: list[str], commit: TableCommit) -> Exception | None:
-    """One commit over what was read of the table. Returns the error that leaves open whether it was made."""
-    from pyiceberg.expressions import AlwaysTrue
+        met: Exception | None = None
+        for _ in range(ROUNDS):
+            table = self.tables.iceberg(self.location)
+            done = None if table is None else self._committed(table)
+            if table is not None and done is not None:
+                if met is not None:
+                    said = "%s said %s, and has committed all the same: found by the token."
+                    log.warning(said, self.commit.table, met)
+                return done, str(table.metadata.table_uuid)
+            if met is not None and not isinstance(met, (CommitFailedException, TableAlreadyExistsError)):
+                raise met
+            transaction = self.begin(table)
+            self._replace(transaction)
+            try:
+                metadata = transaction.commit_transaction().metadata
+            except Exception as error:  # which may leave open whether it was made
+                met = error
+            else:
+                return metadata.snapshot_by_name(self.branch), str(metadata.table_uuid)
+        assert met is not None
+        raise met
 
-    # Pyiceberg would put the rows on top of what somebody else has committed meanwhile: it is to be read first.
-    table.metadata.properties["commit.retry.num-retries"] = "0"
-    own = {_LINEAGE: commit.lineage, _ATTEMPT: str(commit.attempt), ICEBERG_TOKEN: commit.token}
-    branch = location.branch or "main"
-    transaction = table.transaction()
-    try:
-        if table.metadata.snapshot_by_name(branch) is not None:
-            transaction.delete(AlwaysTrue(), branch=branch)
-        transaction.add_files(files, snapshot_properties=own, check_duplicate_files=False, branch=branch)
-    except (ValueError, TypeError) as error:
-        raise UserCodeError(
-            f"{commit.table}: refuses these rows: {error}. Nothing was committed, and no retry helps: change the "
+    def _committed(self, table: Table) -> Any | None:
+        """The snapshot of this attempt, if it has committed. Raises `HoldsOther` where a later one of its run has."""
+        from pyiceberg.table.snapshots import ancestors_of
+
+        commit = self.commit
+        for snapshot in ancestors_of(table.metadata.snapshot_by_name(self.branch), table.metadata):
+            if snapshot_token(snapshot) == commit.token:
+                return snapshot
+            found = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+            if found.get(_LINEAGE) == commit.lineage and int(found[_ATTEMPT]) >= commit.attempt:
+                raise HoldsOther(commit.held(f"attempt {found[_ATTEMPT]}"))
+        return None
+
+    def _replace(self, transaction: Transaction) -> None:
+        """Let ``transaction`` put the files in place of all that the branch has."""
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.table import TableProperties
+
+        commit, metadata = self.commit, transaction.table_metadata
+        if metadata.spec().fields != (self.spec.fields if self.spec is not None else None):
+            raise RegionFailed(
+                f"{commit.table}: expected the partitions that its files were written for, found others: somebody has "
+                "changed them meanwhile. Nothing was committed; the next attempt writes them as they are"
+            )
+        if metadata.snapshot_by_name(self.branch) is not None:
+            transaction.delete(AlwaysTrue(), branch=self.branch)
+        if metadata.name_mapping() is None:  # Spark's files know nothing of the numbers of Iceberg's columns
+            mapping = metadata.schema().name_mapping.model_dump_json()
+            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+        own = {_LINEAGE: commit.lineage, _ATTEMPT: str(commit.attempt), ICEBERG_TOKEN: commit.token}
+        data_files = self._data_files(transaction)
+        with transaction.update_snapshot(snapshot_properties=own, branch=self.branch).fast_append() as append:
+            for data_file in data_files:
+                append.append_data_file(data_file)
+
+    def _data_files(self, transaction: Transaction) -> list[DataFile]:
+        """What a manifest says of each file. Pyiceberg reads it from the file, but for its partition.
+
+        That it would guess from the least and the greatest value, which not every transform allows.
+        """
+        from pyiceberg.io.pyarrow import parquet_file_to_data_file
+        from pyiceberg.manifest import DATA_FILE_TYPE
+        from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+        from pyiceberg.typedef import Record
+        from pyiceberg.utils.concurrent import ExecutorFactory
+
+        metadata, io = transaction.table_metadata, transaction._table.io
+        whole = {
+            "partition_specs": [UNPARTITIONED_PARTITION_SPEC],
+            "default_spec_id": UNPARTITIONED_PARTITION_SPEC.spec_id,
+        }
+        read = partial(parquet_file_to_data_file, io, metadata.model_copy(update=whole))
+        at = [column.name for column in DATA_FILE_TYPE[2].fields].index("partition")
+        try:
+            data_files = list(ExecutorFactory.get_or_create().map(read, sorted(self.files)))
+        except (ValueError, TypeError) as error:
+            raise self._refused(error, "committed") from None
+        for data_file in data_files:
+            data_file[at] = Record(*self.files[data_file.file_path])
+            data_file.spec_id = metadata.default_spec_id
+        return data_files
+
+    def check_columns(self, metadata: TableMetadata) -> None:
+        """Raise `UserCodeError` where the table does not take these columns: other names, other types."""
+        from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible
+
+        try:
+            columns = self._columns(self.schema)
+            _check_pyarrow_schema_compatible(metadata.schema(), columns, format_version=metadata.format_version)
+        except (ValueError, TypeError) as error:
+            raise self._refused(error, "written") from None
+
+    def _columns(self, schema: StructType) -> pa.Schema:
+        """As Arrow has them. Raises `UserCodeError` for a type of Spark's that it does not have."""
+        from pyspark.errors import PySparkException
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        # From Spark 4.2 on it asks for the zone of timestamps; before, it takes UTC by itself.
+        zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+        try:
+            return to_arrow_schema(schema, **zone)
+        except PySparkException as error:
+            raise UserCodeError(
+                f"{self.commit.table}: can't hold these rows: {error}. Nothing was written, and no retry helps: change "
+                "what the vertex returns"
+            ) from None
+
+    def _refused(self, error: Exception, done: str) -> UserCodeError:
+        return UserCodeError(
+            f"{self.commit.table}: refuses these rows: {error}. Nothing was {done}, and no retry helps: change the "
             "table, or what the vertex returns"
-        ) from None
-    try:
-        committed = transaction.commit_transaction()
-    except Exception as error:
-        return error
-    table.metadata = committed.metadata
-    return None
+        )
+
+
+def _nullable(schema: StructType) -> StructType:
+    """With nulls everywhere: whether a column of Spark's may have any, another attempt may see otherwise."""
+    from pyspark.sql.types import StructType
+
+    text = re.sub(r'"(nullable|containsNull|valueContainsNull)":false', r'"\1":true', schema.json())
+    return StructType.fromJson(json.loads(text))
 
 
 @contextmanager

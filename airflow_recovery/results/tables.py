@@ -12,7 +12,8 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from airflow_recovery.errors import (
@@ -22,6 +23,7 @@ from airflow_recovery.errors import (
     RecoveryError,
     StoreAccessDenied,
     StoreUnavailable,
+    UserCodeError,
 )
 from airflow_recovery.locations import TableLocation, comparable
 from airflow_recovery.model.codec import digest_of
@@ -31,10 +33,13 @@ from airflow_recovery.model.records import ExternalObject
 
 if TYPE_CHECKING:
     import deltalake
+    import pyarrow as pa  # type: ignore[import-untyped]
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+    from pyiceberg.table import CreateTableTransaction, Table
 
     from airflow_recovery.store.object_store import ObjectStore
+
+Asked = TypeVar("Asked")
 
 ICEBERG_TOKEN = "airflow-recovery.token"
 """The property of an Iceberg snapshot that names the attempt which committed it."""
@@ -146,13 +151,7 @@ class Tables:
         `StoreUnavailable` or `StoreAccessDenied` where nobody answers.
         """
         location = TableLocation.parse(uri)
-        try:
-            table: OpenTable | None = self._iceberg(location) if location.is_iceberg else self._delta(location)
-        except RecoveryError:
-            raise
-        except Exception as error:
-            raise _no_answer(uri, error) from error
-        return table
+        return _asked(uri, lambda: self._iceberg(location) if location.is_iceberg else self._delta(location))
 
     def external(self, uri: str, vertex: str) -> ExternalObject:
         """The snapshot that ``uri`` names now, as an input of ``vertex``. Raises `ObjectMissing`, and as `open`."""
@@ -213,42 +212,44 @@ class Tables:
         assert met is not None
         raise _no_answer(location, met) from met
 
-    def iceberg(self, location: TableLocation) -> Table:
-        """Pyiceberg's own, as it is now. Raises `ConfigurationError` where there is none, and as `open`."""
+    def iceberg(self, location: TableLocation) -> Table | None:
+        """Pyiceberg's own, as it is now; `None`: there is none. Raises as `open`."""
+        return _asked(location.uri, lambda: self._load(location))
+
+    def new_iceberg(self, location: TableLocation, columns: pa.Schema, folder: str | None) -> CreateTableTransaction:
+        """Make a table that is not there, in ``folder``, or where its catalog has its tables.
+
+        It is there once this is committed, with whatever else was. Raises `ConfigurationError` for a namespace that is
+        not there, `UserCodeError` for columns that no table may have, and as `open`.
+        """
+        from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+
+        catalog, namespace = _asked(location.uri, lambda: self._catalog(location)), location.name.rpartition(".")[0]
+        if not _asked(location.uri, lambda: catalog.namespace_exists(namespace)):
+            raise ConfigurationError(
+                f"Expected the namespace {namespace!r} of {location.uri} in the catalog {location.catalog!r}, found "
+                "none, so that the table can't be made: make the namespace."
+            )
         try:
-            table = self._load(location)
-        except RecoveryError:
-            raise
+            return catalog.create_table_transaction(location.name, columns, folder)
+        except (ValueError, TypeError, UnsupportedPyArrowTypeException) as error:
+            raise UserCodeError(
+                f"{location.uri}: can't be made with the columns of these rows: {error}. Nothing was written, and no "
+                "retry helps: change what the vertex returns"
+            ) from None
         except Exception as error:
             raise _no_answer(location.uri, error) from error
-        if table is None:
-            raise ConfigurationError(f"Expected the table {location.uri}, found none: make it, with its columns.")
-        return table
 
     def _iceberg(self, location: TableLocation) -> OpenTable | None:
         table = self._load(location)
         return None if table is None else _Iceberg(location, table)
 
     def _load(self, location: TableLocation) -> Table | None:
+        catalog = self._catalog(location)
+        from pyiceberg import exceptions
+
         try:
-            from pyiceberg import exceptions
-            from pyiceberg.catalog import load_catalog
-        except ImportError as error:
-            raise ConfigurationError(
-                f"Expected pyiceberg in this environment, to ask for {location.uri}, found none: install "
-                "airflow-recovery[iceberg]."
-            ) from error
-        if location.catalog not in self._catalogs:
-            try:
-                properties = dict(self._catalog_properties(location.catalog))
-                self._catalogs[location.catalog] = load_catalog(location.catalog, **properties)
-            except ValueError as error:  # pyiceberg's word for no catalog of that name, or of a kind it does not know
-                raise ConfigurationError(
-                    f"Expected the catalog {location.catalog!r} as an Airflow connection of that id, or in pyiceberg's "
-                    f"own configuration, found: {error}. Its extra has pyiceberg's properties (type, uri, warehouse)."
-                ) from error
-        try:
-            return self._catalogs[location.catalog].load_table(location.name)
+            return catalog.load_table(location.name)
         except exceptions.NoSuchIcebergTableError as error:
             raise ConfigurationError(
                 f"Expected an Iceberg table at {location.uri}, found one of another format, which keeps no snapshots "
@@ -258,6 +259,36 @@ class Tables:
             return None
         except (exceptions.UnauthorizedError, exceptions.ForbiddenError) as error:
             raise StoreAccessDenied(f"The catalog of {location.uri} refuses to answer: {error}") from error
+
+    def _catalog(self, location: TableLocation) -> Catalog:
+        """Raises `ConfigurationError` for one that nobody has configured, and what it raises where it is connected."""
+        try:
+            from pyiceberg.catalog import load_catalog
+            from pyiceberg.exceptions import NotInstalledError
+        except ImportError as error:
+            raise ConfigurationError(
+                f"Expected pyiceberg in this environment, to ask for {location.uri}, found none: install "
+                "airflow-recovery[iceberg]."
+            ) from error
+        if location.catalog not in self._catalogs:
+            properties = dict(self._catalog_properties(location.catalog))
+            try:
+                self._catalogs[location.catalog] = load_catalog(location.catalog, **properties)
+            except ValueError as error:  # pyiceberg's word for no catalog of that name, or of a kind it does not know
+                # It may name the properties, of which some are secrets.
+                secrets = (value for name, value in properties.items() if value and name != "type")
+                met = reduce(lambda text, secret: text.replace(secret, "..."), secrets, str(error))
+                raise ConfigurationError(
+                    f"Expected the catalog {location.catalog!r} as an Airflow connection of that id, or in pyiceberg's "
+                    f"own configuration, found: {met}. Its extra has pyiceberg's properties (type, uri, warehouse); "
+                    "a driver that runs elsewhere needs pyiceberg's own (docs/tables.md)."
+                ) from None
+            except (ImportError, NotInstalledError) as error:
+                raise ConfigurationError(
+                    f"Expected what pyiceberg needs for the catalog {location.catalog!r} in this environment, found: "
+                    f"{error}. Install the extra of pyiceberg's for it (sql-postgres, glue, hive, ...)."
+                ) from error
+        return self._catalogs[location.catalog]
 
     def _delta(self, location: TableLocation) -> OpenTable | None:
         try:
@@ -471,11 +502,21 @@ def _goes_before(commit: dict[str, Any], number: int) -> bool:
 
 def _files(table: deltalake.DeltaTable) -> dict[str, int]:
     """The files of a version with their sizes, by their names below the table's folder."""
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     actions = pa.table(table.get_add_actions(flatten=True))
     paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
     return {unquote(path): size for path, size in zip(paths, sizes, strict=True)}
+
+
+def _asked(uri: str, question: Callable[[], Asked]) -> Asked:
+    """What is said of a table. Raises `StoreUnavailable` where there is no answer, and our own errors as they are."""
+    try:
+        return question()
+    except RecoveryError:
+        raise
+    except Exception as error:
+        raise _no_answer(uri, error) from error
 
 
 def _no_answer(uri: str, error: Exception) -> StoreUnavailable:

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import datetime, timezone
+import sys
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table, Transaction
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.table import CreateTableTransaction, Table, Transaction
+from pyiceberg.transforms import IdentityTransform, parse_transform
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
 
 from airflow_recovery.driver import iceberg_result
 from airflow_recovery.driver.failure import describe, is_missing_input, is_user_error
+from airflow_recovery.driver.failure_class import FailureClass, classify
 from airflow_recovery.driver.iceberg_result import driver_tables, write_iceberg
 from airflow_recovery.driver.reader import read_manifest
 from airflow_recovery.driver.stores import catalog_variable
 from airflow_recovery.driver.table_commit import TableCommit
-from airflow_recovery.errors import HoldsOther, PartitionMissing, UserCodeError
+from airflow_recovery.errors import ConfigurationError, HoldsOther, PartitionMissing, RegionFailed, UserCodeError
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.results.tables import tag_of, token_of
@@ -103,7 +117,7 @@ def test_fault_173_control_without_its_number_a_zombie_replaces_what_is_newer(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newer = written(spark, 2, 3)
-    monkeypatch.setattr(iceberg_result, "_committed", lambda *_: None)
+    monkeypatch.setattr(iceberg_result._Writing, "_committed", lambda *_: None)
     written(spark, 1, 8, "zombie")
     assert lake.load_table("db.t").scan().to_arrow().num_rows == 8
     assert read_manifest(spark, newer).count() == 3, "readers are given the registered snapshot all the same"
@@ -145,7 +159,7 @@ def test_fault_172_control_without_its_token_the_attempt_has_failed(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Meeting(monkeypatch)
-    monkeypatch.setattr(iceberg_result, "_committed", lambda *_: None)
+    monkeypatch.setattr(iceberg_result._Writing, "_committed", lambda *_: None)
     with pytest.raises(ConnectionError, match="the reply was lost"):
         written(spark, 1, 5)
     assert lake.load_table("db.t").scan().to_arrow().num_rows == 5
@@ -204,13 +218,217 @@ def test_fault_171_a_snapshot_that_has_expired_is_a_hint_to_look(spark: SparkSes
 
 
 @pytest.mark.drill
-def test_a_table_that_can_not_take_the_rows_refuses_them(spark: SparkSession, lake: Catalog) -> None:
-    schema = Schema(NestedField(1, "id", LongType(), required=False))
+def test_a_table_that_is_missing_is_made_by_the_same_commit(spark: SparkSession, lake: Catalog) -> None:
+    made = written(spark, 1, 5, table="iceberg://lake/db.new")
+    table = lake.load_table("db.new")
+    assert [str(snapshot.snapshot_id) for snapshot in table.snapshots()] == [made.objects[0].path]
+    assert [(field.name, str(field.field_type), field.required) for field in table.schema().fields] == [
+        ("id", "long", False),
+        ("at", "timestamptz", False),
+        ("small", "int", False),
+    ]
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(5))
+    written(spark, 2, 3, table="iceberg://lake/db.new")
+    assert sorted(lake.load_table("db.new").scan().to_arrow()["id"].to_pylist()) == list(range(3))
+
+
+@pytest.mark.drill
+def test_a_table_that_somebody_makes_meanwhile_is_written_and_not_made_anew(
+    spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CreateTableTransaction, "commit_transaction", None)
+    commit = Transaction.commit_transaction
+
+    def made_before(transaction: CreateTableTransaction) -> Table:
+        monkeypatch.setattr(CreateTableTransaction, "commit_transaction", commit)
+        lake.create_table("db.new", COLUMNS)
+        raise CommitFailedException("it is there already")
+
+    monkeypatch.setattr(CreateTableTransaction, "commit_transaction", made_before)
+    made = written(spark, 1, 5, table="iceberg://lake/db.new")
+    assert read_manifest(spark, made).count() == 5
+    assert lake.load_table("db.new").scan().to_arrow().num_rows == 5
+
+
+@pytest.mark.drill
+def test_fault_172_a_table_is_made_once_where_the_reply_was_lost(
+    spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = CreateTableTransaction.commit_transaction
+
+    def losing(transaction: CreateTableTransaction) -> Table:
+        whole(transaction)
+        raise ConnectionError("the reply was lost")
+
+    monkeypatch.setattr(CreateTableTransaction, "commit_transaction", losing)
+    made = written(spark, 1, 5, table="iceberg://lake/db.new")
+    assert [str(snapshot.snapshot_id) for snapshot in lake.load_table("db.new").snapshots()] == [made.objects[0].path]
+
+
+@pytest.mark.drill
+def test_a_table_in_no_namespace_is_refused(spark: SparkSession, lake: Catalog) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"Expected the namespace 'none' of iceberg://lake/none\.new"
+    ) as refused:
+        written(spark, 1, 5, table="iceberg://lake/none.new")
+    assert classify(describe(refused.value)) is FailureClass.NOT_SET_UP
+    assert not lake.namespace_exists("none")
+
+
+@pytest.mark.drill
+def test_a_driver_without_pyiceberg_is_told_what_to_install(
+    spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
+    with pytest.raises(
+        ConfigurationError, match=r"Expected pyiceberg .* install airflow-recovery\[iceberg\]"
+    ) as missing:
+        written(spark, 1, 5)
+    assert classify(describe(missing.value)) is FailureClass.NOT_SET_UP
+    assert left_behind(lake, "db.t") == []
+
+
+KINDS = {
+    "n": (LongType(), "CASE WHEN id % 7 = 0 THEN NULL ELSE id * 1000003 - 4000000 END"),
+    "at": (TimestamptzType(), "timestamp_micros(id * 40000000000001 - 90000000000001)"),
+    "clock": (TimestampType(), "CAST(timestamp_micros(id * 3700000000001 - 90000000000001) AS TIMESTAMP_NTZ)"),
+    "day": (DateType(), "date_add(DATE '1969-11-30', CAST(id * 17 AS INT))"),
+    "text": (StringType(), "CASE id % 4 WHEN 0 THEN '' WHEN 1 THEN 'a/b=c%' WHEN 2 THEN 'Žluť' END"),
+    "flag": (BooleanType(), "id % 2 = 0"),
+    "price": (DecimalType(9, 2), "CAST(id % 3 AS DECIMAL(9, 2)) / 4"),
+}
+PARTITIONS = (
+    *(("identity", name) for name in KINDS),
+    *(("bucket[3]", name) for name in ("n", "at", "clock", "day", "text")),
+    *(("truncate[3000000]", "n"), ("truncate[1]", "text")),
+    *((name, column) for name in ("year", "month", "day") for column in ("at", "clock", "day")),
+    *(("hour", "at"), ("hour", "clock"), ("void", "flag")),
+)
+
+
+def partitioned(lake: Catalog, *partitions: tuple[str, str]) -> Table:
+    """A table of all `KINDS` with these partitions."""
+    fields = [NestedField(at, name, kind) for at, (name, (kind, _)) in enumerate(KINDS.items(), 1)]
+    numbers = {field.name: field.field_id for field in fields}
+    spec = PartitionSpec(
+        *(
+            PartitionField(numbers[column], 1000 + at, parse_transform(transform), f"p{at}")
+            for at, (transform, column) in enumerate(partitions)
+        )
+    )
+    return lake.create_table("db.parts", Schema(*fields), partition_spec=spec)
+
+
+def rows_of_kinds(spark: SparkSession, rows: int) -> DataFrame:
+    columns = [
+        f"CAST({sql} AS DECIMAL(9, 2)) AS {name}" if name == "price" else f"{sql} AS {name}"
+        for name, (_, sql) in KINDS.items()
+    ]
+    return spark.range(0, rows, 1, 2).selectExpr(*columns)
+
+
+def write_parts(spark: SparkSession, attempt: int, frame: DataFrame) -> PartitionManifest:
+    return write_iceberg(spark, frame, commit_of(attempt, "w", "iceberg://lake/db.parts"), LOG, driver_tables())
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_each_file_of_a_partitioned_table_has_the_rows_of_its_partition(
+    spark: SparkSession, lake: Catalog, zone: str
+) -> None:
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        partitioned(lake, *PARTITIONS)
+        made = write_parts(spark, 1, rows_of_kinds(spark, 24))
+        rows = sorted(read_manifest(spark, made).collect(), key=str)
+        assert rows == sorted(rows_of_kinds(spark, 24).collect(), key=str)
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+    table = lake.load_table("db.parts")
+    assert (made.rows, len(table.snapshots())) == (24, 1)
+    for task in table.scan().plan_files():
+        for row in pyarrow.parquet.read_table(
+            task.file.file_path.removeprefix("file://"), partitioning=None
+        ).to_pylist():
+            expected = []
+            for field, (_, column) in zip(table.spec().fields, PARTITIONS, strict=True):
+                kind = KINDS[column][0]
+                internal = None if row[column] is None else internal_value(kind, row[column])
+                expected.append(field.transform.transform(kind)(internal))
+            assert list(task.file.partition._data) == expected
+
+
+@pytest.mark.drill
+def test_a_partitioned_table_is_found_by_its_partitions_and_replaced_as_a_whole(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    partitioned(lake, ("day", "at"), ("bucket[4]", "text"))
+    write_parts(spark, 1, rows_of_kinds(spark, 24))
+    made = write_parts(spark, 2, rows_of_kinds(spark, 8))
+    table = lake.load_table("db.parts")
+    assert table.scan().to_arrow().num_rows == 8
+    chosen = table.scan(row_filter="text = 'a/b=c%'")
+    assert chosen.to_arrow()["text"].to_pylist() == ["a/b=c%"] * 2
+    assert len(list(chosen.plan_files())) == 2 < len(list(table.scan().plan_files()))
+    assert read_manifest(spark, made).columns == list(KINDS)
+    none = write_parts(spark, 3, rows_of_kinds(spark, 0))
+    assert (none.rows, read_manifest(spark, none).count()) == (0, 0)
+
+
+@pytest.mark.drill
+def test_partitions_that_somebody_changes_meanwhile_are_written_by_the_next_attempt(
+    spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitioned(lake, ("day", "at"))
+
+    def change() -> None:
+        lake.load_table("db.parts").update_spec().add_field("day", "month").commit()
+        raise CommitFailedException("the table has changed")
+
+    Meeting(monkeypatch, before=change)
+    with pytest.raises(RegionFailed, match="expected the partitions that its files were written for"):
+        write_parts(spark, 1, rows_of_kinds(spark, 8))
+    assert not lake.load_table("db.parts").snapshots()
+    made = write_parts(spark, 2, rows_of_kinds(spark, 8))
+    assert read_manifest(spark, made).count() == 8
+
+
+def internal_value(kind: Any, value: Any) -> Any:
+    """As Iceberg's transforms take it."""
+    if isinstance(kind, DateType):
+        return (value - date(1970, 1, 1)).days
+    if isinstance(kind, (TimestampType, TimestamptzType)):
+        return (value - datetime(1970, 1, 1, tzinfo=value.tzinfo)) // timedelta(microseconds=1)
+    return value
+
+
+def left_behind(lake: Catalog, name: str) -> list[Path]:
+    return list(Path(lake.load_table(name).location().removeprefix("file://")).glob("data/**/*"))
+
+
+@pytest.mark.drill
+def test_a_table_that_can_not_take_the_rows_refuses_them_before_any_is_written(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    schema = Schema(NestedField(1, "id", DoubleType(), required=False))
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
-    lake.create_table("db.parts", schema, partition_spec=spec)
-    lake.create_table("db.other", schema)
-    for name, said in (("parts", "expected a table without partitions"), ("other", "refuses these rows: .*at")):
-        with pytest.raises(UserCodeError, match=said) as refused:
+    lake.create_table("db.doubles", schema, partition_spec=spec)
+    lake.create_table("db.other", Schema(NestedField(1, "id", LongType(), required=False)))
+    for name, said in (
+        ("doubles", r"expected partitions by bucket, .*found identity\(id\) of double\. Nothing was written"),
+        ("other", r"refuses these rows: .*at.*Nothing was written"),
+    ):
+        with pytest.raises(UserCodeError, match=f"(?s){said}") as refused:
             written(spark, 1, 5, table=f"iceberg://lake/db.{name}")
         assert is_user_error(describe(refused.value))
         assert not lake.load_table(f"db.{name}").snapshots()
+        assert left_behind(lake, f"db.{name}") == []
+    with pytest.raises(UserCodeError, match="can't hold these rows"):
+        write_iceberg(
+            spark,
+            spark.sql("SELECT INTERVAL 1 MONTH AS i"),
+            commit_of(1, table="iceberg://lake/db.new"),
+            LOG,
+            driver_tables(),
+        )
+    assert not lake.table_exists("db.new")
