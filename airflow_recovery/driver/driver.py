@@ -18,6 +18,7 @@ from airflow_recovery.driver.region import run_region
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.driver.spark_version import check_one_version
 from airflow_recovery.driver.store_sdks import provide_sdk
+from airflow_recovery.driver.stores import lend_catalogs
 from airflow_recovery.errors import AttemptLost
 
 if TYPE_CHECKING:
@@ -90,7 +91,9 @@ def main(arguments: list[str]) -> int:
     given, *sdk = map(_on_this_machine, arguments)
     for archive in sdk:
         provide_sdk(archive)
-    return drive(RegionSpec.from_json(given.read_text(encoding="utf-8")))
+    spec = RegionSpec.from_json(given.read_text(encoding="utf-8"))
+    lend_catalogs(spec.catalogs)
+    return drive(spec)
 
 
 def _on_this_machine(given: str) -> Path:

@@ -139,6 +139,8 @@ class RegionSpec:
     heartbeat_s: float = INTERVAL_S
     subtask: Subtask = ONLY_SUBTASK
     coordinators: tuple[CoordinatorSnapshot, ...] = ()
+    catalogs: dict[str, Any] = field(default_factory=dict)
+    """Of Iceberg's catalogs, by their names: pyiceberg's properties without those that may hold a secret."""
     mode: Annotated[ModeSpec, Tagged("name", ModeSpec.of_mode)] = field(default_factory=ModeSpec)
     version: str = field(default_factory=own_version)
     """The version of the package that made this: the driver's must be the same."""

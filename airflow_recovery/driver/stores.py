@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,12 @@ def cloud_variable(uri: str) -> str:
 def catalog_variable(name: str) -> str:
     """The variable with pyiceberg's properties of the catalog ``name``, as JSON: Spark passes it to nobody."""
     return f"{OWN_CREDENTIALS}{blake2b(name.encode(), digest_size=8).hexdigest().upper()}_CATALOG"
+
+
+def lend_catalogs(catalogs: Mapping[str, Mapping[str, str]]) -> None:
+    """Let this process find the catalogs of its spec, where its environment does not say more about them."""
+    for name, properties in catalogs.items():
+        os.environ.setdefault(catalog_variable(name), json.dumps(properties))
 
 
 def open_spec_store(spec: StoreSpec) -> ObjectStore:

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from airflow_recovery.driver.stores import catalog_variable
 from airflow_recovery.errors import Failure, NotSetUp, RegionFailed, UserCodeError
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.stores import Stores
+from airflow_recovery.hooks.tables import check_reachable, tables_of, without_secrets
 from airflow_recovery.job import Job
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.mode import planned_mode
@@ -88,9 +89,10 @@ class RegionProgram:
         """Have ``launch`` run an application to its end. Raises `RegionFailed` or `UserCodeError` with what it said."""
         self._on_claim(attempt)
         self._splits.check_readable(attempt.work)
+        catalogs = self._catalogs(attempt)
+        os.environ.update({catalog_variable(name): json.dumps(catalogs[name]) for name in catalogs})
         with own_folder(private_folder(), "attempt") as folder:
-            spec = self._spec(attempt, folder)
-            os.environ.update(self._catalogs(spec))
+            spec = self._spec(attempt, folder, catalogs)
             try:
                 launch(spec, folder)
             except Exception as error:
@@ -100,7 +102,7 @@ class RegionProgram:
             # A driver on this machine leaves the outcome; one elsewhere is asked for in the journal.
             return read_receipt(spec)
 
-    def _spec(self, attempt: ClaimedAttempt, folder: Path) -> RegionSpec:
+    def _spec(self, attempt: ClaimedAttempt, folder: Path, catalogs: Mapping[str, Mapping[str, str]]) -> RegionSpec:
         claim = attempt.claim
         read = {edge.result for edge in self._region.region.inputs}
         data = JournalLayout(self.identity).data_of(claim.region, claim.attempt)
@@ -121,16 +123,45 @@ class RegionProgram:
             heartbeat_s=self._heartbeat_s,
             subtask=self._region.subtask or ONLY_SUBTASK,
             coordinators=attempt.coordinators,
+            catalogs={name: without_secrets(catalogs[name]) for name in catalogs},
             mode=self._mode(attempt),
         )
 
-    def _catalogs(self, spec: RegionSpec) -> dict[str, str]:
-        """The properties of the catalogs of the Iceberg tables that are read and made, for a driver on this machine."""
-        locations = [read.location for read in spec.inputs if is_table(read.location)]
-        locations += [vertex.table.uri for vertex in spec.vertices if vertex.table is not None]
+    def check_tables(self, *, driver_is_here: bool) -> None:
+        """Look at the Iceberg tables that are to be made, before anything is claimed, and at the catalogs of all.
+
+        Raises `ConfigurationError` for a catalog that is not configured here, or that no driver elsewhere could ask,
+        `UserCodeError` for a table that can't be written, and `StoreUnavailable` where a catalog gives no answer.
+        """
+        from airflow_recovery.driver.iceberg_result import check_layout  # for such a job alone
+
+        made = {
+            vertex: rendered_table(self.job.vertices[vertex], self._facts) for vertex in self._region.region.results
+        }
+        read = [rendered_table(self.job.vertices[edge.result], self._facts) for edge in self._region.region.inputs]
+        locations = [TableLocation.parse(uri) for uri in (*made.values(), *read) if uri is not None]
+        iceberg = [location for location in locations if location.is_iceberg]
+        if not iceberg:
+            return
+        resources = AirflowSinkResources(self.stores)
+        for location in iceberg if not driver_is_here else ():
+            check_reachable(location, resources.catalog_properties(location.catalog))
+        tables = tables_of(self.stores)
+        for location in iceberg:
+            table = tables.iceberg(location)
+            if table is not None and location.uri in made.values():
+                check_layout(table.spec(), table.schema(), location.uri)
+
+    def _catalogs(self, attempt: ClaimedAttempt) -> dict[str, dict[str, str]]:
+        """The properties of the catalogs of the Iceberg tables that are read and made, by the catalogs' names."""
+        read = {edge.result for edge in self._region.region.inputs}
+        outputs = [output for outcome in attempt.inputs.values() for output in outcome.outputs]
+        locations = [output.location for output in outputs if output.result in read and is_table(output.location)]
+        made = (rendered_table(self.job.vertices[name], self._facts) for name in self._region.region.results)
+        locations += [table for table in made if table is not None]
         names = {TableLocation.parse(location).catalog for location in locations} - {""}
         resources = AirflowSinkResources(self.stores)
-        return {catalog_variable(name): json.dumps(resources.catalog_properties(name)) for name in names}
+        return {name: resources.catalog_properties(name) for name in names}
 
     def _mode(self, attempt: ClaimedAttempt) -> ModeSpec:
         region, vertices = self._region.region, self.job.vertices

@@ -56,10 +56,12 @@ class RegionSession(SparkApplication):
     def before_claim(self, state: RunState) -> None:
         """Import Spark's client in a thread, while the claim waits for Airflow and for the journal.
 
-        Nothing that a claim which is lost would have to undo: the server is not asked.
+        Nothing that a claim which is lost would have to undo: the server is not asked. Raises as
+        `RegionProgram.check_tables`.
         """
         del state
         threading.Thread(target=_import_client, name="import pyspark", daemon=True).start()
+        self._program.check_tables(driver_is_here=True)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Run the region's program for ``attempt``; returns and raises as `RegionProgram.run`."""

@@ -12,6 +12,7 @@ from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.driver.store_sdks import sdk_archives
 from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, s3a_conf, submit_environment
+from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import ExternalObject, Outcome
 from airflow_recovery.task.region_program import RegionProgram
 from airflow_recovery.task.spark_submission import SparkSubmission
@@ -32,6 +33,11 @@ class RegionSubmission(SparkSubmission):
     def externals(self) -> tuple[ExternalObject, ...]:
         """The splits that the region's sources would read now."""
         return self._program.externals()
+
+    def before_claim(self, state: RunState) -> None:
+        """As `SparkSubmission.before_claim` and `RegionProgram.check_tables`."""
+        super().before_claim(state)
+        self._program.check_tables(driver_is_here=not self.outlives_task)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Run the region's program for ``attempt``; returns and raises as `RegionProgram.run`."""
