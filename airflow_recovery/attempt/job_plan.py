@@ -19,7 +19,7 @@ from airflow_recovery.job.mode import planned_mode
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys, TemplatedKeys, templated_keys
 from airflow_recovery.job.persistent import is_persistent
 from airflow_recovery.job.sources import FilePattern, SplitSource
-from airflow_recovery.job.tables import rendered_table
+from airflow_recovery.job.tables import check_apart, rendered_table
 from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
@@ -111,6 +111,7 @@ class _Planner:
             for name, subtask in zip(group.names, _subtasks(keys), strict=True):
                 regions[name] = region, subtask
             self._sources(region, keys[0] if keys else None)  # raises where a template can't be rendered
+        check_apart(table for group in groups.values() for table in group.template.fixed)
         made = GroupedRegions(groups.values())
         record = PlanRecord(self._ref, made, self._job.retention, self._job.failover_strategy)
         return JobPlan(

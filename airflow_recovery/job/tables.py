@@ -34,13 +34,23 @@ def rendered_table(vertex: Vertex, run: RunLike) -> str | None:
     return table
 
 
+def check_apart(made: Iterable[tuple[str, str]]) -> None:
+    """``made``: vertex and table. Raise `JobDefinitionError` for a table that several would overwrite."""
+    names: dict[str, str] = {}
+    for vertex, table in made:
+        other = names.setdefault(table, vertex)
+        if other != vertex:
+            raise JobDefinitionError(
+                f"vertex {vertex!r}: its result is a snapshot of {table}, and so is that of {other!r}: each would "
+                "overwrite the other's. Give each a table of its own"
+            )
+
+
 def check_tables(vertices: Iterable[tuple[Vertex, Parallelism | None]]) -> None:
     """Raise `JobDefinitionError` for a table that several would overwrite, or that can't be read as one result."""
-    names: dict[str, str] = {}
-    for vertex, parallelism in vertices:
-        if vertex.table is None:
-            continue
-        where = f"{vertex.where}: its result is a snapshot of {vertex.table}"
+    made = [(vertex, parallelism, vertex.table) for vertex, parallelism in vertices if vertex.table is not None]
+    for vertex, parallelism, table in made:
+        where = f"{vertex.where}: its result is a snapshot of {table}"
         for what, is_declared in (
             (f"result={vertex.result.value}", vertex.result is not BLOCKING),
             ("parallelism=", parallelism is not None),
@@ -51,8 +61,4 @@ def check_tables(vertices: Iterable[tuple[Vertex, Parallelism | None]]) -> None:
                     f"{where}, and it has {what}: expected one attempt that overwrites the table as a whole, for one "
                     f"run. Leave {what} out, or give another vertex with result=BLOCKING the table"
                 )
-        other = names.setdefault(vertex.table, vertex.name)
-        if other != vertex.name:
-            raise JobDefinitionError(
-                f"{where}, and so is that of {other!r}: each would overwrite the other's. Give each a table of its own"
-            )
+    check_apart((vertex.name, table) for vertex, _, table in made)

@@ -83,6 +83,14 @@ def test_two_vertices_would_overwrite_one_table() -> None:
         found.regions()
 
 
+def test_two_templates_that_a_run_makes_one_table_are_refused() -> None:
+    found = declared(table="delta+{{ params.lake }}/t")
+    found.sink(name="other", inputs={"raw": "cleaned"}, table="delta+s3://lake/t/")(_cleaned)
+    assert plan_job(found, "jobs:flights", facts("s3a://elsewhere"))
+    with pytest.raises(JobDefinitionError, match=r"'other': its result is a snapshot of delta\+s3://lake/t, and so is"):
+        plan_job(found, "jobs:flights", facts("s3a://lake"))
+
+
 def test_a_sink_that_commits_elsewhere_is_no_snapshot() -> None:
     found = declared(result=BLOCKING)
     found.sink(name="other", inputs={"raw": "cleaned"}, table=TABLE, commit=DeltaTable(uri="s3://lake/x"))(_cleaned)
