@@ -60,6 +60,14 @@ _ADVICE = (
         "server, the jars that docs/stores.md names.",
     ),
     (
+        re.compile(
+            r"Failed to find (?:the )?data source: delta|DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG|"
+            r"PARSE_SYNTAX_ERROR\][^\n]*'HISTORY'"
+        ),
+        "Spark has no Delta, or not its settings: give the driver and the executors, or the Spark Connect server, the "
+        "jars and the two settings that docs/tables.md names.",
+    ),
+    (
         re.compile(r"NoAuthWithAWSException|NoAwsCredentialsException|Unable to load credentials from"),
         "Spark has no credentials for S3: name a connection in [recovery] aws_conn_id. A driver in cluster mode and a "
         "Spark Connect server need a role, or a configuration of their own (docs/s3.md).",

@@ -120,6 +120,23 @@ def test_a_vertex_commits_once_and_its_readers_are_given_that_version(lake: Path
     assert job.report(session) == [(142,)]
 
 
+def test_a_table_keeps_its_partitions(lake: Path, session: SparkSession) -> None:
+    session.createDataFrame([(5,)], "n long").write.format("delta").partitionBy("n").save(str(lake / "cleaned"))
+    job = Tabled(lake)
+    assert job.ran("cleaned") == "ran"
+    assert job.cleaned.metadata().partition_columns == ["n"]
+    assert sorted(row["n"] for row in job.rows("cleaned")) == [1, 41]
+
+
+def test_other_columns_than_the_tables_are_refused_before_any_row_is_written(lake: Path, session: SparkSession) -> None:
+    session.createDataFrame([("a",)], "carrier string").write.format("delta").save(str(lake / "cleaned"))
+    job = Tabled(lake)
+    with pytest.raises(AirflowFailException, match=r"DELTA_METADATA_MISMATCH|schema mismatch"):
+        job.ran("cleaned")
+    assert job.cleaned.version() == 0
+    assert len(list((lake / "cleaned").glob("*.parquet"))) == 1
+
+
 def vacuum(table: deltalake.DeltaTable) -> None:
     table.vacuum(0, dry_run=False, enforce_retention_duration=False)
 

@@ -73,3 +73,17 @@ def test_fault_170_171_a_snapshot_that_is_lost_is_made_again_for_its_reader(
     assert [ran("cleaned"), ran("report")] == ["kept", "ran"]
     assert reported() == [{"total": 42}]
     assert cleaned().scan().to_arrow()["n"].to_pylist() == [7]
+
+
+def test_a_spark_without_delta_is_told_what_it_lacks(
+    recovery: Path, connect: ConnectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = recovery / "lake"
+    lake.mkdir()
+    (lake / "a.csv").write_text("1\n")
+    spark = {"conn_type": "spark_connect", "host": "sc://127.0.0.1", "port": connect.port}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    task = job_dag("dagjobs.tabled:tabled").task_dict[f"{GROUP}.cleaned"]
+    with pytest.raises(AirflowFailException, match=r"data source: delta.* the two settings that docs/tables.md names"):
+        run_try(task, params={"lake": str(lake)})
+    assert not (lake / "cleaned").exists()
