@@ -144,6 +144,12 @@ OPERATORS = (
         "integration/test_table_example.py::"
         "test_fault_170_a_failed_step_and_a_table_that_was_rolled_back_run_again_and_no_other",
     ),
+    _alone(
+        "operator-job-tables",
+        "`SparkJobTaskGroup` by spark-submit, results in an Iceberg and a Delta table on S3",
+        "integration/test_flight_tables.py::"
+        "test_fault_170_171_a_driver_that_dies_and_snapshots_that_are_lost_are_made_again_in_order",
+    ),
     _alone("operator-sql", "`SparkSqlOperator`, `PySparkOperator`, `SparkPipelinesOperator`, `SparkJDBCOperator`"),
     _alone(
         "operator-deferrable",
