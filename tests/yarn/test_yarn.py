@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from pyiceberg.catalog import load_catalog
 from yarn_tasks import MEMORY_MB, TRACKED, YarnTask
 
 from airflow_recovery.driver.failure_class import CLASS_LABEL, label_of
 from airflow_recovery.model.records import AttemptState, FenceCause
+from airflow_recovery.testing import S3Server
+from airflow_recovery.testing.s3_server import ACCESS_KEY, SECRET_KEY
 from airflow_recovery.testing.yarn_cluster import YarnCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3]
@@ -187,3 +192,41 @@ def test_a_result_that_a_driver_finds_lost_is_made_again_on_the_cluster(yarn_tas
     for name in ("made", "total"):
         attempts = task.region_of(name, "g").attempts
         assert {n: attempt.is_finished for n, attempt in attempts.items()} == {1: name == "made", 2: True}
+
+
+@pytest.mark.drill
+def test_a_driver_on_the_cluster_commits_to_an_iceberg_table_whose_password_no_command_line_has(
+    yarn_task: MakeTask, yarn_s3: S3Server, postgres: dict[str, str | int], tmp_path: Path
+) -> None:
+    task = yarn_task("tabled", **TRACKED)
+    uri = "postgresql+psycopg2://{user}:{password}@{host}:{port}/{dbname}".format(**postgres)
+    properties = {"type": "sql", "uri": uri, "warehouse": task.uri("warehouse")}
+    task.settings["AIRFLOW_CONN_LAKE"] = json.dumps({"conn_type": "generic", "extra": json.dumps(properties)})
+    s3 = {"s3.endpoint": yarn_s3.endpoint_url, "s3.access-key-id": ACCESS_KEY, "s3.secret-access-key": SECRET_KEY}
+    catalog = load_catalog("lake", **properties, **s3)
+    catalog.create_namespace("cluster")
+    try:
+        # The connection is the worker's alone: its driver, on the cluster, is told all of it but the address.
+        first = task.start()
+        said = first.said()
+        assert (
+            "Expected the catalog 'lake' as an Airflow connection of that id, or in pyiceberg's own" in said["message"]
+        )
+        assert label_of(task.outcome_of(1).failure, CLASS_LABEL) == "not set up"
+        assert not catalog.table_exists("cluster.kept")
+
+        (tmp_path / ".pyiceberg.yaml").write_text(f"catalog:\n  lake:\n    uri: {uri}\n")
+        second = task.start(files=str(tmp_path / ".pyiceberg.yaml"))
+        answer = second.answer()
+        assert (answer["decision"], answer["attempt"]) == ("ran", 2)
+        table = catalog.load_table("cluster.kept")
+        made = task.outcome_of(2).outputs[0]
+        assert (made.objects[0].path, made.rows) == (str(table.metadata.current_snapshot_id), 10)
+        assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(10))
+        assert task.start().answer()["decision"] == "kept"
+        logs = [first.log, second.log, *(task.cluster.logs(app["id"]) for app in task.applications())]
+        assert not [log for log in logs if str(postgres["password"]) in log]
+    finally:
+        if catalog.table_exists("cluster.kept"):
+            catalog.drop_table("cluster.kept")
+        catalog.drop_namespace("cluster")

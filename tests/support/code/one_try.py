@@ -1,8 +1,9 @@
 """``one_try.py FOLDER GATE KIND TRY OPTIONS``: one try of a task, in a process of its own, as Airflow makes it.
 
-KIND is ``declared`` (the region of `clusterjobs.numbers:gated`), ``plain`` (of `clusterjobs.plain`) or ``drop-in``
-(`told_application.py`); OPTIONS are further arguments of its operator, as JSON, and `execution_timeout_s`. What it
-returned or raised is left in ``FOLDER/TRY.json``. SIGTERM kills the task, and then this process.
+KIND is ``declared`` (the region of `clusterjobs.numbers:gated`), ``tabled`` (of the job of this name there), ``plain``
+(of `clusterjobs.plain`) or ``drop-in`` (`told_application.py`); OPTIONS are further arguments of its operator, as JSON,
+and `execution_timeout_s`. What it returned or raised is left in ``FOLDER/TRY.json``. SIGTERM kills the task, and then
+this process.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ from tries import DATE, TaskStateStore, execute, task_context
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 
-JOBS = {"declared": "clusterjobs.numbers:gated", "plain": "clusterjobs.plain:plain"}
+JOBS = {
+    "declared": "clusterjobs.numbers:gated",
+    "tabled": "clusterjobs.numbers:tabled",
+    "plain": "clusterjobs.plain:plain",
+}
 APPLICATION = Path(__file__).with_name("told_application.py")
 
 

@@ -1,4 +1,4 @@
-"""A job of one region, whose driver waits before it writes; and one that loses what it is to read."""
+"""A job of one region, whose driver waits before it writes; one that makes a table; one that loses what it reads."""
 
 from __future__ import annotations
 
@@ -22,6 +22,20 @@ def numbers(spark: SparkSession, gate: str) -> DataFrame:
 @gated.sink
 def kept(numbers: DataFrame) -> DataFrame:
     return numbers
+
+
+#     counted -> kept          the same without a gate, and its result is a snapshot of a table
+tabled = job("tabled")
+
+
+@tabled.source
+def counted(spark: SparkSession) -> DataFrame:
+    return spark.range(10)
+
+
+@tabled.sink(name="kept", table="iceberg://lake/cluster.kept")
+def kept_in_table(counted: DataFrame) -> DataFrame:
+    return counted
 
 
 #     made -> total             two regions; the first attempt of `total` loses what it was to read
