@@ -130,7 +130,9 @@ class SharedApplication(SparkApplication):
         owner = self._owner(attempt.claim.attempt)
         shared = self._made_or_adopted(key, owner, attempt)
         ref = SharedRef(key, self._region, shared.attempt)
+        # Claim, then look: whoever sweeps marks, then looks.
         self._read_shared(ref, owner, attempt.claim)
+        self._ensure_kept(ref, owner)
         outcome = Outcome(
             region=self._region,
             attempt=attempt.claim.attempt,
@@ -231,9 +233,8 @@ class SharedApplication(SparkApplication):
             self._sleep(POLL_S)
 
     def _read_shared(self, ref: SharedRef, owner: RunAttempt, own: Claim) -> None:
-        """Claim, then look: whoever sweeps marks, then looks."""
-        journal = self._journal(ref.key)
-        journal.claim(
+        """The claim in the shared journal, open until the run lets go of its own attempt."""
+        self._journal(ref.key).claim(
             replace(
                 own,
                 region=reader_name(owner),
@@ -242,7 +243,10 @@ class SharedApplication(SparkApplication):
                 owner=owner,
             )
         )
-        if journal.list([ref.region]).state.of(ref.region).may_be_gone(ref.attempt):
+
+    def _ensure_kept(self, ref: SharedRef, owner: RunAttempt) -> None:
+        """Raises `RegionFailed` where it was released before it was claimed, or meanwhile."""
+        if self._journal(ref.key).list([ref.region]).state.of(ref.region).may_be_gone(ref.attempt):
             end_reading(self._run.journal, ref, owner, "its own run, which came too late")
             raise RegionFailed(
                 f"{ref.region}: the shared result {ref.key}@{ref.attempt} was released while this run adopted it. "

@@ -132,14 +132,7 @@ class Purge:
             self._report.add(run.where, Action.KEPT, why)
             return
         streams = self._old_streams()
-        # The second look: whoever came back since may read an old attempt; it has claimed that before it looks.
-        used = read_by(self._journal.open_claims())
-        state = self._journal.list(run.names.values()).state
-        # A person who has pinned it while it was being closed.
-        used |= {(name, attempt.number) for name, region in state.regions.items() for attempt in region.pinned}
-        used |= {(name, maker) for name, number in used for maker in made_of(run.state.of(name), number)}
-        pinned = {(encode(name), number) for name, number in used}
-        has_come_back = any(region.latest_attempt > region.closed_at for region in state.regions.values())
+        pinned, has_come_back = self._look_again()
         objects = size = 0
         tags_left = list(run.data.unasked)
         for name, number in self._purged_data():
@@ -175,6 +168,20 @@ class Purge:
                 self._put_back(plans)
             objects += len(keys)
         self._report.add(run.where, Action.DELETED, f"closed {duration_text(age_s)} ago", objects, size)
+
+    def _look_again(self) -> tuple[set[tuple[str, int]], bool]:
+        """What is in use all the same, by the region's name as a path segment; and whether the run has come back.
+
+        In use is what runs that share it have claimed to read, or people have pinned, when the tombstone was not there
+        yet for them to see: after `_close` had looked for claims and pins.
+        """
+        run = self._run
+        used = read_by(self._journal.open_claims())
+        state = self._journal.list(run.names.values()).state
+        used |= {(name, attempt.number) for name, region in state.regions.items() for attempt in region.pinned}
+        used |= {(name, maker) for name, number in used for maker in made_of(run.state.of(name), number)}
+        has_come_back = any(region.latest_attempt > region.closed_at for region in state.regions.values())
+        return {(encode(name), number) for name, number in used}, has_come_back
 
     def _old_streams(self) -> list[str]:
         """The history until the run was closed, and of the closing itself, which is written right after it."""

@@ -7,19 +7,24 @@ from types import SimpleNamespace
 
 import pytest
 from backfill import Backfill, SharedWorld, go
-from clocked import DAY_S, HOUR_S, sweep
+from clocked import DAY_S, HOUR_S, sweep, told
 from fakes import InlineThread, Killed, Process
 
 from airflow_recovery.attempt import attempt, shared
 from airflow_recovery.attempt.builder import Builder
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch
 from airflow_recovery.attempt.region_task import Decision
-from airflow_recovery.attempt.shared import shared_key
+from airflow_recovery.attempt.shared import SharedApplication, shared_key
 from airflow_recovery.driver.heartbeat import Heartbeat
+from airflow_recovery.errors import InputLost, RegionFailed
 from airflow_recovery.journal import journal as journal_module
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import SHARED
 from airflow_recovery.model.build_in_progress import BuiltElsewhere
+from airflow_recovery.model.location import key_below
 from airflow_recovery.model.records import AttemptState, ExternalObject
 from airflow_recovery.model.retention import Retention
+from airflow_recovery.results.sweep_purge import Purge
 
 
 @pytest.fixture(autouse=True)
@@ -292,6 +297,81 @@ def test_case_12_an_adopter_that_comes_while_the_shared_result_is_purged_sees_it
     with pytest.raises(Exception, match="was released while this run adopted it"):
         second.go("S", process=Process(gate=closed_meanwhile))
     assert second.go("S").outcome.shared.attempt == 2
+
+
+def while_it_is_released(backfill: Backfill) -> Process:
+    """The second date's: when it has chosen S@1 and is about to claim it, that is superseded, and let go of by `gc`."""
+    first, _ = backfill.worlds
+    first.until_green()
+    (data,) = [key for key in backfill.results.objects if key.startswith("_shared/")]
+    done: list[str] = []
+
+    def meanwhile(request: str) -> None:
+        if request.startswith("PUT _shared/") and request.endswith(".claim") and not done:
+            done.append(request)
+            backfill.results.put(data, b"altered")
+            first.restart("C")
+            first.new_airflow()
+            first.until_green()
+            assert made(backfill) == [("S", 1), ("S", 2)]
+            backfill.clock.passes(2 * HOUR_S)
+            assert told(sweep(first))["S@1"].startswith("deleted: superseded")
+
+    return Process(gate=meanwhile)
+
+
+def test_an_adopter_that_comes_while_the_shared_result_is_released_sees_it():
+    backfill = Backfill(2)
+    second = backfill.worlds[1]
+    with pytest.raises(RegionFailed, match="was released while this run adopted it"):
+        second.go("S", process=while_it_is_released(backfill))
+    assert second.go("S").outcome.shared.attempt == 2
+
+
+def test_control_where_an_adopter_does_not_look_it_is_green_on_nothing(monkeypatch):
+    monkeypatch.setattr(SharedApplication, "_ensure_kept", lambda self, ref, owner: None)
+    backfill = Backfill(2)
+    result = backfill.worlds[1].go("S", process=while_it_is_released(backfill))
+    assert result.outcome.shared.attempt == 1
+    (output,) = result.outcome.outputs
+    assert list(backfill.results.list(key_below(backfill.results.base_uri, output.location))) == []
+
+
+def adopted_while_it_is_closed(monkeypatch) -> tuple[Backfill, SharedWorld]:
+    """A second date claims the shared result when `gc` has looked for claims, and sees no tombstone yet."""
+    backfill = Backfill(2)
+    first, second = backfill.worlds
+    first.until_green()
+    backfill.clock.passes(40 * DAY_S)
+    options = {"purge_older_than_s": 30 * DAY_S}
+    sweep(first, **options)
+    backfill.clock.passes(40 * DAY_S)
+    close = Journal.close
+
+    def late(journal, *given):
+        if journal.identity.dag_id == SHARED and backfill.pins() == 0:
+            second.go("S")
+        return close(journal, *given)
+
+    monkeypatch.setattr(Journal, "close", late)
+    assert "closed" in {entry.action.value for entry in sweep(first, **options).entries}
+    assert (backfill.pins(), made(backfill)) == (1, [("S", 1)])
+    backfill.clock.passes(2 * HOUR_S)
+    sweep(first, **options)
+    return backfill, second
+
+
+def test_fault_81_a_shared_result_that_was_adopted_while_it_was_closed_is_kept_while_it_is_held(monkeypatch):
+    backfill, second = adopted_while_it_is_closed(monkeypatch)
+    second.go("C")
+    assert (second.content("C"), made(backfill)) == ("C of ['S of []']", [("S", 1)])
+
+
+def test_fault_81_control_without_a_purges_second_look_it_goes_under_a_run_that_holds_it(monkeypatch):
+    monkeypatch.setattr(Purge, "_look_again", lambda self: (set(), False))
+    _, second = adopted_while_it_is_closed(monkeypatch)
+    with pytest.raises(InputLost):
+        second.go("C")
 
 
 def test_as_consumed_lets_go_of_the_reference_and_not_of_the_data():
