@@ -39,6 +39,7 @@ from airflow_recovery.results.sweep_found import (
     modified_s,
     store_now_s,
 )
+from airflow_recovery.results.sweep_probes import sweep_probes
 from airflow_recovery.results.sweep_purge import Purge
 from airflow_recovery.results.sweep_report import Action, SweepReport
 from airflow_recovery.results.sweep_uploads import sweep_uploads
@@ -105,6 +106,8 @@ class Sweeper:
             # After the runs: what they have let go of is nobody's any more.
             for key in find_shared(self._store):
                 self._guarded(shared_identity(key))
+            for store, now_s in ((self._store, self._now_s), (self._results, self._results_now_s)):
+                sweep_probes(store, self._report, now_s, dry_run=self._options.dry_run)
         sweep_uploads(self._results, self._runs, self._report, self._results_now_s, self._options)
         return self._report
 

@@ -17,6 +17,7 @@ from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore
 
+TIME_ASKED = "_gc/"
 CLOCK_MARGIN_S = 60.0
 """The clocks of one store's servers differ: everything is taken for younger by so much."""
 
@@ -31,7 +32,7 @@ _AFTER_UNDERSCORE = "`"
 
 def store_now_s(store: ObjectStore) -> float:
     """The store's present time: when a small object was stored that is written below ``_gc/`` and removed again."""
-    key = f"_gc/{uuid.uuid4().hex}"
+    key = f"{TIME_ASKED}{uuid.uuid4().hex}"
     store.put(key, b"what time is it?")
     try:
         return modified_s(store.get(key).info)

@@ -13,7 +13,8 @@ from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 WRITERS = 8
 ROUNDS = 4
-RACED = "_probe/raced"
+PROBED = "_probe/"
+RACED = f"{PROBED}raced"
 """An empty object that is written after a race in which one writer won: its age is that of the race."""
 RACE_EVERY_S = 24 * 60 * 60
 _ROUND_TIMEOUT_S = 30.0
@@ -31,7 +32,7 @@ def probe(store: ObjectStore, *, token: str | None = None, always_race: bool = F
     ``token`` names the objects (default: random).
     """
     token = token or uuid.uuid4().hex
-    key = f"_probe/{token}"
+    key = f"{PROBED}{token}"
     first, second = b"first " + key.encode(), b"second " + key.encode()
     written = [key]
     try:
@@ -48,7 +49,7 @@ def probe(store: ObjectStore, *, token: str | None = None, always_race: bool = F
                 with suppress(StoreError):  # then the next probe races again
                     store.put(RACED, b"")
     finally:
-        # A policy that forbids deletes may be meant so; a few bytes below _probe/ stay then.
+        # A policy that forbids deletes may be meant so; a few bytes below _probe/ stay then, until a sweeper comes.
         with suppress(StoreError):
             store.delete(written)
 

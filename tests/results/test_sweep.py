@@ -23,7 +23,8 @@ from airflow_recovery.planning.reason import Why
 from airflow_recovery.results import readers, release, sweep_found
 from airflow_recovery.results.release_rule import ReleaseRule
 from airflow_recovery.results.sweep_report import Action, SweepReport
-from airflow_recovery.testing import CountingStore, Verb
+from airflow_recovery.store.probe import RACED
+from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
 
 
 @pytest.fixture
@@ -537,3 +538,33 @@ def test_a_run_with_more_keys_than_a_page_hides_no_other(clock, monkeypatch):
     runs, unread = sweep_found.find_runs(store)
     assert unread == []
     assert [run.dag_id for run in runs] == [world.journal().identity.dag_id, "other dag"]
+
+
+# what killed processes have left of their questions to a store
+
+
+def test_what_killed_probes_have_left_goes_when_it_is_a_day_old_by_the_stores_time(clock):
+    world = clocked_world(PAIR, clock)
+    left = ["_gc/0a", "_probe/0a", "_probe/0a-race-2"]
+    for store in (world.journal_store, world.results):
+        for key in (*left, RACED):
+            store.put(key, b"")
+    clock.passes(DAY_S)  # the clocks of one store's servers differ
+    sweep(world)
+    assert [info.key for info in world.results.list("_")] == [*left, RACED]
+    clock.passes(2 * MINUTE_S)
+    world.results.put("_probe/0b", b"")  # one at work
+    dry = sweep(world, dry_run=True)
+    assert [info.key for info in world.results.list("_")] == [*left, "_probe/0b", RACED]
+    assert dry.entries == sweep(world).entries
+    assert [info.key for info in world.results.list("_")] == ["_probe/0b", RACED]
+    assert [info.key for info in world.journal_store.list("_")] == [RACED]
+
+
+def test_probes_that_may_not_be_listed_are_named_and_left_as_they_are(clock):
+    world = clocked_world(PAIR, clock)
+    world.go_all()
+    world.results = FaultyStore(world.results, [Fault(Verb.LIST, FaultKind.DENIED, "_probe/")])
+    report = sweep(world)
+    assert report.unread == ["old probes were left as they are: " + report.unread[0].partition(": ")[2]]
+    assert told(report)["C@1"] == "kept: it is a final result"
