@@ -16,20 +16,23 @@ from airflow_recovery.attempt import commit
 from airflow_recovery.attempt.builder import Builder
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.shared import SharedApplication
+from airflow_recovery.journal import stream
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.results import sweep
+from airflow_recovery.results import sweep, sweep_purge
 from airflow_recovery.results.readers import Readers
-from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, job_of, simulate, world
-from airflow_recovery.testing.simulation.jobs import with_folders, with_shared, with_sinks
+from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, folders, job_of, simulate, world
+from airflow_recovery.testing.simulation.jobs import with_folders, with_shared, with_sinks, with_splits
 from airflow_recovery.testing.simulation.world import World
 
 PAIR, CHAIN, FORK, DIAMOND = (job_of(TOPOLOGIES[name]) for name in ("pair", "chain", "fork", "diamond"))
 SHARED = with_shared(CHAIN, "PC")
 FOLDERS = with_folders(DIAMOND, "PCDE")
+SPLITS = with_splits(CHAIN, "PC")
 SINKS = {
     f"{kind.value}, {mode.value}": with_sinks(PAIR, {"C": (kind, mode)}) for kind in CommitKind for mode in CommitMode
 }
@@ -63,6 +66,18 @@ SCHEDULES = {
     "folders, zombies": Settings(FOLDERS, {Trouble.HEARTBEAT: 2, Trouble.PAUSE: 2}, detached_share=0.7),
     "folders, sweeper": Settings(FOLDERS, {Trouble.SWEEP: 3, Trouble.RESTART: 1, Trouble.CLEAR: 1}),
     "folders, people": Settings(FOLDERS, {Trouble.DEPLOY: 1, Trouble.RESTART: 2, Trouble.KILL_TASK: 1}),
+    "upgrades": Settings(DIAMOND, {Trouble.VERSION: 4}),
+    "upgrades, people": Settings(DIAMOND, {Trouble.VERSION: 4, Trouble.RESTART: 2, Trouble.CLEAR: 1}),
+    "upgrades, kills": Settings(DIAMOND, {Trouble.VERSION: 4, Trouble.KILL: 2, Trouble.KILL_TASK: 1}),
+    "upgrades, zombies": Settings(DIAMOND, {Trouble.VERSION: 4, Trouble.HEARTBEAT: 2, Trouble.RESTART: 1}),
+    "upgrades, sweeper": Settings(DIAMOND, {Trouble.VERSION: 3, Trouble.SWEEP: 3, Trouble.RESTART: 1}),
+    "upgrades, purge": Settings(DIAMOND, {Trouble.VERSION: 3, Trouble.RETURN: 1, Trouble.RESTART: 1}),
+    "upgrades, shared": Settings(SHARED, {Trouble.VERSION: 3, Trouble.NEIGHBOUR: 2, Trouble.RESTART: 1}),
+    "upgrades, splits": Settings(SPLITS, {Trouble.VERSION: 3, Trouble.KILL: 1, Trouble.RESTART: 1}),
+    "event files": Settings(DIAMOND, {Trouble.RESTART: 2, Trouble.CLEAR: 1}, has_event_files=True),
+    "event files, kills": Settings(DIAMOND, {Trouble.KILL: 2, Trouble.SIGTERM: 2}, has_event_files=True),
+    "event files, zombies": Settings(DIAMOND, {Trouble.HEARTBEAT: 2, Trouble.PAUSE: 2}, has_event_files=True),
+    "event files, upgrades": Settings(DIAMOND, {Trouble.VERSION: 3, Trouble.RESTART: 1}, has_event_files=True),
     **{f"refused, {name}": Settings(job, {Trouble.REFUSE: 1, Trouble.HEARTBEAT: 1}) for name, job in SINKS.items()},
     **{f"refused, kills, {name}": Settings(job, {Trouble.REFUSE: 2, Trouble.KILL: 1}) for name, job in SINKS.items()},
 }
@@ -114,7 +129,15 @@ def reads_no_less(self, group, index, inputs):
     return all(ref.region in self.by_name for ref in inputs)
 
 
-data_of = JournalLayout.data_of
+def gives_up(self, number, segment):
+    """Writes the next one instead, under the next number."""
+    if not write(self, number, segment):
+        self._segment = None
+        self._segments, self._lines_written = self._segments + 1, self._lines_written + segment.lines
+    return True
+
+
+data_of, write = JournalLayout.data_of, stream.EventWriter._write
 
 ALONE: dict[str, Any] = {"publishes": False, "detached_share": 0.0}
 CONTROLS = {
@@ -168,6 +191,33 @@ CONTROLS = {
         "has read a part of",
         ((RegionState, "may_be_gone", lambda self, number: False),),
         start=720,
+    ),
+    "where a finish of folders does not wait for that look it counts a part": Control(
+        Settings(with_folders(FORK, "PCD"), RELEASING, releases=Retention.as_consumed(), **ALONE),
+        "has read a part of",
+        ((folders, "ensure_inputs_kept", lambda run, attempt: None),),
+        start=720,
+    ),
+    "where an adopter of a shared result does not look for a release it is given nothing": Control(
+        Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.RETURN: 2}),
+        "which was let go of before it was claimed to be read",
+        ((SharedApplication, "_ensure_kept", lambda self, ref, owner: None),),
+    ),
+    "without a purges second look a shared result goes under a run that has adopted it meanwhile": Control(
+        Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.RETURN: 2}),
+        "I8: gc deletes data of",
+        ((sweep_purge, "read_by", lambda claims: set()),),
+        start=370,
+    ),
+    "where an unknown kind of record is passed over what was reset counts after a rollback": Control(
+        Settings(PAIR, {Trouble.VERSION: 2, Trouble.RESTART: 1}, **ALONE),
+        "false green",
+        ((Journal, "_check_known", lambda self, key, names=None: None),),
+    ),
+    "where events without an answer are given up the stream has a hole": Control(
+        Settings(PAIR, store_faults=10, has_event_files=True, **ALONE),
+        "I11: the stream of",
+        ((stream.EventWriter, "_write", gives_up),),
     ),
     "where attempts share a folder a job that knows no fence overwrites the next ones": Control(
         Settings(with_folders(PAIR, "PC"), {Trouble.HEARTBEAT: 1, Trouble.KILL_TASK: 1}, **ALONE),

@@ -10,7 +10,8 @@ from __future__ import annotations
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt
 from airflow_recovery.attempt.inputs_kept import ensure_inputs_kept
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.errors import AttemptLost, Failure, InputReleased, ObjectMissing, RegionFailed
+from airflow_recovery.errors import AttemptLost, Failure, InputReleased, ObjectMissing, RegionFailed, StoreError
+from airflow_recovery.locations import is_table
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
 from airflow_recovery.testing.simulation.jobs import rows
@@ -71,23 +72,29 @@ class FolderSpark(FakeSpark):
             for name, outcome in attempt.inputs.items():
                 for manifest in outcome.outputs:
                     if manifest.result in self._code.read_of(name, self._region):
-                        read.append(self._read_folder(manifest.location))
+                        read.append(self._read_folder(manifest))
                         job.read.append((name, outcome.attempt, read[-1]))
             if self._cluster.rng.random() < self._cluster.trouble:
                 raise ObjectMissing("boom")
             lines = read + self._today().lines_of(self._region)
             for result in self._code.regions[self._region].results:
                 made = rows(self._region, result, attempt.fingerprint, lines, self._draw())
+                if result in self._code.tables:
+                    if not self._tables.overwrite(self._journal, attempt.claim, self._code.tables[result], made):
+                        raise ObjectMissing(result)
+                    continue
                 for part in range(PARTS):
                     body = f"{made[part::PARTS]} in a file of attempt {attempt.claim.attempt}".encode()
                     self._results.put(f"{self._folder(attempt.claim)}/{result}/part-{part}", body)
-        except ObjectMissing:
+        except (ObjectMissing, RegionFailed):
             job.has_failed = True
             return
         job.has_ended = True
 
-    def _read_folder(self, location: str) -> str:
-        prefix = location.removeprefix(f"{self._results.base_uri}/")
+    def _read_folder(self, manifest: PartitionManifest) -> str:
+        if is_table(manifest.location):
+            return self._tables.read(manifest)
+        prefix = manifest.location.removeprefix(f"{self._results.base_uri}/")
         listed = [info.key for info in self._results.list(f"{prefix}/")]
         return _text([self._results.get(key).body for key in listed])
 
@@ -95,6 +102,9 @@ class FolderSpark(FakeSpark):
         claim = attempt.claim
         outputs = []
         for result in self._code.regions[self._region].results:
+            if result in self._code.tables:
+                outputs.append(self._registered_table(claim, result))
+                continue
             location = f"{self._folder(claim)}/{result}"
             listed = list(self._results.list(f"{location}/"))
             if not listed:
@@ -113,11 +123,24 @@ class FolderSpark(FakeSpark):
         except (AttemptLost, InputReleased):
             folder = f"{self._folder(claim)}/"
             self._results.delete([info.key for info in self._results.list(folder)])
+            for uri in {self._code.tables[output.result] for output in outputs if output.result in self._code.tables}:
+                self._tables.let_go(self._journal, claim, uri)
             raise
         for name, n, text in job.read:
             if text not in self._rows_before(name, n):
                 self._cluster.wrong.append(f"{self._region} counts, and has read a part of {name}@{n}")
         return outcome
+
+    def _registered_table(self, claim: Claim, result: str) -> PartitionManifest:
+        try:
+            manifest = self._tables.register(self._journal, claim, result, self._code.tables[result])
+        except StoreError as error:
+            raise RegionFailed(str(error)) from error
+        if manifest is None:
+            said = f"no snapshot carries the token of {claim.region}@{claim.attempt}"
+            raise RegionFailed(said, Failure("Nothing", said))
+        self._wrote[claim.region, claim.attempt, result] = self._tables.rows_of(manifest)
+        return manifest
 
     def _folder(self, claim: Claim) -> str:
         return self._journal.layout.data_of(claim.region, claim.attempt)

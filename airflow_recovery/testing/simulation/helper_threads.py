@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import uuid
@@ -14,10 +15,10 @@ from typing import Any
 from unittest.mock import patch
 
 from airflow_recovery.attempt import shared
-from airflow_recovery.journal import journal
+from airflow_recovery.journal import history, journal, stream
 from airflow_recovery.results import readers, sweep
 from airflow_recovery.store.object_store import ObjectStore, StoredObject
-from airflow_recovery.testing.simulation.memory import SimulatedJournal
+from airflow_recovery.testing.simulation.memory import Clock, SimulatedJournal
 from airflow_recovery.testing.simulation.strands import Killed, Strand, current_runner
 
 _ROOMS = ("airflow_recovery.attempt.", "airflow_recovery.results.", "airflow_recovery.journal.owner")
@@ -46,7 +47,7 @@ class HelperThread:
         assert current is not None
         if current.process.is_dead:
             raise Killed(self.name)
-        self._strand = Strand(current.process, self._body, f"begins {self.name}")
+        self._strand = Strand(current.process, self._body, f"begins {self.name}", is_helper=True)
         current.process.strands.append(self._strand)
 
     def join(self, timeout: float | None = None) -> None:
@@ -89,6 +90,49 @@ class HelperEvent:
         return True
 
 
+class _Signal:
+    """What a strand may wait for, as for another one."""
+
+    is_over = False
+
+
+class HelperCondition:
+    """As `threading.Condition` of the code that takes turns: whoever holds its lock gives no turn away meanwhile."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._signal = _Signal()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    def notify_all(self) -> None:
+        """Whoever waits may go on."""
+        self._signal.is_over = True
+        self._signal = _Signal()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until the next `notify_all`, or so many seconds of the virtual clock."""
+        signal = self._signal
+        if timeout is None:
+            current_runner().join(signal)
+            return True
+        until_s = self._clock.now_s + timeout
+        while not signal.is_over and self._clock.now_s < until_s:
+            current_runner().sleep(until_s)
+        return signal.is_over
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Until ``predicate`` holds, or so many seconds of the virtual clock."""
+        until_s = self._clock.now_s + timeout
+        while not predicate() and self._clock.now_s < until_s:
+            self.wait(until_s - self._clock.now_s)
+        return predicate()
+
+
 class _NoHeartbeat:
     """In place of a thread: whoever builds a shared result gives its signs between two steps (`FakeSpark`)."""
 
@@ -103,11 +147,11 @@ class _NoHeartbeat:
 
 
 @contextmanager
-def one_thread_at_a_time() -> Iterator[None]:
+def one_thread_at_a_time(clock: Clock) -> Iterator[None]:
     """Inside, the region protocol's own threads, its parallel reads and its pauses take part in the simulation.
 
-    Replaces, in the modules that use them, `threading`, `uuid`, the parallel reads of the journal, and the sweeper's
-    journal; what other modules and threads of this interpreter do is not touched.
+    Replaces, in the modules that use them, `threading`, `uuid`, the parallel reads of the journal, the sweeper's
+    journal, and the time of the event streams; what other modules and threads of this interpreter do is not touched.
     """
     with ExitStack() as stack:
         strands = SimpleNamespace(**{**vars(threading), "Thread": HelperThread, "Event": HelperEvent})
@@ -123,6 +167,11 @@ def one_thread_at_a_time() -> Iterator[None]:
         for module in (sweep, readers):
             stack.enter_context(patch.object(module, "Journal", SimulatedJournal))
         stack.enter_context(patch.object(shared, "Heartbeat", _NoHeartbeat))
+        conditions = SimpleNamespace(Thread=HelperThread, Condition=partial(HelperCondition, clock))
+        stack.enter_context(patch.object(stream, "threading", conditions))
+        stack.enter_context(patch.object(stream, "time", SimpleNamespace(monotonic=lambda: clock.now_s)))
+        stack.enter_context(patch.object(stream, "log", logging.Logger("simulated streams", logging.CRITICAL)))
+        stack.enter_context(patch.object(history, "get_many", _one_by_one))
         yield
 
 

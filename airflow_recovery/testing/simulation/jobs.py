@@ -10,6 +10,7 @@ from functools import cached_property
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.plans import plan_hash
+from airflow_recovery.locations import ICEBERG
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
@@ -53,6 +54,12 @@ class SimulatedJob:
     def regions(self) -> dict[str, RegionPlan]:
         """By name, in topological order."""
         return {region.name: region for region in self.plan.regions}
+
+    @cached_property
+    def tables(self) -> dict[str, str]:
+        """The results that are snapshots of Iceberg tables, each with its location."""
+        fixed = [pair for region in self.plan.regions for pair in region.fixed]
+        return {result: uri for result, uri in fixed if uri.startswith(ICEBERG)}
 
     @cached_property
     def plan_hash(self) -> str:
@@ -255,6 +262,29 @@ def with_drawn_folders(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     """Of every third job, some regions are jobs of a user's own."""
     chosen = [name for name in job.regions if rng.random() < 0.6]
     return with_folders(job, chosen) if rng.random() < 0.34 else job
+
+
+def with_tables(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
+    """``job`` in which the first results of those of these regions that can be are snapshots of a table of their own.
+
+    A table is the same in all runs. Needs pyiceberg.
+    """
+    wanted = set(names)
+    regions = (
+        replace(region, fixed=((region.results[0], f"{ICEBERG}simulated/db.{region.results[0]}"),))
+        if region.name in wanted
+        and region.results
+        and not (region.commit or region.persistent or isinstance(region.mode, SplitPlan))
+        else region
+        for region in job.plan.regions
+    )
+    return replace(job, plan=replace(job.plan, regions=tuple(regions)))
+
+
+def with_drawn_tables(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+    """Of every third job, the results of some regions are snapshots of tables."""
+    chosen = [name for name in job.regions if rng.random() < 0.6]
+    return with_tables(job, chosen) if rng.random() < 0.34 else job
 
 
 def with_shared(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:

@@ -158,7 +158,7 @@ class Ledger:
         region = self.regions[name]
         if n in region.claims and n not in region.outcomes:
             self._say(f"I8: {by} deletes data of {name}@{n}, which is open")
-        marked_at = region.released_at.get(n, region.closed_at if n <= region.floor else None)
+        marked_at = region.let_go_at(n)
         if name in self.splits.regions:
             newest = self.publishes[max(self.publishes)] if self.publishes else {}
             self.splits.deleted(name, n, key, region, [newest[name]] if name in newest else [], by)
@@ -169,6 +169,17 @@ class Ledger:
                 is_older = marked_at is None or other.claimed_at[k] < marked_at
                 if k not in other.outcomes and is_older and (name, n) in _refs(claim):
                     self._say(f"I8: {by} deletes data of {name}@{n}, which {reader}@{k} has pinned")
+
+    def table_put(self, key: str, size: int, etag: str) -> None:
+        """A snapshot of a table counts, for the first time or again. Its key is a manifest's, as of an object."""
+        self.moment += 1
+        self._data[key] = size, etag
+
+    def table_lost(self, name: str, n: int, key: str) -> None:
+        """It has expired, or its table's branch was moved away."""
+        self.moment += 1
+        self._data.pop(key, None)
+        self._touched.add((name, n))
 
     # records
 
@@ -225,6 +236,10 @@ class Ledger:
         """A finish of a result that runs share: what was made there, and was not let go of before."""
         made = self._of(shared)
         key, k = shared["key"], shared["attempt"]
+        claimed_at = made.reads_from(name, k, self.regions[name].claims[n]["tag"])
+        let_go_at = made.regions[name].let_go_at(k)
+        if claimed_at is None or (let_go_at is not None and let_go_at < claimed_at):
+            self._say(f"I8: {name}@{n} is the shared {key}@{k}, which was let go of before it was claimed to be read")
         if not made.regions[name].has_finished(k) and k > made.regions[name].floor:
             self._say(f"I3: {name}@{n} is the shared {key}@{k}, which has not finished")
         self.wrote.update({(name, n, result): rows for result, rows in made.rows_of(name, k).items()})
@@ -232,6 +247,14 @@ class Ledger:
     def _of(self, shared: dict[str, Any]) -> Ledger:
         assert self._shared is not None
         return self._shared(shared["key"])
+
+    def reads_from(self, name: str, n: int, tag: str) -> int | None:
+        """The moment from which on the attempt with that tag has said that it reads ``name@n``."""
+        for reader in self.regions.values():
+            for k, claim in reader.claims.items():
+                if claim["tag"] == tag and (name, n) in _refs(claim):
+                    return reader.claimed_at[k]
+        return None
 
     def rows_of(self, name: str, n: int) -> dict[str, str]:
         """The rows of every result that an attempt has computed."""

@@ -6,7 +6,7 @@ import hashlib
 import random
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from airflow_recovery.errors import ObjectExists, ObjectMissing
 from airflow_recovery.journal.journal import Journal
@@ -40,6 +40,12 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         """What a process calls that waits."""
         current_runner().sleep(self.now_s + seconds)
+
+
+class WithClock(Protocol):
+    """A store of a simulation."""
+
+    clock: Clock
 
 
 class MemoryStore:
@@ -178,7 +184,7 @@ class SimulatedJournal(Journal):
     def __init__(
         self, store: ObjectStore, identity: RunIdentity, *, writer: str, listener: JournalListener | None = None
     ) -> None:
-        clock = cast("ProcessStore | MemoryStore", store).clock
+        clock = cast("WithClock", store).clock
         super().__init__(
             store,
             identity,

@@ -25,6 +25,10 @@ class Region:
         if n > self.floor:
             self.floor, self.closed_at = n, moment
 
+    def let_go_at(self, n: int) -> int | None:
+        """The moment at which an attempt was released, or its run closed; `None`: neither."""
+        return self.released_at.get(n, self.closed_at if n <= self.floor else None)
+
     @property
     def latest_attempt(self) -> int:
         """The highest number ever claimed."""

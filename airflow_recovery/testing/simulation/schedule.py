@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 
 from airflow_recovery.attempt.task_instances import TaskTry
-from airflow_recovery.errors import ConfigurationError, InputUnreachable, RecoveryError
+from airflow_recovery.errors import ConfigurationError, InputUnreachable, RecordInvalid, RecoveryError
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.testing.simulation import neighbours
 from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_time
@@ -53,8 +54,9 @@ class Schedule(SimulatedRun):
 
     def run(self) -> Report:
         """To its end. Raises `Violation`."""
+        tables = self.world.tables
         try:
-            with one_thread_at_a_time():
+            with one_thread_at_a_time(self.world.clock), nullcontext() if tables is None else tables.at_work():
                 self._runner.run()
         except Violation as violation:
             tail = "\n  ".join(self._told()[-TRACE_TAIL:])
@@ -195,6 +197,10 @@ class Schedule(SimulatedRun):
                 f"a late PUT arrives: {self.world.network.arrive(rng.randrange(len(self.world.network.in_flight)))}"
             )
             return True
+        lake = self.world.tables.lake if self.world.tables is not None else None
+        if lake is not None and lake.in_flight and (not able or rng.random() < 0.1):
+            self.note(f"a late commit arrives: {lake.arrive(rng.randrange(len(lake.in_flight)))}")
+            return True
         return False
 
     def _makes_progress(self) -> bool:
@@ -228,6 +234,8 @@ class Schedule(SimulatedRun):
         for process in self._processes:
             process.is_dead = True
         self.world.network.in_flight.clear()
+        if self.world.tables is not None:
+            self.world.tables.lake.in_flight.clear()
         self.note("everybody who is left dies; all is cleared once more")
         self.world.airflow.clear_all()
 
@@ -261,8 +269,7 @@ class Schedule(SimulatedRun):
                 airflow.clear_all()
         except (RecoveryError, Terminated) as error:
             current_runner().switch(f"reports failure: {type(error).__name__}: {error}"[:200])
-            if isinstance(error, ConfigurationError) and Trouble.DEPLOYMENT in self.settings.troubles:
-                neighbours.ends_other_deployment(self)
+            self._does_what_it_says(error)
             if airflow.end(own, "failed") and isinstance(error, STOPPED):
                 airflow.mark(task, "failed")
                 self._stopped[task] = error
@@ -275,6 +282,14 @@ class Schedule(SimulatedRun):
                     self.served[task] = attempt
                 if airflow.is_green:
                     check_green(self)
+
+    def _does_what_it_says(self, error: BaseException) -> None:
+        """An administrator, of what concerns the whole deployment."""
+        if isinstance(error, RecordInvalid) and Trouble.VERSION in self.settings.troubles:
+            self.note("ADMINISTRATOR upgrades this package")
+            self.world.is_upgraded = True
+        if isinstance(error, ConfigurationError) and Trouble.DEPLOYMENT in self.settings.troubles:
+            neighbours.ends_other_deployment(self)
 
     def _is_present(self, process: Process) -> bool:
         own = self.tries.get(process)

@@ -19,6 +19,7 @@ from airflow_recovery.testing.simulation.jobs import (
     with_drawn_shared,
     with_drawn_sinks,
     with_drawn_splits,
+    with_drawn_tables,
 )
 
 
@@ -53,6 +54,9 @@ class Trouble(str, Enum):
     REFUSE = "a sink refuses for good what some code makes"
     NEIGHBOUR = "a run of another date is at work, with which results are shared"
     TWIN = "another run of the same key is at work"
+    EXPIRE = "a maintenance job has snapshots of a table expire"
+    TABLE = "somebody commits to a table, rolls it back, or forces its branch elsewhere"
+    VERSION = "a version of this package to come is deployed, or rolled back to this one"
     DEPLOYMENT = "another deployment, with a journal of its own, is given the same place of results"
 
 
@@ -96,7 +100,7 @@ class Settings:
     driver outlives its task, and is waited for until it has given no heartbeat for ``heartbeat_timeout_s``.
     ``clocks_differ_s``: the clock of each process is wrong by up to so much; nobody's own runs backwards.
     ``is_patient``: an application that is submitted beside a driver that gives signs of life is a violation.
-    ``releases``: what tasks let go of at once, without a sweeper.
+    ``releases``: what tasks let go of at once, without a sweeper. ``has_event_files``: tries write their streams.
     """
 
     job: SimulatedJob
@@ -111,6 +115,7 @@ class Settings:
     detached_share: float = 0.3
     clocks_differ_s: float = 0.0
     releases: Retention | None = None
+    has_event_files: bool = False
     is_patient: bool = False
     compares: bool = True
     is_conditional: bool = True
@@ -125,6 +130,9 @@ class Settings:
         if Trouble.DEPLOYMENT not in troubles:
             chosen = with_drawn_splits(chosen, random.Random(f"splits {seed}"))
         chosen = with_drawn_shared(chosen, random.Random(f"shared {seed}"))
+        if Trouble.DEPLOYMENT not in troubles:
+            # Of one table two journals count the attempts, and each refuses the other's.
+            chosen = with_drawn_tables(chosen, random.Random(f"tables {seed}"))
         if not {Trouble.DELETE, Trouble.ALTER} & troubles.keys():
             # A folder from which an outsider takes a file while it is read is read without that file.
             chosen = with_drawn_folders(chosen, random.Random(f"folders {seed}"))
@@ -136,6 +144,7 @@ class Settings:
             store_faults=rng.choice([0, 0, 4, 10]),
             trouble=rng.choice([0.0, 0.0, 0.1]),
             releases=random.Random(f"releases {seed}").choice([None, None, *RELEASES]),
+            has_event_files=random.Random(f"event files {seed}").random() < 0.25,
             clocks_differ_s=random.Random(f"clocks {seed}").choice([0.0, 600.0, 30 * 86_400.0]),
         )
 
@@ -147,6 +156,7 @@ class Settings:
             + (" split by split" if isinstance(region.mode, SplitPlan) else "")
             + (" of folders" if region.name in self.job.folders else "")
             + (" shared between runs" if region.persistent else "")
+            + (" to a table" if self.job.tables.keys() & set(region.results) else "")
             + (" reads from outside" if region.name in self.job.reading else "")
             + (f" {region.commit.kind.value} sink, {region.commit.mode.value}" if region.commit is not None else "")
             for region in self.job.plan.regions
@@ -158,6 +168,7 @@ class Settings:
             f"{self.store_faults}, pages of {self.page_keys or 'any number of'} keys, "
             f"{'with' if self.publishes else 'without'} a publish, failures {self.trouble}, clocks wrong by up to "
             f"{self.clocks_differ_s:g} s, released at once: {releases}"
+            f"{', with event files' if self.has_event_files else ''}"
         )
 
 

@@ -42,6 +42,7 @@ class SimulatedRun:
             clocks_differ_s=settings.clocks_differ_s,
             shares_results_base=Trouble.DEPLOYMENT in settings.troubles,
             releases=settings.releases,
+            has_event_files=settings.has_event_files,
         )
         self.world.airflow.compares = settings.compares
         self.world.journal_store.is_conditional = settings.is_conditional

@@ -1,20 +1,29 @@
-"""Sinks in a simulation: what people do where a commit stops, and what must hold at green."""
+"""Sinks and tables in a simulation: what people do where a region stops, and what must hold at green."""
 
 from __future__ import annotations
 
 from airflow_recovery.attempt.abandon import abandon, look_at_abandon
 from airflow_recovery.attempt.confirm import confirm_dead
-from airflow_recovery.errors import AppendedAlready, RecoveryError, SinkInDoubt, SinkRefused
+from airflow_recovery.errors import AppendedAlready, OutputAltered, RecoveryError, SinkInDoubt, SinkRefused
 from airflow_recovery.testing.simulation.settings import Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.strands import current_runner
 
-STOPPED = (AppendedAlready, SinkInDoubt, SinkRefused)
+STOPPED = (AppendedAlready, OutputAltered, SinkInDoubt, SinkRefused)
 """What no retry cures: the task fails, and a person comes."""
 
 
 def repair(run: SimulatedRun, task: str, error: RecoveryError) -> None:
-    """What the message asks for: make sure that no old process lives; then confirm, or undo what was committed."""
+    """What the message asks for: make sure that no old process lives; then confirm, or undo what was committed.
+
+    Of a table: put its branch back.
+    """
+    if isinstance(error, OutputAltered):
+        assert run.world.tables is not None
+        run.note(f"USER puts the tables back to what counts, and clears {task}")
+        run.world.tables.put_back(run.world.ledger)
+        run.world.airflow.clear(task, downstream=True)
+        return
     for process, own in run.tries.items():
         if own.task_id == task and not process.is_dead:
             run.note(f"USER makes sure that {process.name} is dead")

@@ -12,11 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.errors import AttemptLost, Failure, ObjectMissing, RecoveryError, RegionFailed, StoreError
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.locations import is_table
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
 from airflow_recovery.model.split import Split
@@ -26,6 +28,9 @@ from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore
 from airflow_recovery.testing.simulation.strands import Process, Strand, current_runner
 from airflow_recovery.testing.split_driver import SplitDriver
+
+if TYPE_CHECKING:
+    from airflow_recovery.testing.simulation.tables import SimulatedTables
 
 PARTS = 2
 Driver = tuple[str, str, int]
@@ -79,6 +84,7 @@ class Cluster:
     jobs: dict[str, FolderJob] = field(default_factory=dict)
     ran: list[Driver] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    tables: SimulatedTables | None = None
 
 
 class FakeSpark(SparkApplication):
@@ -228,6 +234,10 @@ class FakeSpark(SparkApplication):
     def _write(self, claim: Claim, result: str, fingerprint: str, read: list[str]) -> PartitionManifest:
         made = rows(self._region, result, fingerprint, read, self._draw())
         self._wrote[claim.region, claim.attempt, result] = made
+        if result in self._code.tables:
+            self._check_stopped(claim)
+            self._beat(claim)
+            return self._tables.commit(self._journal, claim, result, self._code.tables[result], made)
         location = f"{self._journal.layout.data_of(claim.region, claim.attempt)}/{result}"
         objects = []
         for part in range(PARTS):
@@ -250,6 +260,10 @@ class FakeSpark(SparkApplication):
         return {made for (name, n, _), made in self._wrote_before.items() if (name, n) == (region, attempt)}
 
     def _read(self, region: str, attempt: int, manifest: PartitionManifest) -> str:
+        if is_table(manifest.location):
+            text = self._tables.read(manifest)
+            self._check_read(region, attempt, manifest, text)
+            return text
         prefix = manifest.location.removeprefix(f"{self._results.base_uri}/")
         parts = []
         for file in manifest.objects:
@@ -267,9 +281,17 @@ class FakeSpark(SparkApplication):
             text = made.pop() if len(made) == 1 else "mixed"
         else:
             text = "".join("".join(pair) for pair in zip(*parts, strict=True))
+        self._check_read(region, attempt, manifest, text)
+        return text
+
+    def _check_read(self, region: str, attempt: int, manifest: PartitionManifest, text: str) -> None:
         if text != self._wrote_before.get((region, attempt, manifest.result)):
             self._cluster.wrong.append(f"{self._region} has read other rows than {region}@{attempt} wrote")
-        return text
+
+    @property
+    def _tables(self) -> SimulatedTables:
+        assert self._cluster.tables is not None, "no result is a table"
+        return self._cluster.tables
 
     def _check_stopped(self, claim: Claim) -> None:
         if self._is_stopped:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 
 class Killed(BaseException):
@@ -22,6 +23,15 @@ class Killed(BaseException):
 
 class Terminated(BaseException):
     """SIGTERM: raised once in the process, whose ``finally`` blocks still work."""
+
+
+class Awaited(Protocol):
+    """What a strand may wait for."""
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody has to wait any more."""
+        ...
 
 
 @dataclass(eq=False)
@@ -37,15 +47,19 @@ class Process:
 
 @dataclass(eq=False)
 class Strand:
-    """One thread of a process. ``request`` is what it does next."""
+    """One thread of a process. ``request`` is what it does next.
+
+    ``is_helper``: not the main thread, in which alone a signal is handled.
+    """
 
     process: Process
     body: Callable[[], None]
     request: str = "begins"
     is_done: bool = False
     wakes_at_s: float = 0.0
-    waits_for: Strand | None = None
+    waits_for: Awaited | None = None
     worker: _Worker | None = None
+    is_helper: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -115,7 +129,7 @@ class StrandRunner:
             self.current = strand
         if process.is_dead:
             raise Killed(request)
-        if process.is_told_to_end:
+        if process.is_told_to_end and not strand.is_helper:
             process.is_told_to_end = False
             raise Terminated(request)
 
@@ -126,8 +140,8 @@ class StrandRunner:
         strand.wakes_at_s = until_s
         self.switch("sleeps")
 
-    def join(self, other: Strand) -> None:
-        """The current strand waits until ``other`` has ended, or its process has died."""
+    def join(self, other: Awaited) -> None:
+        """The current strand waits until ``other`` is over: has ended, or its process has died."""
         strand = self.current
         assert strand is not None
         if strand.process.is_dead:

@@ -59,6 +59,9 @@ class Troubles:
             Trouble.REFUSE: self._refuse,
             Trouble.NEIGHBOUR: self._neighbour,
             Trouble.TWIN: self._twin,
+            Trouble.EXPIRE: self._expire,
+            Trouble.TABLE: self._table,
+            Trouble.VERSION: self._version,
             Trouble.DEPLOYMENT: self._deployment,
         }
 
@@ -233,6 +236,23 @@ class Troubles:
             changes = {"one came": (*listed, new), "one went": listed[1:], "one changed": (new, *listed[1:])}
             what = self._rng.choice([change for change in changes if changes[change]])
             yield f"INPUT of {name}: {what}; USER clears all", partial(self._run.relist, name, changes[what])
+
+    def _version(self) -> Iterator[Act]:
+        world = self._world
+        what = "rolls this package back" if world.is_upgraded else "deploys a version of this package to come"
+        yield f"ADMINISTRATOR {what}", partial(setattr, world, "is_upgraded", not world.is_upgraded)
+
+    # tables
+
+    def _expire(self) -> Iterator[Act]:
+        if self._world.tables is not None:
+            lake = self._world.tables.lake
+            for table in lake.tables:
+                yield f"MAINTENANCE has snapshots of {table} expire", partial(lake.expire, table)
+
+    def _table(self) -> Iterator[Act]:
+        if self._world.tables is not None:
+            yield from self._world.tables.acts()
 
     # other runs
 

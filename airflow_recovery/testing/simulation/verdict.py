@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from airflow_recovery.journal.replay import differences
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
-from airflow_recovery.testing.simulation.settings import Violation
+from airflow_recovery.testing.simulation.settings import PURGES, Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.sinks import check_sinks
 
@@ -63,6 +63,8 @@ def check_end(run: SimulatedRun) -> None:
         read = sorted(each["uri"] for each in ledger.regions[name].finish(current[name])["externals"])
         if read != sorted(external.uri for external in job.externals_of(name)):
             raise Violation(f"I13: {name}@{current[name]} has read {read}, which is not what there is")
+    _check_tables(run, current)
+    _check_event_files(run)
     published = ledger.publishes[max(ledger.publishes)] if run.settings.publishes else current
     for name in job.finals:
         if published[name] != current[name]:
@@ -73,6 +75,24 @@ def check_end(run: SimulatedRun) -> None:
     is_assumed = any(mode is Determinism.ASSUME for region in job.plan.regions for _, mode in region.determinism)
     if not job.unstable and not (is_assumed and (run.is_redeployed or run.is_relisted)):
         _check_undisturbed(job, run.world.ledger.wrote, current)
+
+
+def _check_tables(run: SimulatedRun, current: Mapping[str, int]) -> None:
+    if run.world.tables is not None:
+        for region in run.world.job.plan.regions:
+            for result in run.world.job.tables.keys() & set(region.results):
+                maker = run.world.layout.prefix, region.name, current[region.name]
+                bad = run.world.tables.why_not_held(*maker, run.world.job.tables[result])
+                if bad is not None:
+                    raise Violation(bad)
+
+
+def _check_event_files(run: SimulatedRun) -> None:
+    # A purge takes old streams away.
+    if run.world.event_files is not None and not PURGES & run.settings.troubles.keys():
+        bad = run.world.event_files.why_wrong(run.world.journal_store)
+        if bad is not None:
+            raise Violation(bad)
 
 
 def _check_undisturbed(

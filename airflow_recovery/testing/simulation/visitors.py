@@ -9,7 +9,6 @@ from airflow_recovery.errors import JournalError, RecoveryError, StoreError
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.scenario import Request
-from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.results.sweep import Sweeper
 from airflow_recovery.results.swept_run import SweepOptions
 from airflow_recovery.testing.simulation.memory import ProcessStore
@@ -30,7 +29,7 @@ def restart(run: SimulatedRun, request: Request) -> None:
     names = list(world.job.regions)
     try:
         state = journal.load(journal.list(names))
-        found = plan(world.job.plan, state, ResultProber(lambda location: results), request)
+        found = plan(world.job.plan, state, world.prober(results), request)
         applied = apply_plan(journal, found, "user")
     except RecoveryError as error:
         current_runner().switch(f"is refused: {type(error).__name__}")
@@ -87,7 +86,9 @@ def _makes_it_again(run: SimulatedRun, steps: int) -> None:
 def _sweep(run: SimulatedRun, options: SweepOptions) -> bool:
     world = run.world
     try:
-        Sweeper(ProcessStore(world.journal_store), ProcessStore(world.results), options).sweep()
+        tables = world.tables.client if world.tables is not None else None
+        journals = world.by_version(ProcessStore(world.journal_store))
+        Sweeper(journals, ProcessStore(world.results), options, tables=tables).sweep()
     except (StoreError, JournalError):
         return False
     return True

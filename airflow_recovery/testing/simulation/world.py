@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.publish import PublishTask
@@ -14,12 +15,14 @@ from airflow_recovery.attempt.run import Run, TaskIdentity
 from airflow_recovery.attempt.shared import SharedApplication
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import SubtasksUnknown
+from airflow_recovery.journal.events import JobEvent
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout, shared_identity
 from airflow_recovery.journal.owner import own_results
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.replay import EventFold
 from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.journal.stream import NoEvents
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.prober import ResultProber
@@ -27,6 +30,7 @@ from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.fake_sink import FakeTarget
 from airflow_recovery.testing.simulation.dag_run import PUBLISH, DagRun
+from airflow_recovery.testing.simulation.event_files import EventFile, EventFiles
 from airflow_recovery.testing.simulation.folders import FolderSpark
 from airflow_recovery.testing.simulation.jobs import IDENTITY, SimulatedJob
 from airflow_recovery.testing.simulation.ledger import RUN_PREFIX, Ledger, SharedLedger
@@ -34,6 +38,10 @@ from airflow_recovery.testing.simulation.memory import Clock, MemoryStore, Proce
 from airflow_recovery.testing.simulation.network import Network
 from airflow_recovery.testing.simulation.spark import Cluster, FakeSpark
 from airflow_recovery.testing.simulation.strands import Process, current_runner
+from airflow_recovery.testing.simulation.versions import VersionToCome, as_this_version
+
+if TYPE_CHECKING:
+    from airflow_recovery.testing.simulation.tables import SimulatedTables
 
 
 class _Told(logging.Handler):
@@ -52,7 +60,7 @@ class World:
 
     ``main`` is the run that the schedule is about; ``others`` are at work at the same time, over the same stores.
     ``moment``: how many changes of the stores there were; ``wrong``: what their checkers have found. ``refused``:
-    what a sink takes nothing of, by region and code.
+    what a sink takes nothing of, by region and code. ``is_upgraded``: processes begin with a version to come.
     """
 
     def __init__(  # noqa: PLR0913 - what goes wrong, each with its default
@@ -72,6 +80,7 @@ class World:
         clocks_differ_s: float = 0.0,
         shares_results_base: bool = False,
         releases: Retention | None = None,
+        has_event_files: bool = False,
     ) -> None:
         self._clocks_differ_s = clocks_differ_s
         self._shares_results_base = shares_results_base
@@ -88,8 +97,10 @@ class World:
         self._data: dict[str, tuple[int, str]] = {}
         self._ledgers: dict[str, Ledger] = {}
         self._publish_keys = (PUBLISH,) if publishes else ()
-        self.journal_store.on_put = lambda key, *written: self._hears(key, lambda it: it.journal_put(key, *written))
-        self.journal_store.on_delete = lambda key: self._hears(key, lambda it: it.journal_deleted(key))
+        self.journal_store.on_put = lambda key, *written: self._hears(
+            key, lambda it: it.journal_put(as_this_version(key), *written)
+        )
+        self.journal_store.on_delete = lambda key: self._hears(key, lambda it: it.journal_deleted(as_this_version(key)))
         self.results.on_put = lambda key, body, replaced: self._hears(
             key, lambda it: it.data_put(key, body, replaced, self.results.get(key).info.etag, by())
         )
@@ -102,11 +113,25 @@ class World:
         self._page_keys = page_keys
         self._writers = 0
         self.refused: set[tuple[str, str | None]] = set()
+        self.is_upgraded = False
+        self.event_files = EventFiles() if has_event_files else None
         ledger = self._new_ledger(job, IDENTITY)
         self.main = DagRun(
             "run 1", job, IDENTITY, ledger, self._new_target(ledger), self.journal_store, self._publish_keys
         )
         self.others: list[DagRun] = []
+        self.tables = self._new_tables(job, store_faults, store_fault_rate)
+
+    def _new_tables(self, job: SimulatedJob, faults: int, rate: float) -> SimulatedTables | None:
+        if not job.tables:
+            return None
+        from airflow_recovery.testing.simulation.lake import Lake
+        from airflow_recovery.testing.simulation.tables import SimulatedTables
+
+        lake = Lake(self.clock, random.Random(self._rng.getrandbits(32)), rate=rate, faults=faults)
+        committing = job.regions.keys() - job.folders
+        self.cluster.tables = SimulatedTables(lake, self._ledger_of, committing, self.wrong)
+        return self.cluster.tables
 
     # the run that the schedule is about
 
@@ -228,12 +253,24 @@ class World:
 
     # as a process sees it
 
-    def journal(self, writer: str, dag_run: DagRun | None = None) -> SimulatedJournal:
-        """As a process sees it."""
+    def journal(
+        self, writer: str, dag_run: DagRun | None = None, says: Callable[[JobEvent], None] | None = None
+    ) -> SimulatedJournal:
+        """As a process sees it, which ``says`` what it writes, too."""
         of = dag_run or self.main
+
+        def record(event: JobEvent) -> None:
+            of.history.add(event)
+            if says is not None:
+                says(event)
+
         way = self._way if of.journal_store is self.journal_store else None
-        store = ProcessStore(of.journal_store, way, self._page_keys)
-        return SimulatedJournal(store, of.identity, writer=writer, listener=Recorder(of.history.add, self._now))
+        store = self.by_version(ProcessStore(of.journal_store, way, self._page_keys))
+        return SimulatedJournal(store, of.identity, writer=writer, listener=Recorder(record, self._now))
+
+    def by_version(self, store: ProcessStore) -> ProcessStore | VersionToCome:
+        """The journals' store, as a process sees it that begins now."""
+        return VersionToCome(store, self.clock) if self.is_upgraded else store
 
     def listener(self) -> Recorder:
         """Makes events of what is written."""
@@ -241,21 +278,26 @@ class World:
 
     def state(self) -> RunState:
         """What the journal says at this moment, read by nobody in particular."""
-        journal = SimulatedJournal(self.journal_store, IDENTITY, writer="onlooker")
+        store = VersionToCome(self.journal_store, self.clock)  # which reads whatever there is
+        journal = SimulatedJournal(store, IDENTITY, writer="onlooker")
         return journal.load(journal.list(self.job.regions))
 
     def run(self, own: TaskTry, dag_run: DagRun | None = None) -> Run:
-        """What a try knows."""
+        """What a try knows. Whoever is given it closes its events."""
         of = dag_run or self.main
         self._writers += 1
         results = ProcessStore(self.results)
         job = of.job
         wrong_by_s = self._wrong_by_s()
+        events: EventFile | NoEvents = NoEvents()
+        if self.event_files is not None and of is self.main:
+            events = self.event_files.begin(self.journal("stream", of).store, of.identity, self._now)
         run = Run(
             plan=job.plan,
-            journal=self.journal(f"writer {self._writers}", of),
+            journal=self.journal(f"writer {self._writers}", of, events.record),
+            events=events,
             task_instances=of.airflow.clear_client(own, gate=_ask_airflow),
-            available=ResultProber(lambda location: results),
+            available=self.prober(results),
             task_keys={name: name for name in job.regions},
             task=TaskIdentity(of.name, own.try_number, own.ti_id, of.airflow.grant(own.task_id)),
             now=lambda: self._now(wrong_by_s),
@@ -271,6 +313,11 @@ class World:
         )
         run.__dict__["plan_hash"] = job.plan_hash  # the same for every try: computed once
         return run
+
+    def prober(self, results: ProcessStore) -> ResultProber:
+        """Asks what is there, as a process does."""
+        ask_table = self.tables.client.why_lost if self.tables is not None else None
+        return ResultProber(lambda location: results, ask_table=ask_table)
 
     def _is_live_run(self, name: str) -> bool:
         return any(run.name == name and not run.has_ended for run in (self.main, *self.others))
@@ -293,17 +340,24 @@ class World:
         if own.task_id != PUBLISH and own.task_id not in of.job.regions:
             raise SubtasksUnknown(f"{own.task_id}: today's job has no such region.")
         run = self.run(own, of)
+        try:
+            return self._executed(run, own, process, of)
+        finally:
+            run.events.close()
+
+    def _executed(self, run: Run, own: TaskTry, process: Process, of: DagRun) -> int | None:
         results = ProcessStore(self.results)
         # What the other deployment lets go of, this one's checker could not tell from what is taken from it.
         releases = self._releases if of.journal_store is self.journal_store else None
+        tables = self.tables.client if self.tables is not None else None
         if own.task_id == PUBLISH:
             PublishTask(run).execute()
             if releases is not None:
-                release_published(run, results, releases)
+                release_published(run, results, releases, tables)
             return None
         attempt = self._region_task(run, own, process, of, results).execute().attempt
         if releases is not None:
-            release_consumed(run, own.task_id, results, releases)
+            release_consumed(run, own.task_id, results, releases, tables)
         return attempt
 
     def _region_task(self, run: Run, own: TaskTry, process: Process, of: DagRun, results: ProcessStore) -> RegionTask:
