@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from scripts.soak.people import (
     look_on,
     lose_a_result,
     pin_or_release,
+    purge,
     restart_by_plan,
 )
 from scripts.soak.runs import NothingToDisturb, Runs
@@ -265,13 +266,22 @@ DISTURBANCES = (
     Disturbance("restart by plan", "airflow recovery restart", 2, _of_people(restart_by_plan)),
     Disturbance("pin, release", "a pin, its end, or a release of an attempt", 2, _of_people(pin_or_release)),
     Disturbance("collect garbage", "airflow recovery gc, beside everything", 2, _of_people(collect_garbage)),
+    Disturbance("purge", "airflow recovery gc --purge of the runs of one DAG that are silent", 2, _of_people(purge)),
     Disturbance("backfill", "two dates of a DAG", 2, _of_people(backfill)),
     Disturbance("deploy", "a constant in a vertex goes forth or back", 2, _of_people(deploy)),
 )
 
 
-def drawn_for(seed: int, tick: int) -> tuple[Disturbance, float, random.Random]:
-    """What tick number ``tick`` of the soak with ``seed`` does, how long, and by what chance it chooses its victim."""
+def first_round(seed: int) -> list[Disturbance]:
+    """Each kind once, in the order of ``seed``: none is drawn a second time before all were tried."""
+    return random.Random(f"{seed} first round").sample(DISTURBANCES, len(DISTURBANCES))
+
+
+def drawn_for(seed: int, tick: int, owed: Sequence[Disturbance] = ()) -> tuple[Disturbance, float, random.Random]:
+    """What tick number ``tick`` of the soak with ``seed`` does, how long, and by what chance it chooses its victim.
+
+    It is the first of those that are ``owed``; where none is, one by weight.
+    """
     drawn = random.Random(f"{seed} {tick}")
-    (disturbance,) = drawn.choices(DISTURBANCES, weights=[one.weight for one in DISTURBANCES])
+    (disturbance,) = owed[:1] or drawn.choices(DISTURBANCES, weights=[one.weight for one in DISTURBANCES])
     return disturbance, drawn.uniform(*disturbance.lasts), drawn

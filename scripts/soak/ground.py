@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import psutil  # type: ignore[import-untyped]
 import psycopg2  # type: ignore[import-untyped]
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -41,6 +42,7 @@ from scripts.soak.s3_faults import S3Faults
 HERE = Path(__file__).resolve().parent
 BUCKET = "soak"
 JOURNAL, RESULTS, LAKE = (f"s3://{BUCKET}/{name}" for name in ("journal", "results", "lake"))
+DELTA = f"{LAKE}/delta"
 WAREHOUSE = "warehouse"
 WORKERS = ("worker-1", "worker-2")
 SMALL_DISK = "worker-2"
@@ -158,6 +160,10 @@ class Ground:
 
         return SqlCatalog("lake", **{**self.lake, "s3.endpoint": self.s3.endpoint_url})
 
+    def delta(self, name: str, version: int | None = None) -> Any:
+        """A Delta table, past the proxy."""
+        return deltalake.DeltaTable(f"{DELTA}/{name}", version=version, storage_options=_delta_options(self.s3))
+
     def ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows of a statement in the warehouse, over a connection of its own: the server is stopped at times."""
         with closing(psycopg2.connect(**self.warehouse)) as connection, connection, connection.cursor() as cursor:
@@ -238,8 +244,14 @@ def open_ground(folder: Path, seed: int) -> Iterator[Ground]:
         catalog.create_namespace("db")
         for name in ("flights", "arrived", "cancelled", "late"):
             catalog.create_table(f"db.{name}", FLIGHTS.schema).append(FLIGHTS)
+        deltalake.write_deltalake(f"{DELTA}/flights", FLIGHTS, storage_options=_delta_options(s3))
         airflow.api("POST", "/pools", {"name": "jvm", "slots": 2})
         yield ground
+
+
+def _delta_options(s3: S3Server) -> dict[str, str]:
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": REGION}
+    return {**keys, "AWS_ENDPOINT_URL": s3.endpoint_url, "AWS_ALLOW_HTTP": "true"}
 
 
 def own_address() -> str:

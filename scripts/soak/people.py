@@ -38,6 +38,12 @@ def history_of(ground: Ground, name: RunName) -> History:
     return read_history(ground.journal, JournalName(name.dag_id, name.run_key, name.group_id))
 
 
+def is_purged(history: History) -> bool:
+    """Whether nothing of a run counts any more: it was purged, and nobody has run it since."""
+    regions = history.regions.values()
+    return any(region.purged for region in regions) and not any(region.attempts for region in regions)
+
+
 def clear_a_failed_run(ground: Ground, runs: Runs, drawn: random.Random) -> str:
     """What has failed of it, and what waits for that."""
     runs.look()
@@ -50,13 +56,14 @@ def clear_a_failed_run(ground: Ground, runs: Runs, drawn: random.Random) -> str:
 
 
 def clear_some_tasks(ground: Ground, runs: Runs, drawn: random.Random) -> str:
-    """A task and what is behind it, or the whole run; also of one that is at work."""
+    """A task and what is behind it, or the whole run; also of one that is at work. Of a purged run the whole."""
     runs.look()
     if not runs.states:
         raise NothingToDisturb("no run")
     name = drawn.choice(sorted(runs.states))
     tasks = sorted({str(task["task_id"]) for task in ground.airflow.task_instances(name.dag_id, _id(runs, name))})
-    chosen = None if drawn.random() < 0.3 or not tasks else [drawn.choice(tasks)]
+    whole = drawn.random() < 0.3 or not tasks or is_purged(history_of(ground, name))
+    chosen = None if whole else [drawn.choice(tasks)]
     runs.clear(name, tasks=chosen)
     return f"{name.dag_id} {name.day}: {chosen[0] if chosen else 'all of it'}"
 
@@ -71,6 +78,14 @@ def lose_a_result(ground: Ground, runs: Runs, drawn: random.Random) -> str:
     if not ended:
         raise NothingToDisturb("no run has ended")
     name = drawn.choice(ended)
+    if name.dag_id == "delta":
+        version = ground.delta("arrived").version()
+        if version < 1:
+            raise NothingToDisturb("the table has one version")
+        runs.to_clear.add(name)
+        ground.delta("arrived").restore(version - 1)
+        runs.clear(name)
+        return f"{name.dag_id} {name.day}: the table arrived is restored to version {version - 1}"
     if name.dag_id == "tables":
         table = ground.catalog().load_table("db.arrived")
         parents = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
@@ -154,6 +169,18 @@ def collect_garbage(ground: Ground, runs: Runs, drawn: random.Random) -> str:
     """With the retention that is configured, or with one that lets intermediate results go."""
     retention = drawn.choice([[], [], ["--retention", "on-run-success"]])
     return _command(ground, "gc", "--grace", "1m", *retention)
+
+
+def purge(ground: Ground, runs: Runs, drawn: random.Random) -> str:
+    """Whole runs go, of a DAG that has none at work: this closes them, and the next `gc` deletes them."""
+    runs.look()
+    at_work = {name.dag_id for name in runs.active()}
+    dags = sorted({name.dag_id for name in runs.ended("success")} - at_work)
+    if not dags:
+        raise NothingToDisturb("no DAG whose runs have all ended")
+    return _command(
+        ground, "gc", "--purge", "--older-than", "2m", "--force", "--grace", "1m", "--dag", drawn.choice(dags)
+    )
 
 
 def backfill(ground: Ground, runs: Runs, drawn: random.Random) -> str:

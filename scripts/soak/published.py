@@ -44,6 +44,9 @@ def rows_of(ground: Ground, name: RunName, attempt: Attempt, manifest: Manifest)
         table = ground.catalog().load_table(manifest.location.partition("://lake/")[2])
         (snapshot,) = manifest.objects
         return _tuples(table.scan(snapshot_id=int(snapshot)).to_arrow())
+    if manifest.location.startswith("delta+"):
+        (version,) = manifest.objects
+        return _tuples(ground.delta(manifest.location.rpartition("/")[2], int(version)).to_pyarrow_table())
     store = ground.open_data(manifest.location)
     bodies = {path: store.get(path, max_bytes=None).body for path in manifest.objects}
     if name.dag_id == "shell":

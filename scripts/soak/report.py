@@ -34,6 +34,7 @@ class Story:
     runs: Mapping[str, int]
     """How many runs of each DAG."""
     created_again: int
+    purged: int
     pauses: int
     verified: int
     compared: int
@@ -55,6 +56,7 @@ def story_of(soak: Soak) -> Story:
         struck=soak.ground.faults.struck,
         runs=Counter(name.dag_id for name in runs.names),
         created_again=runs.created_again,
+        purged=len(soak.purged),
         pauses=soak.pauses,
         verified=soak.verified,
         compared=soak.compared,
@@ -82,15 +84,15 @@ def rendered(story: Story, findings: str, picture: str = "soak") -> str:
     dags = ", ".join(f"{count} of `{dag}`" for dag, count in sorted(story.runs.items()))
     parts = [
         "# The soak",
-        "`make soak HOURS=8` runs ten DAGs of mixed kinds in a real Airflow: two schedulers, CeleryExecutor with two "
-        "workers (each a machine of its own, by namespaces), PostgreSQL, real Spark, S3 over HTTP through a proxy that "
-        "is ill at times. Every half minute something is done to it. Every ten minutes it is left alone, people clear "
-        "what has failed, and everything is checked. This page is written by the command.",
+        "`make soak HOURS=8` runs eleven DAGs of mixed kinds in a real Airflow: two schedulers, CeleryExecutor with "
+        "two workers (each a machine of its own, by namespaces), PostgreSQL, real Spark, S3 over HTTP through a proxy "
+        "that is ill at times. Every half minute something is done to it. Every ten minutes it is left alone, people "
+        "clear what has failed, and everything is checked. This page is written by the command.",
         f"**{hours:.2f} hours with seed {story.seed}, ended {story.ended}: "
         f"{'nothing wrong was found' if not found else f'{found} violations were found'}.**{short}",
         f"{sum(counts.values())} disturbances; {sum(story.runs.values())} runs ({dags}), {story.created_again} of them "
-        f"created again after the database was restored; {story.pauses} pauses. Requests to S3 that something happened "
-        f"to: {ill}.",
+        f"created again after the database was restored, {story.purged} purged; {story.pauses} pauses. Requests to S3 "
+        f"that something happened to: {ill}.",
         f"On {story.machine['cores']} cores, {story.machine['memory']}, load "
         f"{story.machine['load in the last minute']} at the end. "
         f"Again: `python -m scripts.soak --hours {hours:.2f} --seed {story.seed}`; "

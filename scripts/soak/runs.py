@@ -17,6 +17,7 @@ WEIGHTS = {
     "ledger": 3,
     "shell": 3,
     "tables": 3,
+    "delta": 2,
     "mixed": 2,
     "batches": 2,
     "streams": 2,
@@ -47,7 +48,7 @@ class RunName(NamedTuple):
     @property
     def group_id(self) -> str:
         """The group whose journal it is: operators outside of groups have one of their own."""
-        return "(operators)" if self.dag_id in ("drop_in", "shell", "tables") else "g"
+        return "(operators)" if self.dag_id in ("drop_in", "shell", "tables", "delta") else "g"
 
 
 class Known(NamedTuple):

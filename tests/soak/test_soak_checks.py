@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airflow_recovery.testing.s3_proxy import Answer, CutReply, Delayed, LostReply, S3Request
-from scripts.soak.disturbances import DISTURBANCES, Disturbance, drawn_for
+from airflow_recovery.verify.history import Attempt, History, Region
+from airflow_recovery.verify.records import Named
+from scripts.soak.disturbances import DISTURBANCES, Disturbance, drawn_for, first_round
 from scripts.soak.growth import MOST_GROWTH, SHORTEST_S, WARM_UP_S, Growth, Sample, growths
 from scripts.soak.leftovers import (
     MOST_IDLE_S,
@@ -23,6 +26,7 @@ from scripts.soak.leftovers import (
     processes_of_no_run,
     strange_records,
 )
+from scripts.soak.people import is_purged
 from scripts.soak.plot import plotted
 from scripts.soak.report import Story, rendered
 from scripts.soak.request_budget import REGIONS, beyond_budget, budget
@@ -201,6 +205,24 @@ def test_the_table_of_disturbances_draws_every_one_by_the_seed() -> None:
     assert all(by_name[one.name].lasts[0] <= lasts <= by_name[one.name].lasts[1] for one, lasts, _ in drawn)
 
 
+def test_no_kind_is_drawn_a_second_time_before_all_were_tried() -> None:
+    owed = first_round(7)
+    assert sorted(one.name for one in owed) == sorted(one.name for one in DISTURBANCES)
+    assert owed != first_round(8)
+    drawn = [drawn_for(7, tick + 1, owed[tick:])[0] for tick in range(len(owed))]
+    assert drawn == owed
+    assert drawn_for(7, 40, owed[3:4])[0] == owed[3]
+    assert drawn_for(7, 40)[0] == drawn_for(7, 40, [])[0]
+
+
+def test_a_run_is_purged_until_somebody_runs_it_again() -> None:
+    region = Region("total", {}, 2)
+    assert is_purged(History("x", {"total": region}))
+    assert not is_purged(History("x", {"total": replace(region, purged=0)}))
+    again = {3: Attempt(Named("total", 3), {}, {})}
+    assert not is_purged(History("x", {"total": replace(region, attempts=again)}))
+
+
 def test_every_dag_is_started_and_has_a_truth() -> None:
     assert set(WEIGHTS) == set(DAGS)
 
@@ -219,6 +241,7 @@ def story(violations: list[Violation], seconds: float = 7300.0) -> Story:
         {"storm": 5},
         {"chain": 3},
         1,
+        0,
         2,
         6,
         6,

@@ -1,4 +1,4 @@
-"""The ten DAGs of the soak, of mixed kinds. What each has to come to is in ``scripts/soak/truth.py``."""
+"""The eleven DAGs of the soak, of mixed kinds. What each has to come to is in ``scripts/soak/truth.py``."""
 
 from __future__ import annotations
 
@@ -146,3 +146,48 @@ with soaked("tables", max_active_runs=1):
     cancelled = selecting("cancelled", "iceberg://lake/db.flights", "delay is null")
     late = selecting("late", arrived.result("arrived"), "delay > 15")
     [cancelled, late] >> RecoveryPublishOperator(task_id="publish")
+
+
+def delta_options() -> dict[str, str]:
+    keys = BaseHook.get_connection("recovery_s3")
+    where = {"AWS_ENDPOINT_URL": os.environ["SOAK_S3"], "AWS_ALLOW_HTTP": "true"}
+    extra = keys.extra_dejson
+    return {
+        **where,
+        "AWS_REGION": extra["region_name"],
+        "AWS_ACCESS_KEY_ID": str(keys.login),
+        "AWS_SECRET_ACCESS_KEY": str(keys.password),
+    }
+
+
+def filter_delta(source: str, version: str, target: str, token: str, least: int) -> None:
+    import deltalake
+    import pyarrow.compute as pc
+
+    options = delta_options()
+    folder = source.replace("s3a://", "s3://", 1)
+    rows = deltalake.DeltaTable(folder, version=int(version), storage_options=options).to_pyarrow_table()
+    deltalake.write_deltalake(
+        target.replace("s3a://", "s3://", 1),
+        rows.filter(pc.greater(rows["delay"], least)),
+        mode="overwrite",
+        commit_properties=deltalake.CommitProperties(custom_metadata={"airflow_recovery": token}),
+        storage_options=options,
+    )
+
+
+def filtering(task_id: str, source: Any, least: int) -> Any:
+    told = {"source": "{input:source}", "version": "{version:source}"}
+    made = {"target": f"{{output:{task_id}}}", "token": f"{{token:{task_id}}}"}
+    return recoverable(PythonOperator)(
+        task_id=task_id,
+        python_callable=filter_delta,
+        op_kwargs={**told, **made, "least": least},
+        inputs={"source": source},
+        outputs={task_id: f"delta+{LAKE}/delta/{task_id}"},
+    )
+
+
+with soaked("delta", max_active_runs=1):
+    delayed = filtering("arrived", f"delta+{LAKE}/delta/flights", 0)
+    filtering("late", delayed.result("arrived"), 15) >> RecoveryPublishOperator(task_id="publish")
