@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from airflow_recovery.errors import (
     StoreUnavailable,
 )
 from airflow_recovery.hooks.settings import RecoverySettings
-from airflow_recovery.hooks.stores import open_stores
+from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.job.templates import checked_moment
 
 if TYPE_CHECKING:
@@ -119,9 +120,8 @@ class RecoveryResultHook(BaseHook):
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
         journal = self._journal(dag_id, key, group_id)
         run = read_run(journal)
-        results = open_stores(self._settings or RecoverySettings.load()).results
         for mode in all_answers("results", ResultsMode):
-            committed = mode.committed(results, journal, run, vertex, newest_batch=newest_batch)
+            committed = mode.committed(self._stores.results, journal, run, vertex, newest_batch=newest_batch)
             if committed is not None:
                 return committed
         raise NotPublished(f"expected a mode that commits {vertex!r} batch by batch, found none on this machine")
@@ -130,8 +130,12 @@ class RecoveryResultHook(BaseHook):
         from airflow_recovery.journal.journal import Journal
         from airflow_recovery.model.records import RunIdentity
 
-        settings = self._settings or RecoverySettings.load()
-        return Journal(open_stores(settings).journal, RunIdentity(dag_id, key, group_id), writer=uuid.uuid4().hex)
+        return Journal(self._stores.journal, RunIdentity(dag_id, key, group_id), writer=uuid.uuid4().hex)
+
+    @cached_property
+    def _stores(self) -> Stores:
+        """Of all questions to this hook: whoever asks again and again has one set of clients."""
+        return open_stores(self._settings or RecoverySettings.load())
 
 
 def _folder_of(locations: Sequence[str]) -> str:

@@ -8,8 +8,10 @@ import pytest
 from published import DATE, PublishedRun
 
 from airflow_recovery.errors import NotPublished
+from airflow_recovery.hooks import result
 from airflow_recovery.hooks.result import RecoveryResultHook, RegisteredResult, result_run_key
 from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
@@ -38,6 +40,17 @@ def test_a_published_result_is_found(run: PublishedRun, hook: RecoveryResultHook
         attempt=1,
         publish=1,
     )
+
+
+def test_who_asks_again_and_again_has_one_set_of_clients(
+    run: PublishedRun, hook: RecoveryResultHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[RecoverySettings] = []
+    monkeypatch.setattr(result, "open_stores", lambda settings: opened.append(settings) or open_stores(settings))
+    for _ in range(3):
+        with pytest.raises(NotPublished):
+            hook.get_result("flights", "delays", group_id="group", logical_date=DATE)
+    assert len(opened) == 1
 
 
 @pytest.mark.parametrize("vertex", ["delays", "nobody"])
