@@ -109,6 +109,6 @@ def test_control_without_a_tag_what_is_read_expires_and_is_made_again(monkeypatc
 
 
 def test_control_where_the_newest_snapshot_is_registered_it_is_a_zombies(monkeypatch):
-    job = with_tables(with_folders(PAIR, "PC"), "PC")
-    settings = Settings(job, {Trouble.HEARTBEAT: 2, Trouble.DEPLOY: 1}, **ALONE)
-    control(monkeypatch, settings, "I13", (_Iceberg, "committed_by", lambda self, token: self.newest()))
+    settings = Settings(with_tables(with_folders(PAIR, "PC"), "PC"), {Trouble.HEARTBEAT: 3, Trouble.PAUSE: 2}, **ALONE)
+    what = "is given as its result what"
+    control(monkeypatch, settings, what, (_Iceberg, "committed_by", lambda self, token: self.newest()))

@@ -102,6 +102,10 @@ class SimulatedTables:
         key = RegionKey.of(journal.identity, claim.region)
         manifest = self.client.committed(result, uri, token_of(key, claim.attempt, claim.writer))
         if manifest is not None:
+            maker = self._makers.get(int(manifest.objects[0].path))
+            own = Maker(journal.layout.prefix, claim.region, claim.attempt)
+            if maker != own:
+                self._wrong.append(f"I10: {own.region}@{own.attempt} is given as its result what {maker} has committed")
             self._keep(manifest, journal, claim)
         return manifest
 
