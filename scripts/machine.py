@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from importlib.metadata import version
 
 PACKAGES = ("apache-airflow-core", "apache-airflow-providers-apache-spark", "boto3", "pyspark", "airflow-recovery")
@@ -21,10 +22,19 @@ def describe_machine() -> dict[str, str]:
         "processor": _processor(),
         "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
         "load in the last minute": f"{os.getloadavg()[0]:.2f}",
+        "ten million additions in Python": f"{_additions_s():.1f} s of CPU",
         "python": platform.python_version(),
         "java": described_java(),
     }
     return found | {name: version(name) for name in PACKAGES}
+
+
+def _additions_s() -> float:
+    """Two machines that say the same of themselves may still differ by more than twice in this."""
+    begun_s, total = time.process_time(), 0
+    for number in range(10_000_000):
+        total += number
+    return time.process_time() - begun_s
 
 
 def _processor() -> str:

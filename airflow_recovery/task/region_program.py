@@ -133,8 +133,6 @@ class RegionProgram:
         Raises `ConfigurationError` for a catalog that is not configured here, or that no driver elsewhere could ask,
         `UserCodeError` for a table that can't be written, and `StoreUnavailable` where a catalog gives no answer.
         """
-        from airflow_recovery.driver.iceberg_result import check_layout  # for such a job alone
-
         made = {
             vertex: rendered_table(self.job.vertices[vertex], self._facts) for vertex in self._region.region.results
         }
@@ -143,6 +141,8 @@ class RegionProgram:
         iceberg = [location for location in locations if location.is_iceberg]
         if not iceberg:
             return
+        from airflow_recovery.driver.iceberg_result import check_layout
+
         resources = AirflowSinkResources(self.stores)
         for location in iceberg if not driver_is_here else ():
             check_reachable(location, resources.catalog_properties(location.catalog))
