@@ -46,8 +46,8 @@ Any driver of a declared job needs Python 3.10 or later, and nothing beyond what
 Airflow nor pydantic, pendulum, Jinja, boto3, pandas or pyarrow. The client of S3 with which it finishes its attempt
 comes along with it ([why](decisions.md#23-the-sdk-of-s3-travels-with-the-driver)). What your vertices import has to be
 there, and so have pyarrow and pandas for streaming regions, since Spark asks for them, pyiceberg for
-[results that are Iceberg's](tables.md), and Delta's jar of that Spark's version for those that are Delta's (tried: 4.4.0
-on 4.2).
+[results that are Iceberg's](tables.md), and Delta's jar of that Spark's version for those that are Delta's (tried:
+4.4.0 on 4.2).
 
 **By spark-submit.** Which Spark: the `spark-submit` that is first on the worker's `PATH`, or `spark_binary=` of the
 operator or the group (`"/opt/spark/bin/spark-submit"`). A connection can't say it: Airflow's provider takes neither a
