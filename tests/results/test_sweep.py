@@ -256,7 +256,7 @@ def test_a_dry_run_lists_the_data_once_and_looks_for_no_readers_again(clock):
         world.journal_store, world.results = counted = tuple(map(CountingStore, plain))
         assert sweep(world, dry_run=is_dry).deleted_bytes
         listings[is_dry] = [store.count(Verb.LIST) for store in counted]
-    assert listings[True][1] == 1
+    assert listings[True][1] == 1 + 2, "the data, and what was left below _probe/ and _gc/"
     assert listings[True][0] == listings[False][0] - 1
 
 
@@ -494,7 +494,8 @@ def test_many_attempts_are_let_go_by_one_look_for_their_readers(clock, monkeypat
     world.journal_store, world.results = journal, results
     found = told(sweep(world, retention=Retention.as_consumed()))
     assert all(found[f"{region}@1"].startswith("deleted") for region in many)
-    assert results.count(Verb.LIST) == 2, "what the run has, and what goes"
+    assert [key for verb, key in results.requests if verb is Verb.LIST][-2:] == ["_probe/", "_gc/"]
+    assert results.count(Verb.LIST) == 2 + 2, "what the run has, and what goes"
     below = world.journal().layout.prefix
     listings = [key for verb, key in journal.requests if verb is Verb.LIST and key.startswith(below)]
     assert listings == [below, f"{below}t/"], "the run, and one look for readers"
