@@ -326,19 +326,19 @@ def _reader(kind: type[Any], exact: bool) -> _Read:
             raise _unlike(f"an object with {', '.join(readers)}", f"none of {', '.join(required - value.keys())}")
         if exact and not flat_fields and not value.keys() <= readers.keys():
             raise _unlike(f"an object with exactly {', '.join(readers)} {_ELSE_UPGRADE}", sorted(value))
-        given = {}
+        contents = {}
         key = ""
         try:
             for key, content in value.items():
                 if key in readers:
                     name, read_field = readers[key]
-                    given[name] = read_field(content)
+                    contents[name] = read_field(content)
         except Unlike as error:
             raise error.at(f".{key}") from error.__cause__
         for name, (choose, default) in flat_fields.items():
             chosen = choose(kind, value.keys())
-            given[name] = default if chosen in bare else _reader(chosen, False)(value)
-        return make(given)
+            contents[name] = default if chosen in bare else _reader(chosen, False)(value)
+        return make(contents)
 
     return read
 
@@ -346,15 +346,15 @@ def _reader(kind: type[Any], exact: bool) -> _Read:
 def _maker(kind: type[Any]) -> Callable[[dict[str, Any]], Any]:
     """What makes a value of a dataclass of its fields by name. It raises `Unlike` for what the class itself refuses."""
 
-    def made(given: dict[str, Any]) -> Any:
+    def made(contents: dict[str, Any]) -> Any:
         try:
-            return kind(**given)
+            return kind(**contents)
         except ValueError as error:
             raise Unlike(str(error)) from error
 
-    def filled(given: dict[str, Any]) -> Any:
+    def filled(contents: dict[str, Any]) -> Any:
         value = object.__new__(kind)
-        object.__setattr__(value, "__dict__", {**defaults, **given})
+        object.__setattr__(value, "__dict__", {**defaults, **contents})
         return value
 
     # The constructor of a frozen class sets each field by a call: where it does nothing else, this is a third of it.

@@ -153,9 +153,9 @@ class RegionGroup:
         if self.own_fingerprints:
             return region_fingerprint(self.vertex_fingerprints(index), self.template.results, self.keys[index])
         hashed, rest = self._fingerprint_parts
-        found = hashed.copy()
-        found.update(f"{encode_basestring_ascii(self.keys[index])}{rest}".encode())
-        return found.hexdigest()[:32]
+        hasher = hashed.copy()
+        hasher.update(f"{encode_basestring_ascii(self.keys[index])}{rest}".encode())
+        return hasher.hexdigest()[:32]
 
     @cached_property
     def _fingerprint_parts(self) -> tuple[hashlib._Hash, str]:
@@ -315,11 +315,11 @@ class GroupedRegions(_Made[RegionPlan]):
     @cached_property
     def reading(self) -> Mapping[str, Sequence[tuple[RegionGroup, DistributionPattern]]]:
         """The groups that read something of each group, in topological order, and by which pattern."""
-        found: dict[str, list[tuple[RegionGroup, DistributionPattern]]] = {name: [] for name in self.by_group}
+        readers: dict[str, list[tuple[RegionGroup, DistributionPattern]]] = {name: [] for name in self.by_group}
         for group in self.groups:
             for edge in group.inputs:
-                found[edge.group].append((group, edge.pattern))
-        return found
+                readers[edge.group].append((group, edge.pattern))
+        return readers
 
     @cached_property
     def subtasks(self) -> Mapping[str, Sequence[RegionPlan]]:

@@ -65,13 +65,13 @@ def _others_read(value: Any) -> tuple[tuple[int, int], ...]:
         type(pair) is list and list(map(type, pair)) == [int, int] and min(pair) >= 0 for pair in value
     ):
         return tuple((index, attempt) for index, attempt in value)
-    found = _RUNS.fullmatch(value) if type(value) is str else None
-    if found is None:
+    match = _RUNS.fullmatch(value) if type(value) is str else None
+    if match is None:
         raise Unlike(f"expected pairs of index and attempt, or runs such as '.120b3', found {str(value)[:80]!r}")
-    attempts = list(map(int, found["attempts"].split(","))) if found["attempts"] else range(1, len(_LETTERS) + 1)
+    attempts = list(map(int, match["attempts"].split(","))) if match["attempts"] else range(1, len(_LETTERS) + 1)
     others: list[tuple[int, int]] = []
     at = 0
-    for letter, length in _RUN.findall(found["runs"]):
+    for letter, length in _RUN.findall(match["runs"]):
         end = at + int(length or 1)
         if letter != ".":
             if _LETTERS.index(letter) >= len(attempts):
@@ -167,8 +167,8 @@ class Inputs(Sequence[InputRef]):
 
     def with_groups(self, find: FindGroup) -> Inputs:
         """The same with the groups that ``find`` has."""
-        found = {ref.group: find(ref.group, ref.keys) for ref in self.groups.values()}
-        return Inputs(self.parts, {name: group for name, group in found.items() if group is not None})
+        groups = {ref.group: find(ref.group, ref.keys) for ref in self.groups.values()}
+        return Inputs(self.parts, {name: group for name, group in groups.items() if group is not None})
 
     @cached_property
     def groups(self) -> Mapping[str, InputGroupRef]:

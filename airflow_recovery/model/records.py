@@ -182,11 +182,11 @@ class PlanRecord:
         """The regions that are subtasks, by what they are subtasks of."""
         if isinstance(self.regions, GroupedRegions):
             return self.regions.subtasks
-        found: dict[str, list[RegionPlan]] = {}
+        subtasks: dict[str, list[RegionPlan]] = {}
         for region in self.regions:
             if region.subtask is not None:
-                found.setdefault(region.subtask.of, []).append(region)
-        return found
+                subtasks.setdefault(region.subtask.of, []).append(region)
+        return subtasks
 
     @cached_property
     def subtask_names(self) -> Mapping[str, Sequence[str]]:

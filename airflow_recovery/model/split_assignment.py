@@ -84,9 +84,9 @@ def advance(
     to so many subtasks as today, whose homes hold again. Raises `SplitsVanished` where something has, and ``vanished``
     is `FAIL`, or it is `KEEP` and the subtasks are others; `SplitIdentityError` as `listed`.
     """
-    found = match(() if before is None else before.homes, today)
-    present = (*found.kept, *found.overwritten, *found.added)
-    missing = found.vanished
+    matched = match(() if before is None else before.homes, today)
+    present = (*matched.kept, *matched.overwritten, *matched.added)
+    missing = matched.vanished
     if missing and vanished is Vanished.FAIL:
         raise SplitsVanished(
             f"expected every split that was listed before, found {len(missing)} gone: {names(missing)}. Restore them, "
@@ -107,7 +107,7 @@ def advance(
     homes = {split: at_uri[split.uri] for split in present if split.uri in at_uri}
     here = {split.uri for split in present}
     gone = {split: home for split, home in known.items() if split.uri not in here}
-    return Advance(Assignment(parallelism, _with_owners(homes, present, parallelism), gone, enumerator), found)
+    return Advance(Assignment(parallelism, _with_owners(homes, present, parallelism), gone, enumerator), matched)
 
 
 def batches(
@@ -118,7 +118,7 @@ def batches(
     A batch holds at most ``batch_bytes`` (or one split) and `MAX_BATCH_SPLITS`. ``suspects`` are the content keys of
     splits that may have killed a driver: each travels alone, after all others.
     """
-    found: list[tuple[Split, ...]] = []
+    complete: list[tuple[Split, ...]] = []
     batch: list[Split] = []
     weight = 0
     alone: list[Split] = []
@@ -127,13 +127,13 @@ def batches(
             alone.append(split)
             continue
         if batch and (weight + split.weight > batch_bytes or len(batch) == MAX_BATCH_SPLITS):
-            found.append(tuple(batch))
+            complete.append(tuple(batch))
             batch, weight = [], 0
         batch.append(split)
         weight += split.weight
     if batch:
-        found.append(tuple(batch))
-    return [*found, *((split,) for split in alone)]
+        complete.append(tuple(batch))
+    return [*complete, *((split,) for split in alone)]
 
 
 def _with_owners(kept: Mapping[Split, int], splits: Iterable[Split], parallelism: int) -> dict[Split, int]:

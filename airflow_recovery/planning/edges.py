@@ -65,34 +65,34 @@ class Edges:
 
     def inputs(self, node: str) -> tuple[str, ...]:
         """What a node reads, in the order of its inputs. All regions of a group together read whole groups."""
-        found = self._inputs.get(node)
-        if found is None:
+        inputs = self._inputs.get(node)
+        if inputs is None:
             edges = self.group(node).inputs
-            found = self._ends(node, [(self._groups[edge.group], edge.pattern) for edge in edges])
-            self._inputs[node] = found
-        return found
+            inputs = self._ends(node, [(self._groups[edge.group], edge.pattern) for edge in edges])
+            self._inputs[node] = inputs
+        return inputs
 
     def readers(self, node: str) -> tuple[str, ...]:
         """Who reads a node, in topological order."""
-        found = self._readers.get(node)
-        if found is None:
-            found = self._readers[node] = self._ends(node, self._reading[self.group(node).name])
-        return found
+        readers = self._readers.get(node)
+        if readers is None:
+            readers = self._readers[node] = self._ends(node, self._reading[self.group(node).name])
+        return readers
 
     def downstream(self, regions: Iterable[str]) -> set[str]:
         """``regions``, whoever reads them over however many steps, and every group that has some of these."""
-        found: set[str] = set()
+        reached: set[str] = set()
         whole: set[str] = set()
         waiting = list(regions)
         while waiting:
             node = waiting.pop()
-            if node not in found:
-                found.add(node)
-                found.update(self.members(node))
+            if node not in reached:
+                reached.add(node)
+                reached.update(self.members(node))
                 waiting += self.readers(node)
                 if node not in self._groups:
                     whole.add(self.place(node)[0].name)
-        return found | whole
+        return reached | whole
 
     @cached_property
     def of_modes(self) -> Sequence[str]:

@@ -105,9 +105,9 @@ class Evaluation:
 
     def without_asking(self) -> Evaluation:
         """The same evaluation, which asks for no more data: what was not asked for so far is taken to be there."""
-        found = copy.copy(self)
-        found._asks, found._must, found._read_by = False, {}, {}
-        return found
+        evaluation = copy.copy(self)
+        evaluation._asks, evaluation._must, evaluation._read_by = False, {}, {}
+        return evaluation
 
     def current(self, region: str) -> Attempt | None:
         """The attempt that counts, or `None`."""
@@ -236,7 +236,7 @@ class Evaluation:
         undecided one: it may never read them.
         """
         self._check(region)
-        found: dict[str, Reason] = {}
+        reasons: dict[str, Reason] = {}
         seen: set[tuple[str, str, bool]] = set()
         queue = [region]
         while queue:
@@ -248,10 +248,10 @@ class Evaluation:
                     continue
                 seen.add(edge)
                 for producer, reason in self.unreadable(name, node, wants_data=wants_data):
-                    if producer not in found:
-                        found[producer] = reason
+                    if producer not in reasons:
+                        reasons[producer] = reason
                         queue.append(producer)
-        return {name: found[name] for name in sorted(found, key=self.edges.position)}
+        return {name: reasons[name] for name in sorted(reasons, key=self.edges.position)}
 
     def why_not_committed(self, region: str) -> Reason | None:
         """Of a valid region: its finish is prepared, and has to be committed to its sink before it counts."""
@@ -277,7 +277,7 @@ class Evaluation:
         self._check(region)
         if basis is None:
             return Reason(region, Why.RESET) if self.state.of(region).was_reset else None
-        if not self._is_told(basis):
+        if not self._groups_are_known(basis):
             return Reason(region, Why.INPUTS_CHANGED, _other_inputs(basis, ()))
         remade = self._read.remade(basis)
         superseded = (self.why_superseded(region, pin) for pin in remade if self._is_planned(pin.region))
@@ -301,7 +301,7 @@ class Evaluation:
         """The inputs in ``basis`` that were made again, and that ``region`` keeps its result on all the same."""
         self._check(region)
         cutoffs = []
-        if basis is None or not self._is_told(basis):
+        if basis is None or not self._groups_are_known(basis):
             return ()
         for pin in self._read.remade(basis):
             now = self._remade(pin)
@@ -340,9 +340,9 @@ class Evaluation:
 
         With ``same_rows`` as it was read, so that a ``verify`` edge holds where what was read has a digest.
         """
-        told = self.edge_follows(consumer, producer, same_rows=same_rows)
-        if told is not None:
-            return told
+        follows = self.edge_follows(consumer, producer, same_rows=same_rows)
+        if follows is not None:
+            return follows
         pin = self.pins(consumer).get(producer)
         if pin is None:
             return True
@@ -366,11 +366,13 @@ class Evaluation:
         """What the finish that counts has read, by region; nothing where there is none."""
         current = self.state.of(region).current
         # What nobody can tell is no finish that is valid: `PlanRecord.reads` is False of it.
-        is_told = current is not None and current.outcome is not None and self._is_told(current.outcome.inputs)
-        return self._read.by_region(current.outcome.inputs) if current and current.outcome and is_told else {}
+        outcome = current.outcome if current is not None else None
+        if outcome is None or not self._groups_are_known(outcome.inputs):
+            return {}
+        return self._read.by_region(outcome.inputs)
 
-    def _is_told(self, refs: Sequence[InputRef]) -> bool:
-        return type(refs) is not Inputs or self._read.told(refs).is_known
+    def _groups_are_known(self, refs: Sequence[InputRef]) -> bool:
+        return type(refs) is not Inputs or self._read.with_known_groups(refs).is_known
 
     def why_node_superseded(
         self, consumer: str, node: str, is_made_again: Callable[[str], bool] = lambda name: False
@@ -394,7 +396,7 @@ class Evaluation:
         """Which attempt of ``producer`` the `basis` names; `None` where it names none, or nobody can tell."""
         if basis is None:
             return None
-        read = self._read.told(Inputs.of(basis))
+        read = self._read.with_known_groups(Inputs.of(basis))
         return read.attempt_of(producer) if read.is_known else None
 
     def attempt_read(self, consumer: str, producer: str) -> int:
@@ -530,11 +532,11 @@ class Evaluation:
 
     def _may_come_right(self, name: str, node: str) -> bool:
         """What ``name`` has read of a node counts, or may do so once it has been made again."""
-        told = self.edge_follows(name, node, same_rows=True)
+        follows = self.edge_follows(name, node, same_rows=True)
         decided = self._decided.get(node, ())
-        if told is not None:
+        if follows is not None:
             # What is undecided counts as it is, or is made again: either way it is not what ``name`` has read.
-            return not told or (not decided and self.why_node_superseded(name, node) is None)
+            return not follows or (not decided and self.why_node_superseded(name, node) is None)
         return not any(self.follows(name, producer) for producer in decided) and (
             self.why_node_superseded(name, node, self._is_invalid) is None
         )
@@ -587,7 +589,7 @@ class Evaluation:
             for result in results
             if result in before and result in after
         ]
-        return ", ".join(f"{each} had {was} rows, has {has}" for each, was, has in counts if was != has)
+        return ", ".join(f"{result} had {was} rows, has {has}" for result, was, has in counts if was != has)
 
     def _why_no_finish(self, name: str) -> Reason:
         state = self.state.of(name)

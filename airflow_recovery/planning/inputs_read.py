@@ -32,7 +32,7 @@ class InputsRead:
         """``refs`` by region. Raises `InputsUnknown`; not where `PlanRecord.reads` is true of them."""
         if not isinstance(refs, Inputs):
             return {ref.region: ref for ref in refs}
-        refs = self.told(refs)
+        refs = self.with_known_groups(refs)
         parts = [dict(refs.singles)] if refs.singles else []
         parts += [self._of_group(refs, ref) for ref in refs.groups.values()]
         return parts[0] if len(parts) == 1 else ChainMap(*parts)
@@ -46,15 +46,15 @@ class InputsRead:
         if type(refs) is not Inputs:
             yield from refs
             return
-        told = self.told(refs)
+        known = self.with_known_groups(refs)
         if group is None:
-            yield from told.singles.values()
-        for name, ref in told.groups.items():
+            yield from known.singles.values()
+        for name, ref in known.groups.items():
             if group in (None, name):
-                names = told.group(ref).names
+                names = known.group(ref).names
                 remade = ref.attempts.differences(self._now(ref, names))
-                found = self._of_group(told, ref) if remade else {}
-                yield from (found[names[index]] for index in remade)
+                by_name = self._of_group(known, ref) if remade else {}
+                yield from (by_name[names[index]] for index in remade)
 
     def _now(self, ref: InputGroupRef, names: Sequence[str]) -> GroupAttempts:
         """The attempts of a group that count; 0 where there is none."""
@@ -64,7 +64,7 @@ class InputsRead:
             self._present[key] = GroupAttempts.of([0 if current is None else current.number for current in currents])
         return self._present[key]
 
-    def told(self, refs: Inputs) -> Inputs:
+    def with_known_groups(self, refs: Inputs) -> Inputs:
         """``refs`` with all groups that are known by now."""
         return refs if refs.is_known else refs.with_groups(self._plan.find_group)
 

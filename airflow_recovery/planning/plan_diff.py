@@ -18,10 +18,10 @@ class Difference:
     def text(self) -> str:
         """One line."""
         if self.before is None:
-            return f"{self.region}: new, {_told(self.after)}"
+            return f"{self.region}: new, {_region_text(self.after)}"
         if self.after is None:
-            return f"{self.region}: not there any more, was {_told(self.before)}"
-        return f"{self.region}: {_told(self.before)} -> {_told(self.after)}"
+            return f"{self.region}: not there any more, was {_region_text(self.before)}"
+        return f"{self.region}: {_region_text(self.before)} -> {_region_text(self.after)}"
 
 
 def diff(before: Plan, after: Plan) -> tuple[Difference, ...]:
@@ -52,7 +52,7 @@ def _seen(region: PlannedRegion) -> tuple[object, ...]:
     )
 
 
-def _told(region: PlannedRegion | None) -> str:
+def _region_text(region: PlannedRegion | None) -> str:
     if region is None:
         return "nothing"
     reason = f" ({region.told})" if region.why is not None else ""

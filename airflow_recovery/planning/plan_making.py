@@ -82,15 +82,15 @@ def _has_failed(evaluation: Evaluation) -> bool:
 def _restarted_together(evaluation: Evaluation) -> list[tuple[list[str], str]]:
     """The subtasks of each vertex that a volatile coordinator restarts as a whole, and why."""
     restarts = VertexRestarts(evaluation.topology, evaluation.state)
-    found = []
+    restarted = []
     for vertex, subtasks in evaluation.topology.subtasks.items():
         if restarts.has_started(vertex):
             for region in subtasks:
                 cause = _why_restart_vertex(evaluation, restarts, region)
                 if cause is not None:
-                    found.append(([region.name, *restarted_with(evaluation.topology, region)], cause))
+                    restarted.append(([region.name, *restarted_with(evaluation.topology, region)], cause))
                     break
-    return found
+    return restarted
 
 
 def _why_restart_vertex(evaluation: Evaluation, restarts: VertexRestarts, region: RegionPlan) -> str | None:
@@ -125,18 +125,18 @@ def plan_of(
     making = _Making(evaluation, seen or evaluation.state, certain, possible, published)
     names = possible if failed is not None else chain.from_iterable(group.names for group in evaluation.topology.groups)
     regions = tuple(map(making.region, names))
-    said = next((restarted.planned for restarted in together if restarted.planned.text()), PlannedMode())
+    planned_mode = next((restarted.planned for restarted in together if restarted.planned.text()), PlannedMode())
     for restarted in together:
         regions = tuple(_with_restart(region, restarted) for region in regions)
-    return Plan(evaluation.topology.job, regions, request, resets, said)
+    return Plan(evaluation.topology.job, regions, request, resets, planned_mode)
 
 
 def _with_restart(region: PlannedRegion, restarted: PlannedRestarts) -> PlannedRegion:
     reason = restarted.reasons.get(region.name)
-    found = replace(region, restart=restarted.how.get(region.name, region.restart))
+    restarting = replace(region, restart=restarted.how.get(region.name, region.restart))
     if reason is None:
-        return found
-    return replace(found, why=reason.why, detail=reason.detail, cause=reason.source, evidence=())
+        return restarting
+    return replace(restarting, why=reason.why, detail=reason.detail, cause=reason.source, evidence=())
 
 
 def why_kept(evaluation: Evaluation, region: str) -> str:
@@ -332,8 +332,8 @@ class _Making:
         if reason.why is Why.FAILED and newest is not None:
             return (Evidence(f"outcome of {name}@{newest.number}", f"FENCED: {reason.detail}"),)
         if reason.why is Why.NEVER_FINISHED:
-            said = "is there, without an outcome" if state.open_attempt is not None else "is not there"
-            return (Evidence(f"claim of {name}@{max(state.latest_attempt, 1)}", said),)
+            answer = "is there, without an outcome" if state.open_attempt is not None else "is not there"
+            return (Evidence(f"claim of {name}@{max(state.latest_attempt, 1)}", answer),)
         if reason.why is Why.INPUT_INVALID and reason.cause is not None:
             return (Evidence(f"the trace of {reason.cause.region}", "is not valid"),)
         if reason.source is not None:
@@ -352,7 +352,7 @@ def _would_append(region: RegionPlan, seen: RegionState, action: Action) -> str:
     """What stops a region before it runs: its sink has taken an attempt over, and appends."""
     if action is not Action.RUN or region.commit is None or region.commit.mode is not CommitMode.APPEND:
         return ""
-    taken = [n for n, each in seen.attempts.items() if each.committed is not None and not each.is_abandoned]
+    taken = [n for n, attempt in seen.attempts.items() if attempt.committed is not None and not attempt.is_abandoned]
     return f"; stops, since its sink appends and holds attempt {taken[-1]}" if taken else ""
 
 

@@ -38,27 +38,27 @@ def plan_text(plan: Plan) -> str:
 def count_text(plan: Plan) -> str:
     """How many regions run, wait, are kept and may be released."""
     counts = {action: len(plan.names(action)) for action in Action}
-    said = [f"{counts[action]} {label}" for action, label in _LEGEND.items() if counts[action]]
-    return f"{len(plan.regions)} regions: {', '.join(said)}."
+    counted = [f"{counts[action]} {label}" for action, label in _LEGEND.items() if counts[action]]
+    return f"{len(plan.regions)} regions: {', '.join(counted)}."
 
 
 def plan_line(plan: Plan, regions: int) -> str:
     """What runs and what waits of so many regions, in one line for a task's log."""
-    said = [
+    actions = [
         f"{action.value} {', '.join(folded(plan.names(action), plan))}" for action in NOT_KEPT if plan.names(action)
     ]
     left = regions - len(plan.names(*NOT_KEPT))
-    return "; ".join([*said, f"leave {left} of {regions} as they are"])
+    return "; ".join([*actions, f"leave {left} of {regions} as they are"])
 
 
 def brief(plan: Plan) -> tuple[tuple[str, str], ...]:
     """What runs or waits, as (region, reason), for a record: the first `MAX_BRIEF` of them."""
     regions = [region for region in plan.regions if region.action in NOT_KEPT]
-    told = [
+    reasons = [
         (region.name, f"waits: {region.told}" if region.action is Action.WAIT else region.told) for region in regions
     ]
-    more = [("...", f"{len(told) - MAX_BRIEF} more")] if len(told) > MAX_BRIEF else []
-    return (*told[:MAX_BRIEF], *more)
+    more = [("...", f"{len(reasons) - MAX_BRIEF} more")] if len(reasons) > MAX_BRIEF else []
+    return (*reasons[:MAX_BRIEF], *more)
 
 
 def plan_table(plan: Plan) -> str:
@@ -85,7 +85,7 @@ def plan_tree(plan: Plan) -> str:
         lines.append(first + _tree_line(members[name]))
         children = below.get(name, [])
         if not first:
-            lines += [f"{'│' if children else ' '}   asked {each}" for each in _asked(members[name])]
+            lines += [f"{'│' if children else ' '}   asked {evidence}" for evidence in _asked(members[name])]
         todo += [
             (child, rest + ("└── " if at == 0 else "├── "), rest + ("    " if at == 0 else "│   "))
             for at, child in enumerate(reversed(children))
@@ -97,10 +97,12 @@ def plan_tree(plan: Plan) -> str:
 
 def families(regions: Iterable[PlannedRegion]) -> list[list[PlannedRegion]]:
     """Regions as they are shown: the subtasks of one region together, by index; every other one by itself."""
-    found: dict[str, list[PlannedRegion]] = {}
+    by_name: dict[str, list[PlannedRegion]] = {}
     for region in regions:
-        found.setdefault(region.name if region.subtask is None else f"{region.subtask[0]}[]", []).append(region)
-    return [sorted(each, key=lambda one: one.subtask[1] if one.subtask else 0) for each in found.values()]
+        by_name.setdefault(region.name if region.subtask is None else f"{region.subtask[0]}[]", []).append(region)
+    return [
+        sorted(family, key=lambda region: region.subtask[1] if region.subtask else 0) for family in by_name.values()
+    ]
 
 
 def folded(names: Iterable[str], plan: Plan) -> list[str]:
@@ -111,20 +113,20 @@ def folded(names: Iterable[str], plan: Plan) -> list[str]:
 
 def ranges(indexes: Sequence[int]) -> str:
     """``0..3,7`` for 0, 1, 2, 3 and 7."""
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for index in sorted(indexes):
-        if found and index == found[-1][1] + 1:
-            found[-1][1] = index
+        if spans and index == spans[-1][1] + 1:
+            spans[-1][1] = index
         else:
-            found.append([index, index])
-    return ",".join(str(first) if first == last else f"{first}..{last}" for first, last in found)
+            spans.append([index, index])
+    return ",".join(str(first) if first == last else f"{first}..{last}" for first, last in spans)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as what is in them, the last one up to `MAX_CELL` characters."""
     cells = [[cut(name) for name in row] for row in (columns, *rows)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(columns))]
-    lines = ["  ".join(each.ljust(width) for each, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     return "\n".join([lines[0], "  ".join("-" * min(width, 40) for width in widths), *lines[1:]])
 
 
@@ -144,9 +146,9 @@ def _row(members: list[PlannedRegion]) -> tuple[str, str, str, str]:
     return _label(members), action, shown if attempts[-1] else "-", _why(members, lambda region: region.told)
 
 
-def _why(members: list[PlannedRegion], told: Callable[[PlannedRegion], str]) -> str:
+def _why(members: list[PlannedRegion], text_of: Callable[[PlannedRegion], str]) -> str:
     if len(members) == 1:
-        return told(members[0])
+        return text_of(members[0])
     # What is kept needs no words beside what is not.
     affected = [member for member in members if member.action in NOT_KEPT]
     by_reason: dict[tuple[object, ...], list[PlannedRegion]] = {}
@@ -154,8 +156,8 @@ def _why(members: list[PlannedRegion], told: Callable[[PlannedRegion], str]) -> 
         by_reason.setdefault((member.action, member.why, member.detail if member.why is None else ""), []).append(
             member
         )
-    said = [f"[{ranges(_indexes(same))}] {told(same[0])}" for same in by_reason.values()]
-    return "; ".join(said[:3]) + (f"; and {len(said) - 3} more reasons" if len(said) > 3 else "")
+    reasons = [f"[{ranges(_indexes(same))}] {text_of(same[0])}" for same in by_reason.values()]
+    return "; ".join(reasons[:3]) + (f"; and {len(reasons) - 3} more reasons" if len(reasons) > 3 else "")
 
 
 def _tree_line(members: list[PlannedRegion]) -> str:

@@ -91,5 +91,5 @@ class EarlyCutoff:
     def text(self) -> str:
         """One line."""
         word = "digest equal" if self.by is Determinism.VERIFY else "assumed"
-        said = f"{word}: {self.consumer} read {self.producer}@{self.read}, now @{self.now}"
-        return f"{said} ({self.detail})" if self.detail else said
+        line = f"{word}: {self.consumer} read {self.producer}@{self.read}, now @{self.now}"
+        return f"{line} ({self.detail})" if self.detail else line

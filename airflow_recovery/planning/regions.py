@@ -103,7 +103,7 @@ def region_graph(graph: JobGraph) -> RegionGraph:
     logical = LogicalTopology.of(graph)
     members_of_regions = [tuple(logical.vertices[member].name for member in members) for members in logical.regions]
     number = {name: index for index, members in enumerate(members_of_regions) for name in members}
-    channels = {name for name, each in vertices.items() if each.result is ResultType.PIPELINED_APPROXIMATE}
+    channels = {name for name, vertex in vertices.items() if vertex.result is ResultType.PIPELINED_APPROXIMATE}
     names: list[str] = []
     regions: list[Region] = []
     for index, members in enumerate(members_of_regions):

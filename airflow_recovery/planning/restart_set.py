@@ -102,8 +102,8 @@ class RestartSet:
         if cause is None:
             return None
         newest = f"{region}@{self._evaluation.state.of(region).latest_attempt}"
-        said = f"{SUPPOSED}: {cause}"
-        return Reason(region, Why.RESET, said, evidence=(Evidence(f"reset of {newest}", said),))
+        detail = f"{SUPPOSED}: {cause}"
+        return Reason(region, Why.RESET, detail, evidence=(Evidence(f"reset of {newest}", detail),))
 
     def _why_followed(self, region: str, node: str) -> Reason | None:
         if node not in self._running:

@@ -333,16 +333,16 @@ def parse_restart_strategy(keys: Mapping[str, object]) -> RestartStrategy:
     For example ``{"type": "fixed-delay", "fixed-delay.attempts": 3, "fixed-delay.delay": "10 s"}``. What is left out
     has Flink's default. Raises `ConfigurationError` for an unknown type or key, or a value that does not fit.
     """
-    given = {str(key).removeprefix(PREFIX): value for key, value in keys.items()}
-    kind = str(given.pop("type", "")).strip().lower()
+    settings = {str(key).removeprefix(PREFIX): value for key, value in keys.items()}
+    kind = str(settings.pop("type", "")).strip().lower()
     kind = _ALIASES.get(kind, kind)
     if kind not in TYPES:
         raise ConfigurationError(
             f"Expected restart-strategy.type to be one of {', '.join(TYPES)}, found {kind or 'nothing'!r}."
         )
-    options = {key: given.pop(key) for key in [*given] if key.startswith(f"{kind}.")}
+    options = {key: settings.pop(key) for key in [*settings] if key.startswith(f"{kind}.")}
     # As in Flink, the keys of another type may stand there and mean nothing.
-    unknown = sorted(key for key in given if key.partition(".")[0] not in TYPES)
+    unknown = sorted(key for key in settings if key.partition(".")[0] not in TYPES)
     known = _KEYS[kind]
     unknown += sorted(set(options) - set(known))
     if unknown:

@@ -225,8 +225,8 @@ class Together(Request):
 
 REBUILD = Rebuild()
 _KINDS: dict[str, type[Request]] = {
-    each.kind: each
-    for each in (
+    request.kind: request
+    for request in (
         Rebuild,
         RegionFailure,
         PartitionGone,
@@ -241,8 +241,8 @@ _KINDS: dict[str, type[Request]] = {
 
 def together(requests: Iterable[Request]) -> Request:
     """One request for all of ``requests``; none of them is `Rebuild`."""
-    found = tuple(requests)
-    return REBUILD if not found else found[0] if len(found) == 1 else Together(found)
+    parts = tuple(requests)
+    return REBUILD if not parts else parts[0] if len(parts) == 1 else Together(parts)
 
 
 def restart_everything(run: Scenario) -> Scenario:

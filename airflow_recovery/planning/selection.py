@@ -19,10 +19,10 @@ def regions_named(topology: PlanRecord, name: str) -> list[str]:
     """
     if name in topology.position:
         return [name]
-    found = [region.name for region in topology.regions if region.subtask is not None and region.subtask.of == name]
-    found = found or [region.name for region in topology.regions if name in region.vertices]
-    if found:
-        return found
+    regions = [region.name for region in topology.regions if region.subtask is not None and region.subtask.of == name]
+    regions = regions or [region.name for region in topology.regions if name in region.vertices]
+    if regions:
+        return regions
     known = {*topology.position, *(vertex for region in topology.regions for vertex in region.vertices)}
     raise UnknownRegion(
         f"{name!r} is no region and no vertex of {topology.job}{did_you_mean(name, known)}; its regions are "
@@ -35,20 +35,20 @@ def results_named(topology: PlanRecord, result: str) -> tuple[str, tuple[str, ..
 
     Raises `UnknownRegion` with the closest name.
     """
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    by_name: dict[str, tuple[str, tuple[str, ...]]] = {}
     for region in topology.regions:
-        found.setdefault(region.name, (region.name, _made(region)))
+        by_name.setdefault(region.name, (region.name, _made(region)))
         for name in _made(region):
-            found[f"{region.name}.{name}"] = region.name, (name,)
+            by_name[f"{region.name}.{name}"] = region.name, (name,)
     for planned in topology.regions:
         for name in _made(planned):
-            found.setdefault(name, (planned.name, (name,)))
-    if result not in found:
+            by_name.setdefault(name, (planned.name, (name,)))
+    if result not in by_name:
         raise UnknownRegion(
-            f"{result!r} is no result of {topology.job}{did_you_mean(result, found)}; its results are "
+            f"{result!r} is no result of {topology.job}{did_you_mean(result, by_name)}; its results are "
             f"{_some(name for region in topology.regions for name in _made(region))}."
         )
-    return found[result]
+    return by_name[result]
 
 
 def flowing_result(topology: PlanRecord, result: str) -> str | None:
@@ -63,13 +63,13 @@ def downstream(topology: PlanRecord, regions: Iterable[str]) -> list[str]:
     Also while it is made: what restarts from a region on restarts whatever its records come to.
     """
     edges = Edges(topology)
-    found = set(regions)
-    nodes = {node for name in found for node in (name, edges.group(name).name)}
+    reached = set(regions)
+    nodes = {node for name in reached for node in (name, edges.group(name).name)}
     for region in topology.regions:
         if not nodes.isdisjoint((*edges.inputs(region.name), *planning_of(region).producers(region))):
-            found.add(region.name)
+            reached.add(region.name)
             nodes |= {region.name, edges.group(region.name).name}
-    return [name for name in topology.position if name in found]
+    return [name for name in topology.position if name in reached]
 
 
 def _made(region: RegionPlan) -> tuple[str, ...]:
