@@ -225,7 +225,7 @@ def _bytes(history: History, members: tuple[str, ...], name: str) -> int:
     if known is not None:
         return known
     border = {*members, *(read for member in members for read in history.vertices[member].inputs)}
-    return max((history.vertices[each].bytes or 0 for each in border), default=0)
+    return max((history.vertices[vertex].bytes or 0 for vertex in border), default=0)
 
 
 def _guessed(history: History) -> list[str]:
@@ -270,7 +270,7 @@ def _cut_changes(
         low, high = 0.5, 2.0
     holds = {times: best_cuts(_pipeline(history, prices, pooled, is_given, times)).cuts for times in (low, high)}
     after = pipeline.expected(cuts)
-    found = []
+    changes = []
     for name in sorted(changed):
         is_cut = name in cuts
         agree = [times for times, others in holds.items() if (name in others) == is_cut]
@@ -286,8 +286,8 @@ def _cut_changes(
             if is_cut
             else f"writing it and reading it again ({readers}) costs more than it saves"
         )
-        found.append(Change("cut" if is_cut else "glue", name, pipeline.expected(cuts ^ {name}), after, why, sure))
-    return found
+        changes.append(Change("cut" if is_cut else "glue", name, pipeline.expected(cuts ^ {name}), after, why, sure))
+    return changes
 
 
 def _interval(failures: float) -> tuple[float, float]:
@@ -306,7 +306,7 @@ def _other_changes(history: History, pipeline: Pipeline, cuts: frozenset[str], p
     regions = {step.name: region for region in pipeline.regions(cuts) for step in region}
     expected = {name: pipeline.region_expected(region)[1] for name, region in regions.items()}
     groups = {name: group for group in history.plan.groups for name in steps_of(group)}
-    found = []
+    changes = []
     for step in pipeline.steps:
         vertex, readers, io_s = history.vertices[step.name], pipeline.readers[step.name], pipeline.io_s(step)
         is_cut = step.name in cuts and bool(readers)
@@ -316,24 +316,28 @@ def _other_changes(history: History, pipeline: Pipeline, cuts: frozenset[str], p
             before = replace(all_, recovery_s=all_.recovery_s + often * again_s)
             after = Expected(all_.run_s + io_s, all_.recovery_s + often * (1 - alike) * again_s)
             seen = f"made again {vertex.remade} times in {history.runs} runs, {vertex.remade_alike} times as large"
-            found.append(Change("verify", step.name, before, after, seen, "its readers keep theirs if rows are equal"))
+            changes.append(
+                Change("verify", step.name, before, after, seen, "its readers keep theirs if rows are equal")
+            )
         if is_cut and not step.is_fixed and not step.is_sink:
             saved_s = io_s * (1 + len(readers))
             lost_s = pooled * (expected[step.name] + again_s) * expected[step.name]
             after = Expected(all_.run_s - saved_s, all_.recovery_s + lost_s)
             why = "cheaper kept by a Spark Connect server than written (result=CACHED; only over Spark Connect)"
-            found.append(Change("cache", step.name, all_, after, why, "takes the server to fail as often as the work"))
+            changes.append(
+                Change("cache", step.name, all_, after, why, "takes the server to fail as often as the work")
+            )
         if not step.inputs and vertex.objects > 1 and not step.is_fixed and groups[step.name].keys is None:
             best_s = math.sqrt(2 * COMMIT_S / step.failures_per_s)
             parts = min(vertex.objects, max(1, round(step.seconds / best_s)))
             whole = Stretch.of(step.seconds, step.failures_per_s).expected_s - step.seconds
-            one = Stretch.of(step.seconds / parts + COMMIT_S, step.failures_per_s).expected_s * parts
+            split_s = Stretch.of(step.seconds / parts + COMMIT_S, step.failures_per_s).expected_s * parts
             run_s = all_.run_s + COMMIT_S * parts
-            rest_s = one - step.seconds - COMMIT_S * parts
+            rest_s = split_s - step.seconds - COMMIT_S * parts
             after = Expected(run_s, max(0.0, all_.recovery_s - whole + rest_s))
             why = f"{vertex.objects} objects: commit about every {best_s:,.0f} s of work (Young)"
-            found.append(Change("splits", step.name, all_, after, why, f"takes a commit to cost {COMMIT_S:g} s"))
-    return [change for change in found if change.before.total_s - change.after.total_s > WORTH * all_.total_s]
+            changes.append(Change("splits", step.name, all_, after, why, f"takes a commit to cost {COMMIT_S:g} s"))
+    return [change for change in changes if change.before.total_s - change.after.total_s > WORTH * all_.total_s]
 
 
 def _text(expected: Expected) -> str:

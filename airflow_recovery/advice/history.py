@@ -137,7 +137,7 @@ class _Reading:
         self._say_cuts()
         for name, sizes in self._sizes.items():
             self._vertices[name].bytes = int(median(sizes))
-        observed = [(members, median(found), len(found)) for members, found in self._spark_s.items()]
+        observed = [(members, median(seconds), len(seconds)) for members, seconds in self._spark_s.items()]
         for name, seconds in shared_seconds(observed).items():
             if name in self._vertices:
                 self._vertices[name].seconds = seconds
@@ -149,7 +149,7 @@ class _Reading:
             len(self._runs),
             ordered,
             median(self._beyond_s) if self._beyond_s else None,
-            {name: sum(found) / len(found) for name, found in self._of_group.items()},
+            {name: sum(seconds) / len(seconds) for name, seconds in self._of_group.items()},
             self._tries,
             tuple(self._notes),
         )
@@ -195,11 +195,12 @@ class _Reading:
             vertex = self._vertices[name]
             vertex.finishes += len(finished)
             vertex.objects = max(
-                vertex.objects, *(sum(external.vertex == name for external in each.externals) for each in finished)
+                vertex.objects,
+                *(sum(external.vertex == name for external in outcome.externals) for outcome in finished),
             )
             made = [
-                [(output.rows, output.size) for output in each.outputs if _vertex_of(output.result, group) == name]
-                for each in finished
+                [(output.rows, output.size) for output in outcome.outputs if _vertex_of(output.result, group) == name]
+                for outcome in finished
             ]
             if made[-1]:
                 self._sizes.setdefault(name, []).append(sum(size for _, size in made[-1]) * len(group))
@@ -291,9 +292,9 @@ def shared_seconds(observed: Sequence[tuple[frozenset[str], float, int]]) -> dic
             of[name].append(at)
     for _ in range(ROUNDS):
         ratios = [spent / max(sum(seconds[name] for name in members), 1e-9) for members, spent, _ in observed]
-        for name, found in of.items():
-            weight = sum(observed[at][2] for at in found)
-            seconds[name] *= sum(observed[at][2] * ratios[at] for at in found) / weight
+        for name, observations in of.items():
+            weight = sum(observed[at][2] for at in observations)
+            seconds[name] *= sum(observed[at][2] * ratios[at] for at in observations) / weight
     return seconds
 
 
@@ -332,13 +333,13 @@ def _reads(plan: PlanRecord, group: RegionGroup) -> tuple[str, ...]:
     """The vertices of other regions that this one reads. Where the plan names no results: all of its inputs'."""
     wanted = group.template.reads
     producers = [plan.groups_by_name[edge.group] for edge in group.inputs]
-    found = (
+    vertices = (
         _vertex_of(result, producer)
         for producer in producers
         for result in producer.template.results or (producer.name,)
         if not wanted or result in wanted
     )
-    names = dict.fromkeys(found)
+    names = dict.fromkeys(vertices)
     names |= dict.fromkeys(producer.name for producer in producers if not producer.template.results)
     return tuple(names)
 

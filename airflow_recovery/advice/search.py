@@ -117,7 +117,7 @@ class _TreeSearch:
             for is_cut in self._choices(node.name):
                 for parent_is_cut in (True, False) if node.name in reader_of_parent else (False,):
                     self._options[node.name, is_cut, parent_is_cut] = self._of(node, is_cut, parent_is_cut)
-        options = [each for is_cut in self._choices(tree.name) for each in self._options[tree.name, is_cut, False]]
+        options = [option for is_cut in self._choices(tree.name) for option in self._options[tree.name, is_cut, False]]
         return min(options, key=lambda option: self._closed_s(option, tree.name))
 
     def _choices(self, name: str) -> tuple[bool, ...]:
@@ -164,21 +164,22 @@ class _TreeSearch:
             for option in options
         ]
         for below in node.readers:
-            found = [option for _, option in self._below(below.name, is_cut)]
+            reader_options = [option for _, option in self._below(below.name, is_cut)]
             if is_cut:
-                found = [min((self._close(option, below.name) for option in found), key=lambda each: each.closed_s)]
-            options = self._pruned(_joined(before, option) for before in options for option in found)
+                closed = [self._close(option, below.name) for option in reader_options]
+                reader_options = [min(closed, key=lambda option: option.closed_s)]
+            options = self._pruned(_joined(before, option) for before in options for option in reader_options)
         return options
 
     def _pruned(self, options: Iterable[_Option]) -> list[_Option]:
         kept: list[_Option] = []
-        for option in sorted(options, key=lambda each: each.sizes):
+        for option in sorted(options, key=lambda option: option.sizes):
             sizes = option.sizes
             if not any(all(mine <= its for mine, its in zip(other.sizes, sizes, strict=True)) for other in kept):
                 kept.append(option)
         if len(kept) > MOST_OPTIONS:
             self.is_exact = False
-            kept = sorted(kept, key=lambda each: each.closed_s + each.body.expected_s)[:MOST_OPTIONS]
+            kept = sorted(kept, key=lambda option: option.closed_s + option.body.expected_s)[:MOST_OPTIONS]
         return kept
 
 
