@@ -97,8 +97,8 @@ def check_not_appended(run: Run, region: str, state: RunState) -> None:
 def _check_as_listed(run: Run, region: str, mine: RegionState) -> None:
     """What the target holds may have come since the journal was listed. Raises `Overtaken` where attempts have."""
     now = run.load([region]).of(region)
-    if {n: (each.has_outcome, each.committed) for n, each in now.attempts.items()} != {
-        n: (each.has_outcome, each.committed) for n, each in mine.attempts.items()
+    if {n: (attempt.has_outcome, attempt.committed) for n, attempt in now.attempts.items()} != {
+        n: (attempt.has_outcome, attempt.committed) for n, attempt in mine.attempts.items()
     }:
         raise Overtaken(f"{region}: another process went on with it meanwhile; the next try evaluates again.")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from airflow_recovery.attempt.attempt_outcome import fenced, own_finish
-from airflow_recovery.attempt.restarts import Restarts, attach, told_of_budget
+from airflow_recovery.attempt.restarts import Restarts, attach, with_budget_ended
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.failure import describe
@@ -70,7 +70,7 @@ class FailedAttempt:
         uses_budget = not (isinstance(error, RegionFailed) and error.kind.is_final)
         decision = self._decide(after, ended, error) if cause is FenceCause.OWN_FAILURE and uses_budget else None
         try:
-            run.journal.fence(told_of_budget(ended, decision))
+            run.journal.fence(with_budget_ended(ended, decision))
         except AttemptLost:
             outcome = own_finish(run, claim)
             if outcome is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from airflow_recovery.attempt.application import SparkApplication
 from airflow_recovery.attempt.attempt_outcome import fenced
-from airflow_recovery.attempt.restarts import Restarts, told_of_budget
+from airflow_recovery.attempt.restarts import Restarts, with_budget_ended
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import AttemptLost, Failure
 from airflow_recovery.journal.run_state import Attempt, RunState
@@ -41,7 +41,7 @@ def fence_previous_attempt(
         failure = own or Failure("ProcessLost", DIED)
         detail = DIED if own is None else f"{own.type}: {own.message}"[:2000]
         ended = fenced(run, region, opened.number, cause, detail, label(failure))
-        ended = told_of_budget(ended, restarts.after_failure(state, ended))
+        ended = with_budget_ended(ended, restarts.after_failure(state, ended))
     else:
         ended = fenced(run, region, opened.number, cause, "the next try of the task")
     try:

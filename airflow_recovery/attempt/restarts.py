@@ -222,7 +222,7 @@ def _forgiven(region: RegionState) -> int:
     return max((n for n, attempt in region.attempts.items() if attempt.is_reset_by_hand), default=0)
 
 
-def told_of_budget(ended: Outcome, decision: RestartDecision | None) -> Outcome:
+def with_budget_ended(ended: Outcome, decision: RestartDecision | None) -> Outcome:
     """``ended``, and that its failure has ended a restart budget, where ``decision`` says so."""
     return ended if decision is None or decision.allowed else replace(ended, budget_ended=decision.reason)
 

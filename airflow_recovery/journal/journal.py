@@ -256,7 +256,7 @@ class Journal:
                 of_attempt["outcome_etag"] = etags[key]
         regions = dict(listing.state.regions)
         for region, by_number in contents.items():
-            read = {n: altered(regions[region].attempts[n], **told) for n, told in by_number.items()}
+            read = {n: altered(regions[region].attempts[n], **content) for n, content in by_number.items()}
             regions[region] = RegionState({**regions[region].attempts, **read}, regions[region].closed_at)
         for region in wanted:
             if region in regions:
@@ -431,7 +431,7 @@ class Journal:
 
     def confirm_dead(self, dead: CommitterDead) -> None:
         """The process of an epoch commits no more. Who says so does not matter."""
-        self._put(dead, self.layout.attempt(dead.region, dead.attempt, "confirmed", dead.epoch), lambda found: True)
+        self._put(dead, self.layout.attempt(dead.region, dead.attempt, "confirmed", dead.epoch), lambda held: True)
 
     def pin(self, pin: Pin) -> None:
         """A person's word on one attempt's data. Raises `AttemptLost` where somebody else has said otherwise first."""

@@ -129,8 +129,8 @@ class RecordCache:
             log.log(level, "The snapshot of the journal could not be read, so every outcome is: %s", error)
             return {}
 
-    def _begin(self, write: Callable[..., None], *given: object) -> None:
-        self._writer = threading.Thread(target=write, args=given, name="journal snapshot", daemon=True)
+    def _begin(self, write: Callable[..., None], *arguments: object) -> None:
+        self._writer = threading.Thread(target=write, args=arguments, name="journal snapshot", daemon=True)
         self._writer.start()
 
     def _renew(self, etags: dict[str, str], known: Entries, has_snapshot: bool, fetch: Fetch) -> None:

@@ -271,7 +271,7 @@ def _sum_of_digests(digests: Sequence[str]) -> str:
     kinds = {digest.partition("-")[0] for digest in digests}
     if len(kinds) != 1:
         raise ManifestInvalid(f"expected digests of the same columns, found {sorted(kinds)}: restart the region")
-    numbers = zip(*([int(one, 16) for one in digest.split("-")[1:]] for digest in digests), strict=True)
+    numbers = zip(*([int(word, 16) for word in digest.split("-")[1:]] for digest in digests), strict=True)
     return "-".join([*kinds, *(f"{sum(number):x}" for number in numbers)])
 
 

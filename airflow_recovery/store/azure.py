@@ -47,7 +47,7 @@ def account_of(uri: str) -> str:
 
 
 def _named(uri: str) -> re.Match[str]:
-    found = _ROOT.match(uri)
-    if found is None:
+    match = _ROOT.match(uri)
+    if match is None:
         raise ValueError(uri)
-    return found
+    return match

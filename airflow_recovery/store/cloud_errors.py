@@ -52,14 +52,14 @@ def _head(error: BaseException) -> str:
 
 
 def _status(head: str) -> int:
-    found = _STATUS.search(head)
-    return int(found[1] or found[2]) if found else 0
+    match = _STATUS.search(head)
+    return int(match[1] or match[2]) if match else 0
 
 
 def _code(head: str) -> str:
-    found = _CODE.search(head)
-    if found:
-        return found[1]
+    match = _CODE.search(head)
+    if match:
+        return match[1]
     batch = _BATCH.search(head)
     # Of one object of many Azure gives the message and no code.
     if batch and "container does not exist" in batch["reason"]:

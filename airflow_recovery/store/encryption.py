@@ -32,16 +32,16 @@ class Encryption:
             )
 
     @classmethod
-    def parse(cls, given: Mapping[str, object]) -> Encryption | None:
+    def parse(cls, arguments: Mapping[str, object]) -> Encryption | None:
         """From S3's names; `None` where nothing is given. Raises `ConfigurationError` for anything else."""
-        unknown = sorted(given.keys() - {ALGORITHM, KEY_ID})
-        if unknown or (given and ALGORITHM not in given):
+        unknown = sorted(arguments.keys() - {ALGORITHM, KEY_ID})
+        if unknown or (arguments and ALGORITHM not in arguments):
             raise ConfigurationError(
-                f"Expected {ALGORITHM} and, with a kms one, {KEY_ID}; found {', '.join(sorted(given))}. Other "
+                f"Expected {ALGORITHM} and, with a kms one, {KEY_ID}; found {', '.join(sorted(arguments))}. Other "
                 "arguments of a request are not passed on."
             )
-        key_id = given.get(KEY_ID)
-        return cls(str(given[ALGORITHM]), str(key_id) if key_id else None) if given else None
+        key_id = arguments.get(KEY_ID)
+        return cls(str(arguments[ALGORITHM]), str(key_id) if key_id else None) if arguments else None
 
     def put_arguments(self) -> dict[str, str]:
         """The arguments with which S3's ``put_object`` encrypts so, by S3's names."""

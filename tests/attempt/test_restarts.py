@@ -480,7 +480,7 @@ def test_control_without_the_record_a_plan_runs_what_its_next_try_refuses(monkey
 
 def test_control_without_the_record_of_a_kill_a_plan_runs_what_has_ended_its_budget(monkeypatch):
     world = Clocked(PAIR)
-    monkeypatch.setattr(previous_attempt, "told_of_budget", lambda ended, decision: ended)
+    monkeypatch.setattr(previous_attempt, "with_budget_ended", lambda ended, decision: ended)
     for _ in range(3):
         world.kill("P")
     world.refused("P")
