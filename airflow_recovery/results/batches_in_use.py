@@ -37,7 +37,9 @@ def batches_in_use(
 
     ``but_finish``: as if the finish of this attempt did not count, and nothing were built on it.
     """
-    if claim is None and not any(each.outcome and each.outcome.mode.batches_used for each in state.attempts.values()):
+    if claim is None and not any(
+        attempt.outcome and attempt.outcome.mode.batches_used for attempt in state.attempts.values()
+    ):
         return {}
     used: dict[int, set[int]] = {}
     held = {attempt.number for attempt in state.pinned}

@@ -63,9 +63,9 @@ class IcebergTable:
 
     def new_input(self, location: str) -> _File:
         """What pyiceberg reads a file with."""
-        return _File(location, self._files, self._found(location))
+        return _File(location, self._files, self._object_at(location))
 
-    def _found(self, location: str) -> ResultObject:
+    def _object_at(self, location: str) -> ResultObject:
         written = self._objects.get(comparable(location))
         if written is None:
             raise NotComparable(f"{location} of the table was not written to {self._files.manifest.location}")
@@ -117,27 +117,27 @@ class IcebergTable:
         kind = file.file_format.name.lower()
         if kind not in ("parquet", "orc"):
             raise NotComparable(f"{file.file_path} is a file of {kind}, which is not read")
-        return self._files.columns(self._found(file.file_path), kind)
+        return self._files.columns(self._object_at(file.file_path), kind)
 
     def _deleted_in(self, deletes: Any, data_path: str) -> Positions:
         """The places of the rows in ``data_path`` that a file of deletes has."""
         if deletes.file_path not in self._deleted:
-            found: dict[str, list[Positions]] = {}
+            positions: dict[str, list[Positions]] = {}
             rows = self._read(deletes)
             next(rows)
             for batch in rows:
                 paths = batch["file_path"]
                 for path in pc.unique(paths):
-                    found.setdefault(path.as_py(), []).append(batch.filter(pc.equal(paths, path))["pos"].to_numpy())
-            self._deleted[deletes.file_path] = {path: np.concatenate(places) for path, places in found.items()}
+                    positions.setdefault(path.as_py(), []).append(batch.filter(pc.equal(paths, path))["pos"].to_numpy())
+            self._deleted[deletes.file_path] = {path: np.concatenate(places) for path, places in positions.items()}
         return self._deleted[deletes.file_path].get(data_path, _NONE)
 
     def _columns_of(self, schema: Any) -> dict[int, Any]:
         """The columns of a file, by the id that they have in the table."""
         version = self._metadata.format_version
         mapping = self._metadata.name_mapping()
-        found = pyarrow_to_schema(schema, mapping, downcast_ns_timestamp_to_us=version <= 2, format_version=version)
-        return {column.field_id: column for column in found.fields}
+        columns = pyarrow_to_schema(schema, mapping, downcast_ns_timestamp_to_us=version <= 2, format_version=version)
+        return {column.field_id: column for column in columns.fields}
 
     def _column(self, column: Any, batch: Any, file_columns: dict[int, Any], file: Any) -> Any:
         """``column`` of the table in ``batch``: by its id, of the type that it has today."""

@@ -138,9 +138,9 @@ class Releaser:
             return data
         by_attempt = [self.delete_data(region, number, listed.get(self._prefix(region, number))) for number in numbers]
         deleted = Deleted(
-            sum(one.objects for one in by_attempt),
-            sum(one.size for one in by_attempt),
-            tags_left="; ".join(one.tags_left for one in by_attempt if one.tags_left),
+            sum(deletion.objects for deletion in by_attempt),
+            sum(deletion.size for deletion in by_attempt),
+            tags_left="; ".join(deletion.tags_left for deletion in by_attempt if deletion.tags_left),
         )
         if attempt.outcome is not None and attempt.outcome.shared is not None and not self._dry_run:
             identity = self._journal.identity

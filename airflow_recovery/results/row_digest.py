@@ -108,29 +108,29 @@ def _schema_text(schema: Any, constants: Mapping[str, str | None]) -> str:
     return json.dumps(sorted(kinds.items()))
 
 
-def _kind(given: Any) -> str:
+def _kind(arrow_type: Any) -> str:
     """A type's name, the same for all forms in which Arrow may hold its values."""
     import pyarrow.types as types  # type: ignore[import-untyped]
 
-    if isinstance(given, _extension()):
-        return _kind(given.storage_type)
-    if types.is_dictionary(given) or types.is_run_end_encoded(given):
-        return _kind(given.value_type)
-    if types.is_string(given) or types.is_large_string(given) or types.is_string_view(given):
+    if isinstance(arrow_type, _extension()):
+        return _kind(arrow_type.storage_type)
+    if types.is_dictionary(arrow_type) or types.is_run_end_encoded(arrow_type):
+        return _kind(arrow_type.value_type)
+    if types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type):
         return "string"
-    if _is_binary(given):
+    if _is_binary(arrow_type):
         return "binary"
-    if types.is_decimal(given):
-        return f"decimal({given.precision},{given.scale})"
-    if types.is_timestamp(given):
-        return f"timestamp({given.unit}, {'moment' if given.tz else 'no zone'})"
-    if types.is_map(given):
-        return f"map<{_kind(given.key_type)}, {_kind(given.item_type)}>"
-    if types.is_struct(given):
-        return f"struct{json.dumps([[field.name, _kind(field.type)] for field in given])}"
-    if _is_list(given):
-        return f"list<{_kind(given.value_type)}>"
-    return str(given)
+    if types.is_decimal(arrow_type):
+        return f"decimal({arrow_type.precision},{arrow_type.scale})"
+    if types.is_timestamp(arrow_type):
+        return f"timestamp({arrow_type.unit}, {'moment' if arrow_type.tz else 'no zone'})"
+    if types.is_map(arrow_type):
+        return f"map<{_kind(arrow_type.key_type)}, {_kind(arrow_type.item_type)}>"
+    if types.is_struct(arrow_type):
+        return f"struct{json.dumps([[field.name, _kind(field.type)] for field in arrow_type])}"
+    if _is_list(arrow_type):
+        return f"list<{_kind(arrow_type.value_type)}>"
+    return str(arrow_type)
 
 
 def _hashed(rows: int, columns: Sequence[Any], words: Sequence[Words] = ()) -> list[Words]:

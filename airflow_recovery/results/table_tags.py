@@ -36,7 +36,7 @@ class RunTags:
 
         An attempt that has died with its tag set is found where another one of its region has finished.
         """
-        found: dict[tuple[str, int], int] = {}
+        counts: dict[tuple[str, int], int] = {}
         unasked: list[str] = []
         for name, locations in self._locations.items():
             for location in sorted(locations):
@@ -46,8 +46,8 @@ class RunTags:
                     continue
                 for number in range(1, self._state.of(name).latest_attempt + 1):
                     if self._tag(name, number) in tags:
-                        found[name, number] = found.get((name, number), 0) + 1
-        return found, unasked
+                        counts[name, number] = counts.get((name, number), 0) + 1
+        return counts, unasked
 
     def let_go(self, region: str, number: int) -> str:
         """Take an attempt's tags away, and nothing else. Returns which is left and why, or nothing."""

@@ -166,10 +166,12 @@ def _of_rows(channels: Channels, history: History, finish: Attempt) -> list[Find
     for channel in _counting(channels, history, finish):
         account = channels.accounts.get(channel)
         for (batch, _), keys in account.outputs.items() if account is not None else ():
-            found = [rows for key in keys if (rows := _rows_at(results, channels.folder(channel) + key)) is not None]
-            if len(found) < len(keys):
+            row_counts = [
+                rows for key in keys if (rows := _rows_at(results, channels.folder(channel) + key)) is not None
+            ]
+            if len(row_counts) < len(keys):
                 return []
-            counted[channel.generation, batch] = sum(found)
+            counted[channel.generation, batch] = sum(row_counts)
     registered = outcome.outputs[0].rows
     if not counted or registered in (sum(counted.values()), counted[max(counted)]):
         return []
@@ -180,7 +182,7 @@ def _of_rows(channels: Channels, history: History, finish: Attempt) -> list[Find
 
 def _counting(channels: Channels, history: History, finish: Attempt) -> list[Channel]:
     """The generations whose commits are in the result: back to the last time that the producer started over."""
-    found = []
+    generations = []
     for channel in finish.outcome.channels if finish.outcome is not None else ():
         region = history.regions.get(channels.producers.get(channel.result, ""))
         if region is None or channels.consumers.get(channel.result) != finish.of.region:
@@ -188,8 +190,8 @@ def _counting(channels: Channels, history: History, finish: Attempt) -> list[Cha
         started_again = (n for n, made in region.attempts.items() if made.reset is not None and not made.reset.altered)
         first = max(region.purged, *started_again, 0) + 1
         same = [ref for ref in channels.claimed if ref.result == channel.result]
-        found += [ref for ref in same if first <= ref.generation <= channel.generation]
-    return found
+        generations += [ref for ref in same if first <= ref.generation <= channel.generation]
+    return generations
 
 
 def _rows_at(results: ObjectStore, key: str) -> int | None:

@@ -47,7 +47,7 @@ def _of_cut(history: History, plan: Plan | None, publish: Publish, where: str) -
         attempt = history.attempt(region.of)
         if attempt is None or attempt.outcome is None or not attempt.is_finished:
             continue  # I3 says so
-        outputs = {one.result for one in attempt.outcome.outputs}
+        outputs = {output.result for output in attempt.outcome.outputs}
         missing = sorted(set(region.results) - outputs)
         if missing:
             expected = f"{', '.join(missing)} among the results of {region.of.text}, as it is published"
