@@ -41,23 +41,23 @@ _WITHOUT_SNAPSHOTS = ("hudi", "hive", "jdbc", "parquet", "orc", "kudu", "hbase")
 
 def check_arguments(
     function: Callable[..., object],
-    given: Mapping[str, object],
+    arguments: Mapping[str, object],
     where: str,
     *,
     templated: Collection[str] = (),
     error: Callable[[str], RecoveryError] = JobDefinitionError,
 ) -> None:
-    """Raise ``error`` where one of ``given``, by name, is not of the type that ``function`` has annotated it with.
+    """Raise ``error`` where one of ``arguments``, by name, is not of the type that ``function`` has annotated it with.
 
-    A text must hold more than spaces. What ``given`` has and ``function`` does not name is passed over, so that a
+    A text must hold more than spaces. What ``arguments`` has and ``function`` does not name is passed over, so that a
     constructor may hand in its ``locals()``; so is a type that is imported for type checkers alone. Of the names in
     ``templated``, what Airflow makes only when the task runs (an ``XComArg``, or a text with a template) passes: check
     it again then.
     """
     for name, hint in _hints(function).items():
-        if name not in given:
+        if name not in arguments:
             continue
-        value, default = given[name], _default(function, name)
+        value, default = arguments[name], _default(function, name)
         if value is default or fits(value, hint) or (name in templated and is_known_later(value)):
             continue
         advice = "" if default is _NOT_GIVEN else f", or leave it out (it is then {default!r})"

@@ -58,19 +58,19 @@ class TableLocation:
     @classmethod
     def parse(cls, uri: str) -> TableLocation:
         """Raises `ValueError` for what is no table's location, or not written like one."""
-        found = (_ICEBERG if uri.startswith(ICEBERG) else _DELTA).fullmatch(uri)
-        if found is None:
+        match = (_ICEBERG if uri.startswith(ICEBERG) else _DELTA).fullmatch(uri)
+        if match is None:
             raise ValueError(f"expected {EXPECTED_TABLE}, found {uri!r}")
-        given = dict(part.partition("=")[::2] for part in (found["query"] or "").split("&") if part)
+        options = dict(part.partition("=")[::2] for part in (match["query"] or "").split("&") if part)
         known = {"branch", "as_of"} if uri.startswith(ICEBERG) else {"as_of"}
-        if given.keys() - known or not all(given.values()):
+        if options.keys() - known or not all(options.values()):
             raise ValueError(f"expected {' and '.join(sorted(known))} behind the '?', found {uri!r}")
         if not uri.startswith(ICEBERG):
-            if not given.get("as_of", "0").isdecimal():
+            if not options.get("as_of", "0").isdecimal():
                 raise ValueError(f"expected as_of= as a version's number, for Delta has no tags, found {uri!r}")
-            return cls("", found["name"].rstrip("/"), "", given.get("as_of", ""))
-        branch = given.get("branch", "")
-        return cls(found["catalog"], found["name"], "" if branch == "main" else branch, given.get("as_of", ""))
+            return cls("", match["name"].rstrip("/"), "", options.get("as_of", ""))
+        branch = options.get("branch", "")
+        return cls(match["catalog"], match["name"], "" if branch == "main" else branch, options.get("as_of", ""))
 
 
 def is_table(location: object) -> TypeGuard[str]:

@@ -108,7 +108,7 @@ def check_binary(name: str, text: str | None) -> Iterator[CheckResult]:
 
 def installation_of(binary: str, environment: Mapping[str, str]) -> Installation | None:
     """The Spark that ``binary`` starts, found as its own script finds it; `None` where that fails."""
-    home = environment.get("SPARK_HOME") or _found_home(binary, submit_environment(environment))
+    home = environment.get("SPARK_HOME") or _home_by_script(binary, submit_environment(environment))
     if not home or not (Path(home) / "jars").is_dir():
         return None
     names = [path.name for path in (Path(home) / "jars").glob("*.jar")]
@@ -308,7 +308,7 @@ def _reached(check: str, master: str) -> CheckResult:
     return wrong(check, expected=expected, found="; ".join(failed), next_step=advice)
 
 
-def _found_home(binary: str, environment: Mapping[str, str]) -> str:
+def _home_by_script(binary: str, environment: Mapping[str, str]) -> str:
     """By the script that ``spark-submit`` itself asks."""
     folder = Path(binary).resolve().parent
     script = folder / "find-spark-home"

@@ -61,11 +61,11 @@ def check_versions(*, in_airflow: bool) -> Iterator[CheckResult]:
         yield from check_entry_points()
 
 
-def check_python(found: tuple[int, int]) -> Iterator[CheckResult]:
-    """Whether this Python, ``found`` as (major, minor), is one of the supported."""
+def check_python(version: tuple[int, int]) -> Iterator[CheckResult]:
+    """Whether this Python, ``version`` as (major, minor), is one of the supported."""
     oldest, newest = (".".join(map(str, python)) for python in PYTHONS)
-    name = ".".join(map(str, found))
-    if PYTHONS[0] <= found <= PYTHONS[1]:
+    name = ".".join(map(str, version))
+    if PYTHONS[0] <= version <= PYTHONS[1]:
         yield ok("Python", name)
         return
     yield wrong(

@@ -83,8 +83,8 @@ class RecoveryResultSensor(BaseSensorOperator):
         """One look. Raises where waiting can't help (access denied, a damaged journal)."""
         del context
         # Templates have been rendered since the declaration was checked.
-        given = {name: getattr(self, name) for name in self.template_fields}
-        check_arguments(RecoveryResultSensor.__init__, given, self.task_id)
+        arguments = {name: getattr(self, name) for name in self.template_fields}
+        check_arguments(RecoveryResultSensor.__init__, arguments, self.task_id)
         from airflow_recovery.hooks.result import NOT_YET, RecoveryResultHook
 
         try:

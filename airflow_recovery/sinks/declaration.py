@@ -80,20 +80,20 @@ def imported(reference: str) -> Any:
     return target
 
 
-def checked_sink(given: object, where: str, *, is_parallel: bool) -> CommittingSink | None:
-    """``given``, the value of ``commit=``, once checked. ``where`` names the vertex. Raises `JobDefinitionError`."""
-    if given is None:
+def checked_sink(sink: object, where: str, *, is_parallel: bool) -> CommittingSink | None:
+    """``sink``, the value of ``commit=``, once checked. ``where`` names the vertex. Raises `JobDefinitionError`."""
+    if sink is None:
         return None
-    if not isinstance(given, CommittingSink) or not is_dataclass(given):
+    if not isinstance(sink, CommittingSink) or not is_dataclass(sink):
         raise JobDefinitionError(
-            f"{where}: expected commit= as a sink such as PostgresTable(conn_id=..., table=...), found {given!r}"
+            f"{where}: expected commit= as a sink such as PostgresTable(conn_id=..., table=...), found {sink!r}"
         )
-    if is_parallel and given.mode is CommitMode.REPLACE:
+    if is_parallel and sink.mode is CommitMode.REPLACE:
         raise JobDefinitionError(
             f"{where}: expected mode='append' of a sink with parallelism=, found 'replace': each subtask commits by "
             "itself, and would put its rows in place of the others'. Put a vertex without parallelism= before the sink"
         )
-    return given
+    return sink
 
 
 def check_one_sink(vertices: Iterable[tuple[str, CommittingSink | None]]) -> None:

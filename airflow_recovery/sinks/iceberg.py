@@ -81,8 +81,8 @@ class _IcebergCommitter:
 
     def held(self, token: CommitToken) -> Held | None:
         """As `RemembersAttempts`."""
-        found = self._asked(token, lambda: _found(self._load(), self._branch, token))
-        return None if found is None else found[0]
+        held = self._asked(token, lambda: _newest_held(self._load(), self._branch, token))
+        return None if held is None else held[0]
 
     def commit(self, committable: Committable) -> str:
         token, mode = committable.token, CommitMode(self._sink.mode)
@@ -90,11 +90,11 @@ class _IcebergCommitter:
         met: Exception | None = None
         for _ in range(ROUNDS):
             table = self._asked(token, self._load)
-            found = _found(table, self._branch, token)
-            if found is not None and found[0].is_of(token):
-                return f"{self._sink.uri}: applied before, snapshot {found[1]}"
-            if found is not None and (mode is CommitMode.APPEND or found[0].attempt >= token.attempt):
-                raise refused(token, f"Iceberg table {self._sink.uri}", found[0], mode)
+            held = _newest_held(table, self._branch, token)
+            if held is not None and held[0].is_of(token):
+                return f"{self._sink.uri}: applied before, snapshot {held[1]}"
+            if held is not None and (mode is CommitMode.APPEND or held[0].attempt >= token.attempt):
+                raise refused(token, f"Iceberg table {self._sink.uri}", held[0], mode)
             met = self._write(table, staged, token, mode)
             if met is None:
                 done = table.metadata.snapshot_by_name(self._branch)
@@ -161,7 +161,7 @@ class _IcebergCommitter:
         )
 
 
-def _found(table: Table, branch: str, token: CommitToken) -> tuple[Held, int] | None:
+def _newest_held(table: Table, branch: str, token: CommitToken) -> tuple[Held, int] | None:
     """What the branch holds of the lineage, the newest, and in which snapshot."""
     from pyiceberg.table.snapshots import ancestors_of
 

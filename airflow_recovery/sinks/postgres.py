@@ -336,13 +336,13 @@ class _PostgresCommitter:
             "user": address.user,
             "password": address.password,
         }
-        given = {
+        arguments = {
             "connect_timeout": CONNECT_TIMEOUT_S,
             "application_name": "airflow-recovery",
             **{name: value for name, value in address.options if name in _OPTIONS},
             **own,
         }
-        connection = psycopg2.connect(**given)
+        connection = psycopg2.connect(**arguments)
         connection.set_client_encoding("UTF8")  # what is copied
         return connection
 

@@ -66,12 +66,12 @@ class _ProbedCommitter:
             raise SinkUnavailable(f"{token.text}: the sink's own is_applied() raised {error!r}.") from error
 
 
-def _reference(name: str, given: object) -> str:
-    if isinstance(given, str) and given.count(":") == 1:
-        return given
-    if inspect.isfunction(given) and given.__qualname__ == given.__name__ and given.__name__ != "<lambda>":
-        return f"{given.__module__}:{given.__name__}"
+def _reference(name: str, function: object) -> str:
+    if isinstance(function, str) and function.count(":") == 1:
+        return function
+    if inspect.isfunction(function) and function.__qualname__ == function.__name__ and function.__name__ != "<lambda>":
+        return f"{function.__module__}:{function.__name__}"
     raise JobDefinitionError(
         f"ProbedSink: expected {name}= as a function at the top of a module, or as 'package.module:name', found "
-        f"{given!r}: a process that comes later has to find it by its name"
+        f"{function!r}: a process that comes later has to find it by its name"
     )

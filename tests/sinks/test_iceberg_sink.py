@@ -91,7 +91,7 @@ def test_fault_172_a_commit_whose_reply_was_lost_is_found_and_not_made_again(
 def test_fault_172_control_without_its_token_the_same_rows_would_be_there_twice(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_recovery.sinks.iceberg._found", lambda *given: None)
+    monkeypatch.setattr("airflow_recovery.sinks.iceberg._newest_held", lambda *given: None)
     for _ in range(2):
         lake.committer().commit(lake.committable())
     assert lake.rows == 4
@@ -111,7 +111,7 @@ def test_fault_173_control_without_its_token_a_zombie_replaces_what_is_newer(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.committer("replace").commit(lake.committable(2))
-    monkeypatch.setattr("airflow_recovery.sinks.iceberg._found", lambda *given: None)
+    monkeypatch.setattr("airflow_recovery.sinks.iceberg._newest_held", lambda *given: None)
     lake.committer("replace").commit(lake.committable(1, rows=ROWS.slice(1)))
     assert lake.rows == 1
 
