@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
         eventful = [] if is_whole else story.eventful()
         stories = (story.of(view.region(name)) for name in eventful[:MAX_REGIONS])
         attempts = _attempts(story.all() if is_whole else list(stories))
-        told = history.text() if history is not None else _not_told(view, len(eventful))
-        parts = [header, _regions(story.alike()), *(report.text() for report in reports), attempts, told]
+        history_text = history.text() if history is not None else _left_out(view, len(eventful))
+        parts = [header, _regions(story.alike()), *(report.text() for report in reports), attempts, history_text]
         print("\n\n".join(part for part in parts if part is not None))
     return ExitCode.DONE
 
@@ -59,7 +59,7 @@ def _document(identity: Any, plan_hash: str, stories: list[RegionStory]) -> dict
     return {**asdict(identity), "plan_hash": plan_hash, "regions": [asdict(story) for story in stories]}
 
 
-def _not_told(view: RunView, eventful: int) -> str:
+def _left_out(view: RunView, eventful: int) -> str:
     """What is left out of a large run, and how one comes to it."""
     quiet = len(view.in_use.plan.regions) - eventful
     ran = f"{quiet:,} regions ran once and are valid, or have not begun"

@@ -35,7 +35,7 @@ def first_objects(store: ObjectStore, prefix: str, *, depth: int, most: int) -> 
     One listing, in which a page holds many small folders; what is left of a larger one is skipped by another request.
     """
     name, start_after, is_whole = "", "", False
-    found: list[ObjectInfo] = []
+    objects: list[ObjectInfo] = []
     while not is_whole:
         is_whole = True
         for info in store.list(prefix, start_after=start_after):
@@ -43,16 +43,16 @@ def first_objects(store: ObjectStore, prefix: str, *, depth: int, most: int) -> 
             if len(parts) < depth:
                 continue
             folder = "/".join(parts)
-            if folder != name and found:
-                yield name, found
-                found = []
+            if folder != name and objects:
+                yield name, objects
+                objects = []
             name = folder
-            if len(found) == most:
+            if len(objects) == most:
                 start_after, is_whole = f"{prefix}{name}{_AFTER_SLASH}", False
                 break
-            found.append(info)
-    if found:
-        yield name, found
+            objects.append(info)
+    if objects:
+        yield name, objects
 
 
 def readable(name: str) -> str:

@@ -64,11 +64,11 @@ def attempt_seconds(view: RunView) -> dict[tuple[str, int], float]:
         if attempt.outcome is not None and attempt.is_claimed
     }
     asked = list(ended)[:CLAIMS_A_RUN]
-    found = {}
+    seconds = {}
     for key, claim in zip(asked, view.journal.read_claims(asked), strict=True):
         try:
             spent = datetime.fromisoformat(ended[key]) - datetime.fromisoformat(claim.claimed_at)
         except ValueError:
             continue
-        found[key] = max(0.0, spent.total_seconds())
-    return found
+        seconds[key] = max(0.0, spent.total_seconds())
+    return seconds

@@ -59,7 +59,7 @@ def kept_in(store: ObjectStore, identity: RunIdentity, run: PastRun) -> Collecti
 
 def run_cost(run: PastRun, kept: Collection[str] = ()) -> RunCost:
     """Pure. ``kept``: as `kept_in` reads it."""
-    attempts = [each for group in run.plan.groups for name in group.names for each in _attempts(run, name)]
+    attempts = [attempt for group in run.plan.groups for name in group.names for attempt in _attempts(run, name)]
     ended = [attempt.outcome.ended_at for _, attempt, _ in attempts if attempt.outcome is not None]
     return RunCost(
         run.run_key,
@@ -74,18 +74,18 @@ def run_cost(run: PastRun, kept: Collection[str] = ()) -> RunCost:
 
 def region_costs(runs: Sequence[PastRun]) -> list[RegionCost]:
     """Of every region of ``runs`` that has an attempt, in the order in which they first come. Pure."""
-    found: dict[str, list[tuple[PastRun, str, Attempt, bool]]] = {}
+    by_region: dict[str, list[tuple[PastRun, str, Attempt, bool]]] = {}
     for run in runs:
         for group in run.plan.groups:
             for name in group.names:
-                found.setdefault(group.name, []).extend((run, *each) for each in _attempts(run, name))
+                by_region.setdefault(group.name, []).extend((run, *attempt) for attempt in _attempts(run, name))
     costs = []
-    for region, attempts in found.items():
+    for region, attempts in by_region.items():
         if not attempts:
             continue
-        finishes = [seconds_of(run, name, each) for run, name, each, _ in attempts if each.is_finished]
+        finishes = [seconds_of(run, name, attempt) for run, name, attempt, _ in attempts if attempt.is_finished]
         measured = [seconds for seconds in finishes if seconds is not None]
-        again = [(run, seconds_of(run, name, each) or 0.0) for run, name, each, is_again in attempts if is_again]
+        again = [(run, seconds_of(run, name, attempt) or 0.0) for run, name, attempt, is_again in attempts if is_again]
         costs.append(
             RegionCost(
                 region,
@@ -100,12 +100,12 @@ def region_costs(runs: Sequence[PastRun]) -> list[RegionCost]:
 
 def slowest(costs: Sequence[RegionCost]) -> list[RegionCost]:
     """At most `SHOWN`, the slowest first."""
-    return sorted((each for each in costs if each.seconds), key=lambda each: -(each.seconds or 0.0))[:SHOWN]
+    return sorted((cost for cost in costs if cost.seconds), key=lambda cost: -(cost.seconds or 0.0))[:SHOWN]
 
 
 def most_repeated(costs: Sequence[RegionCost]) -> list[RegionCost]:
     """At most `SHOWN` that ran more than once in a run: most often first, then what took longer."""
-    return sorted((each for each in costs if each.again), key=lambda each: (-each.again, -each.seconds_again))[:SHOWN]
+    return sorted((cost for cost in costs if cost.again), key=lambda cost: (-cost.again, -cost.seconds_again))[:SHOWN]
 
 
 def seconds_of(run: PastRun, region: str, attempt: Attempt) -> float | None:
@@ -127,6 +127,6 @@ def seconds_of(run: PastRun, region: str, attempt: Attempt) -> float | None:
 def _attempts(run: PastRun, region: str) -> Iterator[tuple[str, Attempt, bool]]:
     """The claimed attempts of a region since its journal began, in order; whether each is beyond the first."""
     state = run.state.of(region)
-    claimed = (each for n, each in sorted(state.attempts.items()) if n > state.closed_at and each.is_claimed)
+    claimed = (attempt for n, attempt in sorted(state.attempts.items()) if n > state.closed_at and attempt.is_claimed)
     for at, attempt in enumerate(claimed):
         yield region, attempt, at > 0

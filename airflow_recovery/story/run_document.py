@@ -120,7 +120,7 @@ def run_document(
     views = _Regions(view, events, observation)
     statuses = views.statuses()
     counts = Counter(status.value for status in statuses.values())
-    together = _told_together(plan, views.story.eventful()) if is_folded else {}
+    together = _uneventful(plan, views.story.eventful()) if is_folded else {}
     return RunDocument(
         dag_id=identity.dag_id,
         run_id=run_id,
@@ -154,12 +154,12 @@ def region_page(
     """The subtasks of ``of`` that are in ``status`` and have ``search`` in their names; of each, where it is given."""
     views = _Regions(view, RunEvents(), observation)
     plan = view.in_use.plan
-    found = [
+    names = [
         name
         for name in (plan.by_name if of is None else plan.subtask_names.get(of, ()))
         if search.lower() in name.lower() and (status is None or views.status(name) is status)
     ]
-    return RegionPage(len(found), tuple(views.of(plan.by_name[name]) for name in found[offset : offset + limit]))
+    return RegionPage(len(names), tuple(views.of(plan.by_name[name]) for name in names[offset : offset + limit]))
 
 
 _NOT_READ = (
@@ -168,7 +168,7 @@ _NOT_READ = (
 )
 
 
-def _told_together(plan: PlanRecord, eventful: Sequence[str]) -> dict[str, None]:
+def _uneventful(plan: PlanRecord, eventful: Sequence[str]) -> dict[str, None]:
     """The subtasks but those of which there is something to tell, in their order."""
     alone = set(eventful[:MAX_REGIONS])
     names = chain.from_iterable(plan.subtask_names.values())

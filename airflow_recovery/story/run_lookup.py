@@ -79,14 +79,14 @@ def all_runs(
     check_dag(store, dag_id)
     dag = f"{encode(dag_id)}/"
     wanted = None if group_id is None else encode(group_id)
-    found = [
+    encoded = [
         (key, group)
         for key in folders(store, dag, most=_ALL_RUNS)
         if wanted_key(readable(key))
         for group in folders(store, f"{dag}{key}/")
         if wanted in (None, group)
     ]
-    return _identities(store, dag_id, group_id, found)
+    return _identities(store, dag_id, group_id, encoded)
 
 
 def newest_runs(store: ObjectStore, dag_id: str, group_id: str | None = None, *, most: int) -> list[RunIdentity]:
@@ -120,10 +120,10 @@ def worked_s(listed: Iterable[ObjectInfo]) -> float | None:
 
 
 def _identities(
-    store: ObjectStore, dag_id: str, group_id: str | None, found: Iterable[tuple[str, str]]
+    store: ObjectStore, dag_id: str, group_id: str | None, encoded: Iterable[tuple[str, str]]
 ) -> list[RunIdentity]:
     """Of (run key, group) as their folders are called."""
-    identities = [_exact(store, RunIdentity(dag_id, readable(key), readable(group))) for key, group in found]
+    identities = [_exact(store, RunIdentity(dag_id, readable(key), readable(group))) for key, group in encoded]
     if not identities:
         raise NothingRecorded(f"The journal {store.base_uri} has no run of group {group_id!r} of DAG {dag_id!r}.")
     return identities

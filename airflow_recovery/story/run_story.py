@@ -157,12 +157,14 @@ class RunStory:
         plan, states = self._view.in_use.plan, self._view.in_use.state
         for name in plan.by_name if regions is None else regions:
             state = states.of(name)
-            told = _state(state) if state_of is None else state_of(name)
+            shown_state = _state(state) if state_of is None else state_of(name)
             group, index = plan.place(name)
             subtask = group.subtask(index)
-            key = (name, "") if subtask is None else (subtask[0], told)
+            key = (name, "") if subtask is None else (subtask[0], shown_state)
             if key not in groups:
-                groups[key] = AlikeRegions(key[0], told, group.template.vertices, self.of(plan.by_name[name]).why)
+                groups[key] = AlikeRegions(
+                    key[0], shown_state, group.template.vertices, self.of(plan.by_name[name]).why
+                )
             groups[key].add(None if subtask is None else subtask[1], state)
         return list(groups.values())
 
