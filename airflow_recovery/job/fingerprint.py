@@ -57,8 +57,8 @@ def vertex_code(job: Job, vertex: str) -> list[list[str]]:
 
 def vertex_units(job: Job, vertex: str) -> list[CodeUnit]:
     """Return the same code, with where each piece stands and what led to it. Raises as `vertex_code`."""
-    found, used = _used_by(job, vertex)
-    return [used.unit(module, name, digest) for module, name, digest in found]
+    pieces, used = _used_by(job, vertex)
+    return [used.unit(module, name, digest) for module, name, digest in pieces]
 
 
 def _used_by(job: Job, vertex: str) -> tuple[list[list[str]], _CodeUsed]:
@@ -288,7 +288,7 @@ class _CodeUsed:
 def _line_numbers(node: ast.AST) -> range:
     first = getattr(node, "lineno", None)
     if isinstance(node, ast.Module):
-        first, last = 1, max([getattr(each, "end_lineno", 0) or 0 for each in node.body], default=0)
+        first, last = 1, max([getattr(statement, "end_lineno", 0) or 0 for statement in node.body], default=0)
     else:
         last = getattr(node, "end_lineno", None)
     return range(first, last + 1) if first and last else range(0)

@@ -109,21 +109,23 @@ def run_local(
         checked_moment(logical_date, where)
     run = LocalRun(logical_date.isoformat() if isinstance(logical_date, datetime) else logical_date, dict(conf or {}))
     local = _Local(job, spark, run, params or {}, splits or {}, dict(results or {}))
-    for name in (*local.params, *local.splits, *local.given, *([only] if only else ())):
+    for name in (*local.params, *local.splits, *local.results, *([only] if only else ())):
         job.vertex_named(name)
-    for name, given in local.splits.items():
+    for name, vertex_splits in local.splits.items():
         if job.vertices[name].splits is None:
             raise JobDefinitionError(
                 f"{job.vertices[name].where}: splits= is given and it declares no files: use results= to replace it"
             )
-        if isinstance(given, str):
-            raise JobDefinitionError(f"{job.vertices[name].where}: expected splits= as a list of paths: [{given!r}]")
-        if not isinstance(given, (Sequence, Mapping)):
-            local.given[name] = given
-    needed = _needed(job, only, set(local.given))
+        if isinstance(vertex_splits, str):
+            raise JobDefinitionError(
+                f"{job.vertices[name].where}: expected splits= as a list of paths: [{vertex_splits!r}]"
+            )
+        if not isinstance(vertex_splits, (Sequence, Mapping)):
+            local.results[name] = vertex_splits
+    needed = _needed(job, only, set(local.results))
     order = [vertex.name for vertex in job.graph().in_topological_order]
     for name in order:
-        if name in local.given:
+        if name in local.results:
             local.take(name)
         elif name in needed:
             local.call(name)
@@ -140,10 +142,10 @@ class _Local:
         run: LocalRun,
         params: Mapping[str, Mapping[str, Any]],
         splits: Mapping[str, LocalSplits],
-        given: dict[str, DataFrame | Mapping[str, DataFrame]],
+        results: dict[str, DataFrame | Mapping[str, DataFrame]],
     ) -> None:
         self._job, self._spark, self._run = job, spark, run
-        self.params, self.splits, self.given = params, splits, given
+        self.params, self.splits, self.results = params, splits, results
         self.done: dict[str, DataFrame] = {}
         self._parts: dict[str, Mapping[str, DataFrame]] = {}
         self._keys: dict[Parallelism, tuple[str, ...]] = {}
@@ -151,11 +153,11 @@ class _Local:
 
     def take(self, name: str) -> None:
         """Take the given DataFrames for the result of the vertex, in place of calling it."""
-        given = self.given[name]
-        if isinstance(given, Mapping):
-            self._finish(name, dict(given))
+        frames = self.results[name]
+        if isinstance(frames, Mapping):
+            self._finish(name, dict(frames))
         else:
-            self.done[name] = given
+            self.done[name] = frames
 
     def call(self, name: str) -> None:
         """Call the vertex once for each of its subtasks."""
@@ -201,9 +203,9 @@ class _Local:
         return self._keys[parallelism]
 
     def _files_of(self, source: str) -> list[str]:
-        given = self.given.get(source, self.splits.get(source))
-        if isinstance(given, Mapping):
-            return list(given)
+        stand_in = self.results.get(source, self.splits.get(source))
+        if isinstance(stand_in, Mapping):
+            return list(stand_in)
         return [PurePath(str(path)).name for path in _paths(self._job.vertices[source], self.splits)]
 
     def _call(self, name: str, subtask: Subtask, inputs: Mapping[str, DataFrame]) -> DataFrame:
@@ -248,11 +250,11 @@ class _Local:
 
     def _own(self, vertex: Vertex, declared: SplitSource, subtask: Subtask) -> Sequence[Split]:
         """The splits that one subtask of ``vertex`` reads."""
-        parallelism, given = self._job.parallelism_of(vertex.name), self.splits.get(vertex.name)
-        if parallelism is not None and isinstance(given, Mapping):
-            return [_as_split(name) for name in given.get(subtask.key, ())]
+        parallelism, splits = self._job.parallelism_of(vertex.name), self.splits.get(vertex.name)
+        if parallelism is not None and isinstance(splits, Mapping):
+            return [_as_split(name) for name in splits.get(subtask.key, ())]
         is_dealt_out = True
-        if given is None and isinstance(declared, EnumeratedSource):
+        if splits is None and isinstance(declared, EnumeratedSource):
             listed = self._enumerated(vertex, declared, subtask)
             is_dealt_out = not uses_subtask(declared.declared)
         elif isinstance(parallelism, (LiteralKeys, TemplatedKeys)):
@@ -293,16 +295,16 @@ def _params(vertex: Vertex, run: LocalRun, own: Mapping[str, Any], subtask: str 
     return {**render(declared, run, where=vertex.where, subtask=subtask), **own}
 
 
-def _as_split(given: str | Split) -> Split:
-    return given if isinstance(given, Split) else Split.of_file(str(given), 0, "")
+def _as_split(split: str | Split) -> Split:
+    return split if isinstance(split, Split) else Split.of_file(str(split), 0, "")
 
 
 def _paths(vertex: Vertex, splits: Mapping[str, LocalSplits]) -> Sequence[str | Split]:
-    given = splits.get(vertex.name)
-    if not isinstance(given, Sequence):
+    paths = splits.get(vertex.name)
+    if not isinstance(paths, Sequence):
         declared = vertex.splits.pattern if isinstance(vertex.splits, FilePattern) else ""
         raise JobDefinitionError(
             f"{vertex.where}: a local run lists no files; expected paths for {declared!r}, found none: say "
             f"splits={{{vertex.name!r}: ['some/file.csv']}}"
         )
-    return given
+    return paths

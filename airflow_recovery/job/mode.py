@@ -88,8 +88,8 @@ def declaring(mode: str) -> DeclaringMode:
 
 def declared_modes(vertex: Vertex, options: Mapping[str, Any]) -> dict[str, object]:
     """What ``options`` declare of ``vertex`` in each mode. Raises `JobDefinitionError`."""
-    given = options.keys() - ({"commit"} if vertex.sink is not None else set())
-    asked = {mode for name, mode in _MODE_OF_OPTION.items() if name in given}
+    names = options.keys() - ({"commit"} if vertex.sink is not None else set())
+    asked = {mode for name, mode in _MODE_OF_OPTION.items() if name in names}
     if vertex.result in MODE_OF_RESULT:
         asked.add(MODE_OF_RESULT[vertex.result])
     answers = {mode: declaring(mode).declared(vertex, options) for mode in MODES if mode in asked}

@@ -76,40 +76,40 @@ def same_as(vertex: str) -> SameAs:
 
 
 def checked_parallelism(
-    given: object, *, vertex: str, splits: SplitSource | None, where: str
+    value: object, *, vertex: str, splits: SplitSource | None, where: str
 ) -> Parallelism | SameAs | None:
     """What was declared, as a value; `None` for a vertex that is not split. Raises `JobDefinitionError`."""
     declared: Parallelism | SameAs | None
-    if given is None or (isinstance(given, int) and not isinstance(given, bool) and given == 1):
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value == 1):
         declared = None
-    elif isinstance(given, SameAs):
-        declared = given
-    elif isinstance(given, PerFile):
+    elif isinstance(value, SameAs):
+        declared = value
+    elif isinstance(value, PerFile):
         if not isinstance(splits, FilePattern):
             raise JobDefinitionError(
                 f"{where}: parallelism=per_file needs a source with splits=files('...'); a vertex that reads such a "
                 "source declares parallelism=same_as('<the source>')"
             )
         declared = PerFile(vertex)
-    elif isinstance(given, int) and not isinstance(given, bool) and given > 1:
-        declared = FixedParallelism(given)
-    elif isinstance(given, str) and is_template(given):
-        check_templates({"parallelism": given}, where=where)
-        declared = TemplatedKeys(given)
-    elif isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
-        declared = LiteralKeys(checked_keys(given, where=where))
+    elif isinstance(value, int) and not isinstance(value, bool) and value > 1:
+        declared = FixedParallelism(value)
+    elif isinstance(value, str) and is_template(value):
+        check_templates({"parallelism": value}, where=where)
+        declared = TemplatedKeys(value)
+    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        declared = LiteralKeys(checked_keys(value, where=where))
     else:
         raise JobDefinitionError(
             f"{where}: expected parallelism= as a number from 1, a list of keys such as ['2013-01', '2013-02'], a "
-            f"template that gives keys with commas between them, per_file, or same_as('vertex'), found {given!r}"
+            f"template that gives keys with commas between them, per_file, or same_as('vertex'), found {value!r}"
         )
     _check_pattern(declared, splits, where)
     return declared
 
 
-def checked_keys(given: Iterable[Any], *, where: str) -> tuple[str, ...]:
+def checked_keys(values: Iterable[Any], *, where: str) -> tuple[str, ...]:
     """Keys that can name subtasks: at least one, unique, short texts. Raises `JobDefinitionError`."""
-    keys = tuple(given)
+    keys = tuple(values)
     for key in keys:
         if not isinstance(key, str) or not key or key != key.strip() or len(key) > MAX_KEY_LENGTH:
             raise JobDefinitionError(
@@ -153,16 +153,16 @@ def resolve(declared: Mapping[str, Parallelism | SameAs | None], where: Mapping[
     resolved: dict[str, Parallelism] = {}
     canonical: dict[object, Parallelism] = {}
     for name in declared:
-        given, seen = declared[name], [name]
-        while isinstance(given, SameAs):
-            if given.vertex not in declared or given.vertex in seen:
-                what = "itself" if given.vertex in seen else "a vertex that does not exist"
-                raise JobDefinitionError(f"{where[name]}: parallelism=same_as({given.vertex!r}) leads to {what}")
-            seen.append(given.vertex)
-            given = declared[given.vertex]
-        if given is not None:
-            identity = frozenset(given.keys) if isinstance(given, LiteralKeys) else given
-            resolved[name] = canonical.setdefault(identity, given)
+        parallelism, seen = declared[name], [name]
+        while isinstance(parallelism, SameAs):
+            if parallelism.vertex not in declared or parallelism.vertex in seen:
+                what = "itself" if parallelism.vertex in seen else "a vertex that does not exist"
+                raise JobDefinitionError(f"{where[name]}: parallelism=same_as({parallelism.vertex!r}) leads to {what}")
+            seen.append(parallelism.vertex)
+            parallelism = declared[parallelism.vertex]
+        if parallelism is not None:
+            identity = frozenset(parallelism.keys) if isinstance(parallelism, LiteralKeys) else parallelism
+            resolved[name] = canonical.setdefault(identity, parallelism)
         elif len(seen) > 1:
             raise JobDefinitionError(f"{where[name]}: parallelism=same_as({seen[-1]!r}), which declares none itself")
     return resolved

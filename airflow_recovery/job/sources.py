@@ -155,12 +155,12 @@ class KeyRanges(EnumeratedSource):
         return KeyRangeSplits(tuple(splits))
 
     def _number(self, name: str, where: str) -> int:
-        given = getattr(self, name)
+        value = getattr(self, name)
         try:
-            return int(given)
+            return int(value)
         except ValueError:
             raise JobDefinitionError(
-                f"{where}: expected {name}= of key_ranges() to come to a whole number in this run, found {given!r}"
+                f"{where}: expected {name}= of key_ranges() to come to a whole number in this run, found {value!r}"
             ) from None
 
 
@@ -203,13 +203,13 @@ class Dates(EnumeratedSource):
         return DateSplits(tuple(splits))
 
     def _moment(self, name: str, where: str) -> datetime:
-        given = getattr(self, name)
+        value = getattr(self, name)
         try:
-            return day_moment(given)
+            return day_moment(value)
         except ValueError:
             raise JobDefinitionError(
                 f"{where}: expected {name}= of dates() to come to a day such as '2013-01-31' in this run, found "
-                f"{given!r}"
+                f"{value!r}"
             ) from None
 
 
@@ -347,11 +347,11 @@ def _is_moment(text: str) -> bool:
     return True
 
 
-def _checked_vanished(given: object, where: str) -> Vanished:
+def _checked_vanished(value: object, where: str) -> Vanished:
     try:
-        return Vanished(given)
+        return Vanished(value)
     except ValueError:
         raise JobDefinitionError(
-            f"{where}: expected vanished= as 'drop', 'keep' or 'fail', found {given!r}: it says what becomes of the "
+            f"{where}: expected vanished= as 'drop', 'keep' or 'fail', found {value!r}: it says what becomes of the "
             "rows of a split that is not listed any more"
         ) from None

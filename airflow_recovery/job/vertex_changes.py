@@ -68,21 +68,21 @@ def unknown_names(params: Mapping[str, Any]) -> list[str]:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
     """Why the two descriptions of one vertex have other fingerprints, the vertex's function first; nothing: equal."""
     before, after = old["document"], new["document"]
-    found = list(_code_differences(old, new)) if before.get("code") != after.get("code") else []
+    reasons = list(_code_differences(old, new)) if before.get("code") != after.get("code") else []
     for key in sorted({*before, *after} - _NOT_TOLD):
         was, has = before.get(key), after.get(key)
         if was == has:
             continue
         if isinstance(was, Mapping) and isinstance(has, Mapping):
             what = "parameter" if key == "params" else key
-            found += [
+            reasons += [
                 f"{what} {name} was {_shown(was, name)}, now {_shown(has, name)}"
                 for name in sorted({*was, *has})
                 if was.get(name, ...) != has.get(name, ...)
             ]
         else:
-            found.append(f"{_WORDS.get(key, key)} was {_value(was)}, now {_value(has)}")
-    return tuple(found)
+            reasons.append(f"{_WORDS.get(key, key)} was {_value(was)}, now {_value(has)}")
+    return tuple(reasons)
 
 
 def _code_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
@@ -92,10 +92,10 @@ def _code_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterabl
     root = f"{new['function']}()"
     # What a changed piece now uses, or does not any more, follows from its own change.
     followed = [key for key in {**before, **after} if (key in before) is not (key in after)]
-    told = sorted(changed, key=lambda key: (after[key]["used_by"] is not None, key))
-    for key in told:
+    ordered = sorted(changed, key=lambda key: (after[key]["used_by"] is not None, key))
+    for key in ordered:
         yield f"{_route(root, after, key)} {_where(before[key], after[key])}"
-    if not told:
+    if not ordered:
         for key in sorted(followed):
             how = "uses" if key in after else "does not use"
             yield f"{root} now {how} {_name(key)}{_at((after if key in after else before)[key])}"
@@ -108,7 +108,7 @@ def _route(root: str, units: Mapping[tuple[str, str], Any], key: tuple[str, str]
         if above in path:
             break
         path.append(above)
-    names = [_name(each) for each in reversed(path)]
+    names = [_name(piece) for piece in reversed(path)]
     if len(names) == 1:
         return names[0] if names[0] == root or not names[0].endswith("()") else f"{root}: {names[0]}"
     return f"{names[0]} uses " + ", which uses ".join(names[1:]) + ", which"
@@ -139,16 +139,16 @@ def _at(unit: Mapping[str, Any]) -> str:
 def changed_lines(old: Sequence[Sequence[Any]], new: Sequence[Sequence[Any]]) -> list[int]:
     """The numbers of ``new``'s lines that differ, comments and empty lines aside; of what is gone, where it was."""
     was, now = [line[1] for line in old], [line[1] for line in new]
-    found: list[int] = []
+    numbers: list[int] = []
     for kind, first, last, start, end in difflib.SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
         if kind == "equal":
             continue
         if all(_says_nothing(text) for text in (*was[first:last], *now[start:end])):
             continue
-        found += [new[at][0] for at in range(start, end) if not _says_nothing(now[at])] or [
+        numbers += [new[at][0] for at in range(start, end) if not _says_nothing(now[at])] or [
             new[min(start, len(new) - 1)][0]
         ]
-    return found
+    return numbers
 
 
 def _says_nothing(line: str) -> bool:
@@ -156,13 +156,13 @@ def _says_nothing(line: str) -> bool:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
         else:
-            found.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+            spans.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
 def _shown(values: Mapping[str, Any], name: str) -> str:

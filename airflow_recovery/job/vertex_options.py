@@ -180,14 +180,14 @@ def _check_name(name: object, where: str) -> None:
         )
 
 
-def _checked_result(given: object, where: str) -> ResultType:
-    if isinstance(given, ModeResult):
-        return given.result_type
+def _checked_result(value: object, where: str) -> ResultType:
+    if isinstance(value, ModeResult):
+        return value.result_type
     runnable = ", ".join([*(result_type.value for result_type in RUNNABLE), "APPROXIMATE"])
     try:
-        result = ResultType(given)
+        result = ResultType(value)
     except ValueError:
-        raise JobDefinitionError(f"{where}: expected result= as one of {runnable}, found {given!r}") from None
+        raise JobDefinitionError(f"{where}: expected result= as one of {runnable}, found {value!r}") from None
     if result not in RUNNABLE and result not in MODE_OF_RESULT:
         raise JobDefinitionError(
             f"{where}: expected result= as one of {runnable}, found {result.value!r}, which recovery can reason about "
@@ -221,13 +221,13 @@ def checked_version(version: str | None, where: str) -> str | None:
     return version
 
 
-def checked_determinism(given: object, where: str, default: Determinism) -> Determinism:
+def checked_determinism(value: object, where: str, default: Determinism) -> Determinism:
     """``deterministic=`` of a job or a vertex. Raises `JobDefinitionError`."""
     try:
-        return default if given is None else Determinism(given)
+        return default if value is None else Determinism(value)
     except ValueError:
         raise JobDefinitionError(
-            f"{where}: expected deterministic= as 'always', 'verify' or 'assume', found {given!r}: 'verify' checks "
+            f"{where}: expected deterministic= as 'always', 'verify' or 'assume', found {value!r}: 'verify' checks "
             "that the rows are the same, 'assume' takes your word for it"
         ) from None
 
@@ -261,12 +261,12 @@ def _check_splits(signature: Signature, kind: VertexKind, splits: SplitSource | 
         )
 
 
-def _checked_splits(given: object, where: str) -> SplitSource | None:
-    if given is None or isinstance(given, SplitSource):
-        return given
+def _checked_splits(value: object, where: str) -> SplitSource | None:
+    if value is None or isinstance(value, SplitSource):
+        return value
     raise JobDefinitionError(
         f"{where}: expected splits=files('...'), key_ranges(...), dates(...) or enumerated_by(...), found "
-        f"{given!r}: wrap it in files() or another of them"
+        f"{value!r}: wrap it in files() or another of them"
     )
 
 
