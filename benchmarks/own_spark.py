@@ -21,7 +21,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
     """``repeats`` (default 5) pairs of runs of two regions each, after a pair that does not count."""
     folder.mkdir(parents=True)
     environment, archives = plain_environment(), folder / "archives"
-    make_archive(SparkInstallation.found(environment), archives, environment)
+    make_archive(SparkInstallation.locate(environment), archives, environment)
     runs: dict[str, list[MeasuredRun]] = {scope: [] for scope in SCOPES}
     with open_local_pipeline(folder / "pipeline", {"AIRFLOW__RECOVERY__CLASS_ARCHIVES": str(archives)}) as pipeline:
         for number in range(1 + (repeats or 5)):

@@ -42,7 +42,7 @@ def measure(folder: Path, repeats: int | None) -> Report:
     folder.mkdir(parents=True)
     environment = plain_environment()
     archives = folder / "archives"
-    make_archive(SparkInstallation.found(environment), archives, environment)
+    make_archive(SparkInstallation.locate(environment), archives, environment)
     rounds = repeats or 5
     starts: list[Start] = []
     for application, times in ((SMALL, rounds), (LONG, (rounds + 2) // 3)):

@@ -46,7 +46,7 @@ def jvm_options(prefix: Path) -> str:
     """
     environment = {**os.environ, "PATH": f"{prefix / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
     try:
-        archive = find_archive(SparkInstallation.found(environment), prefix / "spark-classes")
+        archive = find_archive(SparkInstallation.locate(environment), prefix / "spark-classes")
     except (NoArchive, OSError):
         return f"{SHORT_LIVED} {NO_UI}"
     return f"{SHORT_LIVED} {NO_UI} {java_options(archive)}"

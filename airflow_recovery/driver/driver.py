@@ -88,16 +88,16 @@ def main(arguments: list[str]) -> int:
     the same name in the working folder is read: there ``--files`` puts it.
     """
     guard()
-    given, *sdk = map(_on_this_machine, arguments)
+    spec_path, *sdk = map(_on_this_machine, arguments)
     for archive in sdk:
         provide_sdk(archive)
-    spec = RegionSpec.from_json(given.read_text(encoding="utf-8"))
+    spec = RegionSpec.from_json(spec_path.read_text(encoding="utf-8"))
     lend_catalogs(spec.catalogs)
     return drive(spec)
 
 
-def _on_this_machine(given: str) -> Path:
-    path = Path(given)
+def _on_this_machine(argument: str) -> Path:
+    path = Path(argument)
     return path if path.is_file() else Path(path.name)
 
 

@@ -73,14 +73,14 @@ def enrich(failure: Failure, enrichers: Sequence[FailureEnricher], log: logging.
     for enricher in enrichers:
         name = type(enricher).__name__
         try:
-            given = {
+            enriched = {
                 str(key): str(value)[:MAX_LABEL_CHARACTERS] for key, value in enricher.process_failure(ours).items()
             }
         except Exception:
             log.exception("Failure enricher %s failed; the failure is recorded without its labels.", name)
             continue
-        foreign = sorted(given.keys() - enricher.output_keys)
+        foreign = sorted(enriched.keys() - enricher.output_keys)
         if foreign:
             log.warning("Failure enricher %s gave %s, which is not among its output_keys: left out.", name, foreign)
-        labels |= {key: value for key, value in given.items() if key in enricher.output_keys}
+        labels |= {key: value for key, value in enriched.items() if key in enricher.output_keys}
     return replace(ours, labels=tuple(sorted(labels.items())))

@@ -61,8 +61,8 @@ def report(arguments: "list[str]", message: str) -> None:
         "labels": [],
     }
     try:
-        given = arguments[0]
-        with open(given if os.path.isfile(given) else os.path.basename(given), encoding="utf-8") as file:
+        spec_path = arguments[0]
+        with open(spec_path if os.path.isfile(spec_path) else os.path.basename(spec_path), encoding="utf-8") as file:
             spec = json.load(file)
         if spec.get("receipt") and os.path.isdir(os.path.dirname(spec["receipt"])):
             _write(spec["receipt"] + ".failure", failure)

@@ -54,11 +54,11 @@ class RaiseMemory:
         if is_local:
             of_driver, of_executor = of_driver + of_executor, 0
         return Memory(
-            driver=self._one(driver, self.max_driver_memory, of_driver),
-            executor=self._one(executor, self.max_executor_memory, of_executor),
+            driver=self._raised(driver, self.max_driver_memory, of_driver),
+            executor=self._raised(executor, self.max_executor_memory, of_executor),
         )
 
-    def _one(self, declared: str | None, cap: str | None, times: int) -> str | None:
+    def _raised(self, declared: str | None, cap: str | None, times: int) -> str | None:
         if not times or cap is None:
             return None
         base, most = mebibytes(declared or SPARKS_DEFAULT), mebibytes(cap)

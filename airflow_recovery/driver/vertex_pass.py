@@ -242,8 +242,8 @@ class VertexPass:
             else:
                 made = write_delta(self._spark, frame, commit, self._log)
         version, spent = made.objects[0].path, time.monotonic() - started
-        said = "%s is snapshot %s of %s: %s rows, in %.1f s"
-        self._log.info(said, commit.result, version, commit.table, made.rows, spent)
+        message = "%s is snapshot %s of %s: %s rows, in %.1f s"
+        self._log.info(message, commit.result, version, commit.table, made.rows, spent)
         return made
 
     def _write_result(self, frame: DataFrame, planned: VertexSpec) -> PartitionManifest:

@@ -89,8 +89,8 @@ def azure_access(conn_id: str, uri: str) -> CloudAccess:
             f"Expected connection {conn_id!r} to be of the storage account {account_of(uri)!r}, which {uri} names; "
             f"found {account!r}. Name the connection of that account in [recovery] wasb_conn_id."
         )
-    given = {name: str(value) for name, value in options.items() if value}
-    return CloudAccess(given, _endpoint(extra.get("endpoint_url") or endpoint, conn_id))
+    chosen = {name: str(value) for name, value in options.items() if value}
+    return CloudAccess(chosen, _endpoint(extra.get("endpoint_url") or endpoint, conn_id))
 
 
 def _connection(conn_id: str, kind: str, option: str) -> Connection:

@@ -150,8 +150,8 @@ def result_run_key(
     """The run key that the run's own tasks use. Raises `ValueError` unless exactly one of the three is given."""
     from airflow_recovery.journal.layout import run_key
 
-    given = [name for name in (logical_date, partition_key, run_id) if name is not None]
-    if len(given) != 1:
+    names = [name for name in (logical_date, partition_key, run_id) if name is not None]
+    if len(names) != 1:
         raise JobDefinitionError(
             "Expected a run to be named by exactly one of logical_date, partition_key and run_id, found "
             f"logical_date={logical_date!r}, partition_key={partition_key!r}, run_id={run_id!r}: leave out all but one."

@@ -116,24 +116,24 @@ def configured_driver_jvm() -> tuple[DriverJvm, Path | None]:
     """How drivers' JVMs start, and the folder of the archives if it is not the default. Raises `ConfigurationError`."""
     from airflow.sdk import conf
 
-    given = (conf.get(SECTION, "driver_jvm", fallback="") or DriverJvm.QUICK.value).strip().lower()
+    driver_jvm = (conf.get(SECTION, "driver_jvm", fallback="") or DriverJvm.QUICK.value).strip().lower()
     folder = (conf.get(SECTION, "class_archives", fallback="") or "").strip()
-    if given not in [mode.value for mode in DriverJvm]:
+    if driver_jvm not in [mode.value for mode in DriverJvm]:
         choices = ", ".join(mode.value for mode in DriverJvm)
-        raise ConfigurationError(f"Expected one of {choices} in [recovery] driver_jvm, found {given!r}.")
+        raise ConfigurationError(f"Expected one of {choices} in [recovery] driver_jvm, found {driver_jvm!r}.")
     if folder and not Path(folder).is_absolute():
         raise ConfigurationError(
             f"Expected an absolute path of a folder in [recovery] class_archives, found {folder!r}."
         )
-    return DriverJvm(given), Path(folder) if folder else None
+    return DriverJvm(driver_jvm), Path(folder) if folder else None
 
 
 def configured_job_recovery() -> DeclaredJobRecovery:
     """FLIP-383's options as ``[recovery]`` has them, in Airflow's spelling. Raises `ConfigurationError`."""
     from airflow.sdk import conf
 
-    given = {key: conf.get(SECTION, name, fallback="") for name, key in SETTINGS.items()}
-    return DeclaredJobRecovery.parse({key: value for key, value in given.items() if (value or "").strip()})
+    values = {key: conf.get(SECTION, name, fallback="") for name, key in SETTINGS.items()}
+    return DeclaredJobRecovery.parse({key: value for key, value in values.items() if (value or "").strip()})
 
 
 def is_recovery_on(declared: DeclaredJobRecovery) -> bool:

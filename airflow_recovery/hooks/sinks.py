@@ -61,9 +61,9 @@ class AirflowSinkResources:
         """delta-rs' names of what a Spark driver is told by its environment. Empty where that is not S3."""
         if scheme_of(location) != "s3":
             return {}
-        given = {**os.environ, **self._stores.driver_env()}
-        options = {name: given[name] for name in _FOR_DELTA if name in given}
-        endpoint = self._stores.results_spec.endpoint_url or given.get("AWS_ENDPOINT_URL_S3")
+        environment = {**os.environ, **self._stores.driver_env()}
+        options = {name: environment[name] for name in _FOR_DELTA if name in environment}
+        endpoint = self._stores.results_spec.endpoint_url or environment.get("AWS_ENDPOINT_URL_S3")
         if endpoint:
             options |= {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": str(endpoint.startswith("http://")).lower()}
         return options
@@ -76,9 +76,9 @@ class AirflowSinkResources:
         from airflow.sdk import BaseHook
         from airflow.sdk.exceptions import AirflowNotFoundException
 
-        given = {**os.environ, **self._stores.driver_env()}
-        properties = {ours: given[theirs] for theirs, ours in _FOR_PYICEBERG.items() if theirs in given}
-        endpoint = self._stores.results_spec.endpoint_url or given.get("AWS_ENDPOINT_URL_S3")
+        environment = {**os.environ, **self._stores.driver_env()}
+        properties = {ours: environment[theirs] for theirs, ours in _FOR_PYICEBERG.items() if theirs in environment}
+        endpoint = self._stores.results_spec.endpoint_url or environment.get("AWS_ENDPOINT_URL_S3")
         if endpoint:
             properties["s3.endpoint"] = endpoint
         try:

@@ -148,22 +148,22 @@ class RecoverableOperator(DropInOperator):
 
     def _check_waits(self) -> None:
         """Its outputs are registered when it has ended: a job that goes on would still write."""
-        given = vars(self)
+        attributes = vars(self)
         name = (self.declared_class or self.operator_class).__name__
-        if given.get("deferrable") is True:
+        if attributes.get("deferrable") is True:
             raise JobDefinitionError(
                 f"{self.task_id}: expected deferrable=False of a recoverable {name}, found True: a task that waits in "
                 "the triggerer is another process when it comes back, and its attempt would have ended. Say "
                 "deferrable=False, also where [operators] default_deferrable is on: it waits in the worker."
             )
         for attribute, waits in _WAITS.items():
-            if isinstance(given.get(attribute), bool) and given[attribute] is not waits:
+            if isinstance(attributes.get(attribute), bool) and attributes[attribute] is not waits:
                 raise JobDefinitionError(
                     f"{self.task_id}: expected a {name} that waits for its job, found {attribute}={not waits}: its "
                     f"outputs would be registered while the job still writes them. Say {attribute}={waits}."
                 )
         for attribute in _POLLS:
-            value = given.get(attribute)
+            value = attributes.get(attribute)
             if isinstance(value, (int, float)) and value <= 0:
                 raise JobDefinitionError(
                     f"{self.task_id}: expected a {name} that waits for its job, found {attribute.strip('_')}={value}: "

@@ -34,11 +34,11 @@ class ResumableDataprocSubmitJobOperator(SubmitsThenAsks, DataprocSubmitJobOpera
 
     def get_job_status(self, external_id: Any, context: Any) -> str:
         """As Dataproc names it."""
-        return str(self._found(external_id).status.state.name)
+        return str(self._fetch(external_id).status.state.name)
 
     def why(self, external_id: str) -> str:
         """As Dataproc says it."""
-        return f"Job failed: {self._found(external_id).status.details}"
+        return f"Job failed: {self._fetch(external_id).status.details}"
 
     def give_up_after_s(self) -> float | None:
         """``wait_timeout``."""
@@ -49,7 +49,7 @@ class ResumableDataprocSubmitJobOperator(SubmitsThenAsks, DataprocSubmitJobOpera
         self.hook = self._hook()
         DataprocSubmitJobOperator.on_kill(self)
 
-    def _found(self, external_id: Any) -> Any:
+    def _fetch(self, external_id: Any) -> Any:
         return self._hook().get_job(job_id=str(external_id), project_id=self.project_id, region=self.region)
 
     def _hook(self) -> DataprocHook:
@@ -75,19 +75,19 @@ class ResumableDataprocCreateBatchOperator(SubmitsThenAsks, DataprocCreateBatchO
 
     def get_job_status(self, external_id: Any, context: Any) -> str:
         """As Dataproc names it."""
-        return str(self._found(external_id).state.name)
+        return str(self._fetch(external_id).state.name)
 
     def why(self, external_id: str) -> str:
         """As Dataproc says it."""
-        return f"Batch failed: {self._found(external_id).state_message}"
+        return f"Batch failed: {self._fetch(external_id).state_message}"
 
     def on_kill(self) -> None:
         """As the provider's, which has the operation that made the batch; in another process that is asked for."""
         if self.operation is not None:
             DataprocCreateBatchOperator.on_kill(self)
         elif self.remote_job:
-            operation = self._found(self.remote_job).operation
+            operation = self._fetch(self.remote_job).operation
             self.hook.get_operations_client(self.region).cancel_operation(name=operation)
 
-    def _found(self, external_id: Any) -> Any:
+    def _fetch(self, external_id: Any) -> Any:
         return self.hook.get_batch(batch_id=str(external_id), project_id=self.project_id, region=self.region)

@@ -272,13 +272,13 @@ class DropInOperator(RecoveringOperator):
 
     def _tables_read(self) -> list[str]:
         """The inputs that are snapshots of tables, as far as that is known by now."""
-        told = {
-            name: self._producer(name, given).declared_outputs.get(given.name)
-            if isinstance(given, OutputReference)
-            else given
-            for name, given in self.inputs.items()
+        uris = {
+            name: self._producer(name, declared).declared_outputs.get(declared.name)
+            if isinstance(declared, OutputReference)
+            else declared
+            for name, declared in self.inputs.items()
         }
-        return [name for name, uri in told.items() if is_table(uri)]
+        return [name for name, uri in uris.items() if is_table(uri)]
 
     def _outputs_of_others(self) -> dict[str, dict[str, str | None]]:
         dag = self.get_dag()
@@ -301,21 +301,21 @@ class DropInOperator(RecoveringOperator):
         return producer
 
 
-def _checked_determinism(task_id: str, given: object) -> Determinism:
+def _checked_determinism(task_id: str, value: object) -> Determinism:
     try:
-        return Determinism.VERIFY if given is None else Determinism(given)
+        return Determinism.VERIFY if value is None else Determinism(value)
     except ValueError as error:
         raise JobDefinitionError(
-            f"{task_id}: expected deterministic to be 'always', 'verify' or 'assume', found {given!r}."
+            f"{task_id}: expected deterministic to be 'always', 'verify' or 'assume', found {value!r}."
         ) from error
 
 
 def _checked_limits(
     task_id: str, deterministic: object, max_bytes: int | None, timeout: timedelta | float | None
 ) -> ReadLimits | None:
-    given = {"verify_max_bytes": max_bytes, "verify_timeout": timeout}
+    limits = {"verify_max_bytes": max_bytes, "verify_timeout": timeout}
     if deterministic != Determinism.VERIFY:
-        useless = [name for name, value in given.items() if value is not None]
+        useless = [name for name, value in limits.items() if value is not None]
         if useless:
             raise JobDefinitionError(
                 f"{task_id}: expected {useless[0]}= with deterministic='verify' alone, found it with "
@@ -326,7 +326,7 @@ def _checked_limits(
     for name, value in (("verify_max_bytes", max_bytes), ("verify_timeout", seconds)):
         if value is not None and value <= 0:
             raise JobDefinitionError(
-                f"{task_id}: expected {name} above 0, found {given[name]!r}: leave out deterministic='verify' if no "
+                f"{task_id}: expected {name} above 0, found {limits[name]!r}: leave out deterministic='verify' if no "
                 "rows are to be read."
             )
     return ReadLimits(

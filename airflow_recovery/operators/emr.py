@@ -41,10 +41,10 @@ class ResumableEmrAddStepsOperator(_AsksEmr, EmrAddStepsOperator):
 
     def why(self, external_id: str) -> str:
         """Of each step that is not completed: its state, and the reason that EMR gives."""
-        told = [(step["Id"], step["Status"]) for step in self._steps(external_id)]
+        statuses = [(step["Id"], step["Status"]) for step in self._steps(external_id)]
         reasons = [
             (step, status["State"], status.get("FailureDetails") or status.get("StateChangeReason") or {})
-            for step, status in told
+            for step, status in statuses
             if status["State"] != self.success
         ]
         return "EMR Steps failed: " + "; ".join(

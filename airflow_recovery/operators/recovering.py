@@ -98,8 +98,8 @@ class RecoveringOperator(BaseOperator):
         self._pauses = False
         if not self.recovers:
             # What is not given is Airflow's own default, also that of the DAG.
-            given = {"retries": retries, "retry_delay": retry_delay, "retry_policy": retry_policy}
-            kwargs.update({name: value for name, value in given.items() if value is not None})
+            retry_arguments = {"retries": retries, "retry_delay": retry_delay, "retry_policy": retry_policy}
+            kwargs.update({name: value for name, value in retry_arguments.items() if value is not None})
             super().__init__(**kwargs)
             return
         options = self.restart_options

@@ -82,8 +82,8 @@ class SubmitsThenAsks(ResumableJobMixin):
                 raise AirflowException(f"{external_id} is {status} after {given_up:.0f} s, and was ended")
             time.sleep(float(getattr(self, self.interval)))
         if not self.is_job_succeeded(status):
-            said = self.why(str(external_id))
-            raise AirflowException(f"{external_id} is {status}{said and f': {said}'}")
+            reason = self.why(str(external_id))
+            raise AirflowException(f"{external_id} is {status}{reason and f': {reason}'}")
 
     def get_job_result(self, external_id: Any, context: Any) -> Any:
         """Its id."""

@@ -146,5 +146,5 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
             )
 
     def _check_application(self, where: str, application: object, arguments: object, **options: Any) -> None:
-        given = {"application": application, "application_args": arguments}
-        check_arguments(RecoverableSparkSubmitOperator.__init__, given, where, **options)
+        declared = {"application": application, "application_args": arguments}
+        check_arguments(RecoverableSparkSubmitOperator.__init__, declared, where, **options)

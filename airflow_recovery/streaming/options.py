@@ -148,8 +148,8 @@ class Streaming(ModeOption):
             raise JobDefinitionError(f"Streaming: expected run_for_s above 0 seconds, found {self.run_for_s!r}")
 
 
-def _names(given: object) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else given
+def _names(columns: object) -> tuple[str, ...]:
+    names = (columns,) if isinstance(columns, str) else columns
     if not isinstance(names, (tuple, list)) or not all(isinstance(name, str) and name for name in names):
-        raise JobDefinitionError(f"APPROXIMATE: expected partition_by as names of columns, found {given!r}")
+        raise JobDefinitionError(f"APPROXIMATE: expected partition_by as names of columns, found {columns!r}")
     return tuple(names)

@@ -235,7 +235,7 @@ def should_restart(graph: ChannelGraph, state: RunState, claim: Claim) -> bool:
     every = graph.plan.failover_strategy is FailoverStrategy.APPROXIMATE_DOWNSTREAM
     known = {ref.region: ref.attempt for ref in StreamingClaim.of(claim).after}
     for ref in ended_before(graph, state, claim.region):
-        resets = (one.reset for n, one in state.of(ref.region).attempts.items() if n > known.get(ref.region, 0))
+        resets = (attempt.reset for n, attempt in state.of(ref.region).attempts.items() if n > known.get(ref.region, 0))
         if ref.attempt > known.get(ref.region, 0) and (
             every or any(reset is not None and reset.altered for reset in resets)
         ):

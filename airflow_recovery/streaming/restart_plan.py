@@ -192,7 +192,7 @@ class _Planning:
         producer = next(
             name
             for name, planned in self._graph.regions.items()
-            if channel.result in [one.result for one in StreamingPlan.of(planned).channels_out]
+            if channel.result in [output.result for output in StreamingPlan.of(planned).channels_out]
         )
         before, after = self._seen.of(producer).generations[-1], self._run.state.of(producer)
         generation = after.generations[-1]

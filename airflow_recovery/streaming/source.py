@@ -248,9 +248,9 @@ class ChannelReader(DataSourceStreamReader):
     def _place(self, at: Offsets) -> Place:
         return Place(self._reading.identity.generation, at)
 
-    def _offsets(self, given: Mapping[str, Any]) -> Offsets:
+    def _offsets(self, document: Mapping[str, Any]) -> Offsets:
         """Of a batch's beginning: behind another generation's end, this one's begins."""
-        place = from_json(Place, given)
+        place = from_json(Place, document)
         own = place.generation == self._reading.identity.generation
         return place.at if own else (0,) * len(self._client.state.subs)
 

@@ -75,7 +75,7 @@ class SparkInstallation:
     conf: Path
 
     @classmethod
-    def found(cls, environment: Mapping[str, str], submit: str = "spark-submit") -> SparkInstallation:
+    def locate(cls, environment: Mapping[str, str], submit: str = "spark-submit") -> SparkInstallation:
         """What ``submit`` would start, found as Spark's own scripts find it. Raises `NoArchive`."""
         path = environment.get("PATH", os.defpath)
         program = shutil.which(submit, path=path)
@@ -301,10 +301,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Make the archive of Spark's classes for this Java and this Spark.")
     parser.add_argument("--folder", type=Path, default=default_folder(os.environ), help="default: %(default)s")
     parser.add_argument("--submit", default="spark-submit", help="the program (default: the first on the PATH)")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     os.nice(19)  # drivers come first
     try:
-        print(make_archive(SparkInstallation.found(os.environ, given.submit), given.folder.absolute(), os.environ))
+        print(make_archive(SparkInstallation.locate(os.environ, options.submit), options.folder.absolute(), os.environ))
     except NoArchive as error:
         print(f"no archive: {error}", file=sys.stderr)
         return 1

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from airflow_recovery.sinks.declaration import CommittingSink
 
 
-def checked_commit(task_id: str, given: object, outputs: Mapping[str, str | None]) -> CommittingSink | None:
+def checked_commit(task_id: str, commit: object, outputs: Mapping[str, str | None]) -> CommittingSink | None:
     """``commit=`` of an operator with these outputs. Raises `JobDefinitionError` where it could not be honoured."""
-    sink = checked_sink(given, task_id, is_parallel=False)
+    sink = checked_sink(commit, task_id, is_parallel=False)
     if sink is None:
         return None
     if len(outputs) != 1:

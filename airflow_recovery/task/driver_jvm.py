@@ -31,16 +31,16 @@ _LIVES_FOR_ONE_TASK = "AIRFLOW_IS_K8S_EXECUTOR_POD"
 """Set by Airflow's Kubernetes executor: nobody would use what such a machine has made for itself."""
 
 
-def said_elsewhere(environment: Mapping[str, str], conf: Mapping[str, str], properties_file: str | None) -> str | None:
+def user_option(environment: Mapping[str, str], conf: Mapping[str, str], properties_file: str | None) -> str | None:
     """Where a user says how the driver's JVM starts; `None` where he does not."""
-    for names, given in ((USER_OPTIONS, environment), (_USER_CONF, conf)):
-        said = next((name for name in names if given.get(name)), None)
-        if said is not None:
-            return said
-    return _said_in(Path(properties_file)) if properties_file else None
+    for names, settings in ((USER_OPTIONS, environment), (_USER_CONF, conf)):
+        option = next((name for name in names if settings.get(name)), None)
+        if option is not None:
+            return option
+    return _option_in(Path(properties_file)) if properties_file else None
 
 
-def _said_in(file: Path) -> str | None:
+def _option_in(file: Path) -> str | None:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -59,8 +59,8 @@ def jvm_variables(mode: DriverJvm, folder: Path | None, submit: str, environment
     options = SHORT_LIVED if mode is DriverJvm.SHORT_LIVED else HOT_CODE_LATER
     try:
         folder = folder or default_folder(environment)
-        spark = SparkInstallation.found(environment, submit)
-        if any(map(_said_in, spark.conf_files())):
+        spark = SparkInstallation.locate(environment, submit)
+        if any(map(_option_in, spark.conf_files())):
             return {}
         if environment.get(_LIVES_FOR_ONE_TASK):
             archive = find_archive(spark, folder)

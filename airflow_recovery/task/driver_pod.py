@@ -74,14 +74,14 @@ class DriverPod:
         except Exception as second:
             log.warning("Why the pod %s ended could not be asked: %s", self.where, second)
             return error
-        said = [str(error), *(str(text) for text in (status.reason, status.message) if text)]
+        sentences = [str(error), *(str(text) for text in (status.reason, status.message) if text)]
         for container in status.container_statuses or ():
             terminated = container.state.terminated if container.state else None
             if terminated is not None:
                 # In the words of a spark-submit that runs here, by which failures are told apart.
-                said.append(f"Error code is: {terminated.exit_code}")
-                said += [str(terminated.message)] if terminated.message else []
-        text = ". ".join(part.rstrip(".") for part in said) + "."
+                sentences.append(f"Error code is: {terminated.exit_code}")
+                sentences += [str(terminated.message)] if terminated.message else []
+        text = ". ".join(part.rstrip(".") for part in sentences) + "."
         # A reason of the pod itself is why it was ended: Evicted, NodeLost, Preempting, Shutdown.
         return DriverLost(text) if status.reason else RuntimeError(text)
 
@@ -95,9 +95,9 @@ class DriverPod:
         except Exception as error:
             log.info("The log of the pod %s can't be read: %s", self.where, error)
             return
-        said = relevant(lines)
-        output += said
-        log.info("The log of the pod %s ends:\n%s", self.where, "\n".join(said))
+        tail = relevant(lines)
+        output += tail
+        log.info("The log of the pod %s ends:\n%s", self.where, "\n".join(tail))
 
 
 def _patiently(poll: Callable[[], str | None]) -> str | None:

@@ -72,15 +72,15 @@ def application_document(operator: SparkSubmitOperator, drop_in: DropIn) -> dict
     """
     if not operator.application:
         raise JobDefinitionError(f"{drop_in.task_id}: expected an application, found none.")
-    given = described(operator)
+    description = described(operator)
     document = {
-        "application": file_digest(given["application"] or ""),
+        "application": file_digest(description["application"] or ""),
         **{
-            name: [file_digest(path) for path in _listed(given[name])]
+            name: [file_digest(path) for path in _listed(description[name])]
             for name in ("py_files", "jars", "files", "archives")
         },
-        "packages": _listed(given["packages"]),
-        "java_class": given["java_class"],
+        "packages": _listed(description["packages"]),
+        "java_class": description["java_class"],
         "arguments": [str(argument) for argument in operator.application_args or ()],
     }
     return drop_in_document(document, drop_in)
@@ -135,11 +135,11 @@ class DropInApplication(SparkApplication):
         if not self._drop_in.recovers:
             return ()
         externals: list[ExternalObject] = []
-        for name, given in self._drop_in.inputs.items():
-            if is_table(given):
-                externals.append(self._tables.external(given, name))
-            elif isinstance(given, str):
-                externals += list_external(self._stores, given, name)
+        for name, declared in self._drop_in.inputs.items():
+            if is_table(declared):
+                externals.append(self._tables.external(declared, name))
+            elif isinstance(declared, str):
+                externals += list_external(self._stores, declared, name)
         return tuple(externals)
 
     def before_claim(self, state: RunState) -> None:
@@ -171,10 +171,10 @@ class DropInApplication(SparkApplication):
     def _check_tables(self, state: RunState) -> None:
         """Raises `JobDefinitionError` where a table of the DAG has two names, and as `Tables.open`."""
         drop_in = self._drop_in
-        given = [*drop_in.tables.values(), *(read for read in drop_in.inputs.values() if is_table(read))]
-        if not given or not drop_in.recovers:
+        uris = [*drop_in.tables.values(), *(read for read in drop_in.inputs.values() if is_table(read))]
+        if not uris or not drop_in.recovers:
             return
-        opened = [(str(uri), table.id) for uri in given if (table := self._tables.open(str(uri))) is not None]
+        opened = [(str(uri), table.id) for uri in uris if (table := self._tables.open(str(uri))) is not None]
         check_names([*opened, *_tables_seen(state)])
 
     @cached_property
@@ -283,22 +283,22 @@ class DropInApplication(SparkApplication):
 
     def _locations(self, attempt: ClaimedAttempt) -> dict[tuple[str, str], str]:
         locations = {
-            ("output", name): self._told_of(uri or self._managed(attempt.claim, name))
+            ("output", name): self._name_for_job(uri or self._managed(attempt.claim, name))
             for name, uri in self._drop_in.outputs.items()
         }
         locations["output", ALL] = self.path_of(self._folder(attempt.claim))
         locations |= {("token", name): self._token(attempt.claim) for name in self._drop_in.tables}
-        for name, given in self._drop_in.inputs.items():
-            if isinstance(given, str):
-                locations["input", name] = self._told_of(given)
-                if is_table(given):
+        for name, declared in self._drop_in.inputs.items():
+            if isinstance(declared, str):
+                locations["input", name] = self._name_for_job(declared)
+                if is_table(declared):
                     read = [external for external in attempt.externals if external.vertex == name]
-                    external = read[0] if read else self._tables.external(given, name)
+                    external = read[0] if read else self._tables.external(declared, name)
                     locations["version", name] = external.etag.rpartition("@")[2]
             else:
-                outputs = {output.result: output for output in attempt.inputs[given.task_id].outputs}
-                output = outputs[qualified(given.task_id, given.name)]
-                locations["input", name] = self._told_of(output.location)
+                outputs = {output.result: output for output in attempt.inputs[declared.task_id].outputs}
+                output = outputs[qualified(declared.task_id, declared.name)]
+                locations["input", name] = self._name_for_job(output.location)
                 if is_table(output.location):
                     locations["version", name] = output.objects[0].path
         return locations
@@ -310,7 +310,7 @@ class DropInApplication(SparkApplication):
         key = RegionKey.of(self._identity, claim.region)
         return tag_of(self._run.journal.store.base_uri, key, claim.attempt)
 
-    def _told_of(self, uri: str) -> str:
+    def _name_for_job(self, uri: str) -> str:
         """What the job is told of a place: a table of Iceberg by its name, as ``catalog.namespace.table``."""
         if not is_table(uri):
             return self.path_of(uri)
@@ -405,8 +405,8 @@ class DropInSubmission(DropInApplication, SparkSubmission):
         token = next((text for (kind, _), text in locations.items() if kind == "token"), None)
         if token is not None:
             conf = dict(job.conf or {})
-            told = f"{conf.get(DELTA_USER_METADATA, '')} {token}".strip()
-            job.conf = {**conf, ICEBERG_SETTING: token, DELTA_USER_METADATA: told}
+            metadata = f"{conf.get(DELTA_USER_METADATA, '')} {token}".strip()
+            job.conf = {**conf, ICEBERG_SETTING: token, DELTA_USER_METADATA: metadata}
 
     def submit(self, job: SparkSubmitOperator, name: str) -> None:
         """As `SparkSubmission.submit`."""

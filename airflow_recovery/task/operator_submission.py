@@ -68,9 +68,9 @@ class OperatorSubmission(OutlivingJob):
         job: Any = object.__new__(self._operator_class)
         vars(job).update(vars(self.operator))
         for token in REQUEST_TOKENS:
-            given = vars(job).get(token)
-            if isinstance(given, str) and given:
-                setattr(job, token, str(uuid.uuid5(uuid.NAMESPACE_OID, f"{given}/{name}")))
+            value = vars(job).get(token)
+            if isinstance(value, str) and value:
+                setattr(job, token, str(uuid.uuid5(uuid.NAMESPACE_OID, f"{value}/{name}")))
         if isinstance(job, ResumableJobMixin):
             job.external_id_key = self._key(name)  # else it would take the job of another attempt for its own
         return job

@@ -61,7 +61,7 @@ class DropIn:
     @property
     def references(self) -> dict[str, OutputReference]:
         """The inputs that are outputs of other operators, by name."""
-        return {name: given for name, given in self.inputs.items() if isinstance(given, OutputReference)}
+        return {name: declared for name, declared in self.inputs.items() if isinstance(declared, OutputReference)}
 
     @property
     def tables(self) -> dict[str, str]:
@@ -121,10 +121,10 @@ def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | 
             "clean.result('cleaned')}"
         )
     return {
-        name: given
-        if isinstance(given, OutputReference)
-        else check_location(given, f"{task_id}: input {name!r}", to_read=True, tables=True)
-        for name, given in inputs.items()
+        name: declared
+        if isinstance(declared, OutputReference)
+        else check_location(declared, f"{task_id}: input {name!r}", to_read=True, tables=True)
+        for name, declared in inputs.items()
     }
 
 
@@ -144,8 +144,8 @@ def check_targets(
     ]
     for at, (_, name, uri) in enumerate(fixed):
         for other, other_name, other_uri in (*fixed[:at], *known):
-            one, two = _place(uri), _place(other_uri)
-            if one.startswith(two) or two.startswith(one):
+            place, other_place = _place(uri), _place(other_uri)
+            if place.startswith(other_place) or other_place.startswith(place):
                 raise JobDefinitionError(
                     f"{task_id}: output {name!r} at {uri} overlaps with output {other_name!r} of {other} at "
                     f"{other_uri}: each would take what the other writes for an alteration, and one would overwrite "

@@ -86,8 +86,8 @@ def check_delay(task_id: str, options: RestartOptions, retention: Retention | No
     """
     if retention is None or retention.policy is not ReleasePolicy.KEEP:
         return
-    given = options.retry_delay
-    own_s = given.total_seconds() if isinstance(given, timedelta) else float(given)
+    delay = options.retry_delay
+    own_s = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
     longest_s = own_s if options.delay_is_own else options.limits.strategy.max_delay_s
     if longest_s < retention.grace_s:
         return

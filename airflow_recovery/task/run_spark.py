@@ -145,12 +145,12 @@ class RunSpark:
         deadline = time.monotonic() + 5.0
         while time.monotonic() < deadline:
             server = self._newest_at(address)
-            said = None if server is None else self._end_of(server.number)
-            if said is not None:
-                code = said.get("code")
-                output = "\n".join(said.get("output") or ())
+            end = None if server is None else self._end_of(server.number)
+            if end is not None:
+                code = end.get("code")
+                output = "\n".join(end.get("output") or ())
                 exit_code = f"Error code is: {52 if code in _OUT_OF_MEMORY_EXITS else code}."
-                return f"{said.get('why')}. {exit_code}\n{output}"
+                return f"{end.get('why')}. {exit_code}\n{output}"
             time.sleep(0.5)
         return "it was killed, together with the process that kept it, or its worker is gone"
 

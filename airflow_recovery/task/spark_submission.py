@@ -39,7 +39,7 @@ from airflow_recovery.driver.submit import APPLICATION
 from airflow_recovery.errors import ConfigurationError, StoreError
 from airflow_recovery.hooks.settings import configured_driver_jvm
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.task.driver_jvm import driver_environment, jvm_variables, said_elsewhere
+from airflow_recovery.task.driver_jvm import driver_environment, jvm_variables, user_option
 from airflow_recovery.task.driver_pod import NAME_SETTING, check_not_named, driver_pod_of
 from airflow_recovery.task.outliving_job import OutlivingJob, key_of
 
@@ -338,7 +338,7 @@ def _jvm_variables(job: SparkSubmitOperator, submit: str) -> dict[str, str]:
     """What makes the JVM of ``job`` start sooner, where the user does not say how it starts."""
     mode, folder = configured_driver_jvm()
     environment = {**os.environ, **(job.env_vars or {})}
-    if said_elsewhere(environment, job.conf or {}, job.properties_file) is not None:
+    if user_option(environment, job.conf or {}, job.properties_file) is not None:
         return {}
     return jvm_variables(mode, folder, submit, environment)
 

@@ -167,7 +167,7 @@ def tell_that_it_gave_up(run: Run, region: str, results: ObjectStore, error: Bas
         run.log.warning("The consumer of %s could not be told that no more will come: %s", region, second)
 
 
-def told_ledger(run: Run, region: str, results: ObjectStore) -> tuple[ChannelReport, ...]:
+def final_reports(run: Run, region: str, results: ObjectStore) -> tuple[ChannelReport, ...]:
     """The channels at the ends of a region that has succeeded. Nothing, with a warning, where they can't be read."""
     try:
         return region_reports(run, region, results)
@@ -247,7 +247,7 @@ class StreamingTask(TaskMode):
             if kind_of(error).is_final or is_last_try(own.context):
                 tell_that_it_gave_up(run, own.name, results, error)
             raise
-        ledger = told_ledger(run, own.name, results) if result.decision is Decision.RAN else ()
+        ledger = final_reports(run, own.name, results) if result.decision is Decision.RAN else ()
         if not ledger:
             return TryResult(result)
         return TryResult(result, {"ledger": ledger_summary(ledger)}, log_ledger(ledger, run.log))

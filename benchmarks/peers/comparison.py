@@ -241,7 +241,7 @@ def measure(folder: Path, repeats: int | None) -> Iterator[Report]:
 
 def _on_airflow(bench: _Bench, folder: Path, shared: Mapping[str, str]) -> Iterator[Outcome]:
     environment, archives = clean_environment(), folder.with_name("archives")
-    make_archive(SparkInstallation.found(environment), archives, environment)
+    make_archive(SparkInstallation.locate(environment), archives, environment)
     with open_local_pipeline(
         folder, {**shared, "AIRFLOW__RECOVERY__CLASS_ARCHIVES": str(archives)}, parallelism=AT_ONCE
     ) as pipeline:

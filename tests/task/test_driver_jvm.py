@@ -28,7 +28,7 @@ from airflow_recovery.task.class_archive import (
     find_or_make_archive,
     make_archive,
 )
-from airflow_recovery.task.driver_jvm import driver_environment, jvm_variables, said_elsewhere
+from airflow_recovery.task.driver_jvm import driver_environment, jvm_variables, user_option
 from airflow_recovery.task.spark_submission import connect_server_command
 
 SUBMIT = """#!/bin/sh
@@ -67,7 +67,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def spark(environment: dict[str, str]) -> SparkInstallation:
-    return SparkInstallation.found(environment)
+    return SparkInstallation.locate(environment)
 
 
 WITHOUT_ARCHIVE = {
@@ -160,9 +160,9 @@ def test_of_two_tasks_at_the_same_time_one_makes_it(environment, folder, spark, 
 def test_another_java_or_other_jars_under_the_same_path_have_another_archive(environment, spark_home, spark):
     before = spark.key()
     (spark_home / "jars" / "spark-core.jar").write_text("newer classes")
-    assert (other := SparkInstallation.found(environment).key()) != before
+    assert (other := SparkInstallation.locate(environment).key()) != before
     spark.java.write_text("#!/bin/sh\n# newer\n")
-    assert SparkInstallation.found(environment).key() not in (before, other)
+    assert SparkInstallation.locate(environment).key() not in (before, other)
 
 
 def test_a_full_disk_a_folder_of_somebody_else_and_a_read_only_home_are_plain_starts(
@@ -213,14 +213,14 @@ def test_where_java_can_archive_nothing_or_a_machine_ends_with_its_task_none_is_
 
 def test_nothing_is_done_where_a_user_says_how_jvms_start(tmp_path):
     for name in USER_OPTIONS:
-        assert said_elsewhere({name: "-Xss4m"}, {}, None) == name
+        assert user_option({name: "-Xss4m"}, {}, None) == name
     option = "spark.driver.extraJavaOptions"
-    assert said_elsewhere({}, {option: "-Xss4m"}, None) == option
+    assert user_option({}, {option: "-Xss4m"}, None) == option
     properties = tmp_path / "properties"
     properties.write_text(f"{option} -Xss4m\n")
-    assert said_elsewhere({}, {}, str(properties)) == option
+    assert user_option({}, {}, str(properties)) == option
     properties.write_text("spark.app.name a\n")
-    assert said_elsewhere({}, {"spark.app.name": "a"}, str(properties)) is None
+    assert user_option({}, {"spark.app.name": "a"}, str(properties)) is None
 
 
 @pytest.mark.parametrize(
