@@ -16,12 +16,12 @@ export function pause(usualMs, failures) {
 
 // "+" in a run id is a plus here, encoded or not.
 export function parameters() {
-  const found = {};
+  const values = {};
   for (const pair of location.search.slice(1).split("&")) {
     const [name, ...value] = pair.split("=");
-    if (name) found[name] = decodeURIComponent(value.join("="));
+    if (name) values[name] = decodeURIComponent(value.join("="));
   }
-  return found;
+  return values;
 }
 
 function address(parts, query) {

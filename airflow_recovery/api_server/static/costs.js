@@ -16,18 +16,18 @@ const REPEATED = [{ label: "Region" }, { label: "Attempts beyond the first", num
 export function costs(answer, id, nameRun) {
   const { costs: runs, slowest, repeated } = answer;
   const lists = [];
-  if (slowest.length) lists.push(table("Slowest regions", SLOWEST, slowest.map((each) => [each.region, seconds(each.seconds)])));
+  if (slowest.length) lists.push(table("Slowest regions", SLOWEST, slowest.map((cost) => [cost.region, seconds(cost.seconds)])));
   lists.push(
     repeated.length
-      ? table("Most often repeated regions", REPEATED, repeated.map((each) => [each.region, `${each.again}`, `${each.runs_again} of ${runs.length}`, each.seconds_again ? seconds(each.seconds_again) : "not known"]))
+      ? table("Most often repeated regions", REPEATED, repeated.map((cost) => [cost.region, `${cost.again}`, `${cost.runs_again} of ${runs.length}`, cost.seconds_again ? seconds(cost.seconds_again) : "not known"]))
       : el("p", {}, "No region had to run again in these runs."),
   );
   return [
     el("p", { class: "advice" }, el("strong", {}, "Advice: "), answer.first_line),
-    ...answer.notes.map((each) => el("p", { class: "warning" }, each)),
+    ...answer.notes.map((note) => el("p", { class: "warning" }, note)),
     ...shown(runs, id),
-    el("details", {}, el("summary", {}, "The plot as a table"), table("Cost of the last runs", RUNS, runs.map((each) => row(each, nameRun)))),
-    el("div", { class: "lists" }, ...lists.map((each) => el("div", {}, each))),
+    el("details", {}, el("summary", {}, "The plot as a table"), table("Cost of the last runs", RUNS, runs.map((run) => row(run, nameRun)))),
+    el("div", { class: "lists" }, ...lists.map((list) => el("div", {}, list))),
   ];
 }
 
@@ -36,18 +36,18 @@ function row(run, nameRun) {
 }
 
 function shown(runs, id) {
-  const total = (name) => runs.reduce((sum, each) => sum + each[name], 0);
+  const total = (name) => runs.reduce((sum, run) => sum + run[name], 0);
   if (total("finished") === 0) return [el("p", {}, "No region has finished in these runs yet: there is no cost to draw.")];
   if (total("seconds_spent") === 0) return [el("p", {}, "No Spark time was measured in these runs: there is no cost to draw.")];
-  const said = `${plural(runs.length, "run")}: ${seconds(total("seconds_spent"))} spent, ${seconds(total("seconds_again"))} of it on attempts beyond the first; recovery saved ${seconds(total("seconds_saved"))}.`;
+  const summary = `${plural(runs.length, "run")}: ${seconds(total("seconds_spent"))} spent, ${seconds(total("seconds_again"))} of it on attempts beyond the first; recovery saved ${seconds(total("seconds_saved"))}.`;
   const keys = [["spent", "spent, first attempts"], ["again", "spent, attempts beyond the first"], ["saved", "saved: clearing everything would have cost this as well"]];
   const legend = keys.map(([kind, words]) => el("li", {}, svg("svg", { class: "swatch", width: 14, height: 14, "aria-hidden": "true" }, ...block(kind, 1, 1, 12, 12, id)), ` ${words}`));
-  return [plot(runs, id, said), el("ul", { class: "keys" }, ...legend), el("p", { class: "quiet" }, said)];
+  return [plot(runs, id, summary), el("ul", { class: "keys" }, ...legend), el("p", { class: "quiet" }, summary)];
 }
 
-function plot(runs, id, said) {
+function plot(runs, id, summary) {
   const height = HEIGHT - TOP - BOTTOM;
-  const most = Math.max(...runs.map((each) => each.seconds_spent + each.seconds_saved));
+  const most = Math.max(...runs.map((run) => run.seconds_spent + run.seconds_saved));
   const step = tick(most);
   const top = step * Math.ceil(most / step);
   const y = (value) => TOP + height * (1 - value / top);
@@ -59,14 +59,14 @@ function plot(runs, id, said) {
     lines.push(svg("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, value ? axis(value, step) : "0"));
   }
   const names = labels(runs);
-  const bars = runs.map((each, at) => {
+  const bars = runs.map((run, at) => {
     const x = LEFT + slot * at + (slot - wide) / 2;
-    const first = each.seconds_spent - each.seconds_again;
-    const stacked = [["spent", 0, first], ["again", first, each.seconds_spent], ["saved", each.seconds_spent, each.seconds_spent + each.seconds_saved]];
+    const first = run.seconds_spent - run.seconds_again;
+    const stacked = [["spent", 0, first], ["again", first, run.seconds_spent], ["saved", run.seconds_spent, run.seconds_spent + run.seconds_saved]];
     const blocks = stacked.filter(([, from, to]) => to - from > top / 1000).flatMap(([kind, from, to]) => block(kind, x, y(to), wide, y(from) - y(to), id));
     const middle = x + wide / 2;
-    const over = each.seconds_saved ? [svg("text", { x: middle, y: y(each.seconds_spent + each.seconds_saved) - 5, "text-anchor": "middle", class: "over" }, seconds(each.seconds_saved))] : [];
-    const tip = `${each.run_key}: ${seconds(each.seconds_spent)} spent, ${seconds(each.seconds_saved)} saved, ${plural(each.again, "attempt")} beyond the first`;
+    const over = run.seconds_saved ? [svg("text", { x: middle, y: y(run.seconds_spent + run.seconds_saved) - 5, "text-anchor": "middle", class: "over" }, seconds(run.seconds_saved))] : [];
+    const tip = `${run.run_key}: ${seconds(run.seconds_spent)} spent, ${seconds(run.seconds_saved)} saved, ${plural(run.again, "attempt")} beyond the first`;
     return svg("g", { class: "bar" }, svg("title", {}, tip), ...blocks, ...over, svg("text", { x: middle, y: HEIGHT - 8, "text-anchor": "middle" }, names[at]));
   });
   const hatch = svg("pattern", { id: `${id}-hatch`, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, svg("line", { x1: 0, x2: 0, y1: 0, y2: 6, class: "hatch" }));
@@ -74,7 +74,7 @@ function plot(runs, id, said) {
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "plot", role: "img", "aria-labelledby": `${id}-title ${id}-desc` },
     svg("title", { id: `${id}-title` }, "Seconds that each run spent, and that recovery saved in it"),
-    svg("desc", { id: `${id}-desc` }, `${said} The same is below as a table.`),
+    svg("desc", { id: `${id}-desc` }, `${summary} The same is below as a table.`),
     svg("defs", {}, hatch),
     ...lines,
     ...bars,
@@ -93,7 +93,7 @@ function tick(most) {
   const unit = most < 120 ? 1 : most < 7200 ? 60 : 3600;
   const rough = most / unit / 5;
   const power = 10 ** Math.floor(Math.log10(rough));
-  return unit * power * [1, 2, 5, 10].find((each) => each * power >= rough * 0.999);
+  return unit * power * [1, 2, 5, 10].find((digit) => digit * power >= rough * 0.999);
 }
 
 function axis(value, step) {
@@ -104,7 +104,7 @@ function axis(value, step) {
 // Month and day of a run's logical date, with the time where a day has several; of a run without one, of its end.
 function labels(runs) {
   const parts = runs.map(({ run_key: key, ended_at: ended }) => /^date-\d{4}-(\d\d-\d\d)T(\d\d)(\d\d)/.exec(key) ?? /^\d{4}-(\d\d-\d\d)T(\d\d):(\d\d)/.exec(ended ?? ""));
-  const days = parts.map((each) => each?.[1] ?? "");
+  const days = parts.map((part) => part?.[1] ?? "");
   const areUnlike = new Set(days).size === days.length;
-  return parts.map((each) => (each === null ? "" : areUnlike ? each[1] : `${each[1]} ${each[2]}:${each[3]}`));
+  return parts.map((part) => (part === null ? "" : areUnlike ? part[1] : `${part[1]} ${part[2]}:${part[3]}`));
 }

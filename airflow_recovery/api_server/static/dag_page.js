@@ -29,7 +29,7 @@ async function refresh() {
 
 function show({ dag_id: dag, runs }) {
   byId("title").textContent = `Recovery of ${dag}`;
-  const saved = runs.flatMap((each) => each.groups).reduce((sum, each) => sum + each.seconds_saved, 0);
+  const saved = runs.flatMap((run) => run.groups).reduce((sum, group) => sum + group.seconds_saved, 0);
   byId("summary").textContent = `The last ${plural(runs.length, "run")}${saved > 0 ? `; ${seconds(saved)} of Spark saved in them` : ""}.`;
   const rows = runs.flatMap((run) => (run.groups.length ? run.groups.map((group) => row(run, group)) : [[link(run, null), run.state ?? "", "", "nothing is recorded", "", moment(run.run_after)]]));
   const columns = [{ label: "Run" }, { label: "Airflow" }, { label: "Group" }, { label: "Regions" }, { label: "Saved", number: true }, { label: "After" }];
@@ -67,9 +67,9 @@ async function costsOfGroup(runs, group, id) {
 }
 
 function row(run, group) {
-  const states = Object.keys(STATES).filter((each) => group.statuses[each]);
-  const told = group.problem ?? el("span", {}, ...states.flatMap((each) => [el("span", { class: `state state-${each}` }, `${stateText(each)}: ${group.statuses[each]}`), " "]));
-  return [link(run, group.group_id), run.state ?? "", group.group_id, told, group.seconds_saved ? seconds(group.seconds_saved) : "", moment(run.run_after)];
+  const states = Object.keys(STATES).filter((status) => group.statuses[status]);
+  const statuses = group.problem ?? el("span", {}, ...states.flatMap((status) => [el("span", { class: `state state-${status}` }, `${stateText(status)}: ${group.statuses[status]}`), " "]));
+  return [link(run, group.group_id), run.state ?? "", group.group_id, statuses, group.seconds_saved ? seconds(group.seconds_saved) : "", moment(run.run_after)];
 }
 
 function link(run, group) {

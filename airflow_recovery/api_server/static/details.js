@@ -9,12 +9,12 @@ export const PAGE = 100; // regions
 const LISTED = [{ label: "Region" }, { label: "State" }, { label: "Attempt" }, { label: "Why" }];
 
 export function familyDetails(box, onRegion, onSubtasks) {
-  const folded = box.folded.map((each) => [foldedLink(each, onSubtasks), state(each.status), attemptText(each), each.why]);
-  const rows = box.regions.slice(0, MAX_LISTED).map((each) => listedRow(each, () => onRegion(each.story.name)));
+  const foldedRows = box.folded.map((folded) => [foldedLink(folded, onSubtasks), state(folded.status), attemptText(folded), folded.why]);
+  const rows = box.regions.slice(0, MAX_LISTED).map((region) => listedRow(region, () => onRegion(region.story.name)));
   const left = box.regions.length - rows.length;
   return [
     el("h2", {}, `${box.label}: ${box.size} ${box.isLayer ? "regions" : "subtasks"}`),
-    table("Regions", LISTED, [...rows, ...folded]),
+    table("Regions", LISTED, [...rows, ...foldedRows]),
     left > 0 ? el("p", { class: "quiet" }, `And ${left} more: search for them.`) : null,
   ];
 }
@@ -25,7 +25,7 @@ export function regionPage(title, { total, regions }, offset, onRegion, onPage) 
   const step = (label, to, isThere) => el("button", { type: "button", disabled: !isThere, onclick: () => onPage(to) }, label);
   return [
     el("h2", {}, title),
-    table(total ? `${count(offset + 1)} to ${count(last)} of ${count(total)}` : "none", LISTED, regions.map((each) => listedRow(each, () => onRegion(each)))),
+    table(total ? `${count(offset + 1)} to ${count(last)} of ${count(total)}` : "none", LISTED, regions.map((region) => listedRow(region, () => onRegion(region)))),
     el("div", { class: "actions" }, step("Before", Math.max(0, offset - PAGE), offset > 0), step("After", offset + PAGE, last < total)),
   ];
 }
@@ -53,7 +53,7 @@ export function regionDetails(region, canAct, ask) {
     results(story),
     attempts(story),
     el("h3", {}, "Vertices"),
-    el("ul", {}, ...story.vertices.map((each) => el("li", {}, each))),
+    el("ul", {}, ...story.vertices.map((vertex) => el("li", {}, vertex))),
   ];
 }
 
@@ -68,7 +68,7 @@ function taskText(task) {
 
 function actions({ story, status, is_pinned: isPinned }, canAct, ask) {
   const button = (label, pressed) => el("button", { type: "button", onclick: pressed }, label);
-  const found = [
+  const elements = [
     button("Restart this region…", () => ask.plan({ restart: [story.name] })),
     button("Restart from here on…", () => ask.plan({ from: [story.vertices[0]] })),
     button("If its data were lost…", () => ask.plan({ lost: [story.name] })),
@@ -76,10 +76,10 @@ function actions({ story, status, is_pinned: isPinned }, canAct, ask) {
   if (story.attempt && status !== "released") {
     const pin = button(isPinned ? "Let its data go again" : "Pin its data", () => ask.pin(story.name, story.attempt, !isPinned));
     pin.disabled = !canAct;
-    found.push(button("Release its data…", () => ask.release(story.name)), pin);
+    elements.push(button("Release its data…", () => ask.release(story.name)), pin);
   }
-  if (!canAct) found.push(el("p", { class: "quiet" }, "You may look at plans. Running one takes the right to edit this DAG's task instances."));
-  return found;
+  if (!canAct) elements.push(el("p", { class: "quiet" }, "You may look at plans. Running one takes the right to edit this DAG's task instances."));
+  return elements;
 }
 
 function results(story) {
@@ -88,17 +88,17 @@ function results(story) {
   return table(
     `Results of attempt ${story.attempt}`,
     columns,
-    story.results.map((each) => [each.name, count(each.rows), count(each.files), bytes(each.bytes)]),
+    story.results.map((result) => [result.name, count(result.rows), count(result.files), bytes(result.bytes)]),
   );
 }
 
 function attempts(story) {
   if (!story.attempts.length) return el("p", { class: "quiet" }, "It has not begun.");
-  const rows = [...story.attempts].reverse().map((each) => [`@${each.number} ${each.state}`, told(each)]);
+  const rows = [...story.attempts].reverse().map((attempt) => [`@${attempt.number} ${attempt.state}`, attemptSummary(attempt)]);
   return table("Attempts", [{ label: "Attempt", short: true }, { label: "What became of it" }], rows);
 }
 
-function told(attempt) {
+function attemptSummary(attempt) {
   const lines = [];
   if (attempt.claimed_at) lines.push(`from ${moment(attempt.claimed_at)}${attempt.try_number ? `, try ${attempt.try_number}` : ""}`);
   if (attempt.ended_at) lines.push(`to ${moment(attempt.ended_at)}`);
@@ -112,5 +112,5 @@ function told(attempt) {
     if (labels.length) lines.push(labels.map(([key, value]) => `${key}: ${value}`).join(", "));
   }
   if (attempt.application_id) lines.push(`Spark application ${attempt.application_id}${attempt.worker ? ` on ${attempt.worker}` : ""}`);
-  return el("div", {}, ...lines.map((each) => el("div", {}, each)));
+  return el("div", {}, ...lines.map((line) => el("div", {}, line)));
 }

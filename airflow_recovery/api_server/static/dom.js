@@ -16,7 +16,7 @@ function fill(element, attributes, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.filter((each) => each !== null && each !== undefined));
+  element.append(...children.filter((child) => child !== null && child !== undefined));
   return element;
 }
 

@@ -27,11 +27,11 @@ export function boxesOf(run) {
   for (const folded of run.subtasks) boxFor(folded.of).folded.push(folded);
   for (const box of boxes.values()) summarise(box);
   const edges = new Map();
-  for (const each of run.edges) {
-    const ends = [boxOf.get(each.producer), boxOf.get(each.consumer)];
+  for (const edge of run.edges) {
+    const ends = [boxOf.get(edge.producer), boxOf.get(edge.consumer)];
     const key = JSON.stringify(ends);
     if (ends[0] !== ends[1] && !edges.has(key)) {
-      edges.set(key, { producer: ends[0], consumer: ends[1], type: each.type, results: each.results });
+      edges.set(key, { producer: ends[0], consumer: ends[1], type: edge.type, results: edge.results });
     }
   }
   return { boxes: [...boxes.values()], edges: [...edges.values()], boxOf };
@@ -40,12 +40,12 @@ export function boxesOf(run) {
 function summarise(box) {
   const counts = new Map();
   const add = (status, n) => counts.set(status, (counts.get(status) ?? 0) + n);
-  for (const each of box.regions) add(each.status, 1);
-  for (const each of box.folded) add(each.status, each.regions);
+  for (const region of box.regions) add(region.status, 1);
+  for (const folded of box.folded) add(folded.status, folded.regions);
   box.counts = counts;
   box.size = [...counts.values()].reduce((sum, n) => sum + n, 0);
-  box.status = WORST_FIRST.find((each) => counts.has(each));
-  const vertices = [...new Set([...box.regions.map((each) => each.story), ...box.folded].flatMap((each) => each.vertices))];
+  box.status = WORST_FIRST.find((status) => counts.has(status));
+  const vertices = [...new Set([...box.regions.map((region) => region.story), ...box.folded].flatMap((member) => member.vertices))];
   box.vertices = vertices.slice(0, MAX_VERTICES);
   if (vertices.length > MAX_VERTICES) box.vertices.push(`and ${vertices.length - MAX_VERTICES} more`);
 }
@@ -62,8 +62,8 @@ export const LEVELS = {
 export function level(graph, name, selected) {
   if (name === "overview") return overview(graph);
   if (name === "attention") {
-    const wanted = graph.boxes.filter((each) => ATTENTION.some((state) => each.counts.has(state)));
-    if (wanted.length) return around(graph, new Set(wanted.map((each) => each.id)), 1);
+    const wanted = graph.boxes.filter((box) => ATTENTION.some((state) => box.counts.has(state)));
+    if (wanted.length) return around(graph, new Set(wanted.map((box) => box.id)), 1);
     return graph.boxes.length > MANY ? overview(graph) : graph;
   }
   if (name === "around" && selected) return around(graph, new Set([selected]), 2);
@@ -81,13 +81,13 @@ function around(graph, wanted, steps) {
     shown = further;
   }
   // A hub may have a thousand neighbours: those that were asked for come first, the worst of them before the others.
-  const rank = (each) => (wanted.has(each.id) ? 0 : WORST_FIRST.length) + WORST_FIRST.indexOf(each.status);
-  const ordered = graph.boxes.filter((each) => shown.has(each.id)).sort((a, b) => rank(a) - rank(b));
-  const kept = new Set(ordered.slice(0, MOST_AROUND).map((each) => each.id));
+  const rank = (box) => (wanted.has(box.id) ? 0 : WORST_FIRST.length) + WORST_FIRST.indexOf(box.status);
+  const ordered = graph.boxes.filter((box) => shown.has(box.id)).sort((a, b) => rank(a) - rank(b));
+  const kept = new Set(ordered.slice(0, MOST_AROUND).map((box) => box.id));
   return {
     ...graph,
-    boxes: graph.boxes.filter((each) => kept.has(each.id)),
-    edges: graph.edges.filter((each) => kept.has(each.producer) && kept.has(each.consumer)),
+    boxes: graph.boxes.filter((box) => kept.has(box.id)),
+    edges: graph.edges.filter((edge) => kept.has(edge.producer) && kept.has(edge.consumer)),
     left: shown.size - kept.size,
   };
 }
@@ -110,18 +110,18 @@ function overview(graph) {
     boxes[at].regions.push(...box.regions);
     boxes[at].folded.push(...box.folded);
   }
-  for (const each of boxes) {
-    summarise(each);
-    each.vertices = each.members.slice(0, 3).map((box) => title(box));
-    if (each.members.length > 3) each.vertices.push(`and ${each.members.length - 3} more`);
+  for (const layerBox of boxes) {
+    summarise(layerBox);
+    layerBox.vertices = layerBox.members.slice(0, 3).map((box) => title(box));
+    if (layerBox.members.length > 3) layerBox.vertices.push(`and ${layerBox.members.length - 3} more`);
   }
-  const edges = boxes.slice(1).map((each, at) => ({ producer: boxes[at].id, consumer: each.id, type: "BLOCKING", results: [] }));
+  const edges = boxes.slice(1).map((layerBox, at) => ({ producer: boxes[at].id, consumer: layerBox.id, type: "BLOCKING", results: [] }));
   return { ...graph, boxes, edges, isChain: true };
 }
 
 export function sizeOf(box) {
-  const texts = [title(box), stateLine(box), ...box.vertices.map((each) => `  ${each}`)];
-  const widest = Math.max(...texts.map((each) => Math.min(each.length, 34)));
+  const texts = [title(box), stateLine(box), ...box.vertices.map((vertex) => `  ${vertex}`)];
+  const widest = Math.max(...texts.map((text) => Math.min(text.length, 34)));
   return { width: Math.max(120, widest * 7.6 + 24), height: 68 + box.vertices.length * 17 };
 }
 
@@ -136,5 +136,5 @@ export function stateLine(box) {
 
 // Equal for two runs of which one drawing serves both.
 export function shapeOf(graph) {
-  return JSON.stringify([graph.boxes.map((each) => [each.id, each.size, each.vertices, stateLine(each).length > 12]), graph.edges.map((e) => [e.producer, e.consumer])]);
+  return JSON.stringify([graph.boxes.map((box) => [box.id, box.size, box.vertices, stateLine(box).length > 12]), graph.edges.map((e) => [e.producer, e.consumer])]);
 }

@@ -48,7 +48,7 @@ export class GraphView {
     this.shape = shape;
     this.asked += 1;
     this.note.textContent = `Laying out ${graph.boxes.length} boxes…`;
-    const boxes = graph.boxes.map((each) => ({ id: each.id, ...sizeOf(each) }));
+    const boxes = graph.boxes.map((box) => ({ id: box.id, ...sizeOf(box) }));
     const edges = graph.edges.map(({ producer, consumer }) => ({ producer, consumer }));
     const { clientWidth, clientHeight } = this.svg;
     this.worker.postMessage({ number: this.asked, boxes, edges, isChain: graph.isChain, aspect: clientWidth / clientHeight });
@@ -57,10 +57,10 @@ export class GraphView {
   draw({ places, lines, width, height }) {
     const focused = document.activeElement?.dataset?.box;
     this.size = { width, height };
-    this.places = new Map(places.map((each) => [each.id, each]));
+    this.places = new Map(places.map((place) => [place.id, place]));
     this.elements.clear();
-    const boxes = new Map(this.graph.boxes.map((each) => [each.id, each]));
-    const edges = this.graph.edges.map((each, at) => this.edge(each, lines[at]));
+    const boxes = new Map(this.graph.boxes.map((box) => [box.id, box]));
+    const edges = this.graph.edges.map((edge, at) => this.edge(edge, lines[at]));
     const drawn = places.map((place) => this.box(boxes.get(place.id), place));
     this.world.replaceChildren(...edges, ...drawn);
     const left = this.graph.left ? `; ${this.graph.left} more are not shown` : "";
@@ -80,14 +80,14 @@ export class GraphView {
   box(box, { x, y, width, height }) {
     const words = [svg("text", { x: 10, y: 20, class: "name" }, short(title(box), 34))];
     words.push(svg("text", { x: 10, y: 38, class: "states" }));
-    box.vertices.forEach((each, at) => words.push(svg("text", { x: 18, y: 56 + at * 17, class: "small" }, short(each, 32))));
+    box.vertices.forEach((vertex, at) => words.push(svg("text", { x: 18, y: 56 + at * 17, class: "small" }, short(vertex, 32))));
     words.push(svg("text", { x: width - 8, y: height - 6, class: "planned", "text-anchor": "end" }));
     words.push(svg("text", { x: width / 2, y: height / 2 + 10, class: "sign", "text-anchor": "middle" }));
     // The box's label says all of it, whatever the zoom shows (`name`). Blanks part the words for whoever reads the text.
-    for (const each of words) each.setAttribute("aria-hidden", "true");
+    for (const word of words) word.setAttribute("aria-hidden", "true");
     const outer = svg("rect", { class: "outer", width, height, rx: 6 });
     const inner = box.isFamily || box.isLayer ? [svg("rect", { x: 4, y: 4, width: width - 8, height: height - 8, rx: 4, class: "inner" })] : [];
-    const group = svg("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, role: "button", tabindex: -1, "data-box": box.id }, outer, ...inner, ...words.flatMap((each) => [each, " "]));
+    const group = svg("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, role: "button", tabindex: -1, "data-box": box.id }, outer, ...inner, ...words.flatMap((word) => [word, " "]));
     group.addEventListener("click", () => this.moved || this.onSelect(box.id));
     this.elements.set(box.id, group);
     return group;
@@ -111,8 +111,8 @@ export class GraphView {
 
   // The words that can be seen, in their order (who speaks to the page says what he sees); what was cut comes after them.
   name(box, group) {
-    const seen = [...group.querySelectorAll(".name, .states, .small, .planned")].map((each) => each.textContent).filter(Boolean);
-    return [...seen, ...(seen.some((each) => each.endsWith("…")) ? [title(box), stateLine(box), ...box.vertices] : [])].join(", ");
+    const seen = [...group.querySelectorAll(".name, .states, .small, .planned")].map((element) => element.textContent).filter(Boolean);
+    return [...seen, ...(seen.some((text) => text.endsWith("…")) ? [title(box), stateLine(box), ...box.vertices] : [])].join(", ");
   }
 
   planned(box) {
@@ -127,7 +127,7 @@ export class GraphView {
 
   // Of the regions that are told of as one, the plan has the names.
   namesOf(box) {
-    const families = new Set(box.folded.map((each) => each.of));
+    const families = new Set(box.folded.map((folded) => folded.of));
     const folded = families.size ? [...this.plan.keys()].filter((name) => families.has(name.split("[", 1)[0])) : [];
     return new Set([...box.regions.map(({ story }) => story.name), ...folded]);
   }
@@ -168,7 +168,7 @@ export class GraphView {
     this.x = this.svg.clientWidth / 2 - (place.x + place.width / 2) * this.scale;
     this.y = this.svg.clientHeight / 2 - (place.y + place.height / 2) * this.scale;
     this.move();
-    for (const each of this.elements.values()) each.setAttribute("tabindex", -1);
+    for (const element of this.elements.values()) element.setAttribute("tabindex", -1);
     group.setAttribute("tabindex", 0);
     group.focus({ preventScroll: true });
   }
@@ -204,12 +204,12 @@ export class GraphView {
   }
 
   neighbour(id, where) {
-    if (where === "before") return this.graph.edges.find((each) => each.consumer === id)?.producer;
-    if (where === "after") return this.graph.edges.find((each) => each.producer === id)?.consumer;
+    if (where === "before") return this.graph.edges.find((edge) => edge.consumer === id)?.producer;
+    if (where === "after") return this.graph.edges.find((edge) => edge.producer === id)?.consumer;
     const here = this.places.get(id);
-    const column = [...this.places.values()].filter((each) => Math.abs(each.x + each.width / 2 - here.x - here.width / 2) < 40);
+    const column = [...this.places.values()].filter((place) => Math.abs(place.x + place.width / 2 - here.x - here.width / 2) < 40);
     column.sort((a, b) => a.y - b.y);
-    return column[column.findIndex((each) => each.id === id) + (where === "below" ? 1 : -1)]?.id;
+    return column[column.findIndex((place) => place.id === id) + (where === "below" ? 1 : -1)]?.id;
   }
 }
 

@@ -10,28 +10,28 @@ self.addEventListener("message", ({ data }) => {
 });
 
 function graph({ boxes, edges }) {
-  const found = new Graph();
+  const drawing = new Graph();
   // The network simplex draws better, and takes seconds where there are many boxes.
-  found.setGraph({ rankdir: "LR", nodesep: 22, ranksep: 60, ranker: boxes.length > MANY ? "longest-path" : "network-simplex" });
-  found.setDefaultEdgeLabel(() => ({}));
+  drawing.setGraph({ rankdir: "LR", nodesep: 22, ranksep: 60, ranker: boxes.length > MANY ? "longest-path" : "network-simplex" });
+  drawing.setDefaultEdgeLabel(() => ({}));
   // By number: dagre keeps what it knows in plain objects, where a region named `constructor` is there already.
   const numbers = new Map(boxes.map(({ id }, at) => [id, `${at}`]));
-  boxes.forEach(({ width, height }, at) => found.setNode(`${at}`, { width, height }));
-  for (const { producer, consumer } of edges) found.setEdge(numbers.get(producer), numbers.get(consumer));
-  layout(found);
+  boxes.forEach(({ width, height }, at) => drawing.setNode(`${at}`, { width, height }));
+  for (const { producer, consumer } of edges) drawing.setEdge(numbers.get(producer), numbers.get(consumer));
+  layout(drawing);
   const places = boxes.map(({ id }, at) => {
-    const { x, y, width, height } = found.node(`${at}`);
+    const { x, y, width, height } = drawing.node(`${at}`);
     return { id, x: x - width / 2, y: y - height / 2, width, height };
   });
-  const lines = edges.map(({ producer, consumer }) => found.edge(numbers.get(producer), numbers.get(consumer)).points);
-  const { width, height } = found.graph();
+  const lines = edges.map(({ producer, consumer }) => drawing.edge(numbers.get(producer), numbers.get(consumer)).points);
+  const { width, height } = drawing.graph();
   return { places, lines, width, height };
 }
 
 // Boxes that follow each other, in as many rows as can be read best in a room of this aspect: one row would be tiny.
 function chain({ boxes, aspect }) {
-  const wide = Math.max(...boxes.map((each) => each.width));
-  const high = Math.max(...boxes.map((each) => each.height));
+  const wide = Math.max(...boxes.map((box) => box.width));
+  const high = Math.max(...boxes.map((box) => box.height));
   const [stepX, stepY] = [wide + GAP.x, high + GAP.y];
   const columns = Math.min(boxes.length, Math.max(1, Math.round(Math.sqrt((boxes.length * aspect * stepY) / stepX))));
   const places = boxes.map(({ id }, at) => ({ id, x: (at % columns) * stepX, y: Math.floor(at / columns) * stepY, width: wide, height: high }));

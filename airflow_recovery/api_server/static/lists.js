@@ -9,28 +9,28 @@ const REGIONS = [{ label: "Region" }, { label: "State" }, { label: "Attempt" }, 
 const DECISIONS = [{ label: "When" }, { label: "What" }, { label: "Region" }, { label: "Why" }];
 
 export function regionsTable(run, asked, onRegion, onSubtasks) {
-  const isAsked = (name, vertices) => !asked || [name, ...vertices].some((each) => each.toLowerCase().includes(asked));
-  const found = run.regions
+  const isAsked = (name, vertices) => !asked || [name, ...vertices].some((text) => text.toLowerCase().includes(asked));
+  const regions = run.regions
     .filter(({ story }) => isAsked(story.name, story.vertices))
     .sort((a, b) => rank(a) - rank(b)); // stable: else in the order of the job
-  const rows = found.map(({ status, story }) => {
-    const known = story.results.map((each) => each.rows).filter((each) => each !== null);
+  const rows = regions.map(({ status, story }) => {
+    const known = story.results.map((result) => result.rows).filter((rows) => rows !== null);
     return [
       el("button", { type: "button", class: "link", onclick: () => onRegion(story.name) }, story.name),
       state(status),
       attemptText(story),
       known.length ? count(known.reduce((a, b) => a + b, 0)) : "",
-      story.results.length ? bytes(story.results.reduce((sum, each) => sum + each.bytes, 0)) : "",
+      story.results.length ? bytes(story.results.reduce((sum, result) => sum + result.bytes, 0)) : "",
       story.why,
     ];
   });
-  const subtasks = run.subtasks.filter((each) => isAsked(each.of, each.vertices)).sort((a, b) => rank(a) - rank(b));
-  const folded = subtasks.map((each) => [
-    foldedLink(each, onSubtasks), state(each.status), attemptText(each), count(each.rows), each.results ? bytes(each.bytes) : "", each.why,
+  const subtasks = run.subtasks.filter((folded) => isAsked(folded.of, folded.vertices)).sort((a, b) => rank(a) - rank(b));
+  const foldedRows = subtasks.map((folded) => [
+    foldedLink(folded, onSubtasks), state(folded.status), attemptText(folded), count(folded.rows), folded.results ? bytes(folded.bytes) : "", folded.why,
   ]);
   const all = plural(regionsOf(run), "region");
-  const shown = found.length + subtasks.reduce((sum, each) => sum + each.regions, 0);
-  return table(asked ? `${count(shown)} of ${all}` : all, REGIONS, [...rows, ...folded]);
+  const shown = regions.length + subtasks.reduce((sum, folded) => sum + folded.regions, 0);
+  return table(asked ? `${count(shown)} of ${all}` : all, REGIONS, [...rows, ...foldedRows]);
 }
 
 export function regionsOf({ statuses }) {
@@ -45,9 +45,9 @@ function rank({ status }) {
 
 export function history({ decisions, holes }) {
   const shown = decisions.slice(0, MAX_HISTORY);
-  const rows = shown.map((each) => [moment(each.at), each.kind, each.region ?? "", decision(each)]);
+  const rows = shown.map((event) => [moment(event.at), event.kind, event.region ?? "", decision(event)]);
   return [
-    ...holes.map((each) => el("p", { class: "warning" }, `The history has a hole; recovery is not affected. ${each}`)),
+    ...holes.map((hole) => el("p", { class: "warning" }, `The history has a hole; recovery is not affected. ${hole}`)),
     table(`History: the newest ${shown.length} of ${plural(decisions.length, "decision")}`, DECISIONS, rows),
   ];
 }

@@ -53,7 +53,7 @@ async function renewFetched() {
   if (page.fetched?.story.name !== page.region) page.fetched = null;
   if (!page.fetched) return;
   const { regions } = (await get([...RUN, "regions"], { ...query(), search: page.region, limit: PAGE })).body;
-  page.fetched = regions.find((each) => each.story.name === page.region) ?? null;
+  page.fetched = regions.find((region) => region.story.name === page.region) ?? null;
 }
 
 async function showLedger(number) {
@@ -71,7 +71,7 @@ function tell(error) {
   if (!error) return;
   const shown = error instanceof Problem ? error.message : `The page has failed: ${error.message}`;
   place.replaceChildren(el("strong", {}, shown));
-  if (error.changed?.length) place.append(el("ul", {}, ...error.changed.map((each) => el("li", {}, each))));
+  if (error.changed?.length) place.append(el("ul", {}, ...error.changed.map((line) => el("li", {}, line))));
 }
 
 function show() {
@@ -81,15 +81,15 @@ function show() {
   byId("level").value = page.level;
   byId("title").textContent = `Recovery of ${run.dag_id}, ${run.run_id}`;
   const { seconds_saved: saved, spared } = run.saved;
-  const told = saved > 0 ? ` ${seconds(saved)} of Spark saved against clearing everything: ${plural(spared.length, "region")} did not run again.` : "";
-  byId("summary").textContent = `${run.job}: ${plural(regionsOf(run), "region")}, run ${run.run_state ?? "unknown"}.${told}`;
-  const legend = Object.keys(STATES).filter((each) => run.statuses[each]);
+  const savedText = saved > 0 ? ` ${seconds(saved)} of Spark saved against clearing everything: ${plural(spared.length, "region")} did not run again.` : "";
+  byId("summary").textContent = `${run.job}: ${plural(regionsOf(run), "region")}, run ${run.run_state ?? "unknown"}.${savedText}`;
+  const legend = Object.keys(STATES).filter((status) => run.statuses[status]);
   byId("legend").replaceChildren(
-    ...legend.map((each) => el("li", { class: `state-${each}`, title: STATES[each].says }, `${stateText(each)}: ${run.statuses[each]}`)),
+    ...legend.map((status) => el("li", { class: `state-${status}`, title: STATES[status].says }, `${stateText(status)}: ${run.statuses[status]}`)),
   );
   const groups = [run.group_id, ...run.others].sort();
   byId("group-label").hidden = groups.length < 2;
-  byId("group").replaceChildren(...groups.map((each) => el("option", { value: each, selected: each === run.group_id }, each)));
+  byId("group").replaceChildren(...groups.map((groupId) => el("option", { value: groupId, selected: groupId === run.group_id }, groupId)));
   byId("recompute").disabled = byId("rebuild").disabled = page.busy;
   draw();
   showRegions();
@@ -99,7 +99,7 @@ function show() {
 
 function draw() {
   view ??= new GraphView(byId("graph"), select);
-  const planned = page.plan ? new Map(page.plan.plan.regions.map((each) => [each.name, each.action])) : null;
+  const planned = page.plan ? new Map(page.plan.plan.regions.map((region) => [region.name, region.action])) : null;
   view.show(level(page.graph, page.level, page.selected), planned, page.selected);
 }
 
@@ -117,11 +117,11 @@ function searchAll(asked) {
 function keepingFocus(place, renew) {
   const held = place.contains(document.activeElement) ? document.activeElement.textContent : null;
   renew();
-  if (held) [...place.querySelectorAll("button")].find((each) => each.textContent === held)?.focus({ preventScroll: true });
+  if (held) [...place.querySelectorAll("button")].find((candidate) => candidate.textContent === held)?.focus({ preventScroll: true });
 }
 
 function select(id) {
-  const box = level(page.graph, page.level, page.selected).boxes.find((each) => each.id === id);
+  const box = level(page.graph, page.level, page.selected).boxes.find((candidate) => candidate.id === id);
   if (!box) return;
   page.selected = box.isLayer ? null : id;
   page.layer = box.isLayer ? id : null;
@@ -147,11 +147,11 @@ function listSubtasks(folded) {
 
 function listRegions(title, asked, offset = 0) {
   return doing(async () => {
-    const found = (await get([...RUN, "regions"], { ...query(), ...asked, offset, limit: PAGE })).body;
+    const listing = (await get([...RUN, "regions"], { ...query(), ...asked, offset, limit: PAGE })).body;
     page.plan = page.region = null;
     page.released = true; // keeps it readable, as in finish
     draw();
-    open(true, ...regionPage(title, found, offset, selectFetched, (to) => listRegions(title, asked, to)));
+    open(true, ...regionPage(title, listing, offset, selectFetched, (to) => listRegions(title, asked, to)));
   });
 }
 
@@ -188,13 +188,13 @@ function closeDetails() {
 }
 
 function showDetails({ take = false } = {}) {
-  const region = [...page.run.regions, page.fetched].find((each) => each && each.story.name === page.region);
+  const region = [...page.run.regions, page.fetched].find((candidate) => candidate && candidate.story.name === page.region);
   if (region) {
     open(take, ...regionDetails(region, page.canAct, { plan: askPlan, release: askRelease, pin }));
     return;
   }
   const boxes = page.layer ? level(page.graph, "overview").boxes : page.graph.boxes;
-  const box = boxes.find((each) => each.id === (page.layer ?? page.selected));
+  const box = boxes.find((candidate) => candidate.id === (page.layer ?? page.selected));
   if (box) open(take, ...familyDetails(box, selectRegion, listSubtasks));
 }
 
@@ -231,7 +231,7 @@ function showPlan() {
     true,
     el("h2", {}, `Plan: ${plan.asked}`),
     el("p", {}, plan.summary),
-    ...plan.warnings.map((each) => el("p", { class: "warning" }, each)),
+    ...plan.warnings.map((warning) => el("p", { class: "warning" }, warning)),
     plan.can_run ? null : el("p", { class: "quiet" }, "This is only supposed: it can be looked at, not done."),
     nothing ? el("p", { class: "quiet" }, "Nothing has to run.") : null,
     plan.can_run && !nothing ? el("div", { class: "actions" }, go) : null,
@@ -261,7 +261,7 @@ async function outdated(error) {
   page.etag = null;
   await refresh();
   page.released = true; // keeps it readable, as in finish
-  open(true, el("h2", {}, "The run has moved on"), el("p", { role: "alert" }, error.message), el("ul", {}, ...error.changed.map((each) => el("li", {}, each))));
+  open(true, el("h2", {}, "The run has moved on"), el("p", { role: "alert" }, error.message), el("ul", {}, ...error.changed.map((line) => el("li", {}, line))));
 }
 
 function finish(text) {
@@ -276,16 +276,16 @@ function finish(text) {
 
 function askRelease(region) {
   return doing(async () => {
-    const found = await post([...RUN, "release", "plan"], { region }, query());
-    page.released = found;
-    const much = `${bytes(found.bytes)} in ${count(found.files)} files`;
-    const go = el("button", { type: "button", class: "go", disabled: !page.canAct, onclick: () => runRelease(found, go) }, found.still_needed ? `Release ${much} all the same` : `Release ${much}`);
+    const release = await post([...RUN, "release", "plan"], { region }, query());
+    page.released = release;
+    const much = `${bytes(release.bytes)} in ${count(release.files)} files`;
+    const go = el("button", { type: "button", class: "go", disabled: !page.canAct, onclick: () => runRelease(release, go) }, release.still_needed ? `Release ${much} all the same` : `Release ${much}`);
     open(
       true,
-      el("h2", {}, `Release ${found.region}@${found.attempt}`),
-      el("p", { class: "warning" }, `It can't be undone. Where it is wanted again, these run again: ${found.again.join(", ")}.`),
-      found.still_needed ? el("p", { class: "warning" }, `It is still needed: ${found.still_needed}.`) : null,
-      ...found.warnings.map((each) => el("p", { class: "warning" }, each)),
+      el("h2", {}, `Release ${release.region}@${release.attempt}`),
+      el("p", { class: "warning" }, `It can't be undone. Where it is wanted again, these run again: ${release.again.join(", ")}.`),
+      release.still_needed ? el("p", { class: "warning" }, `It is still needed: ${release.still_needed}.`) : null,
+      ...release.warnings.map((warning) => el("p", { class: "warning" }, warning)),
       el("div", { class: "actions" }, go),
     );
   });
@@ -310,7 +310,7 @@ function pin(region, attempt, pinned) {
 function search() {
   showRegions();
   const asked = byId("search").value.trim().toLowerCase();
-  const hit = asked && page.graph.boxes.find((each) => [each.label, ...each.regions.map(({ story }) => story.name)].some((name) => name.toLowerCase().includes(asked)));
+  const hit = asked && page.graph.boxes.find((box) => [box.label, ...box.regions.map(({ story }) => story.name)].some((name) => name.toLowerCase().includes(asked)));
   if (!hit) return;
   page.selected = hit.id;
   if (page.graph.boxes.length > MANY) setLevel("around");
