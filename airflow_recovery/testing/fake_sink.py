@@ -98,6 +98,6 @@ class _RememberingCommitter(_FakeCommitter):
         return self._target.held(token)
 
     def probe(self, token: CommitToken) -> Probe:
-        found = super().probe(token)
+        probe = super().probe(token)
         key = token.region, token.attempt
-        return found if self._target.writers.get(key) == token.writer else Probe.NOT_APPLIED
+        return probe if self._target.writers.get(key) == token.writer else Probe.NOT_APPLIED

@@ -164,7 +164,7 @@ class CountingStore(DelegatingStore):
     def count(self, verb: Verb, key: str = "") -> int:
         """Requests of ``verb`` whose key contains ``key``."""
         with self._lock:
-            return sum(1 for each, where in self.requests if each is verb and key in where)
+            return sum(1 for requested, where in self.requests if requested is verb and key in where)
 
     def counts(self) -> dict[Verb, int]:
         """Requests by verb; verbs without any are left out."""

@@ -54,7 +54,7 @@ class S3Request:
     def actions(self) -> tuple[tuple[str, str], ...]:
         """What IAM asks about it: pairs of an action and its resource, as ``bucket`` or ``bucket/key``."""
         if not self.key:
-            return tuple((action, each) for action, each in self._bucket_actions())
+            return tuple((action, resource) for action, resource in self._bucket_actions())
         here = f"{self.bucket}/{self.key}"
         if self.method in ("GET", "HEAD"):
             # S3 says 404 of a missing object only to who may list; to everybody else 403.
@@ -212,9 +212,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_expect_100(self) -> bool:
         """At once: botocore waits a second for the answer to ``Expect: 100-continue`` before it sends a body."""
-        found = super().handle_expect_100()
+        goes_on = super().handle_expect_100()
         self.wfile.flush()
-        return found
+        return goes_on
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server names it so
         """Say nothing: a request is in `S3Proxy.requests`."""

@@ -91,9 +91,9 @@ class ServerProcess(ABC):
             if self._answers():
                 return self
             self._end_process()
-        said = self.log_path.read_text(errors="replace")[-2000:]
+        tail = self.log_path.read_text(errors="replace")[-2000:]
         raise StoreUnavailable(
-            f"{self.name} did not answer at {self.endpoint_url} within {_START_TIMEOUT_S:.0f} s. Its log ends:\n{said}"
+            f"{self.name} did not answer at {self.endpoint_url} within {_START_TIMEOUT_S:.0f} s. Its log ends:\n{tail}"
         )
 
     def stop(self) -> None:

@@ -42,15 +42,15 @@ def at(do):
 ends.ChannelInput.commit = at(ends.ChannelInput.commit)
 publish = ends.ChannelOutput.publish
 while True:
-    for each in sorted(Path(sys.argv[1]).glob("*.json")):
-        told = json.loads(each.read_text())
-        spec, moments = RegionSpec.from_json(told["spec"]), told["moments"]
-        held, go = each.with_suffix(".held"), each.with_suffix(".go")
+    for path in sorted(Path(sys.argv[1]).glob("*.json")):
+        request = json.loads(path.read_text())
+        spec, moments = RegionSpec.from_json(request["spec"]), request["moments"]
+        held, go = path.with_suffix(".held"), path.with_suffix(".go")
         ends.ChannelOutput.publish = publish if spec.mode.input else at(publish)
-        each.unlink()
+        path.unlink()
         code = driver.drive(spec)
-        each.with_suffix(".part").write_text(str(code))
-        each.with_suffix(".part").rename(each.with_suffix(".code"))
+        path.with_suffix(".part").write_text(str(code))
+        path.with_suffix(".part").rename(path.with_suffix(".code"))
     time.sleep(0.05)
 """
 
@@ -129,13 +129,13 @@ class StreamingDriverProcess:
         self.wait(path.exists, "the end of the attempt")
         return int(path.read_text())
 
-    def wait(self, what: Callable[[], bool], said: str) -> None:
+    def wait(self, what: Callable[[], bool], awaited: str) -> None:
         """Until it is so. Raises `AssertionError` with its log, where its attempt ends before, or it takes too long."""
         deadline = time.monotonic() + DEADLINE_S
         while not what():
             is_over = self._current is not None and self._path(self._current, ".code").exists() and not what()
             if is_over or self.process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"waited in vain for {said}; its log:\n{self.log()}")
+                raise AssertionError(f"waited in vain for {awaited}; its log:\n{self.log()}")
             time.sleep(0.05)
 
     def wait_for_death(self) -> None:

@@ -103,7 +103,7 @@ def yarn_cluster(*, memory_mb: int = 4096, spark_conf: Mapping[str, str] | None 
         conf = {**_spark_defaults(folder), **(spark_conf or {})}
         (folder / "conf" / "spark-defaults.conf").write_text("".join(f"{key} {conf[key]}\n" for key in conf))
         url = f"http://127.0.0.1:{ports['webapp.']}"
-        found = {"HADOOP_CONF_DIR": str(folder / "conf"), "SPARK_CONF_DIR": str(folder / "conf")}
+        environment = {"HADOOP_CONF_DIR": str(folder / "conf"), "SPARK_CONF_DIR": str(folder / "conf")}
         processes = Processes(folder)
         processes.guard([folder])
         try:
@@ -112,7 +112,7 @@ def yarn_cluster(*, memory_mb: int = 4096, spark_conf: Mapping[str, str] | None 
             processes.wait_until(
                 lambda: _active_nodes(url) == 1, START_DEADLINE_S, "a node", lambda: f"of {url}", NODE_MANAGER
             )
-            yield YarnCluster(url, folder, found, processes)
+            yield YarnCluster(url, folder, environment, processes)
         finally:
             processes.stop()
 

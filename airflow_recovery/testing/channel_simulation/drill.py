@@ -62,8 +62,8 @@ def every_pair(settings: Settings, *, seed: int = 1, stride: int = 1, faults: Se
         length = simulate(seed, replace(settings, faults={first: faults[turn % len(faults)]})).steps
         for second in range(first + 1, length, stride):
             turn += 1
-            one, other = faults[turn % len(faults)], faults[turn // len(faults) % len(faults)]
-            tally.add(simulate(seed, replace(settings, faults={first: one, second: other})))
+            fault, other_fault = faults[turn % len(faults)], faults[turn // len(faults) % len(faults)]
+            tally.add(simulate(seed, replace(settings, faults={first: fault, second: other_fault})))
     return tally
 
 
@@ -73,12 +73,12 @@ def every_pair_of_records(settings: Settings, *, seed: int = 1, faults: Sequence
     A record is what others see: between two of them a process can do nothing that matters to anybody else.
     """
     tally = Tally()
-    for one in faults:
+    for fault in faults:
         for first in simulate(seed, settings).records:
-            made = simulate(seed, replace(settings, faults={first: one})).records
+            made = simulate(seed, replace(settings, faults={first: fault})).records
             for second in [record for record in made if record > first]:
-                for other in faults:
-                    tally.add(simulate(seed, replace(settings, faults={first: one, second: other})))
+                for other_fault in faults:
+                    tally.add(simulate(seed, replace(settings, faults={first: fault, second: other_fault})))
     return tally
 
 
@@ -90,11 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="the first seed (1)")
     parser.add_argument("--schedules", type=int, metavar="N", help="so many seeds (with no --minutes: 1000)")
     parser.add_argument("--minutes", type=float, metavar="M", help="as many as fit into this time")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     tally = Tally()
-    seed = given.seed
-    until = None if given.minutes is None else time.monotonic() + 60 * given.minutes
-    most = given.schedules if given.schedules is not None else None if until is not None else 1000
+    seed = options.seed
+    until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
+    most = options.schedules if options.schedules is not None else None if until is not None else 1000
     while (most is None or tally.schedules < most) and (until is None or time.monotonic() < until):
         try:
             tally.add(simulate(seed, Settings.drawn(seed)))

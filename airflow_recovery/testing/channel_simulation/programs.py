@@ -155,7 +155,7 @@ class RegionAttempt:
             yield from out.publish(batch, rows, consumed)
         else:
             outputs = (f"out/{self.attempt}/{batch}",)
-            yield PutRows(source.identity, outputs[0], [each for sub in rows for each in sub])
+            yield PutRows(source.identity, outputs[0], [row for sub in rows for row in sub])
         yield from source.append(lambda state: commit_batch(state, self.attempt, batch, counts, outputs))
 
     def _opened(self) -> Program[_Channel]:
@@ -216,12 +216,12 @@ class _Channel:
     def publish(self, batch: int, rows: list[Rows], consumed: tuple[Consumed, ...] = ()) -> Program[None]:
         owner = self.owner
         written = []
-        for number, each in enumerate(rows):
-            if each:
+        for number, sub_rows in enumerate(rows):
+            if sub_rows:
                 self._objects += 1
                 key = f"seg/{owner.attempt}/{self._objects}/{number}"
-                yield PutRows(self.identity, key, each)
-                written.append(WrittenSegment(number, 0, key, len(each), len(each)))
+                yield PutRows(self.identity, key, sub_rows)
+                written.append(WrittenSegment(number, 0, key, len(sub_rows), len(sub_rows)))
         size = sum(segment.bytes for segment in written)
         while True:
             yield from self.refresh()
@@ -246,7 +246,7 @@ class _Channel:
 
     def read(self, plan: CheckpointPlanned) -> Program[list[Rows]]:
         """The rows of the plan by subpartition, each with where it was read added to it."""
-        found: list[Rows] = []
+        by_subpartition: list[Rows] = []
         for number, ranges in enumerate(plan.read):
             rows: Rows = []
             for segment in list(self.log.state.segments_of(number)):
@@ -258,8 +258,8 @@ class _Channel:
                     rows += [
                         (*content[wanted_number - segment.first], (number, wanted_number)) for wanted_number in wanted
                     ]
-            found.append(rows)
-        return found
+            by_subpartition.append(rows)
+        return by_subpartition
 
     def _run(self, steps: Steps[R]) -> Program[R]:
         try:

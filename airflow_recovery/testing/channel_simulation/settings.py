@@ -71,7 +71,7 @@ class Settings:
 
     def text(self) -> str:
         """One line."""
-        faults = ", ".join(f"{step}: {each.name}" for step, each in sorted(self.faults.items()))
+        faults = ", ".join(f"{step}: {fault.name}" for step, fault in sorted(self.faults.items()))
         return (
             f"{self.regions} regions, {self.subpartitions} subpartitions, {self.batches} batches, credit "
             f"{self.max_records}, {self.strategy.value}, {self.reconnect.value}, {self.overflow.value} at "

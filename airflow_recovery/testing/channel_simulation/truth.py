@@ -60,9 +60,9 @@ class ChannelTruth:
         place = row[step]
         if place in self.delivered:
             raise Violation(f"record {row[0]} at {place} was committed twice")
-        found = self.published.get(place)
-        if found != row[0]:
-            raise Violation(f"record {row[0]} was committed for {place}, where {found} was published")
+        published = self.published.get(place)
+        if published != row[0]:
+            raise Violation(f"record {row[0]} was committed for {place}, where {published} was published")
         self.delivered[place] = row[0]
 
     def check(self, channel: ChannelIdentity, state: ChannelState) -> None:

@@ -73,7 +73,7 @@ class Supervisor:
 
     def kill_frozen(self, task: str | None = None) -> None:
         """Those of one task, or all of them, do not wake any more."""
-        for process in [one for one in self._frozen if task in (None, one.own.task_id)]:
+        for process in [frozen for frozen in self._frozen if task in (None, frozen.own.task_id)]:
             _reap(process.pid)
             self._frozen.remove(process)
 

@@ -41,5 +41,5 @@ class DagRun:
 
     def tasks(self) -> dict[str, tuple[str, ...]]:
         """Its tasks, each with those that it waits for."""
-        tasks = {name: tuple(each.inputs) for name, each in self.job.regions.items()}
+        tasks = {name: tuple(region.inputs) for name, region in self.job.regions.items()}
         return tasks | dict.fromkeys(self.publish_keys, self.job.finals)

@@ -62,7 +62,7 @@ class EventFiles:
                 return f"I11: the stream of {bad[0].writer} is {bad[0].kind.value}: {bad[0].text}"
             for file in self._files:
                 if file.identity == identity:
-                    own = [each for each in read.get(file.name, []) if not isinstance(each, OF_THE_STREAM)]
+                    own = [event for event in read.get(file.name, []) if not isinstance(event, OF_THE_STREAM)]
                     is_whole = file.closed is not None and file.closed.dropped == 0
                     if own != file.recorded[: None if is_whole else len(own)]:
                         return f"I11: the stream of try {file.name} has {len(own)} of {len(file.recorded)} events"

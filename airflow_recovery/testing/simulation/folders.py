@@ -137,8 +137,8 @@ class FolderSpark(FakeSpark):
         except StoreError as error:
             raise RegionFailed(str(error)) from error
         if manifest is None:
-            said = f"no snapshot carries the token of {claim.region}@{claim.attempt}"
-            raise RegionFailed(said, Failure("Nothing", said))
+            message = f"no snapshot carries the token of {claim.region}@{claim.attempt}"
+            raise RegionFailed(message, Failure("Nothing", message))
         self._wrote[claim.region, claim.attempt, result] = self._tables.rows_of(manifest)
         return manifest
 

@@ -136,8 +136,8 @@ class HelperCondition:
 class _NoHeartbeat:
     """In place of a thread: whoever builds a shared result gives its signs between two steps (`FakeSpark`)."""
 
-    def __init__(self, *given: object, **named: object) -> None:
-        del given, named
+    def __init__(self, *arguments: object, **options: object) -> None:
+        del arguments, options
 
     def __enter__(self) -> None:
         pass

@@ -86,11 +86,11 @@ class SimulatedJob:
     def resized(self, whole: SimulatedJob, absent: Collection[str]) -> SimulatedJob:
         """``whole`` without those regions, and nobody reads them; its code is that of this one."""
         regions = []
-        for each in whole.plan.regions:
-            if each.name not in absent:
-                now = self.regions.get(each.name, each)
-                inputs = tuple(name for name in each.inputs if name not in absent)
-                reads = tuple(result for result in each.reads if result not in absent)
+        for region in whole.plan.regions:
+            if region.name not in absent:
+                now = self.regions.get(region.name, region)
+                inputs = tuple(name for name in region.inputs if name not in absent)
+                reads = tuple(result for result in region.reads if result not in absent)
                 regions.append(replace(now, inputs=inputs, reads=reads))
         return replace(self, plan=replace(self.plan, regions=tuple(regions)))
 
@@ -121,14 +121,14 @@ class SimulatedJob:
 
     def undisturbed(self) -> dict[tuple[str, str], str]:
         """(region, result) -> the rows that a run without any fault writes. Not for unstable regions."""
-        found: dict[tuple[str, str], str] = {}
+        rows_of: dict[tuple[str, str], str] = {}
         for region in self.plan.regions:
-            read = [found[name, result] for name in region.inputs for result in self.read_of(name, region.name)]
+            read = [rows_of[name, result] for name in region.inputs for result in self.read_of(name, region.name)]
             for result in region.results:
-                found[region.name, result] = rows(
+                rows_of[region.name, result] = rows(
                     region.name, result, region.fingerprint, read + self.lines_of(region.name)
                 )
-        return found
+        return rows_of
 
     def lines_of(self, region: str) -> list[str]:
         """What a region reads from outside now, but for splits: those are in its rows one by one."""
@@ -142,8 +142,8 @@ class SimulatedJob:
 
 def rows(region: str, result: str, fingerprint: str | None, read: Iterable[str], draw: int = 0) -> str:
     """What stands for the rows of one result: other for other code, other inputs, and another ``draw``."""
-    told = "\n".join([region, result, fingerprint or "", str(draw), *sorted(read)])
-    return hashlib.md5(told.encode(), usedforsecurity=False).hexdigest()[:16]
+    content = "\n".join([region, result, fingerprint or "", str(draw), *sorted(read)])
+    return hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
 def job_of(
@@ -181,8 +181,8 @@ def topology(name: str, rng: random.Random) -> Mapping[str, tuple[str, ...]]:
         return TOPOLOGIES[name]
     names = [f"R{number}" for number in range(1, rng.randint(2, 7) + 1)]
     return {
-        each: tuple(sorted(rng.sample(names[:at], min(at, rng.choice([0, 1, 1, 2, 3])))))
-        for at, each in enumerate(names)
+        region: tuple(sorted(rng.sample(names[:at], min(at, rng.choice([0, 1, 1, 2, 3])))))
+        for at, region in enumerate(names)
     }
 
 
@@ -237,7 +237,7 @@ def with_drawn_splits(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
 
 def with_externals(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
     """``job`` in which those of its regions read files from outside that do not commit split by split."""
-    able = frozenset(each.name for each in job.plan.regions if not isinstance(each.mode, SplitPlan))
+    able = frozenset(region.name for region in job.plan.regions if not isinstance(region.mode, SplitPlan))
     return replace(job, reading=able & frozenset(names))
 
 
@@ -249,11 +249,11 @@ def with_drawn_externals(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
 
 def with_folders(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
     """``job`` in which those of its regions are jobs of a user's own that can be, and read none made of batches."""
-    split = {each.name for each in job.plan.regions if isinstance(each.mode, SplitPlan)}
+    split = {region.name for region in job.plan.regions if isinstance(region.mode, SplitPlan)}
     able = {
-        each.name
-        for each in job.plan.regions
-        if not (each.commit or each.persistent or each.name in split or split & set(each.inputs))
+        region.name
+        for region in job.plan.regions
+        if not (region.commit or region.persistent or region.name in split or split & set(region.inputs))
     }
     return replace(job, folders=frozenset(able & set(names)))
 

@@ -105,8 +105,8 @@ class Lake:
                 self.make(commit)
             elif happens == "is on its way":
                 self.in_flight.append(commit)
-            said = f"no reply: the commit {happens} (injected)"
-            raise (CommitFailedException if "again" in happens else CommitStateUnknownException)(said)
+            message = f"no reply: the commit {happens} (injected)"
+            raise (CommitFailedException if "again" in happens else CommitStateUnknownException)(message)
         return self.make(commit)
 
     def answer_or_fail(self) -> None:
@@ -188,11 +188,11 @@ class Lake:
 
     def line(self, snapshot: int | None) -> list[int]:
         """It and all that it ever stood on, expired or not."""
-        found: list[int] = []
+        snapshots: list[int] = []
         while snapshot is not None:
-            found.append(snapshot)
+            snapshots.append(snapshot)
             snapshot = self.parents[snapshot]
-        return found
+        return snapshots
 
     def counting(self, table: str) -> set[int]:
         """The snapshots on which the head of the branch stands, as far as the table can tell.

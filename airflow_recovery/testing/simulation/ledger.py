@@ -272,7 +272,7 @@ class Ledger:
         if shared is not None and self._of(shared).may_lack(name, shared["attempt"]):
             return True
         batches = finish.get("parts", ())
-        return any((name, each) in self._touched for each in (n, *(batch["attempt"] for batch in batches)))
+        return any((name, attempt) in self._touched for attempt in (n, *(batch["attempt"] for batch in batches)))
 
     def _check_objects(self, name: str, n: int, manifest: dict[str, Any]) -> None:
         if self._was_touched(name, n):
@@ -295,7 +295,7 @@ class Ledger:
             self._say(f"I5: {name}@{n} is reported lost without evidence")
         if not self.regions[name].has_finished(n) and n > self.regions[name].floor:
             self._say(f"I3: {name}@{n} is reported lost, and has not finished")
-        named = [each[0] for each in body["plan"]]
+        named = [entry[0] for entry in body["plan"]]
         if len(set(named)) != len(named) or not set(named) <= self.regions.keys():
             self._say(f"I6: the plan of the loss of {name}@{n} names {named}")
 
@@ -332,7 +332,7 @@ class Ledger:
     def _publish(self, k: int, body: dict[str, Any]) -> None:
         if k != max(self.publishes, default=0) + 1:
             self._say(f"I2: publish {k} follows publish {max(self.publishes, default=0)}")
-        cut = {each["region"]: each["attempt"] for each in body["regions"]}
+        cut = {entry["region"]: entry["attempt"] for entry in body["regions"]}
         self.publishes[k] = cut
         for name in self.finals:
             if name not in cut and name not in body["skipped"]:
@@ -347,7 +347,7 @@ class Ledger:
 
     def current(self) -> dict[str, int]:
         """The finish that counts of every region that is planned; 0 where there is none."""
-        return {name: each.current for name, each in self.regions.items() if name in self.planned}
+        return {name: region.current for name, region in self.regions.items() if name in self.planned}
 
     def fingerprint_of(self, name: str, n: int) -> str | None:
         """Of which code a finish is."""
@@ -516,4 +516,4 @@ SWEEPER = "gc"
 
 
 def _refs(body: Mapping[str, Any]) -> list[tuple[str, int]]:
-    return sorted((each["region"], each["attempt"]) for each in body["inputs"])
+    return sorted((ref["region"], ref["attempt"]) for ref in body["inputs"])

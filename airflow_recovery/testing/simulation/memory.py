@@ -83,10 +83,10 @@ class MemoryStore:
 
     def get(self, key: str, max_bytes: int | None = MAX_OBJECT_BYTES) -> StoredObject:
         """Read."""
-        found = self._objects.get(key)
-        if found is None:
+        stored = self._objects.get(key)
+        if stored is None:
             raise ObjectMissing(key)
-        return found
+        return stored
 
     def page(self, prefix: str, start_after: str, size: int | None) -> list[ObjectInfo]:
         """The first ``size`` objects of a listing."""
@@ -114,8 +114,8 @@ class MemoryStore:
 
     def has(self, key: str, size: int, etag: str) -> bool:
         """The object is there as described."""
-        found = self._objects.get(key)
-        return found is not None and (found.info.size, found.info.etag) == (size, etag)
+        stored = self._objects.get(key)
+        return stored is not None and (stored.info.size, stored.info.etag) == (size, etag)
 
 
 class ProcessStore:

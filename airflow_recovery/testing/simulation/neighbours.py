@@ -48,7 +48,11 @@ def _works(run: SimulatedRun, other: DagRun) -> None:
             other.airflow.end(own, "success")
     other.has_ended = True
     ledger = other.ledger
-    if not other.airflow.is_green or ledger is run.world.ledger or any(each.floor for each in ledger.regions.values()):
+    if (
+        not other.airflow.is_green
+        or ledger is run.world.ledger
+        or any(region.floor for region in ledger.regions.values())
+    ):
         return
     bad = ledger.why_incoherent(ledger.current())
     if bad is not None:

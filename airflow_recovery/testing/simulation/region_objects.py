@@ -52,7 +52,7 @@ class Region:
 
     def _oldest(self, n: int) -> int:
         """The first attempt that the finish is made of: batches of what was reset count no more than that."""
-        return min((each["attempt"] for each in self.outcomes[n].get("parts", ())), default=n)
+        return min((batch["attempt"] for batch in self.outcomes[n].get("parts", ())), default=n)
 
     def finish(self, n: int) -> dict[str, Any]:
         """The outcome of a finished attempt."""

@@ -59,15 +59,15 @@ class Schedule(SimulatedRun):
             with one_thread_at_a_time(self.world.clock), nullcontext() if tables is None else tables.at_work():
                 self._runner.run()
         except Violation as violation:
-            tail = "\n  ".join(self._told()[-TRACE_TAIL:])
+            tail = "\n  ".join(self._trace_lines()[-TRACE_TAIL:])
             raise Violation(f"seed {self.seed}: {violation}\n{self.settings.text()}\n  {tail}") from None
-        return Report(self.seed, self._steps, self._started, self._ran(), tuple(self._told()))
+        return Report(self.seed, self._steps, self._started, self._ran(), tuple(self._trace_lines()))
 
     def _ran(self) -> tuple[tuple[str, int], ...]:
         prefix = self.world.layout.prefix
         return tuple((region, attempt) for run, region, attempt in self.world.cluster.ran if run == prefix)
 
-    def _told(self) -> list[str]:
+    def _trace_lines(self) -> list[str]:
         lines = (
             name if isinstance(name, str) else f"{'' if name[2] else 'zombie '}{name[0]}: {name[1]}"
             for name in self.trace

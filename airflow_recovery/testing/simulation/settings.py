@@ -82,10 +82,10 @@ def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
     """One to five troubles of up to three kinds. One that can't happen to a job does not."""
     weights = [1 if trouble in DRASTIC else 3 for trouble in Trouble]
     kinds = rng.choices(list(Trouble), weights, k=rng.randint(1, 3))
-    found: dict[Trouble, int] = dict.fromkeys(kinds, 1)
+    troubles: dict[Trouble, int] = dict.fromkeys(kinds, 1)
     for _ in range(rng.randint(0, 2)):
-        found[rng.choice(kinds)] += 1
-    return found
+        troubles[rng.choice(kinds)] += 1
+    return troubles
 
 
 @dataclass(frozen=True)

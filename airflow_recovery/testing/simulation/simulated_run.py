@@ -106,7 +106,7 @@ class SimulatedRun:
     def removable(self) -> list[str]:
         """The regions that come and go, as subtasks of a source do: they read none."""
         whole = self.settings.job
-        return [name for name, each in whole.regions.items() if not each.inputs and name not in whole.finals]
+        return [name for name, region in whole.regions.items() if not region.inputs and name not in whole.finals]
 
     def resize(self, absent: frozenset[str]) -> None:
         """The job as it was, without those regions, and the whole run is cleared."""

@@ -148,10 +148,10 @@ class FakeSpark(SparkApplication):
             raise self._error
         if self._outcome is None:
             raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} is gone")
-        said = cluster.rng.random()
-        if said < cluster.trouble:
+        draw = cluster.rng.random()
+        if draw < cluster.trouble:
             raise RegionFailed(f"{claim.region}@{claim.attempt}: the status is unknown")
-        return None if said < 2 * cluster.trouble else self._outcome
+        return None if draw < 2 * cluster.trouble else self._outcome
 
     def stop(self) -> None:
         """Stop the application. One in the task's own process notices at its next request."""
@@ -270,8 +270,8 @@ class FakeSpark(SparkApplication):
             try:
                 body = self._results.get(f"{prefix}/{file.path}").body.decode()
             except ObjectMissing as error:
-                said = f"{manifest.location}/{file.path} is not there"
-                raise RegionFailed(said, Failure("FileNotFoundException", said)) from error
+                message = f"{manifest.location}/{file.path} is not there"
+                raise RegionFailed(message, Failure("FileNotFoundException", message)) from error
             part, _, made_by = body.partition(" in a file of ")
             if not made_by:
                 raise RegionFailed(f"{manifest.location}/{file.path} is no file of rows", Failure("Corrupt", "corrupt"))

@@ -42,23 +42,25 @@ class SplitLedger:
 
     def claimed(self, name: str, n: int, body: dict[str, Any], region: Region) -> None:
         """An attempt has begun."""
-        for each in body.get("base", ()):
-            before = each["attempt"]
+        for adopted in body.get("base", ()):
+            before = adopted["attempt"]
             claim = region.claims.get(before, {})
             if before not in region.outcomes or claim.get("reading") != body["reading"]:
                 self._wrong.append(f"I3: {name}@{n} adopts of {name}@{before}, which is open or made of something else")
-            if each["length"] > len(self._batches.get((name, before), ())):
-                self._wrong.append(f"I3: {name}@{n} adopts {each['length']} batches of {name}@{before}, which has less")
+            if adopted["length"] > len(self._batches.get((name, before), ())):
+                self._wrong.append(
+                    f"I3: {name}@{n} adopts {adopted['length']} batches of {name}@{before}, which has less"
+                )
 
     def finished(self, name: str, n: int, body: dict[str, Any], region: Region) -> None:
         """An attempt has ended with a result."""
         if name not in self.regions:
             return
-        named = {(each["attempt"], each["number"]) for each in body.get("parts", ())}
+        named = {(batch["attempt"], batch["number"]) for batch in body.get("parts", ())}
         own = {(n, number) for number in range(len(self._batches.get((name, n), ())))}
         if named != own | set(_numbers(region.claims[n].get("base", ()))):
             self._wrong.append(f"I14: {name}@{n} is made of {sorted(named)}, and has adopted or written other batches")
-        counts = Counter(key for each in body.get("parts", ()) for key in each["splits"])
+        counts = Counter(key for batch in body.get("parts", ()) for key in batch["splits"])
         if counts != dict.fromkeys(_assigned(body), 1):
             self._wrong.append(f"I14: {name}@{n} does not have each of its splits once: {sorted(counts.values())}")
 
@@ -86,25 +88,25 @@ class SplitLedger:
 
     def rows_of(self, finish: dict[str, Any], result: str) -> str:
         """What a finish has as rows of a result: those of every split once, of one making; else something else."""
-        outputs = [each for each in finish["outputs"] if each["result"] == result]
+        outputs = [output for output in finish["outputs"] if output["result"] == result]
         lines = [line for key in _keys(outputs) for line in self.bodies[key].splitlines()]
-        told = [line.partition(" in a file of ")[0].partition(" of split ") for line in lines]
-        made = {each[0] for each in told}
-        if len(made) == 1 and Counter(each[2] for each in told) == dict.fromkeys(_assigned(finish), 1):
+        parsed = [line.partition(" in a file of ")[0].partition(" of split ") for line in lines]
+        made = {parts[0] for parts in parsed}
+        if len(made) == 1 and Counter(parts[2] for parts in parsed) == dict.fromkeys(_assigned(finish), 1):
             return made.pop()
         return MIXED + "; ".join(sorted(lines))
 
 
 def _assigned(finish: dict[str, Any]) -> list[str]:
-    return [content_key(each["uri"], each["size"], each["etag"]) for each in finish["externals"]]
+    return [content_key(external["uri"], external["size"], external["etag"]) for external in finish["externals"]]
 
 
 def _numbers(base: Iterable[dict[str, Any]]) -> list[tuple[int, int]]:
     return [
-        (each["attempt"], number)
-        for each in base
-        for number in range(each["length"])
-        if number not in each.get("dropped", ())
+        (adopted["attempt"], number)
+        for adopted in base
+        for number in range(adopted["length"])
+        if number not in adopted.get("dropped", ())
     ]
 
 

@@ -73,10 +73,10 @@ class SimulatedTables:
         key, location = RegionKey.of(journal.identity, claim.region), TableLocation.parse(uri)
         token = token_of(key, claim.attempt, claim.writer)
         commit = TableCommit(result, uri, f"{key.path}#{result}", claim.attempt, token, None)
-        told = [rows, self._told(journal, claim)]
+        content = [rows, self._maker_text(journal, claim)]
         try:
             table = self.client.iceberg(location)
-            snapshot = iceberg_result._commit(table, location, told, commit, _LOG, self.client)
+            snapshot = iceberg_result._commit(table, location, content, commit, _LOG, self.client)
         except Exception as error:
             raise RegionFailed(f"{type(error).__name__}: {error}") from error
         registered = ResultObject(str(snapshot.snapshot_id), SIZE, str(table.metadata.table_uuid))
@@ -90,7 +90,7 @@ class SimulatedTables:
         try:
             for _ in range(ROUNDS):
                 table = self.client.iceberg(TableLocation.parse(uri))
-                met = self._send(table, rows, {**own, BY: self._told(journal, claim)})
+                met = self._send(table, rows, {**own, BY: self._maker_text(journal, claim)})
                 if met is None or not isinstance(met, CommitFailedException):
                     return met is None
         except RecoveryError:
@@ -130,8 +130,8 @@ class SimulatedTables:
         except RecoveryError as error:
             raise RegionFailed(str(error)) from error
         if lost is not None or snapshot is None or snapshot.summary is None:
-            said = f"{manifest.location} has no snapshot {registered.path}"
-            raise RegionFailed(said, Failure("PartitionMissing", said))
+            message = f"{manifest.location} has no snapshot {registered.path}"
+            raise RegionFailed(message, Failure("PartitionMissing", message))
         return str(snapshot.summary[ROWS])
 
     def rows_of(self, manifest: PartitionManifest) -> str:
@@ -140,12 +140,12 @@ class SimulatedTables:
         snapshot = self.lake.metadata(TableLocation.parse(manifest.location).name).snapshot_by_id(int(registered.path))
         return "" if snapshot is None or snapshot.summary is None else str(snapshot.summary[ROWS])
 
-    def _told(self, journal: Journal, claim: Claim) -> str:
+    def _maker_text(self, journal: Journal, claim: Claim) -> str:
         return f"{journal.layout.prefix}\n{claim.region}\n{claim.attempt}"
 
-    def _put(self, table: Table, location: TableLocation, told: list[str], commit: TableCommit) -> Exception | None:
+    def _put(self, table: Table, location: TableLocation, content: list[str], commit: TableCommit) -> Exception | None:
         """As `iceberg_result._replace`."""
-        rows, by = told
+        rows, by = content
         own = {iceberg_result._LINEAGE: commit.lineage, iceberg_result._ATTEMPT: str(commit.attempt)}
         return self._send(table, rows, {**own, ICEBERG_TOKEN: commit.token, BY: by})
 
@@ -217,10 +217,10 @@ class SimulatedTables:
 
     def _first_seen(self, metadata: TableMetadata, number: int) -> Maker | None:
         snapshot = metadata.snapshot_by_id(number)
-        told = None if snapshot is None or snapshot.summary is None else snapshot.summary[BY]
-        if snapshot is None or told is None:
+        maker_text = None if snapshot is None or snapshot.summary is None else snapshot.summary[BY]
+        if snapshot is None or maker_text is None:
             return None  # of others
-        run, region, attempt = str(told).split("\n")
+        run, region, attempt = str(maker_text).split("\n")
         self._makers[number] = maker = Maker(run, region, int(attempt))
         if region in self._committing:
             self._check(maker, metadata, self.lake.line(number)[1:])

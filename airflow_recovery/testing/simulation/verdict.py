@@ -25,7 +25,7 @@ def check_green(run: SimulatedRun) -> None:
         raise Violation(f"waste: an application beside a driver that lives: {run.world.cluster.hasty[0]}")
     if run.unseen_marks:
         return  # nobody has looked since a person said so
-    if any(0 < run.served[name] <= each.floor for name, each in ledger.regions.items()):
+    if any(0 < run.served[name] <= region.floor for name, region in ledger.regions.items()):
         return  # purged since it was reported, by a sweeper that has died before anybody made the run again
     current = ledger.current()
     bad = ledger.why_incoherent(current, run.promised)
@@ -60,7 +60,7 @@ def check_end(run: SimulatedRun) -> None:
     if bad:
         raise Violation(f"I13: {bad}; current {current}")
     for name in (ledger.splits.regions | job.reading) & job.regions.keys():
-        read = sorted(each["uri"] for each in ledger.regions[name].finish(current[name])["externals"])
+        read = sorted(external["uri"] for external in ledger.regions[name].finish(current[name])["externals"])
         if read != sorted(external.uri for external in job.externals_of(name)):
             raise Violation(f"I13: {name}@{current[name]} has read {read}, which is not what there is")
     _check_tables(run, current)

@@ -29,8 +29,8 @@ def restart(run: SimulatedRun, request: Request) -> None:
     names = list(world.job.regions)
     try:
         state = journal.load(journal.list(names))
-        found = plan(world.job.plan, state, world.prober(results), request)
-        applied = apply_plan(journal, found, "user")
+        restart_plan = plan(world.job.plan, state, world.prober(results), request)
+        applied = apply_plan(journal, restart_plan, "user")
     except RecoveryError as error:
         current_runner().switch(f"is refused: {type(error).__name__}")
         return
