@@ -48,13 +48,13 @@ def commit_own(run: Run, outcome: Outcome) -> None:
         _Commit(run, Attempt(outcome.attempt, is_claimed=True, has_outcome=True, outcome=outcome)).begin()
 
 
-def roll_forward(run: Run, prepared: Attempt, mine: RegionState, why_run: Callable[[], Reason | None]) -> None:
+def roll_forward(run: Run, prepared: Attempt, region_state: RegionState, why_run: Callable[[], Reason | None]) -> None:
     """By a process that has found a finish without a commit. Returns once the journal says how that has ended.
 
     ``why_run``: why the region would run again with this finish committed, if it would. Raises `SinkInDoubt` where it
     can't be decided what the target has, and what the committer raises.
     """
-    _Commit(run, prepared).complete(is_void=prepared.number <= mine.invalid_up_to, why_run=why_run)
+    _Commit(run, prepared).complete(is_void=prepared.number <= region_state.invalid_up_to, why_run=why_run)
 
 
 def check_not_appended(run: Run, region: str, state: RunState) -> None:
@@ -66,19 +66,19 @@ def check_not_appended(run: Run, region: str, state: RunState) -> None:
     spec = run.regions[region].commit
     if spec is None or spec.mode is not CommitMode.APPEND:
         return
-    mine, identity = state.of(region), run.journal.identity
-    taken = [n for n, attempt in mine.attempts.items() if _has_taken(attempt, spec)]
+    region_state, identity = state.of(region), run.journal.identity
+    taken = [n for n, attempt in region_state.attempts.items() if _has_taken(attempt, spec)]
     committer = run.open_committer(spec)
     if isinstance(committer, RemembersAttempts):
         held = _held(run, committer, region, must_answer=bool(taken))
         if held is None:
             return
         # A target may know its writers by a hash alone: it is asked.
-        attempts = mine.attempts.values()
+        attempts = region_state.attempts.values()
         finished = (attempt for attempt in attempts if attempt.is_prepared or attempt.committed is not None)
         tokens = [token_of_finish(identity, attempt.outcome) for attempt in finished if attempt.outcome is not None]
         if not any(token.attempt == held.attempt and committer.probe(token) is Probe.APPLIED for token in tokens):
-            _check_as_listed(run, region, mine)
+            _check_as_listed(run, region, region_state)
             raise AppendedAlready(
                 f"{region} must run, and its sink appends and holds {held.text} of this run, which this journal does "
                 "not know: it was purged, moved, emptied or lost since, or another deployment commits to the same "
@@ -87,18 +87,18 @@ def check_not_appended(run: Run, region: str, state: RunState) -> None:
             )
         raise AppendedAlready(_appended(region, held.attempt))
     # Of what was purged nothing is known but that it was: all of it is asked for.
-    purged = [token_of(identity, region, n) for n in range(1, mine.closed_at + 1)]
-    outcomes = [mine.attempts[n].outcome for n in taken]
+    purged = [token_of(identity, region, n) for n in range(1, region_state.closed_at + 1)]
+    outcomes = [region_state.attempts[n].outcome for n in taken]
     for token in [*purged, *(token_of_finish(identity, outcome) for outcome in outcomes if outcome is not None)]:
         if committer.probe(token) is Probe.APPLIED:
             raise AppendedAlready(_appended(region, token.attempt))
 
 
-def _check_as_listed(run: Run, region: str, mine: RegionState) -> None:
+def _check_as_listed(run: Run, region: str, region_state: RegionState) -> None:
     """What the target holds may have come since the journal was listed. Raises `Overtaken` where attempts have."""
     now = run.load([region]).of(region)
     if {n: (attempt.has_outcome, attempt.committed) for n, attempt in now.attempts.items()} != {
-        n: (attempt.has_outcome, attempt.committed) for n, attempt in mine.attempts.items()
+        n: (attempt.has_outcome, attempt.committed) for n, attempt in region_state.attempts.items()
     }:
         raise Overtaken(f"{region}: another process went on with it meanwhile; the next try evaluates again.")
 
@@ -112,9 +112,9 @@ def number_in_target(run: Run, region: str, state: RunState) -> int | None:
     spec = run.regions[region].commit
     if spec is None:
         return None
-    mine = state.of(region)
-    earlier = [attempt.outcome.commit for attempt in mine.attempts.values() if attempt.outcome is not None]
-    least = max([mine.latest_attempt, *(commit.number or 0 for commit in earlier if commit is not None)])
+    region_state = state.of(region)
+    earlier = [attempt.outcome.commit for attempt in region_state.attempts.values() if attempt.outcome is not None]
+    least = max([region_state.latest_attempt, *(commit.number or 0 for commit in earlier if commit is not None)])
     if spec.kind is CommitKind.TOKEN and spec.mode is CommitMode.REPLACE:
         committer = run.open_committer(spec)
         if isinstance(committer, RemembersAttempts):

@@ -53,11 +53,13 @@ def failover_restart(
 
 def _failure(state: RunState, region: str, why: Reason, lost: Mapping[str, Reason]) -> str | None:
     """An own attempt that failed, a result of its own that is gone, or an input that is."""
-    mine = state.of(region)
-    newest = mine.attempts.get(mine.latest_attempt)
-    outcome = newest.outcome if newest is not None and mine.latest_attempt > mine.reset_watermark else None
+    region_state = state.of(region)
+    newest = region_state.attempts.get(region_state.latest_attempt)
+    outcome = (
+        newest.outcome if newest is not None and region_state.latest_attempt > region_state.reset_watermark else None
+    )
     if outcome is not None and outcome.cause in (FenceCause.OWN_FAILURE, FenceCause.LOST_INPUT):
-        return f"{region}@{mine.latest_attempt} ended: {outcome.cause.value}"
+        return f"{region}@{region_state.latest_attempt} ended: {outcome.cause.value}"
     return next((reason.text() for reason in (why, *lost.values()) if reason.why in LOST_DATA), None)
 
 

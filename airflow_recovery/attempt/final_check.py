@@ -47,12 +47,12 @@ def final_check(run: Run, region: str, attempt: int) -> None:
             listing = run.list()
     state = run.load(listing=listing)
     evaluation = run.evaluate(state)
-    mine = evaluation.current(region)
-    outcome = mine.outcome if mine is not None else None
+    current = evaluation.current(region)
+    outcome = current.outcome if current is not None else None
     why = evaluation.why_overtaken(region, outcome.inputs if outcome is not None else None)
     if why is None and outcome is not None:
         why = evaluation.why_disconnected(region, outcome.mode)
-    if mine is None or why is not None:
+    if current is None or why is not None:
         raise Overtaken(
             f"{region}@{attempt} was overtaken while it ran: {why.text() if why else 'it was reset'}. "
             "This task retries, and evaluates again."

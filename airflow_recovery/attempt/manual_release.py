@@ -60,9 +60,9 @@ def look_at_release(
     readers = readers_of(journal, region, attempt.number, *also)
     if readers:
         raise Refused(f"{', '.join(readers)} reads {name} now. Release it when that has ended.")
-    mine = state.of(region)
-    kept = {attempt.number for attempt in (mine.current, *mine.pinned) if attempt is not None}
-    for finish in sorted(kept & set(finishes_made_of(mine, [attempt.number]))):
+    region_state = state.of(region)
+    kept = {attempt.number for attempt in (region_state.current, *region_state.pinned) if attempt is not None}
+    for finish in sorted(kept & set(finishes_made_of(region_state, [attempt.number]))):
         raise Refused(f"{region}@{finish} is made of batches of {name}, among others. Release that one.")
     verdict = rule.verdict(region, attempt.number)
     return ReleaseByHand(region, attempt, "" if verdict.may_go else verdict.why, also)

@@ -9,15 +9,15 @@ from airflow_recovery.model.records import Reset
 
 def reset_for_epoch(run: Run, region: str, state: RunState, epoch: str) -> bool:
     """Reset what ``region`` has made before ``epoch``, if that was not done yet. True where it changed the state."""
-    mine = state.of(region)
-    if any(attempt.reset is not None and attempt.reset.epoch == epoch for attempt in mine.attempts.values()):
+    region_state = state.of(region)
+    if any(attempt.reset is not None and attempt.reset.epoch == epoch for attempt in region_state.attempts.values()):
         return False
     if any(
-        n > mine.reset_watermark and attempt.is_claimed and run.journal.read_claim(region, n).epoch == epoch
-        for n, attempt in mine.attempts.items()
+        n > region_state.reset_watermark and attempt.is_claimed and run.journal.read_claim(region, n).epoch == epoch
+        for n, attempt in region_state.attempts.items()
     ):
         return False
     run.task_instances.live_check()
     who, why = run.task.airflow_run_id, f"recompute, epoch {epoch}"
-    run.journal.reset(Reset(region, mine.latest_attempt, who, why, epoch))
-    return mine.latest_attempt > mine.reset_watermark
+    run.journal.reset(Reset(region, region_state.latest_attempt, who, why, epoch))
+    return region_state.latest_attempt > region_state.reset_watermark

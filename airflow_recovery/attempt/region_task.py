@@ -139,8 +139,8 @@ class RegionTask:
             return None
         prepared = state.of(self._region).prepared_attempt
         if prepared is not None:
-            mine = state.of(self._region)
-            roll_forward(self._run, prepared, mine, lambda: self._why_it_would_run(state, externals))
+            region_state = state.of(self._region)
+            roll_forward(self._run, prepared, region_state, lambda: self._why_it_would_run(state, externals))
             return None
         if self._epoch is not None and reset_for_epoch(self._run, self._region, state, self._epoch):
             return None

@@ -40,12 +40,12 @@ def drop_cached(run: Run, views: CachedViews) -> None:
     A region that is cleared later finds them lost, and has them made again if it must run.
     """
     try:
-        mine = views_of_run(run.journal, run.plan, run.list().state).keys() & views.names()
-        views.drop(mine)
+        names = views_of_run(run.journal, run.plan, run.list().state).keys() & views.names()
+        views.drop(names)
     except (StoreError, JournalError) as error:
         run.log.warning("The cached results of this run were not dropped, gc --connect will: %s", error)
     else:
-        run.log.info("%d cached results of this run were dropped.", len(mine))
+        run.log.info("%d cached results of this run were dropped.", len(names))
 
 
 def _release(

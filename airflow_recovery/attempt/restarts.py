@@ -136,9 +136,9 @@ class Restarts:
 
         A task of one region fails at once then. Where a task runs several, it may be retried for another's sake.
         """
-        mine = state.of(self._region)
-        newest = mine.attempts.get(mine.latest_attempt)
-        outcome = newest.outcome if newest is not None and newest.number > _forgiven(mine) else None
+        region_state = state.of(self._region)
+        newest = region_state.attempts.get(region_state.latest_attempt)
+        outcome = newest.outcome if newest is not None and newest.number > _forgiven(region_state) else None
         if outcome is None or outcome.cause is not FenceCause.OWN_FAILURE:
             return
         if label_of(outcome.failure, RECOVERABLE_LABEL) != "no":
@@ -170,8 +170,10 @@ class Restarts:
         grant = self._run.task.grant
         since = 0.0
         if grant is not None and grant.is_renewed:
-            mine = [self._claim(self._region, n) for n in state.of(self._region).attempts if self._is_mine(n)]
-            since = min((_seconds(claim.claimed_at) for claim in mine if claim is not None), default=self._clock_s())
+            own_claims = [self._claim(self._region, n) for n in state.of(self._region).attempts if self._is_mine(n)]
+            since = min(
+                (_seconds(claim.claimed_at) for claim in own_claims if claim is not None), default=self._clock_s()
+            )
         failed_at = []
         for region in self._run.regions:
             for failure in self._failed(state, region) if region != self._region else ():
@@ -182,10 +184,10 @@ class Restarts:
         return failed_at
 
     def _failed(self, state: RunState, region: str) -> Iterator[OwnFailure]:
-        mine = state.of(region)
-        forgiven = _forgiven(mine)
+        region_state = state.of(region)
+        forgiven = _forgiven(region_state)
         today = self._run.regions[region].fingerprint
-        for n, attempt in sorted(mine.attempts.items()):
+        for n, attempt in sorted(region_state.attempts.items()):
             outcome = attempt.outcome
             if n <= forgiven or outcome is None or outcome.state is not AttemptState.FENCED:
                 continue
@@ -196,9 +198,11 @@ class Restarts:
             yield OwnFailure(region, n, _seconds(outcome.ended_at), outcome.failure)
 
     def _losses(self, state: RunState) -> int:
-        mine = state.of(self._region)
-        forgiven = _forgiven(mine)
-        return sum(1 for n, attempt in mine.attempts.items() if attempt.is_lost and n > forgiven and self._is_mine(n))
+        region_state = state.of(self._region)
+        forgiven = _forgiven(region_state)
+        return sum(
+            1 for n, attempt in region_state.attempts.items() if attempt.is_lost and n > forgiven and self._is_mine(n)
+        )
 
     def _is_mine(self, attempt: int) -> bool:
         """Was the attempt of this region made under the present grant?"""

@@ -44,15 +44,19 @@ class VertexRestarts:
         """
         if region.subtask is None or not region.is_volatile:
             return None
-        mine = self._state.of(region.name)
+        region_state = self._state.of(region.name)
         started = self.started(region.subtask.of)
         others = len(started) - (region.name in started)
         if not others:
             return None
-        cause = cause_of(region.name, mine)
-        if has_started(mine):
+        cause = cause_of(region.name, region_state)
+        if has_started(region_state):
             return f"{cause}, whose coordinator takes no snapshots, must run again: {reason.text()}"
-        reset = mine.attempts[mine.reset_watermark].reset if mine.reset_watermark in mine.attempts else None
+        reset = (
+            region_state.attempts[region_state.reset_watermark].reset
+            if region_state.reset_watermark in region_state.attempts
+            else None
+        )
         if reset is None or reset.failover or reset.epoch is not None:
             return None
         if self._answered[region.subtask.of][cause] >= others:

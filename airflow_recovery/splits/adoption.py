@@ -59,10 +59,14 @@ def split_work(
     planned = SplitPlan.of(region)
     assigned = tuple(Split.of_external(external) for external in externals if external.vertex == planned.split_source)
     reading = reading_of(region.fingerprint, refs)
-    mine = state.of(region.name)
-    before = [(region.name, n) for n, attempt in mine.attempts.items() if attempt.is_claimed and n > mine.invalid_up_to]
+    region_state = state.of(region.name)
+    before = [
+        (region.name, n)
+        for n, attempt in region_state.attempts.items()
+        if attempt.is_claimed and n > region_state.invalid_up_to
+    ]
     claims = {claim.attempt: claim for claim in run.journal.read_claims(before)}
-    base = adoptable(mine, claims, reading)
+    base = adoptable(region_state, claims, reading)
     batches = _read(run, region.name, numbers_of(base))
     book = split_log(run.journal, planned.split_source).book if before and planned.pulls_splits else None
     index = region.subtask.index if region.subtask is not None else 0
@@ -89,9 +93,11 @@ def check_base(run: Run, claim: Claim) -> None:
     """
     if not SplitClaim.of(claim).base:
         return
-    mine = run.list().state.of(claim.region)
+    region_state = run.list().state.of(claim.region)
     adopted = [batch.attempt for batch in SplitClaim.of(claim).base]
-    gone = [attempt for attempt in adopted if attempt <= mine.reset_watermark or mine.may_be_gone(attempt)]
+    gone = [
+        attempt for attempt in adopted if attempt <= region_state.reset_watermark or region_state.may_be_gone(attempt)
+    ]
     if gone:
         detail = ", ".join(f"{claim.region}@{number}" for number in gone) + " was released or reset"
         run.journal.fence(fenced(run, claim.region, claim.attempt, FenceCause.LOST_INPUT, detail))

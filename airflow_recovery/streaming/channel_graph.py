@@ -59,8 +59,10 @@ class ChannelGraph:
 
 def live_attempts(state: RunState, region: str) -> list[int]:
     """The attempts that were claimed and whose reading counts, ascending: a streaming region goes on from these."""
-    mine = state.of(region)
-    return sorted(n for n, attempt in mine.attempts.items() if attempt.is_claimed and n > mine.restarted_up_to)
+    region_state = state.of(region)
+    return sorted(
+        n for n, attempt in region_state.attempts.items() if attempt.is_claimed and n > region_state.restarted_up_to
+    )
 
 
 def other_channels(planned: RegionPlan, state: RunState, pins: Iterable[ChannelRef]) -> tuple[str, str] | None:

@@ -106,16 +106,16 @@ def streaming_failover(run: Run, evaluation: Evaluation, region: str) -> Streami
         for name in started
         if has_started(state.of(name))
     ]
-    mine = state.of(region)
-    if restart.mode is StreamingRestartMode.ALTERED and not starting_over and has_started(mine):
-        resets = [Reset(region, mine.latest_attempt, who, restart.why, failover=True, altered=True)]
+    region_state = state.of(region)
+    if restart.mode is StreamingRestartMode.ALTERED and not starting_over and has_started(region_state):
+        resets = [Reset(region, region_state.latest_attempt, who, restart.why, failover=True, altered=True)]
     at_work, stale = _overtaken(graph, evaluation, region, restart, claims)
     return StreamingFailover(
         region=region,
         by=restart,
         starting_over=starting_over,
         resets=tuple(resets),
-        is_stuck=region in starting_over and not has_started(mine),
+        is_stuck=region in starting_over and not has_started(region_state),
         at_work={name: claim for name, claim in at_work.items() if name not in starting_over},
         stale=tuple(name for name in stale if name not in starting_over),
     )
@@ -213,11 +213,11 @@ def has_log(run: Run, pin: ChannelRef) -> bool:
 
 def _takes_along(graph: ChannelGraph, state: RunState, region: str, claims: Mapping[tuple[str, int], Claim]) -> bool:
     """The end of its newest attempt restarts those behind it, unless it was itself restarted behind another one."""
-    mine = state.of(region)
-    newest = mine.attempts[mine.latest_attempt]
+    region_state = state.of(region)
+    newest = region_state.attempts[region_state.latest_attempt]
     if newest.outcome is None or newest.outcome.cause is not FenceCause.SUPERSEDED:
         return True
-    return not is_taken_along(graph, state, claims[region, mine.latest_attempt])
+    return not is_taken_along(graph, state, claims[region, region_state.latest_attempt])
 
 
 def restart_regions(run: Run, failover: StreamingFailover, observation: Observation | None) -> bool:

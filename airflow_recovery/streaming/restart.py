@@ -95,11 +95,11 @@ def _mode(
     live = live_attempts(state, region)
     if not live:
         return StreamingRestartMode.FIRST, ""
-    mine = state.of(region)
-    newest = mine.attempts[live[-1]]
+    region_state = state.of(region)
+    newest = region_state.attempts[live[-1]]
     ended = f"{region}@{newest.number} has ended"
     failure = newest.outcome.failure if newest.outcome is not None else None
-    finished = next((mine.attempts[n] for n in reversed(live) if mine.attempts[n].is_finished), None)
+    finished = next((region_state.attempts[n] for n in reversed(live) if region_state.attempts[n].is_finished), None)
     pins = (
         StreamingOutcome.of(finished.outcome).channels if finished is not None and finished.outcome is not None else ()
     )
@@ -144,10 +144,12 @@ Pins = Callable[[str, int], "tuple[ChannelRef, ...]"]
 
 def attempts_that_tell(state: RunState, region: str) -> tuple[int, ...]:
     """The attempts whose pins `new_generation` asks for: the oldest and the newest live one, the newest that is not."""
-    mine = state.of(region)
+    region_state = state.of(region)
     live = live_attempts(state, region)
     void = [
-        n for n, attempt in mine.attempts.items() if attempt.is_claimed and mine.closed_at < n <= mine.restarted_up_to
+        n
+        for n, attempt in region_state.attempts.items()
+        if attempt.is_claimed and region_state.closed_at < n <= region_state.restarted_up_to
     ]
     return tuple(sorted({*live[:1], *live[-1:], *sorted(void)[-1:]}))
 
@@ -192,11 +194,13 @@ def _scenario(state: RunState, regions: Mapping[str, str]) -> RunState:
     """``state`` once the newest attempts of ``regions`` are reset."""
     states = dict(state.regions)
     for name, why in regions.items():
-        mine = state.of(name)
-        if mine.latest_attempt in mine.attempts:
-            reset = Reset(name, mine.latest_attempt, "", why, failover=True)
-            marked = replace(mine.attempts[mine.latest_attempt], is_reset=True, reset=reset)
-            states[name] = replace(mine, attempts={**mine.attempts, mine.latest_attempt: marked})
+        region_state = state.of(name)
+        if region_state.latest_attempt in region_state.attempts:
+            reset = Reset(name, region_state.latest_attempt, "", why, failover=True)
+            marked = replace(region_state.attempts[region_state.latest_attempt], is_reset=True, reset=reset)
+            states[name] = replace(
+                region_state, attempts={**region_state.attempts, region_state.latest_attempt: marked}
+            )
     return replace(state, regions=states)
 
 

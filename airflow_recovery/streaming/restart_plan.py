@@ -167,10 +167,12 @@ class _Planning:
         )
 
     def _mode(self, name: str, along: Iterable[str]) -> StreamingRestartMode:
-        mine = self._run.state.of(name)
+        region_state = self._run.state.of(name)
         if not live_attempts(self._run.state, name):
             return (
-                StreamingRestartMode.START_OVER if mine.restarted_up_to > mine.closed_at else StreamingRestartMode.FIRST
+                StreamingRestartMode.START_OVER
+                if region_state.restarted_up_to > region_state.closed_at
+                else StreamingRestartMode.FIRST
             )
         if name in self._restarts:
             return self._restarts[name].mode
