@@ -68,13 +68,14 @@ def load_enrichers(names: Iterable[str]) -> tuple[FailureEnricher, ...]:
 
 def enrich(failure: Failure, enrichers: Sequence[FailureEnricher], log: logging.Logger) -> Failure:
     """``failure`` with the built-in labels and those of ``enrichers``. Raises nothing: a failing enricher is logged."""
-    ours = labelled(failure)
-    labels = dict(ours.labels)
+    labelled_failure = labelled(failure)
+    labels = dict(labelled_failure.labels)
     for enricher in enrichers:
         name = type(enricher).__name__
         try:
             enriched = {
-                str(key): str(value)[:MAX_LABEL_CHARACTERS] for key, value in enricher.process_failure(ours).items()
+                str(key): str(value)[:MAX_LABEL_CHARACTERS]
+                for key, value in enricher.process_failure(labelled_failure).items()
             }
         except Exception:
             log.exception("Failure enricher %s failed; the failure is recorded without its labels.", name)
@@ -83,4 +84,4 @@ def enrich(failure: Failure, enrichers: Sequence[FailureEnricher], log: logging.
         if foreign:
             log.warning("Failure enricher %s gave %s, which is not among its output_keys: left out.", name, foreign)
         labels |= {key: value for key, value in enriched.items() if key in enricher.output_keys}
-    return replace(ours, labels=tuple(sorted(labels.items())))
+    return replace(labelled_failure, labels=tuple(sorted(labels.items())))

@@ -39,13 +39,13 @@ def chains(job: DeclaredJob) -> tuple[Chain, ...]:
         parallelism = job.region_parallelism(region.name)
         if parallelism is None:
             continue
-        mine = [region.name]
+        chain = [region.name]
         for producer in region.upstream:
-            if job.region_parallelism(producer) is parallelism and members[producer] is not mine:
-                mine = members[producer] + mine
-                for linked in mine:
-                    members[linked] = mine
-        members[region.name] = mine
+            if job.region_parallelism(producer) is parallelism and members[producer] is not chain:
+                chain = members[producer] + chain
+                for linked in chain:
+                    members[linked] = chain
+        members[region.name] = chain
     order = {name: at for at, name in enumerate(graph.names)}
     linked_regions = {id(member): tuple(sorted(member, key=order.__getitem__)) for member in members.values()}
     return tuple(

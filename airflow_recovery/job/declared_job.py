@@ -254,14 +254,14 @@ class DeclaredJob:
 
     def _check_parallelism(self, region: Region) -> None:
         for name in region.vertices:
-            mine = self.parallelism_of(name)
-            if name in self._co_located and mine is not self.parallelism_of(region.vertices[0]):
+            parallelism = self.parallelism_of(name)
+            if name in self._co_located and parallelism is not self.parallelism_of(region.vertices[0]):
                 raise JobDefinitionError(
                     f"{self.vertices[name].where}: is co-located with {region.vertices[0]!r}, and has not the same "
                     'subtasks: give both the same parallelism=, for example with same_as("...")'
                 )
             for edge in self.vertices[name].inputs:
-                if edge.vertex in region.vertices and self.parallelism_of(edge.vertex) is not mine:
+                if edge.vertex in region.vertices and self.parallelism_of(edge.vertex) is not parallelism:
                     raise JobDefinitionError(
                         f"{self.vertices[name].where}: reads {edge.vertex!r}, which is PIPELINED: they share one "
                         f"Spark application, and have not the same subtasks. Declare {edge.vertex!r} with "

@@ -110,16 +110,16 @@ def probe_manifest(
     infos = {info.key[len(prefix) :]: info for info in (store.list(prefix) if listed is None else listed)}
     missing, altered, evidence = [], [], []
     for wanted in manifest.objects:
-        there = infos.pop(wanted.path, None)
+        info = infos.pop(wanted.path, None)
         where = f"{manifest.location}/{wanted.path}"
-        if there is None:
+        if info is None:
             missing.append(wanted.path)
             evidence.append(f"{where} is gone (listed without it)")
-        elif (there.size, there.etag) != (wanted.size, wanted.etag):
+        elif (info.size, info.etag) != (wanted.size, wanted.etag):
             altered.append(wanted.path)
             evidence.append(
                 f"{where} was altered: {wanted.size} bytes, etag {wanted.etag} registered; "
-                f"{there.size} bytes, etag {there.etag} found"
+                f"{info.size} bytes, etag {info.etag} found"
             )
     added = [] if manifest.managed else [name for name in infos if not is_hidden(name)]
     evidence.extend(f"{manifest.location}/{name} was added" for name in added)

@@ -100,7 +100,9 @@ class IcebergTable:
     def _rows_of(self, task: Any) -> Iterator[Any]:
         """The rows of one data file that are not deleted."""
         file, first = task.file, 0
-        deleted = np.sort(np.concatenate([_NONE, *(self._deleted_in(it, file.file_path) for it in task.delete_files)]))
+        deleted = np.sort(
+            np.concatenate([_NONE, *(self._deleted_in(deletes, file.file_path) for deletes in task.delete_files)])
+        )
         rows = self._read(file)
         file_columns = self._columns_of(next(rows))
         for batch in rows:

@@ -171,8 +171,8 @@ class _PostgresCommitter:
                 return
             # Two that create it at once would meet in the catalogue, IF NOT EXISTS or not.
             cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (TOKENS,))
-            there = _columns(cursor, schema, TOKENS)
-            if not there:
+            columns = _columns(cursor, schema, TOKENS)
+            if not columns:
                 self._check_no_other_tokens(cursor, schema)
                 _execute(
                     cursor,
@@ -180,7 +180,7 @@ class _PostgresCommitter:
                     "committed_at timestamptz NOT NULL DEFAULT now(), writer text, PRIMARY KEY (lineage, target))",
                     tokens=(schema, TOKENS),
                 )
-            elif "writer" not in there:
+            elif "writer" not in columns:
                 self._check_own(cursor, schema)
                 _execute(cursor, "ALTER TABLE {tokens} ADD COLUMN writer text", tokens=(schema, TOKENS))
 
@@ -252,7 +252,7 @@ class _PostgresCommitter:
             cursor.copy_expert(copy, _csv(batch))
         return columns
 
-    def _check_columns(self, schema: Any, there: set[str]) -> None:
+    def _check_columns(self, schema: Any, columns: set[str]) -> None:
         import pyarrow  # type: ignore[import-untyped]
 
         unfit = [
@@ -266,7 +266,7 @@ class _PostgresCommitter:
                 "strings in the sink's function, nested ones with to_json()."
             )
         own = {self._sink.run_column} if self._sink.run_column is not None else set()
-        missing = sorted(({*schema.names} | own) - there)
+        missing = sorted(({*schema.names} | own) - columns)
         if missing or own & {*schema.names}:
             what = f"no {', '.join(missing)}" if missing else f"{self._sink.run_column} in the result as well"
             raise ConfigurationError(

@@ -34,18 +34,18 @@ class Registered:
         # One result by itself is listed alone: what lies beside it may be anything.
         folders = [next(iter(inside)) if len(inside) == 1 else folder for folder, inside in below.items()]
         with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="verify") as pool:
-            self._found = dict(entry for part in pool.map(self._list, folders) for entry in part)
+            self._stored = dict(entry for part in pool.map(self._list, folders) for entry in part)
 
     def wrong(self, manifest: Manifest) -> list[str]:
         """A text for each object that is not there as it was registered."""
         texts = []
         for path, (size, etag) in manifest.objects.items():
             uri = f"{manifest.location}/{path}"
-            there = self._found.get(_one_spelling(uri))
-            if there is None:
+            stored = self._stored.get(_one_spelling(uri))
+            if stored is None:
                 texts.append(f"{uri} is not there")
-            elif there != (size, etag):
-                texts.append(f"{uri} has {there[0]} bytes and etag {there[1]}, registered were {size} and {etag}")
+            elif stored != (size, etag):
+                texts.append(f"{uri} has {stored[0]} bytes and etag {stored[1]}, registered were {size} and {etag}")
         return texts
 
     def read(self, manifest: Manifest, path: str) -> bytes:

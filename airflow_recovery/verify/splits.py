@@ -54,12 +54,12 @@ def _of_base(region: Region, attempt: Attempt, claim: Claim) -> list[Finding]:
         if adopted.attempt <= region.purged:
             continue
         before = region.attempts.get(adopted.attempt)
-        there = len(before.batches) if before is not None else 0
+        length = len(before.batches) if before is not None else 0
         text = None
         if adopted.attempt >= attempt.of.attempt or before is None or not before.has("outcome"):
             text = "an attempt that has not ended"
-        elif there < adopted.length:
-            text = f"{there} batches"
+        elif length < adopted.length:
+            text = f"{length} batches"
         elif before.claim is not None and before.claim.reading != claim.reading:
             text = "an attempt that was made of other code or side inputs"
         if text is not None:
@@ -151,7 +151,7 @@ def _of_subtasks(history: History) -> list[Finding]:
             assigned = {content_key(uri, size, etag) for _, uri, size, etag in same.pop()}
             missing = sorted(assigned - counts.keys())
         problems = {"with two of them": twice, "with none": missing}
-        wrong = [f"{len(some)} {what} ({', '.join(some[:MOST])})" for what, some in problems.items() if some]
+        wrong = [f"{len(keys)} {what} ({', '.join(keys[:MOST])})" for what, keys in problems.items() if keys]
         if wrong:
             expected = f"each split of {name} with exactly one of its {len(regions)} subtasks"
             findings.append(Finding(keys, expected, "; ".join(wrong), _RESTART))
