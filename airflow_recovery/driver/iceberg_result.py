@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+MAIN_BRANCH = "main"
 _LINEAGE, _ATTEMPT = "airflow-recovery.result", "airflow-recovery.number"
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
@@ -84,8 +86,8 @@ def write_iceberg(
     for path in spark.read.schema(schema).parquet(spark_path(folder)).inputFiles():
         name = decoded(path).rpartition(below)[2]
         writing.files[f"{folder}/{name}"] = partition_of(name, metadata.spec(), metadata.schema())
-    snapshot, table_id = writing.commit_once(log)
-    summary = snapshot.summary.additional_properties
+    snapshot, table_id = commit_once(tables, location, commit, writing.prepare, log)
+    summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
     manifest = PartitionManifest(
         result=commit.result,
         location=location.uri,
@@ -129,6 +131,57 @@ def snapshot_files(manifest: PartitionManifest, tables: Tables) -> list[str]:
     return [task.file.file_path for task in planned]
 
 
+def commit_once(
+    tables: Tables,
+    location: TableLocation,
+    commit: TableCommit,
+    prepare: Callable[[Table | None], Callable[[], TableMetadata]],
+    log: logging.Logger,
+) -> tuple[Snapshot, str]:
+    """The snapshot that this attempt has committed, once, whatever the catalog replied; and the table's id.
+
+    ``prepare`` is given the table as it is now, `None` where there is none, and returns what sends one commit over it.
+    Raises `HoldsOther` where a later attempt has committed, and what ``prepare`` and the catalog raise.
+    """
+    from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+
+    met: Exception | None = None
+    for _ in range(ROUNDS):
+        table = tables.iceberg(location)
+        own = None if table is None else _committed(table, location, commit)
+        if table is not None and own is not None:
+            if met is not None:
+                log.warning("%s said %s, and has committed all the same: found by the token.", commit.table, met)
+            return own, str(table.metadata.table_uuid)
+        if met is not None and not isinstance(met, (CommitFailedException, TableAlreadyExistsError)):
+            raise met
+        send = prepare(table)
+        try:
+            metadata = send()
+        except Exception as error:  # which may leave open whether it was made
+            met = error
+        else:
+            snapshot = metadata.snapshot_by_name(location.branch or MAIN_BRANCH)
+            assert snapshot is not None
+            return snapshot, str(metadata.table_uuid)
+    assert met is not None
+    raise met
+
+
+def _committed(table: Table, location: TableLocation, commit: TableCommit) -> Snapshot | None:
+    """The snapshot of this attempt, if it has committed. Raises `HoldsOther` where a later one of its run has."""
+    from pyiceberg.table.snapshots import ancestors_of
+
+    head = table.metadata.snapshot_by_name(location.branch or MAIN_BRANCH)
+    for snapshot in ancestors_of(head, table.metadata):
+        if snapshot_token(snapshot) == commit.token:
+            return snapshot
+        noted = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        if noted.get(_LINEAGE) == commit.lineage and int(noted[_ATTEMPT]) >= commit.attempt:
+            raise HoldsOther(commit.held(f"attempt {noted[_ATTEMPT]}"))
+    return None
+
+
 @dataclass
 class _Writing:
     """What is written to a table, for its one commit.
@@ -145,10 +198,6 @@ class _Writing:
     folder: str | None = None
     spec: PartitionSpec | None = None
 
-    @property
-    def branch(self) -> str:
-        return self.location.branch or "main"
-
     def begin(self, table: Table | None = None) -> Transaction:
         """A transaction on ``table`` or, where that is not given, on the table as it is now, or is to be made."""
         table = table or self.tables.iceberg(self.location)
@@ -158,64 +207,31 @@ class _Writing:
         table.metadata.properties["commit.retry.num-retries"] = "0"
         return table.transaction()
 
-    def commit_once(self, log: logging.Logger) -> tuple[Any, str]:
-        """The snapshot that this attempt has committed, once, whatever the catalog replied; and the table's id."""
-        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
-
-        met: Exception | None = None
-        for _ in range(ROUNDS):
-            table = self.tables.iceberg(self.location)
-            done = None if table is None else self._committed(table)
-            if table is not None and done is not None:
-                if met is not None:
-                    said = "%s said %s, and has committed all the same: found by the token."
-                    log.warning(said, self.commit.table, met)
-                return done, str(table.metadata.table_uuid)
-            if met is not None and not isinstance(met, (CommitFailedException, TableAlreadyExistsError)):
-                raise met
-            transaction = self.begin(table)
-            self._replace(transaction)
-            try:
-                metadata = transaction.commit_transaction().metadata
-            except Exception as error:  # which may leave open whether it was made
-                met = error
-            else:
-                return metadata.snapshot_by_name(self.branch), str(metadata.table_uuid)
-        assert met is not None
-        raise met
-
-    def _committed(self, table: Table) -> Any | None:
-        """The snapshot of this attempt, if it has committed. Raises `HoldsOther` where a later one of its run has."""
-        from pyiceberg.table.snapshots import ancestors_of
-
-        commit = self.commit
-        for snapshot in ancestors_of(table.metadata.snapshot_by_name(self.branch), table.metadata):
-            if snapshot_token(snapshot) == commit.token:
-                return snapshot
-            found = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-            if found.get(_LINEAGE) == commit.lineage and int(found[_ATTEMPT]) >= commit.attempt:
-                raise HoldsOther(commit.held(f"attempt {found[_ATTEMPT]}"))
-        return None
+    def prepare(self, table: Table | None) -> Callable[[], TableMetadata]:
+        """As `commit_once` asks it: the files in place of all that ``table`` has, or in one that is made for them."""
+        transaction = self.begin(table)
+        self._replace(transaction)
+        return lambda: transaction.commit_transaction().metadata
 
     def _replace(self, transaction: Transaction) -> None:
         """Let ``transaction`` put the files in place of all that the branch has."""
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.table import TableProperties
 
-        commit, metadata = self.commit, transaction.table_metadata
+        commit, metadata, branch = self.commit, transaction.table_metadata, self.location.branch or MAIN_BRANCH
         if metadata.spec().fields != (self.spec.fields if self.spec is not None else None):
             raise RegionFailed(
                 f"{commit.table}: expected the partitions that its files were written for, found others: somebody has "
                 "changed them meanwhile. Nothing was committed; the next attempt writes them as they are"
             )
-        if metadata.snapshot_by_name(self.branch) is not None:
-            transaction.delete(AlwaysTrue(), branch=self.branch)
+        if metadata.snapshot_by_name(branch) is not None:
+            transaction.delete(AlwaysTrue(), branch=branch)
         if metadata.name_mapping() is None:  # Spark's files know nothing of the numbers of Iceberg's columns
             mapping = metadata.schema().name_mapping.model_dump_json()
             transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
         own = {_LINEAGE: commit.lineage, _ATTEMPT: str(commit.attempt), ICEBERG_TOKEN: commit.token}
         data_files = self._data_files(transaction)
-        with transaction.update_snapshot(snapshot_properties=own, branch=self.branch).fast_append() as append:
+        with transaction.update_snapshot(snapshot_properties=own, branch=branch).fast_append() as append:
             for data_file in data_files:
                 append.append_data_file(data_file)
 
@@ -262,7 +278,7 @@ class _Writing:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         # From Spark 4.2 on it asks for the zone of timestamps; before, it takes UTC by itself.
-        zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+        zone: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
         try:
             return to_arrow_schema(schema, **zone)
         except PySparkException as error:

@@ -219,7 +219,7 @@ def test_a_run_is_purged_until_somebody_runs_it_again() -> None:
     region = Region("total", {}, 2)
     assert is_purged(History("x", {"total": region}))
     assert not is_purged(History("x", {"total": replace(region, purged=0)}))
-    again = {3: Attempt(Named("total", 3), {}, {})}
+    again = {3: Attempt(Named("total", 3), {})}
     assert not is_purged(History("x", {"total": replace(region, attempts=again)}))
 
 

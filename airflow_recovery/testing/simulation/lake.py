@@ -12,7 +12,7 @@ import random
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from pyiceberg.catalog.noop import NoopCatalog
@@ -21,7 +21,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, new_table_metadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
@@ -35,6 +35,7 @@ from pyiceberg.table.update import (
     TableUpdate,
     update_table_metadata,
 )
+from pyiceberg.typedef import IcebergBaseModel
 
 from airflow_recovery.results.tables import Tables
 from airflow_recovery.store.object_store import ObjectStore
@@ -147,10 +148,11 @@ class Lake:
         parent = None if head is None else head.snapshot_id
         self.sent += 1
         number = self.sent * 2_654_435_761 % 2**32  # an id of its own, in no order
-        snapshot = Snapshot(
+        snapshot = _model(
+            Snapshot,
             snapshot_id=number,
             parent_snapshot_id=parent,
-            sequence_number=on.last_sequence_number + 1,
+            sequence_number=_last_number(on) + 1,
             timestamp_ms=int(self.clock.now_s * 1000),
             manifest_list=f"memory://{table}/{number}",
             summary=Summary(
@@ -162,7 +164,7 @@ class Lake:
             snapshot.summary[name] = value
         return Commit(
             table,
-            (AssertTableUUID(uuid=on.table_uuid), AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=parent)),
+            (AssertTableUUID(uuid=on.table_uuid), _model(AssertRefSnapshotId, ref=MAIN_BRANCH, snapshot_id=parent)),
             (AddSnapshotUpdate(snapshot=snapshot), self._moved_to(snapshot.snapshot_id)),
         )
 
@@ -174,7 +176,7 @@ class Lake:
         kept = {ref.snapshot_id for ref in metadata.refs.values()}
         gone = [snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in kept]
         if gone:
-            self.make(Commit(table, (), (RemoveSnapshotsUpdate(snapshot_ids=gone),)))
+            self.make(Commit(table, (), (_model(RemoveSnapshotsUpdate, snapshot_ids=gone),)))
         return gone
 
     def move(self, table: str, to: int) -> None:
@@ -212,7 +214,7 @@ class Lake:
         return {*left, *(number for number in tagged if there[number].timestamp_ms < oldest)}
 
     def _moved_to(self, snapshot: int) -> SetSnapshotRefUpdate:
-        return SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot)
+        return _model(SetSnapshotRefUpdate, ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot)
 
     # as a process sees it
 
@@ -246,7 +248,20 @@ class SimulatedCatalog(NoopCatalog):
         name = ".".join(table.name())
         current_runner().switch(f"CATALOG commits to {name}")
         metadata = self._lake.send(Commit(name, requirements, updates))
-        return CommitTableResponse(metadata=metadata, metadata_location=f"memory://{name}")
+        return _model(CommitTableResponse, metadata=metadata, metadata_location=f"memory://{name}")
+
+
+Model = TypeVar("Model", bound=IcebergBaseModel)
+
+
+def _model(kind: type[Model], **fields: Any) -> Model:
+    """One of pyiceberg's, which takes its fields by these names too: a type checker knows those of JSON alone."""
+    return kind(**fields)
+
+
+def _last_number(metadata: TableMetadata) -> int:
+    assert not isinstance(metadata, TableMetadataV1)
+    return metadata.last_sequence_number
 
 
 _lakes: WeakValueDictionary[str, Lake] = WeakValueDictionary()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from contextlib import nullcontext
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import ConfigurationError, InputUnreachable, RecordInvalid, RecoveryError
@@ -54,9 +53,8 @@ class Schedule(SimulatedRun):
 
     def run(self) -> Report:
         """To its end. Raises `Violation`."""
-        tables = self.world.tables
         try:
-            with one_thread_at_a_time(self.world.clock), nullcontext() if tables is None else tables.at_work():
+            with one_thread_at_a_time(self.world.clock):
                 self._runner.run()
         except Violation as violation:
             tail = "\n  ".join(self._trace_lines()[-TRACE_TAIL:])

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
-from unittest.mock import patch
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
@@ -62,24 +61,25 @@ class SimulatedTables:
 
     # as a driver, and as a job of a user's own
 
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Inside, what the driver's own code commits to a table are rows, and not the files that Spark has written."""
-        with patch.object(iceberg_result, "_replace", self._put):
-            yield
-
     def commit(self, journal: Journal, claim: Claim, result: str, uri: str, rows: str) -> PartitionManifest:
-        """As the driver of a declared region. Raises `RegionFailed`, where it may be made all the same."""
+        """As the driver of a declared region, but for the files: its rows stand in the snapshot itself.
+
+        Raises `RegionFailed`, where it may be made all the same.
+        """
         key, location = RegionKey.of(journal.identity, claim.region), TableLocation.parse(uri)
         token = token_of(key, claim.attempt, claim.writer)
         commit = TableCommit(result, uri, f"{key.path}#{result}", claim.attempt, token, None)
-        content = [rows, self._maker_text(journal, claim)]
+        numbered = {iceberg_result._LINEAGE: commit.lineage, iceberg_result._ATTEMPT: str(commit.attempt)}
+        own = {**numbered, ICEBERG_TOKEN: token, BY: self._maker_text(journal, claim)}
+
+        def prepare(table: Table | None) -> Callable[[], TableMetadata]:
+            return partial(self._send, _there(table), rows, own)
+
         try:
-            table = self.client.iceberg(location)
-            snapshot = iceberg_result._commit(table, location, content, commit, _LOG, self.client)
+            snapshot, table_id = iceberg_result.commit_once(self.client, location, commit, prepare, _LOG)
         except Exception as error:
             raise RegionFailed(f"{type(error).__name__}: {error}") from error
-        registered = ResultObject(str(snapshot.snapshot_id), SIZE, str(table.metadata.table_uuid))
+        registered = ResultObject(str(snapshot.snapshot_id), SIZE, table_id)
         manifest = PartitionManifest(result, location.uri, (registered,), rows=len(rows), managed=False)
         self._keep(manifest, journal, claim)
         return manifest
@@ -87,14 +87,15 @@ class SimulatedTables:
     def overwrite(self, journal: Journal, claim: Claim, uri: str, rows: str) -> bool:
         """As a job that is told a token, and looks for no commit of its own. Returns whether it has ended well."""
         own = {ICEBERG_TOKEN: token_of(RegionKey.of(journal.identity, claim.region), claim.attempt, claim.writer)}
-        try:
-            for _ in range(ROUNDS):
-                table = self.client.iceberg(TableLocation.parse(uri))
-                met = self._send(table, rows, {**own, BY: self._maker_text(journal, claim)})
-                if met is None or not isinstance(met, CommitFailedException):
-                    return met is None
-        except RecoveryError:
-            pass  # the catalog gave no answer
+        for _ in range(ROUNDS):
+            try:
+                table = _there(self.client.iceberg(TableLocation.parse(uri)))
+                self._send(table, rows, {**own, BY: self._maker_text(journal, claim)})
+            except CommitFailedException:
+                continue
+            except Exception:  # the catalog gave no answer
+                return False
+            return True
         return False
 
     def register(self, journal: Journal, claim: Claim, result: str, uri: str) -> PartitionManifest | None:
@@ -125,7 +126,7 @@ class SimulatedTables:
         try:
             lost = self.client.why_lost(manifest)
             [registered] = manifest.objects
-            table = self.client.iceberg(TableLocation.parse(manifest.location))
+            table = _there(self.client.iceberg(TableLocation.parse(manifest.location)))
             snapshot = table.snapshot_by_id(int(registered.path))
         except RecoveryError as error:
             raise RegionFailed(str(error)) from error
@@ -143,20 +144,9 @@ class SimulatedTables:
     def _maker_text(self, journal: Journal, claim: Claim) -> str:
         return f"{journal.layout.prefix}\n{claim.region}\n{claim.attempt}"
 
-    def _put(self, table: Table, location: TableLocation, content: list[str], commit: TableCommit) -> Exception | None:
-        """As `iceberg_result._replace`."""
-        rows, by = content
-        own = {iceberg_result._LINEAGE: commit.lineage, iceberg_result._ATTEMPT: str(commit.attempt)}
-        return self._send(table, rows, {**own, ICEBERG_TOKEN: commit.token, BY: by})
-
-    def _send(self, table: Table, rows: str, properties: Mapping[str, str]) -> Exception | None:
+    def _send(self, table: Table, rows: str, properties: Mapping[str, str]) -> TableMetadata:
         commit = self.lake.overwrite(".".join(table.name()), table.metadata, rows, properties)
-        try:
-            response = table.catalog.commit_table(table, commit.requirements, commit.updates)
-        except Exception as error:
-            return error
-        table.metadata = response.metadata
-        return None
+        return table.catalog.commit_table(table, commit.requirements, commit.updates).metadata
 
     # what people do
 
@@ -237,6 +227,12 @@ class SimulatedTables:
                 self._wrong.append(
                     f"I10: {maker.region}@{maker.attempt} was put in place of {maker.region}@{other.attempt}"
                 )
+
+
+def _there(table: Table | None) -> Table:
+    """Nobody drops a table of the simulation."""
+    assert table is not None
+    return table
 
 
 _LOG = logging.Logger("simulated tables", logging.ERROR)

@@ -162,7 +162,7 @@ def delta_options() -> dict[str, str]:
 
 def filter_delta(source: str, version: str, target: str, token: str, least: int) -> None:
     import deltalake
-    import pyarrow.compute as pc
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
 
     options = delta_options()
     folder = source.replace("s3a://", "s3://", 1)
