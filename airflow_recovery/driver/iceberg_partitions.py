@@ -51,16 +51,22 @@ def with_partitions(frame: DataFrame, spec: PartitionSpec, schema: Schema) -> tu
     """``frame`` with the columns by which it is to be partitioned, and their names. A partition is one task's."""
     from pyspark.sql import functions
 
-    columns = [_text_of(frame, field, schema).alias(f"{_COLUMN}{at}") for at, field in enumerate(spec.fields)]
-    names = [f"{_COLUMN}{at}" for at in range(len(columns))]
-    return frame.select("*", *columns).repartition(*map(functions.col, names)), names
+    columns = {
+        f"{_COLUMN}{at}": _text_of(frame, field, schema)
+        for at, field in enumerate(spec.fields)
+        if _name_of(field) != "void"  # what is left of a partition that was dropped
+    }
+    if not columns:
+        return frame, []
+    named = [column.alias(name) for name, column in columns.items()]
+    return frame.select("*", *named).repartition(*map(functions.col, columns)), [*columns]
 
 
 def partition_of(path: str, spec: PartitionSpec, schema: Schema) -> list[Any]:
     """The values of a file's partition, as Iceberg's manifests have them, from its path below the written folder."""
     folders = dict(folder.partition("=")[::2] for folder in path.split("/")[:-1])
     return [
-        _value_of(folders[f"{_COLUMN}{at}"], field, schema.find_field(field.source_id).field_type)
+        _value_of(folders.get(f"{_COLUMN}{at}", "n"), field, schema.find_field(field.source_id).field_type)
         for at, field in enumerate(spec.fields)
     ]
 
@@ -78,7 +84,7 @@ def _text_of(frame: DataFrame, field: PartitionField, schema: Schema) -> Column:
     source = schema.find_field(field.source_id)
     kind, name = _kind_of(source.field_type), "`" + source.name.replace("`", "``") + "`"
     transform = _name_of(field)
-    if transform == "void" or source.name not in frame.columns:
+    if source.name not in frame.columns:
         return functions.lit("n")
     is_text = kind == "string" and transform != "bucket"
     value = functions.expr(_SQL[transform](name, kind, _width_of(field)))
