@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from dataclasses import asdict
 
 from airflow_recovery.advice.advising import Advice, Assumed, advise
@@ -36,8 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. Reads journals; of the data only what they say of it."""
-    if args.runs < 1 or not args.mb_per_s > 0:
-        raise ConfigurationError("Expected --runs of 1 or more and --mb-per-s above 0, found something else.")
+    if args.runs < 1:
+        raise ConfigurationError(f"Expected --runs of 1 or more, found {args.runs}.")
+    if not 0 < args.mb_per_s < math.inf:
+        raise ConfigurationError(f"Expected --mb-per-s as a number above 0, found {args.mb_per_s:g}.")
     mtbf_s = None if args.mtbf is None else parse_duration_s(args.mtbf)
     if mtbf_s == 0:
         raise ConfigurationError(f"Expected --mtbf of 1s or more, found {args.mtbf}.")
@@ -60,7 +63,7 @@ def _inputs_of(reference: str) -> dict[str, tuple[str, ...]]:
         return {vertex.name: vertex.inputs for vertex in load_job(reference).graph().vertices}
     except RecoveryError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigurationError(
             f"Expected --job {reference} to be a job that can be imported here, found {type(error).__name__}: {error}. "
             "Mend it, or leave --job out: then the plans of past runs say what vertices read, as far as they can."

@@ -133,15 +133,17 @@ def run(args: argparse.Namespace) -> int:
     if args.old == RECORDED:
         reports.append({"failures": [], "jobs": [], "plans": [None for _ in asked]})
     new, old = reports
-    jobs = _jobs(args, deployment, found, old, new)
-    unknown = [dag for dag in args.dag or () if not any(job.dag_id == dag for job in jobs)]
-    if unknown:
-        raise NothingRecorded(f"Neither {args.old} nor {args.new} nor the journal has a DAG {unknown[0]!r}.")
+    jobs = _jobs(args, deployment, found, old, new, notes)
     failures = [
         f"{label}, {failure['where']}: {failure['message']}"
         for label, report in ((args.old, old), (args.new, new))
         for failure in report["failures"]
     ]
+    known = {*(job.dag_id for job in jobs), *(each.identity.dag_id for each in found)}
+    unknown = [dag for dag in args.dag or () if dag not in known]
+    if unknown:
+        unread = f" What can't be imported: {'; '.join(failures)}" if failures else ""
+        raise NothingRecorded(f"Neither {args.old} nor {args.new} nor the journal has a DAG {unknown[0]!r}.{unread}")
     impact = Impact(args.old, args.new, span.text(), tuple(jobs), tuple(failures), tuple(notes))
     if args.json:
         print(json.dumps(_document(impact, args.max_seconds), indent=1))
@@ -162,8 +164,11 @@ def _span(args: argparse.Namespace) -> Span:
         return Span(datetime.now(timezone.utc).replace(microsecond=0) - timedelta(days=days), None, dated=False)
     if args.days is not None:
         raise ConfigurationError("Expected --days or --since, found both: say one of them.")
+    first = _moment("--since", args.since)
     last = None if args.until is None else _moment("--until", args.until, is_end=True)
-    return Span(_moment("--since", args.since), last, dated=True)
+    if last is not None and last < first:
+        raise ConfigurationError(f"Expected --until as a date from --since on, found {args.until} before {args.since}.")
+    return Span(first, last, dated=True)
 
 
 def _moment(option: str, text: str, *, is_end: bool = False) -> datetime:
@@ -186,7 +191,8 @@ def _runs(store: ObjectStore, dags: Sequence[str], span: Span, notes: list[str])
             check_dag(store, dag)
             identities = all_runs(store, dag, wanted_key=span.may_have)
         except NothingRecorded:
-            notes.append(f"The journal has no run of DAG {dag} in that time.")
+            if dags:
+                notes.append(f"The journal has no run of DAG {dag} in that time.")
             continue
         for identity in identities:
             listed = list(store.list(JournalLayout(identity).prefix))
@@ -194,7 +200,9 @@ def _runs(store: ObjectStore, dags: Sequence[str], span: Span, notes: list[str])
                 continue
             found.append(_found(store, identity, listed))
     if not known:
-        notes.append("The journal is empty: no run has claimed an attempt yet.")
+        notes.append(f"The journal {store.base_uri} is empty: no run has claimed an attempt yet.")
+    elif not found and not dags:
+        notes.append(f"The journal {store.base_uri} has no run in that time, of any DAG: {', '.join(known[:5])}.")
     return found
 
 
@@ -226,7 +234,7 @@ def _request(view: RunView) -> dict[str, Any]:
 
 
 def _jobs(
-    args: argparse.Namespace, deployment: Deployment, found: Sequence[FoundRun], old: Any, new: Any
+    args: argparse.Namespace, deployment: Deployment, found: Sequence[FoundRun], old: Any, new: Any, notes: list[str]
 ) -> list[JobImpact]:
     old_jobs, new_jobs = ({(job["dag_id"], job["group_id"]): job for job in each["jobs"]} for each in (old, new))
     runs: dict[tuple[str, str], list[tuple[FoundRun, Any, Any]]] = {}
@@ -234,9 +242,19 @@ def _jobs(
     for each in found:
         planned = next(plans) if each.view is not None else (None, None)
         runs.setdefault((each.identity.dag_id, each.identity.group_id), []).append((each, *planned))
-    keys = {key: None for key in (*runs, *new_jobs, *old_jobs) if not args.dag or key[0] in args.dag}
+    defined = new_jobs.keys() | old_jobs.keys()
+    empty = [each.identity.dag_id for key in runs.keys() - defined for each, *_ in runs[key] if not each.why_not]
+    if empty:
+        notes.append(
+            f"{len(empty)} runs of {', '.join(sorted(set(empty))[:5])} hold no plan: they were purged, or "
+            f"{deployment.journal.base_uri} is not where journals begin."
+        )
+    unread = {key for key, of_job in runs.items() if any(each.why_not for each, *_ in of_job)}
+    keys = {key for key in defined | unread if not args.dag or key[0] in args.dag}
+    evaluations = _evaluations(deployment, args)
+    is_whole = (args.old == RECORDED or not old["failures"], not new["failures"])
     return [
-        _job(key, args.old, old_jobs.get(key), new_jobs.get(key), runs.get(key, []), _evaluations(deployment, args))
+        _job(key, args, old_jobs.get(key), new_jobs.get(key), is_whole, runs.get(key, []), evaluations)
         for key in sorted(keys)
     ]
 
@@ -263,15 +281,19 @@ def _evaluations(deployment: Deployment, args: argparse.Namespace) -> Evaluation
 
 def _job(
     key: tuple[str, str],
-    old_name: str,
+    args: argparse.Namespace,
     old: Any,
     new: Any,
+    is_whole: tuple[bool, bool],
     runs: Sequence[tuple[FoundRun, Any, Any]],
     evaluations: Evaluations,
 ) -> JobImpact:
+    """``is_whole``: whether every file of the old and of the new version could be imported."""
     ref = next((each["job"] for each in (new, old) if each is not None), "")
     unread = tuple(RunImpact(each.identity.run_key, why_not=each.why_not) for each, *_ in runs if each.why_not)
     if new is None or not new["is_defined"]:
+        if not is_whole[1]:
+            return JobImpact(*key, ref, why_not=_not_defined(args.new), runs=unread)
         return JobImpact(*key, ref, notes=("removed: nothing of it runs again",), runs=unread)
     if new["why_not"]:
         return JobImpact(*key, ref, why_not=new["why_not"], runs=unread)
@@ -279,10 +301,9 @@ def _job(
     before = None
     if old is not None and old["is_defined"] and not old["why_not"]:
         before = _version(old)
-    elif old is not None and old["why_not"] and runs:
-        notes.append(f"{old_name} is not told of ({old['why_not']}): compared with the plans in the journal")
-    elif old_name != RECORDED:
-        notes.append(f"added: {old_name} does not define it")
+    elif args.old != RECORDED:
+        said = _no_old_version(args.old, old, is_whole=is_whole[0])
+        notes.append(f"{said}: compared with the plans in the journal" if runs else said)
     after, shared = _version(new), SharedResults()
     answers: list[RunImpact] = []
     newest: tuple[PlanRecord, PlannedVersion] | None = None
@@ -295,10 +316,11 @@ def _job(
         if why_not:
             answers.append(RunImpact(each.identity.run_key, why_not=why_not))
             continue
-        planned = PlannedVersion(after, from_json(PlanRecord, new_plan["plan"]), new_plan["rendered"])
+        plan = from_json(PlanRecord, new_plan["plan"])
+        planned = PlannedVersion(after, plan, new_plan["rendered"], new_plan["not_rendered"])
         earlier = None if before is None else PlannedVersion(before, from_json(PlanRecord, old_plan["plan"]))
-        answers.append(run_impact(each.view, earlier, planned, evaluations(each.view), shared))
         newest = (each.view.in_use.plan, planned)
+        answers.append(_run_answer(each.view, earlier, planned, evaluations, shared))
     if before is not None:
         changes = job_changes(before, after)
     else:
@@ -306,6 +328,25 @@ def _job(
     if not any(each.view is not None and _has_finished(each.view) for each, *_ in runs):
         notes.append("no finished run of it in that time: what it would cost can't be told")
     return JobImpact(*key, ref, changes, (*with_estimates(answers), *unread), tuple(notes))
+
+
+def _run_answer(
+    view: RunView, old: PlannedVersion | None, new: PlannedVersion, evaluations: Evaluations, shared: SharedResults
+) -> RunImpact:
+    try:
+        return run_impact(view, old, new, evaluations(view), shared)
+    except RecordInvalid as error:  # one run that can't be read, or lies elsewhere, is not the others
+        return RunImpact(view.journal.identity.run_key, why_not=str(error))
+
+
+def _no_old_version(name: str, old: Any, *, is_whole: bool) -> str:
+    if old is not None and old["is_defined"]:
+        return f"{name} is not told of ({old['why_not']})"
+    return f"added: {name} does not define it" if is_whole else _not_defined(name)
+
+
+def _not_defined(version: str) -> str:
+    return f"no DAG file of {version} that can be imported defines it"
 
 
 def _has_finished(view: RunView) -> bool:

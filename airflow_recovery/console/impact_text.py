@@ -54,7 +54,8 @@ def impact_markdown(impact: Impact, limit: float | None) -> str:
         parts.append("\n".join(["**Not answered**", "", *(f"- {_plain(text)}" for text in unanswered)]))
     if limit is not None:
         is_over, said = limit_text(impact, limit)
-        parts.append(f"{':x:' if is_over else ':white_check_mark:'} {said}")
+        is_held = ":white_check_mark:" if impact.is_complete else ":grey_question:"
+        parts.append(f"{':x:' if is_over else is_held} {said}")
     return "\n\n".join(parts)
 
 
@@ -65,13 +66,19 @@ def limit_text(impact: Impact, limit: float) -> tuple[bool, str]:
     if impact.unmeasured:
         names = ", ".join(_folded(impact.unmeasured))
         return True, f"Limit: {limit:g} s can't be held, since no run has recorded the seconds of {names}."
-    return False, f"Limit: {_seconds(impact.at_most_seconds)} s of Spark may run again, within {limit:g} s."
+    as_far = "" if impact.is_complete else ", as far as it is answered"
+    return False, f"Limit: {_seconds(impact.at_most_seconds)} s of Spark may run again, within {limit:g} s{as_far}."
 
 
 def _headline(impact: Impact, bold: str) -> str:
     again, possible = impact.regions(Effect.AGAIN), impact.regions(Effect.MAYBE)
     runs = [run for job in impact.jobs for run in job.runs if any(region.effect in _AGAIN for region in run.regions)]
     looked_at = sum(len(job.runs) for job in impact.jobs)
+    if not looked_at:
+        versions = f"with {impact.new} in place of {impact.old}"
+        if _unanswered(impact):
+            return f"{bold}Of no run can be told{bold} what would run again {versions} ({impact.span})."
+        return f"{bold}No run is recorded{bold} ({impact.span}), so none would run again {versions}."
     said = f"{_counted(len(again), 'region')} of {_counted(len(runs), 'run')} would run again"
     seconds = f"{_seconds(impact.seconds)} s of Spark"
     if possible:

@@ -67,7 +67,7 @@ def report(request: Mapping[str, Any]) -> dict[str, Any]:
     ``request``: ``root``, ``dags`` (a folder below it) and ``runs``, each ``dag_id``, ``group_id``, ``run_key``,
     ``job`` and ``keys`` (the subtasks that it has recorded). The answer has ``failures``, files that can't be imported;
     ``jobs``, each with its vertices and regions, or why not; and ``plans``, one for each of ``runs``, with the
-    fingerprints of operators that are ``rendered`` for it.
+    fingerprints of operators that are ``rendered`` for it, and what those raise that are ``not_rendered``.
     """
     root = str(Path(request["root"]))
     answer: dict[str, Any] = {"failures": [], "jobs": [], "plans": []}
@@ -145,25 +145,27 @@ def _describe(declared: Declared, root: str) -> dict[str, Any]:
                 found["regions"] = [
                     [region.name, list(region.vertices), list(region.results)] for region in job.regions().regions
                 ]
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             declared.why_not = _said(error, root)
     return {**found, "why_not": declared.why_not, "is_defined": declared.is_defined}
 
 
 def _plan(declared: Declared, run: Mapping[str, Any]) -> dict[str, Any]:
     if declared.why_not:
-        return {"plan": None, "why_not": declared.why_not, "rendered": {}}
+        return {"plan": None, "why_not": declared.why_not}
     try:
-        return {"plan": to_json(_plan_of(declared, run)), "why_not": "", "rendered": _rendered(declared, run)}
+        rendered, not_rendered = _rendered(declared, run)
+        plan = to_json(_plan_of(declared, run))
+        return {"plan": plan, "why_not": "", "rendered": rendered, "not_rendered": not_rendered}
     except RecoveryError as error:
-        return {"plan": None, "why_not": str(error), "rendered": {}}
+        return {"plan": None, "why_not": str(error)}
 
 
-def _rendered(declared: Declared, run: Mapping[str, Any]) -> dict[str, str]:
-    """The fingerprints of operators that the run's date decides."""
+def _rendered(declared: Declared, run: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """The fingerprints of operators that the run's date decides; and what has been raised for them."""
     moment = logical_date_of(run["run_key"])
     if declared.job is not None or moment is None:
-        return {}
+        return {}, {}
     from airflow_recovery.task.dag_files import rendered_operators
 
     return rendered_operators(declared.dag, moment)
@@ -194,7 +196,7 @@ def _plan_of(declared: Declared, run: Mapping[str, Any]) -> PlanRecord:
     )
 
 
-def _said(error: Exception, root: str) -> str:
+def _said(error: BaseException, root: str) -> str:
     """What it is, and the last place of the version's own code that it comes from."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename.removeprefix(f'{root}/')}:{error.lineno}: SyntaxError: {error.msg}"

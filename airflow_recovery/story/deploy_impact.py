@@ -148,11 +148,15 @@ class JobVersion:
 
 @dataclass(frozen=True)
 class PlannedVersion:
-    """A job of one version, and its plan of one run. ``rendered``: fingerprints of operators, where it tells them."""
+    """A job of one version, and its plan of one run.
+
+    ``rendered``: fingerprints of operators, where it tells them; ``not_rendered``: what was raised for others.
+    """
 
     job: JobVersion
     plan: PlanRecord
     rendered: Mapping[str, str] = field(default_factory=dict)
+    not_rendered: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -378,8 +382,10 @@ class _Fingerprints:
         ):
             self._other.add(region.name)
         else:
+            error = self._new.not_rendered.get(region.name)
             what = f"over {', '.join(unknown)}" if unknown else "when it runs"
-            self.unknown[region.name] = f"can't be known without rendering it {what}: it counts as one that may run"
+            why = f"since rendering it here raises {error}" if error else f"without rendering it {what}"
+            self.unknown[region.name] = f"can't be known {why}: it counts as one that may run"
 
     def _is_operator(self, region: RegionPlan) -> bool:
         return region.fingerprint is None and "fingerprint" in self._new.job.vertices.get(region.name, {})

@@ -54,7 +54,8 @@ def failure_of(text: str, root: str, file: str) -> ImportFailure:
     path, line = places[-1] if places else (file, "")
     lines = [each for each in text.strip().splitlines() if each.strip()]
     where = path.removeprefix(root).lstrip("/") + (f":{line}" if line else "")
-    return ImportFailure(where, lines[-1].strip() if lines else "no message")
+    said = lines[-1].strip() if lines else "no message"
+    return ImportFailure(where, re.sub(r"^airflow_recovery\.errors\.\w+: ", "", said))
 
 
 def jobs_of(dag: Any) -> dict[str, str]:
@@ -90,10 +91,11 @@ def described_operators(dag: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         )
 
 
-def rendered_operators(dag: Any, logical_date: str) -> dict[str, str]:
-    """What each recoverable operator's task takes of it in a run of that date (ISO 8601), by task id.
+def rendered_operators(dag: Any, logical_date: str) -> tuple[dict[str, str], dict[str, str]]:
+    """What each recoverable operator's task takes of it in a run of that date (ISO 8601), by task id; and why not.
 
-    Of those alone whose templates name nothing but that date; a function of the user's own may stand in none.
+    Of those alone whose templates name nothing but that date; a function of the user's own may stand in none. The
+    second: what those have raised here.
     """
     from pendulum import parse
 
@@ -104,16 +106,19 @@ def rendered_operators(dag: Any, logical_date: str) -> dict[str, str]:
         "logical_date": moment,
         "ts": moment.isoformat(),
     }
-    found = {}
+    fingerprints: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for task_id in drop_ins_of(dag):
         operator = copy.copy(dag.task_dict[task_id])
         fields = {name: getattr(operator, name, None) for name in operator.template_fields}
         if _reads_file(operator, fields) or not _template_names(fields) <= names.keys():
             continue
-        with suppress(Exception):  # what can't be rendered here is not known here
+        try:
             operator.render_template_fields(names)
-            found[task_id] = operator.fingerprint_of(operator.computes())
-    return found
+            fingerprints[task_id] = operator.fingerprint_of(operator.computes())
+        except Exception as error:  # what can't be rendered here is not known here
+            errors[task_id] = f"{type(error).__name__}: {error}"
+    return fingerprints, errors
 
 
 def _template_names(fields: dict[str, Any]) -> set[str]:

@@ -256,12 +256,19 @@ def test_it_changes_nothing(recorded, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "code"),
-    [(("--runs", "0"), ExitCode.USAGE), (("--mtbf", "soon"), ExitCode.USAGE), (("--mtbf", "0s"), ExitCode.USAGE)],
+    ("options", "said"),
+    [
+        (("--runs", "0"), "Expected --runs of 1 or more, found 0."),
+        (("--mtbf", "soon"), "found 'soon'"),
+        (("--mtbf", "0s"), "found 0s"),
+        (("--mb-per-s", "nan"), "Expected --mb-per-s as a number above 0, found nan."),
+        (("--mb-per-s", "inf"), "Expected --mb-per-s as a number above 0, found inf."),
+    ],
 )
-def test_options_that_mean_nothing(recorded, options, code):
+def test_options_that_mean_nothing(recorded, options, said):
     Night(recorded.uri, "date-0", (region("load", final=True),)).finishes("load", 10)
-    assert recorded.call("advise", "d", *options)[0] == code
+    assert recorded.call("advise", "d", *options)[0] == ExitCode.USAGE
+    assert said in recorded.errors
     assert recorded.call("advise", "other")[0] == ExitCode.NOT_FOUND
 
 

@@ -220,7 +220,8 @@ def test_equal_versions_a_pipeline_that_was_cut_differently_and_no_runs(bundle: 
     old = bundle.write("old")
     earlier = bundle.write("earlier", ("@flights.vertex(result=BLOCKING)", "@flights.vertex"))
     code, said = bundle.impact(old, old)
-    assert (code, "The journal is empty: no run has claimed an attempt yet." in said) == (ExitCode.DONE, True)
+    assert (code, "is empty: no run has claimed an attempt yet." in said) == (ExitCode.DONE, True)
+    assert said.startswith("No run is recorded (logical dates from 2026-01-01")
     bundle.ran(earlier)
     code, said = bundle.impact(old, old)
     assert code == ExitCode.DONE
@@ -231,6 +232,25 @@ def test_equal_versions_a_pipeline_that_was_cut_differently_and_no_runs(bundle: 
     assert "made by other code than --from: busiest" in said
     code, said = bundle.impact(old, old, "--dag", "fligths")
     assert (code, said) == (ExitCode.NOT_FOUND, "")
+
+
+def test_a_journal_whose_prefix_is_wrong_is_not_taken_for_one_whose_jobs_are_gone(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    old = bundle.write("old")
+    bundle.ran(old)
+    code, said = bundle.recorded.call("impact", "--from", old, "--to", old, "--since", "2027-01-01")
+    assert "has no run in that time, of any DAG: flights" in said
+    code, said = bundle.impact(old, old, "--results", f"file://{tmp_path}/elsewhere")
+    assert code == ExitCode.INCOMPLETE
+    assert f"run {KEY}: busiest: expected its data below file:{tmp_path}/elsewhere" in said
+    bundle.recorded.uri = f"file://{tmp_path}/nowhere"
+    code, said = bundle.impact(old, old)
+    assert f"Note: The journal file://{tmp_path}/nowhere is empty" in said
+    bundle.recorded.uri = f"file://{tmp_path}"
+    code, said = bundle.recorded.call("impact", "--from", old, "--to", old, "--days", "3")
+    assert (code, "removed" in said) == (ExitCode.DONE, False)
+    assert re.search(r"Note: \d+ runs of .* hold no plan: .* or file://.* is not where journals begin", said)
 
 
 def fail() -> None:
@@ -255,6 +275,7 @@ def test_a_run_in_which_nothing_has_finished_is_named(bundle: Bundle) -> None:
     [
         (("rows.distinct()", "rows.distinct("), "jobs/rows.py:8: SyntaxError: '(' was never closed"),
         (("from jobs.rows import tidy", "from jobs.rows import tidi"), "jobs/flights.py:3: ImportError: cannot import"),
+        (("from jobs.rows import tidy", "raise SystemExit('no licence')"), "jobs/flights.py:3: SystemExit: no licence"),
     ],
 )
 def test_a_revision_that_does_not_import_is_named_with_file_and_line(
@@ -279,6 +300,10 @@ def test_a_revision_that_does_not_import_is_named_with_file_and_line(
         (["--from", "journal", "--dags", "dags"], "Expected the folder dags in "),
         (["--from", "journal", "--until", "2026-01-01"], "Expected --until with --since"),
         (["--from", "journal", "--since", "2026-01-01", "--days", "3"], "Expected --days or --since, found both"),
+        (
+            ["--from", "journal", "--since", "2026-01-05", "--until", "2026-01-01"],
+            "Expected --until as a date from --since on, found 2026-01-01 before 2026-01-05",
+        ),
         (["--from", "journal", "--since", "soon"], "Expected --since as a date such as 2026-01-31, found 'soon'"),
         (["--from", "journal", "--days", "0"], "Expected --days as a number above 0, found 0"),
         (["--from", "journal", "--max-seconds", "-1"], "Expected --max-seconds as a number from 0"),
@@ -432,6 +457,20 @@ def test_dag_files_are_imported_without_a_database_and_those_that_can_not_be_are
     code, said = bundle.impact(old, twice)
     assert code == ExitCode.INCOMPLETE
     assert "two DAGs have this name, in again/flights_dag.py and flights_dag.py: rename one of them" in said
+    code, said = bundle.impact(twice, old)
+    assert (code, "is not told of (two DAGs have this name" in said, "added" in said) == (ExitCode.DONE, True, False)
+    # A DAG whose file can't be imported is neither removed nor added.
+    broken = bundle.write("broken", files={"flights_dag.py": DAG + "1 / 0"})
+    why = f"no DAG file of {broken} that can be imported defines it"
+    code, said = bundle.impact(old, broken, "--max-seconds", "5", "--markdown")
+    assert code == ExitCode.INCOMPLETE
+    assert said.partition("\n\n")[2].startswith("**Of no run can be told** what would run again with ")
+    assert why.replace("_", r"\_") in said
+    assert ":grey_question: Limit: 0.0 s of Spark may run again, within 5 s, as far as it is answered." in said
+    assert "removed" not in said
+    code, said = bundle.impact(broken, old)
+    assert f"{why}: compared with the plans in the journal" in said
+    assert (code, "added" in said) == (ExitCode.INCOMPLETE, False)
     # A DAG that is gone runs nothing.
     gone = bundle.write("gone", files={"other_dag.py": OPERATORS})
     code, said = bundle.impact(old, gone, "--dag", "flights")
@@ -491,11 +530,14 @@ def test_what_an_operator_takes_of_its_runs_date_is_known_of_a_run_that_has_one(
     world.until_green()
     since = () if is_known else ("--days", "1")
 
-    def asked(version: str) -> dict[str, str]:
+    def answer(version: str) -> Any:
         options = since or SINCE
         code, said = bundle.recorded.call("impact", "--from", "journal", "--to", version, *options, "--json")
         assert code == ExitCode.DONE, bundle.recorded.errors
-        return effects(json.loads(said), key)
+        return json.loads(said)
+
+    def asked(version: str) -> dict[str, str]:
+        return effects(answer(version), key)
 
     maybe = {"clean": "maybe", "report": "maybe"}
     assert asked(same) == ({} if is_known else maybe)
@@ -504,6 +546,12 @@ def test_what_an_operator_takes_of_its_runs_date_is_known_of_a_run_that_has_one(
     # Written in another way, it comes to the same.
     alike = OPERATORS.replace("{{ ds }}", "{{ logical_date.strftime('%Y-%m-%d') }}")
     assert asked(bundle.write("alike", files={**files, "operators_dag.py": alike})) == ({} if is_known else maybe)
+    # What can't be rendered is told with the reason.
+    broken = OPERATORS.replace("{{ ds }}", "{{ ds.moon() }}")
+    said = answer(bundle.write("broken", files={**files, "operators_dag.py": broken}))
+    (run,) = (run for job in said["jobs"] for run in job["runs"])
+    why = "since rendering it here raises UndefinedError: 'str object' has no attribute 'moon'"
+    assert [why in note for note in run["notes"] if note.startswith("clean")] == ([True] if is_known else [False])
 
 
 WHEEL = """
