@@ -9,8 +9,9 @@
 #                             Recovery tab, and servers of Google's and Azure's stores, where `go` and `npm` are on the
 #                             PATH: for `make test`
 #   scripts/setup.sh --drill  and a Kubernetes API server, built where `go` is on the PATH (minutes), a REST catalog
-#                             of Iceberg's, Delta for Spark, Spark's connectors to Google's and Azure's stores (41 MB),
-#                             and beside the environment Airflow's provider of Google (130 MB): for `make drill`
+#                             of Iceberg's, Delta for Spark, PostgreSQL's JDBC driver, Spark's connectors to Google's
+#                             and Azure's stores (41 MB), and beside the environment Airflow's provider of Google
+#                             (130 MB): for `make drill`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -269,6 +270,7 @@ case "${1:-}" in --test | --drill)
 esac
 case "${1:-}" in --drill)
     ensure_jars delta "Delta for Spark (13 MB)"
+    ensure_jars jdbc "PostgreSQL's JDBC driver (1 MB)"
     ensure_jars iceberg-rest "a REST catalog of Iceberg's (13 MB)"
     ensure_jars clouds "Spark's connectors to Google's and Azure's stores (41 MB)"
     ensure_google_provider

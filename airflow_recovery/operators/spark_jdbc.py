@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
+from airflow.providers.apache.spark.hooks.spark_jdbc import SparkJDBCHook
 from airflow.providers.apache.spark.operators.spark_jdbc import SparkJDBCOperator
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators.any_operator import RecoverableOperator
 
 TO_DATABASE = "spark_to_jdbc"
+OWN_METASTORE = {
+    "spark.hadoop.hive.metastore.uris": "",
+    "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",
+}
+"""The provider's program always enables Hive, whose metastore has one table of a name, at the place of its database."""
+
+
+class NamedSparkJDBCOperator(SparkJDBCOperator):
+    """As the provider's, which tells its program no ``-name``: Spark 4.2 refuses an application without one."""
+
+    def _get_hook(self) -> SparkJDBCHook:
+        hook: Any = super()._get_hook()
+        build = hook._build_jdbc_application_arguments
+        hook._build_jdbc_application_arguments = lambda to: ["-name", self._spark_app_name, *build(to)]
+        return cast("SparkJDBCHook", hook)
 
 
 class RecoverableSparkJDBCOperator(RecoverableOperator, SparkJDBCOperator):
@@ -33,12 +49,14 @@ class RecoverableSparkJDBCOperator(RecoverableOperator, SparkJDBCOperator):
     once want ``commit=PostgresTable(...)`` on the operator before.
 
     **From a database** (``"jdbc_to_spark"``): its table is an output, at your own URI, or managed with
-    ``spark_conf={"spark.sql.warehouse.dir": "{output:*}"}``.
+    ``spark_conf={"spark.sql.warehouse.dir": "{output:*}"}``. Each attempt of a managed one has a metastore of its own,
+    in memory: in another the table would lie where that says, and a second run would replace the first one's.
 
     Raises `JobDefinitionError` where that does not fit together.
     """
 
-    operator_class = SparkJDBCOperator
+    operator_class = NamedSparkJDBCOperator
+    declared_class = SparkJDBCOperator
     paths = "spark"
     writes_elsewhere = True
     template_fields: Sequence[str] = (*SparkJDBCOperator.template_fields, "inputs", "outputs")
@@ -67,6 +85,8 @@ class RecoverableSparkJDBCOperator(RecoverableOperator, SparkJDBCOperator):
                 f"{self._cmd_type!r}: what goes to a database is not looked at, and what comes from it is a table of "
                 "Spark, whose place is to be named."
             )
+        if None in self.outputs.values():
+            self._spark_conf = {**OWN_METASTORE, **(self._spark_conf or {})}
 
     def how_it_appends(self) -> str | None:
         """Any mode but overwrite: a second transfer adds to what the first one has left, or does nothing."""

@@ -22,8 +22,8 @@ from airflow_recovery.testing.s3_server import SECRET_KEY
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "dags"
-OTHER_OPERATORS = ("any_operator", "livy", "databricks", "emr", "emr_steps", "tables")
-"""Of the examples, those of `test_any_operator.py` and `test_table_example.py`."""
+OTHER_OPERATORS = ("any_operator", "livy", "databricks", "emr", "emr_steps", "spark_operators", "tables")
+"""Of the examples, those of `test_any_operator.py`, `test_spark_provider.py` and `test_table_example.py`."""
 PER_RUN_BACKEND = {
     "AIRFLOW__STATE_STORE__BACKEND": "weakened.PerRunBackend",
     "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "backends"), os.environ.get("PYTHONPATH")])),

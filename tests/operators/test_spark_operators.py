@@ -22,6 +22,7 @@ from tries import run_try, submissions
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators import RecoverableSparkJDBCOperator, recoverable
+from airflow_recovery.operators.spark_jdbc import OWN_METASTORE
 from airflow_recovery.testing.spark_cluster import connect_server
 
 PROGRAM = f"""#!{sys.executable}
@@ -195,7 +196,29 @@ def test_a_transfer_is_kept_until_what_it_reads_has_changed(
     assert (again := run_try(operator, try_number=3))["decision"] == "ran", again
     one, two = submissions(submitted)
     assert f"parquet.`{report}`" in one["arguments"]
+    assert one["arguments"][:2] == ["-name", "airflow-spark-jdbc"]  # Spark 4.2 runs none without
     assert one["arguments"] == two["arguments"]
+
+
+FROM_DATABASE = {"cmd_type": "jdbc_to_spark", "inputs": None, "metastore_table": "names"}
+WAREHOUSE = {"spark.sql.warehouse.dir": "{output:*}"}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"outputs": ["names"], "spark_conf": WAREHOUSE}, {**OWN_METASTORE, **WAREHOUSE}),
+        (
+            {"outputs": ["names"], "spark_conf": {**WAREHOUSE, "spark.hadoop.hive.metastore.uris": "thrift://a:1"}},
+            {**OWN_METASTORE, **WAREHOUSE, "spark.hadoop.hive.metastore.uris": "thrift://a:1"},
+        ),
+        ({"outputs": {"names": "s3://lake/names/"}}, None),
+    ],
+)
+def test_what_comes_from_a_database_to_the_place_of_an_attempt_has_a_metastore_of_its_own(
+    given: dict[str, Any], expected: dict[str, str] | None
+) -> None:
+    assert transfer(**FROM_DATABASE, **given)._spark_conf == expected
 
 
 # --- functions --------------------------------------------------------------------------------------------------------

@@ -39,8 +39,11 @@ class Warehouse:
         waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'warehouse' AND wait_event_type = 'Lock'"
         return int(ask(self._server, waits)[0][0])
 
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        return ask(self._ours, statement)
+
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        return ask(self._ours, f"SELECT id FROM {table} ORDER BY id")
+        return self.ask(f"SELECT id FROM {table} ORDER BY id")
 
     def close(self) -> None:
         """Nothing of it is left, whoever is connected to it."""
