@@ -141,8 +141,8 @@ def _row(run: RunImpact) -> tuple[str, str, str, str, str]:
         run.run_key,
         "; ".join(said) + shared,
         _total(counted),
-        _bytes(sum(region.cost.read or 0 for region in counted)),
-        _bytes(sum(region.cost.written or 0 for region in counted)),
+        _sized([region.cost.read for region in counted]),
+        _sized([region.cost.written for region in counted]),
     )
 
 
@@ -151,6 +151,14 @@ def _total(regions: Sequence[RegionImpact]) -> str:
     estimate = "~" if any(region.cost.is_estimate for region in regions) else ""
     unknown = " + ?" if any(region.cost.seconds is None for region in regions) else ""
     return f"{estimate}{_seconds(sum(region.cost.seconds or 0 for region in regions))}{unknown}"
+
+
+def _sized(sizes: Sequence[int | None]) -> str:
+    """As `_total` has what is not known."""
+    known = [size for size in sizes if size is not None]
+    if sizes and not known:
+        return "?"
+    return f"{_bytes(sum(known))}{'' if len(known) == len(sizes) else ' + ?'}"
 
 
 def _folded(names: Sequence[str]) -> list[str]:

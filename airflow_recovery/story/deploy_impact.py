@@ -23,7 +23,7 @@ from airflow_recovery.story.mode import story_of, story_of_region
 from airflow_recovery.story.run_view import RunView
 
 ONE_HASH = (
-    "its code, its parameters or its options: the journal has one hash of them all, so give the old code as --from"
+    "its code, its parameters or its options: the journal has one hash of them all, and the old code alone tells which"
 )
 _OTHER = "another version's"
 """Stands in for a fingerprint that is not the recorded one."""

@@ -373,7 +373,7 @@ MARKDOWN = """### What this deploy runs again
 
 | run | runs again | spark s | read | written |
 | --- | --- | --- | --- | --- |
-| date-2026-01-01T000000Z | busiest | 10.0 | 0 B | 42 B |
+| date-2026-01-01T000000Z | busiest | 10.0 | ? | 42 B |
 
 :x: Limit: 10.0 s of Spark may run again, over 5 s.
 """
