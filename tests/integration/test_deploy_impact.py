@@ -10,14 +10,19 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pipeline import DagRun, Pipeline, empty_folder, fresh_day
+from streams_run import FILES, IDS, started
 
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
+from airflow_recovery.testing.spark_drivers import kill_9
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
@@ -27,6 +32,13 @@ JOB = "integration_jobs/deployed.py"
 OF_THE_JOB = ("deployed_dag.py", "integration_jobs/__init__.py", "integration_jobs/gates.py", JOB)
 CLEAN, REPORT = "deployed_applications/clean.py", "deployed_applications/report.py"
 APPLICATIONS_DAG = "deployed_applications_dag.py"
+OF_THE_SPLITS = ("deployed_splits_dag.py", *OF_THE_JOB[1:3], "integration_jobs/deployed_splits.py")
+OF_THE_STREAMS = (
+    "deployed_streams_dag.py",
+    *OF_THE_JOB[1:3],
+    "integration_jobs/streams.py",
+    "integration_jobs/deployed_streams.py",
+)
 
 
 class Bundle:
@@ -61,16 +73,19 @@ class Bundle:
 
     def is_parsed(self, dag_id: str, *regions: str) -> None:
         """Wait until Airflow has parsed the DAG's file again: its tasks are these regions."""
-        airflow = self.pipeline.airflow
-        (self.dags / f"{dag_id}_dag.py").touch()
+        airflow, file = self.pipeline.airflow, self.dags / f"{dag_id}_dag.py"
+        file.touch()
+        touched = datetime.fromtimestamp(file.stat().st_mtime, timezone.utc)
 
         def tasks() -> set[str]:
             found = airflow.api("GET", f"/dags/{dag_id}/tasks")["tasks"]
-            return {str(task["task_id"]).removeprefix("g.") for task in found} - {"publish"}
+            return {str(task["task_id"]).removeprefix("g.") for task in found} - {"audit", "publish"}
 
-        airflow.wait_until(
-            lambda: tasks() == set(regions), self.pipeline.step_timeout_s, f"tasks {regions}", lambda: str(tasks())
-        )
+        def is_done() -> bool:
+            parsed = airflow.api("GET", f"/dags/{dag_id}")["last_parsed_time"]
+            return datetime.fromisoformat(parsed.replace("Z", "+00:00")) > touched and tasks() == set(regions)
+
+        airflow.wait_until(is_done, self.pipeline.step_timeout_s, f"tasks {regions}", lambda: str(tasks()))
 
     def impact_of(self, dag_id: str, since: str, until: str, old: Path | str, *options: str) -> Any:
         """As `impact`, of the runs of these dates."""
@@ -280,7 +295,8 @@ def test_other_applications_of_existing_jobs(pipeline: Pipeline) -> None:
     assert ran_once_cleared(bundle, run) == set()
 
     # What the date of the run decides, the name of its journal tells: its own tasks have taken the same.
-    assert effects(bundle.impact(run, "journal")) == {}
+    answer = bundle.impact(run, "journal")
+    assert effects(answer) == {}, answer["jobs"]
 
     # An application's file, whose rows come out the same: its reader may run, and is kept.
     bundle.change(("# as it is written", "# as the argument has it"))
@@ -302,3 +318,143 @@ def test_other_applications_of_existing_jobs(pipeline: Pipeline) -> None:
     assert ran_once_cleared(bundle, run) == {"report"}
     ((*row,),) = run.journal().rows("report.report")
     assert set(map(str, row)) == {run.day.replace("-", ""), "41"}
+
+
+# --- modes ------------------------------------------------------------------------------------------------------------
+
+SUBTASKS = {"numbers[0]", "numbers[1]"}
+
+
+def split_run(pipeline: Pipeline) -> DagRun:
+    """Six files a subtask, in batches of two."""
+    lake = pipeline.folder / "deployed-splits"
+    lake.mkdir(exist_ok=True)
+    for number in range(12):
+        (lake / f"{number:02d}.csv").write_text(f"{number:05d}\n")
+    return pipeline.run("deployed_splits", {"lake": f"file://{lake}"})
+
+
+def attempts_of_batches(run: DagRun, *regions: str) -> set[int]:
+    """The attempts that have read what counts."""
+    journal = run.journal()
+    outcomes = (journal.attempts[region][journal.current(region)].outcome for region in regions)
+    return {batch["attempt"] for outcome in outcomes for batch in outcome["parts"]}
+
+
+@pytest.mark.drill
+def test_a_job_that_commits_split_by_split(pipeline: Pipeline) -> None:
+    bundle, run = Bundle(pipeline, OF_THE_SPLITS), split_run(pipeline)
+    assert run.start().ends().executions() == dict.fromkeys((*SUBTASKS, "counted"), 1)
+
+    # What is behind the source, in its region: no batch is taken over.
+    bundle.change(("number >= 0", "number >= 1"))
+    answer = bundle.impact(run, bundle.old)
+    assert effects(answer) == {"again": {*SUBTASKS, "counted"}}
+    assert [change["name"] for change in answer["jobs"][0]["changes"]] == ["numbers"]
+    assert ran_once_cleared(bundle, run) == {*SUBTASKS, "counted"}
+    assert attempts_of_batches(run, *SUBTASKS) == {2}
+    assert run.journal().rows("counted") == [(11, sum(range(12)))]
+
+    # How much is committed at once: nothing. Their reader: no split is read again.
+    bundle.change(("batch_bytes=12", "batch_bytes=24"))
+    assert effects(bundle.impact(run, bundle.old)) == {}
+    assert ran_once_cleared(bundle, run) == set()
+    bundle.change(("sum(number)", "max(number)"))
+    assert effects(bundle.impact(run, bundle.old)) == {"again": {"counted"}}
+    assert ran_once_cleared(bundle, run) == {"counted"}
+
+    # Another number of subtasks gives every split another owner; with the earlier number the earlier owners are back.
+    bundle.change(("WAYS = 2", "WAYS = 3"))
+    answer = bundle.impact(run, bundle.old)
+    assert effects(answer) == {"again": {*SUBTASKS, "numbers[2]", "counted"}}
+    assert ran_once_cleared(bundle, run, parsed=("numbers", "counted")) == {*SUBTASKS, "numbers[2]", "counted"}
+    bundle.change(("WAYS = 3", "WAYS = 2"))
+    assert effects(bundle.impact(run, bundle.old)) == {"again": {*SUBTASKS, "counted"}}
+    assert ran_once_cleared(bundle, run, parsed=("numbers", "counted")) == {*SUBTASKS, "counted"}
+    assert run.journal().rows("counted") == [(11, 11)]
+    assert effects(bundle.impact(run, bundle.old)) == {}
+
+
+@pytest.mark.drill
+def test_a_deploy_while_splits_are_read(pipeline: Pipeline) -> None:
+    """What has been committed of the old code is given up by whoever runs next, as it was said."""
+    bundle, run = Bundle(pipeline, OF_THE_SPLITS), split_run(replace(pipeline, step_timeout_s=300))
+    run.hold("lines-1-2")  # two batches are read at once: one of them is committed before the third is called
+    run.start()
+    run.wait_called("lines-1-2")
+    airflow = run.airflow
+    first = partial(airflow.task_instance, run.dag_id, run.run_id, "g.numbers", 0)
+    run.wait(lambda: first()["state"] == "success", "the end of subtask 0")
+
+    bundle.change(("number >= 0", "number >= 1"))
+    answer = bundle.impact(run, bundle.old)
+    assert effects(answer) == {"again": {"numbers[0]"}, "anyway": {"numbers[1]", "counted"}}
+    (note,) = answer["jobs"][0]["runs"][0]["notes"]
+    assert note.startswith("numbers[1]: without the deploy it would go on from ")
+    bundle.deploy()
+    kill_9(run.jvm("numbers[1]", 1))
+    run.release("lines-1-2")
+    assert run.ends().executions() == {"numbers[0]": 2, "numbers[1]": 2, "counted": 1}
+    assert attempts_of_batches(run, *SUBTASKS) == {2}
+    assert run.journal().rows("counted") == [(11, sum(range(12)))]
+
+
+@pytest.mark.drill
+@pytest.mark.timeout(1800)
+def test_a_chain_of_streams(pipeline: Pipeline) -> None:
+    bundle, streams = Bundle(pipeline, OF_THE_STREAMS), started(pipeline, "deployed_streams")
+    run, chain = streams.run, {"events", "scores", "table"}
+    rows = FILES * IDS
+    assert streams.ends().executions() == dict.fromkeys((*chain, "report"), 1)
+    assert run.journal().rows("report") == [(rows, sum(range(rows)) * 7)]
+
+    # How many records may be lost: nothing. Who reads what the chain has written: nobody of it.
+    bundle.change(("max_lost_records=900", "max_lost_records=5"))
+    assert effects(bundle.impact(run, bundle.old)) == {}
+    assert ran_once_cleared(bundle, run) == set()
+    bundle.change(("sum(score)", "max(score)"))
+    assert effects(bundle.impact(run, bundle.old)) == {"again": {"report"}}
+    assert ran_once_cleared(bundle, run) == {"report"}
+
+    # One in its middle: all that channels connect with it begins anew.
+    bundle.change(("id * 7", "id * 3"))
+    answer = bundle.impact(run, bundle.old)
+    assert effects(answer) == {"again": {*chain, "report"}}
+    assert [change["name"] for change in answer["jobs"][0]["changes"]] == ["scores"]
+    assert ran_once_cleared(bundle, run) == {*chain, "report"}
+    assert run.journal().rows("report") == [(rows, (rows - 1) * 3)]
+
+
+@pytest.mark.drill
+@pytest.mark.timeout(1200)
+def test_a_channel_that_is_a_written_result_from_now_on(pipeline: Pipeline) -> None:
+    bundle, streams = Bundle(pipeline, OF_THE_STREAMS), started(pipeline, "deployed_streams")
+    run, regions = streams.run, {"events", "scores", "table", "report"}
+    streams.ends()
+    written = "@deployed_streams.vertex(result=BLOCKING"
+    bundle.change(("SCORES = LATEST", "SCORES = BLOCKING"), (f"{written}, streaming=QUICK)", f"{written})"))
+    answer = bundle.impact(run, bundle.old)
+    assert effects(answer) == {"again": regions}
+    assert 'result= was "PIPELINED_APPROXIMATE", now "BLOCKING"' in str(answer["jobs"][0]["changes"])
+    assert ran_once_cleared(bundle, run, parsed=tuple(regions)) == regions
+
+
+@pytest.mark.drill
+@pytest.mark.timeout(1200)
+def test_a_deploy_while_a_stream_is_at_work(pipeline: Pipeline) -> None:
+    bundle, streams = Bundle(pipeline, OF_THE_STREAMS), started(pipeline, "deployed_streams", hold_at=4 * IDS)
+    run, chain = streams.run, ("events", "scores", "table")
+    streams.wait_done("scores", 4 * IDS)
+
+    bundle.change(("id * 7", "id * 3"))
+    answer = bundle.impact(run, bundle.old)
+    assert effects(answer) == {"anyway": {*chain, "report"}}
+    assert answer["jobs"][0]["runs"][0]["notes"] == [
+        "scores: without the deploy it would go on from what attempt 1 has read, with it it starts over"
+    ]
+    bundle.deploy()
+    streams.hold_at(None)
+    # It goes on by the old code to its end. Then its reader, by the new code, finds that this does not count.
+    journal = streams.ends()
+    assert journal.executions() == {**dict.fromkeys(chain, 2), "report": 1}
+    assert journal.rows("report") == [(FILES * IDS, sum(range(FILES * IDS)) * 3)]
