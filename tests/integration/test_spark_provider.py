@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import psutil
 import pytest
@@ -76,7 +77,8 @@ def warehouse(pipeline: Pipeline) -> Iterator[Warehouse]:
     warehouse.ask("INSERT INTO worst VALUES ('yesterday', 1)")
     warehouse.ask(SLOW)
     jdbc = {**warehouse.connection, "conn_type": "jdbc", "extra": json.dumps({"conn_prefix": "jdbc:postgresql://"})}
-    connections = {"warehouse_jdbc": jdbc, "spark_sql_default": {"conn_type": "spark_sql", "host": "local[1]"}}
+    sql = {"conn_type": "spark_sql", "host": "local[1]"}
+    connections: dict[str, dict[str, Any]] = {"warehouse_jdbc": jdbc, "spark_sql_default": sql}
     for name, connection in connections.items():
         pipeline.airflow.api("POST", "/connections", {"connection_id": name, **connection})
     yield warehouse

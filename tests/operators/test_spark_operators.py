@@ -200,7 +200,7 @@ def test_a_transfer_is_kept_until_what_it_reads_has_changed(
     assert one["arguments"] == two["arguments"]
 
 
-FROM_DATABASE = {"cmd_type": "jdbc_to_spark", "inputs": None, "metastore_table": "names"}
+FROM_DATABASE: dict[str, Any] = {"cmd_type": "jdbc_to_spark", "inputs": None, "metastore_table": "names"}
 WAREHOUSE = {"spark.sql.warehouse.dir": "{output:*}"}
 
 
