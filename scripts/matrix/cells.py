@@ -150,7 +150,12 @@ OPERATORS = (
         "integration/test_flight_tables.py::"
         "test_fault_170_171_a_driver_that_dies_and_snapshots_that_are_lost_are_made_again_in_order",
     ),
-    _alone("operator-sql", "`SparkSqlOperator`, `PySparkOperator`, `SparkPipelinesOperator`, `SparkJDBCOperator`"),
+    _alone(
+        "operator-sql",
+        "`SparkSqlOperator`, `PySparkOperator`, `SparkPipelinesOperator`, `SparkJDBCOperator` (PostgreSQL)",
+        "integration/test_spark_provider.py::"
+        "test_every_spark_that_dies_begins_again_and_a_lost_result_is_made_again_by_its_producer_alone",
+    ),
     _alone(
         "operator-deferrable",
         "any of them with `deferrable=True`",
