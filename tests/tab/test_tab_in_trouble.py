@@ -113,9 +113,9 @@ def test_control_by_their_names_they_are_not(
     rest: MakeRest, browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = page._pages()["layout_worker.js"].decode()
-    by_number = "({ width, height }, at) => found.setNode(`${at}`"
-    by_name = worker.replace(by_number, "({ id, width, height }) => found.setNode(id")
-    by_name = by_name.replace("found.node(`${at}`)", "found.node(id)").replace("[id, `${at}`]", "[id, id]")
+    by_number = "({ width, height }, at) => drawing.setNode(`${at}`"
+    by_name = worker.replace(by_number, "({ id, width, height }) => drawing.setNode(id")
+    by_name = by_name.replace("drawing.node(`${at}`)", "drawing.node(id)").replace("[id, `${at}`]", "[id, id]")
     assert "`${at}`" not in by_name
     monkeypatch.setitem(page._pages(), "layout_worker.js", by_name.encode())
     found = rest(ODD_NAMES)
