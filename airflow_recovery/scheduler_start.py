@@ -11,7 +11,6 @@ the tasks wait for the second. Waiting seconds saves minutes. Nothing is written
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import sys
 import time
 from datetime import datetime, timedelta, timezone
@@ -43,6 +42,8 @@ def on_starting(component: object) -> None:
 
 def forks_tasks() -> bool:
     """Whether tasks are forks of the scheduler."""
+    import multiprocessing
+
     from airflow.sdk import conf
 
     return "LocalExecutor" in conf.get("core", "executor") and multiprocessing.get_start_method() == "fork"

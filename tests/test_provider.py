@@ -19,7 +19,7 @@ from airflow_recovery.get_provider_info import get_provider_info
 OPTIONS = {
     "journal", "results", "aws_conn_id", "results_aws_conn_id", "gcp_conn_id", "wasb_conn_id",
     "api_conn_id", "request_timeout",
-    "deployment", "driver_jvm", "class_archives", "spark_idle_timeout",
+    "deployment", "driver_jvm", "class_archives", "spark_idle_timeout", "preload",
     "retention", "grace", "previous_worker_timeout", "spark_history_url",
     "job_recovery_enabled", "job_event_store_write_buffer_size", "job_event_store_write_buffer_flush_interval",
     "job_event_store_on_failure", "job_recovery_snapshot_min_pause",

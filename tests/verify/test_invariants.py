@@ -72,8 +72,11 @@ def test_what_the_protocol_makes_of_any_order_of_requests_and_faults_passes(topo
         schedule = Schedule(seed, Settings.drawn(seed, topology))
         schedule.run()
         found = verify_simulated(schedule)
-        outside = {Trouble.DELETE, Trouble.ALTER} & schedule.settings.troubles.keys()
-        assert set(found.violated) <= ({4} if outside else set()), f"seed {seed}\n{found.text()}"
+        troubles = schedule.settings.troubles.keys()
+        seen = {4} if {Trouble.DELETE, Trouble.ALTER} & troubles else set()
+        if Trouble.VERSION in troubles:
+            seen |= {7, 12}  # what a version to come has written can't be read, nor what rests on it
+        assert set(found.violated) <= seen, f"seed {seed}\n{found.text()}"
 
 
 def test_control_without_the_final_check_the_checker_sees_the_false_green(monkeypatch) -> None:
