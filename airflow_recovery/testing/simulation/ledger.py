@@ -238,7 +238,7 @@ class Ledger:
         key, k = shared["key"], shared["attempt"]
         claimed_at = made.reads_from(name, k, self.regions[name].claims[n]["tag"])
         let_go_at = made.regions[name].let_go_at(k)
-        if claimed_at is None or (let_go_at is not None and let_go_at < claimed_at):
+        if claimed_at is not None and let_go_at is not None and let_go_at < claimed_at:
             self._say(f"I8: {name}@{n} is the shared {key}@{k}, which was let go of before it was claimed to be read")
         if not made.regions[name].has_finished(k) and k > made.regions[name].floor:
             self._say(f"I3: {name}@{n} is the shared {key}@{k}, which has not finished")
