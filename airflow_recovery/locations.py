@@ -27,6 +27,7 @@ ICEBERG, DELTA = "iceberg://", "delta+"
 """What the location of a table begins with."""
 EXPECTED_TABLE = "iceberg://<catalog>/<namespace>.<table> or delta+<the location of a folder>"
 _QUERY = r"(?:\?(?P<query>[^?#\s]+))?"
+_MAIN = "main"
 _ICEBERG = re.compile(rf"{ICEBERG}(?P<catalog>[\w-]+)/(?P<name>[^/?&#.\s]+(?:\.[^/?&#.\s]+)+){_QUERY}")
 _DELTA = re.compile(rf"delta\+(?P<name>[^?#]+){_QUERY}")
 
@@ -47,6 +48,11 @@ class TableLocation:
     def is_iceberg(self) -> bool:
         """Else it is a Delta table, which has no catalog and no branch."""
         return bool(self.catalog)
+
+    @property
+    def branch_name(self) -> str:
+        """As Iceberg has it."""
+        return self.branch or _MAIN
 
     @property
     def uri(self) -> str:
@@ -70,7 +76,7 @@ class TableLocation:
                 raise ValueError(f"expected as_of= as a version's number, for Delta has no tags, found {uri!r}")
             return cls("", match["name"].rstrip("/"), "", options.get("as_of", ""))
         branch = options.get("branch", "")
-        return cls(match["catalog"], match["name"], "" if branch == "main" else branch, options.get("as_of", ""))
+        return cls(match["catalog"], match["name"], "" if branch == _MAIN else branch, options.get("as_of", ""))
 
 
 def is_table(location: object) -> TypeGuard[str]:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-MAIN_BRANCH = "main"
 _LINEAGE, _ATTEMPT = "airflow-recovery.result", "airflow-recovery.number"
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
@@ -131,6 +130,11 @@ def snapshot_files(manifest: PartitionManifest, tables: Tables) -> list[str]:
     return [task.file.file_path for task in planned]
 
 
+def snapshot_properties(commit: TableCommit) -> dict[str, str]:
+    """What a snapshot says of the attempt that has committed it."""
+    return {_LINEAGE: commit.lineage, _ATTEMPT: str(commit.attempt), ICEBERG_TOKEN: commit.token}
+
+
 def commit_once(
     tables: Tables,
     location: TableLocation,
@@ -161,7 +165,7 @@ def commit_once(
         except Exception as error:  # which may leave open whether it was made
             met = error
         else:
-            snapshot = metadata.snapshot_by_name(location.branch or MAIN_BRANCH)
+            snapshot = metadata.snapshot_by_name(location.branch_name)
             assert snapshot is not None
             return snapshot, str(metadata.table_uuid)
     assert met is not None
@@ -172,7 +176,7 @@ def _committed(table: Table, location: TableLocation, commit: TableCommit) -> Sn
     """The snapshot of this attempt, if it has committed. Raises `HoldsOther` where a later one of its run has."""
     from pyiceberg.table.snapshots import ancestors_of
 
-    head = table.metadata.snapshot_by_name(location.branch or MAIN_BRANCH)
+    head = table.metadata.snapshot_by_name(location.branch_name)
     for snapshot in ancestors_of(head, table.metadata):
         if snapshot_token(snapshot) == commit.token:
             return snapshot
@@ -218,7 +222,7 @@ class _Writing:
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.table import TableProperties
 
-        commit, metadata, branch = self.commit, transaction.table_metadata, self.location.branch or MAIN_BRANCH
+        commit, metadata, branch = self.commit, transaction.table_metadata, self.location.branch_name
         if metadata.spec().fields != (self.spec.fields if self.spec is not None else None):
             raise RegionFailed(
                 f"{commit.table}: expected the partitions that its files were written for, found others: somebody has "
@@ -229,8 +233,8 @@ class _Writing:
         if metadata.name_mapping() is None:  # Spark's files know nothing of the numbers of Iceberg's columns
             mapping = metadata.schema().name_mapping.model_dump_json()
             transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-        own = {_LINEAGE: commit.lineage, _ATTEMPT: str(commit.attempt), ICEBERG_TOKEN: commit.token}
         data_files = self._data_files(transaction)
+        own = snapshot_properties(commit)
         with transaction.update_snapshot(snapshot_properties=own, branch=branch).fast_append() as append:
             for data_file in data_files:
                 append.append_data_file(data_file)

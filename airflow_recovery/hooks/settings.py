@@ -27,6 +27,16 @@ class DriverJvm(str, Enum):
     """As spark-submit starts it."""
 
 
+class Preload(str, Enum):
+    """What is imported in the process from which tasks are forked."""
+
+    TASKS = "tasks"
+    """What the tasks of this provider import."""
+    CONNECT = "connect"
+    """That, and Spark's Connect client."""
+    NONE = "none"
+
+
 @dataclass(frozen=True)
 class RecoverySettings:
     """Where journal and results are, and how they and Airflow are reached. URIs have no slash at the end.
@@ -126,6 +136,17 @@ def configured_driver_jvm() -> tuple[DriverJvm, Path | None]:
             f"Expected an absolute path of a folder in [recovery] class_archives, found {folder!r}."
         )
     return DriverJvm(driver_jvm), Path(folder) if folder else None
+
+
+def configured_preload() -> Preload:
+    """What tasks find imported already. Raises `ConfigurationError`."""
+    from airflow.sdk import conf
+
+    preload = conf.get(SECTION, "preload", fallback=Preload.TASKS.value)
+    *choices, last = [choice.value for choice in Preload]
+    if preload not in (*choices, last):
+        raise ConfigurationError(f"Expected {', '.join(choices)} or {last} in [recovery] preload, found {preload!r}.")
+    return Preload(preload)
 
 
 def configured_job_recovery() -> DeclaredJobRecovery:

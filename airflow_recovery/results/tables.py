@@ -334,7 +334,7 @@ class _Iceberg(OpenTable):
     def __init__(self, location: TableLocation, table: Table) -> None:
         super().__init__(location)
         self._table = table
-        self._branch = location.branch or "main"
+        self._branch = location.branch_name
 
     @property
     def id(self) -> str:

@@ -72,7 +72,7 @@ class _IcebergCommitter:
     def __init__(self, sink: IcebergTable, resources: SinkResources) -> None:
         self._sink = sink
         self._location = TableLocation.parse(sink.uri)
-        self._branch = self._location.branch or "main"
+        self._branch = self._location.branch_name
         self._resources = resources
 
     def probe(self, token: CommitToken) -> Probe:

@@ -3,29 +3,25 @@
 
 from __future__ import annotations
 
-from airflow_recovery.errors import ConfigurationError
-
-TASKS, CONNECT, NONE = "tasks", "connect", "none"
+from airflow_recovery.hooks.settings import SECTION, Preload, configured_preload
 
 
 def preload() -> None:
     """Import what ``[recovery] preload`` says, for this process and those that it forks. Makes no connection.
 
-    Raises `ConfigurationError` for another value than ``tasks``, ``connect`` or ``none``.
+    Raises as `configured_preload`.
     """
     from airflow.sdk import conf
 
-    wanted = conf.get("recovery", "preload", fallback=TASKS)
-    if wanted not in (TASKS, CONNECT, NONE):
-        raise ConfigurationError(f"Expected {TASKS}, {CONNECT} or {NONE} in [recovery] preload, found {wanted!r}.")
-    if wanted == NONE:
+    wanted = configured_preload()
+    if wanted is Preload.NONE:
         return
     _import_tasks()
-    if conf.get("recovery", "journal", fallback="").startswith("s3"):
+    if conf.get(SECTION, "journal", fallback="").startswith("s3"):
         from airflow_recovery.store.s3_clients import read_service
 
         read_service()
-    if wanted == CONNECT:
+    if wanted is Preload.CONNECT:
         from airflow_recovery.driver.connect_session import import_client
 
         import_client()

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -133,11 +133,9 @@ class RegionProgram:
         Raises `ConfigurationError` for a catalog that is not configured here, or that no driver elsewhere could ask,
         `UserCodeError` for a table that can't be written, and `StoreUnavailable` where a catalog gives no answer.
         """
-        made = {
-            vertex: rendered_table(self.job.vertices[vertex], self._facts) for vertex in self._region.region.results
-        }
-        read = [rendered_table(self.job.vertices[edge.result], self._facts) for edge in self._region.region.inputs]
-        locations = [TableLocation.parse(uri) for uri in (*made.values(), *read) if uri is not None]
+        made = self._tables_of(self._region.region.results)
+        read = self._tables_of(edge.result for edge in self._region.region.inputs)
+        locations = [TableLocation.parse(uri) for uri in (*made, *read)]
         iceberg = [location for location in locations if location.is_iceberg]
         if not iceberg:
             return
@@ -149,16 +147,20 @@ class RegionProgram:
         tables = tables_of(self.stores)
         for location in iceberg:
             table = tables.iceberg(location)
-            if table is not None and location.uri in made.values():
+            if table is not None and location.uri in made:
                 check_layout(table.spec(), table.schema(), location.uri)
+
+    def _tables_of(self, results: Iterable[str]) -> list[str]:
+        """The locations of those of these vertices' results that are tables."""
+        tables = (rendered_table(self.job.vertices[name], self._facts) for name in results)
+        return [table for table in tables if table is not None]
 
     def _catalogs(self, attempt: ClaimedAttempt) -> dict[str, dict[str, str]]:
         """The properties of the catalogs of the Iceberg tables that are read and made, by the catalogs' names."""
         read = {edge.result for edge in self._region.region.inputs}
         outputs = [output for outcome in attempt.inputs.values() for output in outcome.outputs]
         locations = [output.location for output in outputs if output.result in read and is_table(output.location)]
-        made = (rendered_table(self.job.vertices[name], self._facts) for name in self._region.region.results)
-        locations += [table for table in made if table is not None]
+        locations += self._tables_of(self._region.region.results)
         names = {TableLocation.parse(location).catalog for location in locations} - {""}
         resources = AirflowSinkResources(self.stores)
         return {name: resources.catalog_properties(name) for name in names}

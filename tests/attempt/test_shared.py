@@ -277,21 +277,30 @@ def test_a_try_that_died_holds_nothing_once_it_is_fenced():
     assert backfill.pins() == 1
 
 
-def test_case_12_an_adopter_that_comes_while_the_shared_result_is_purged_sees_it():
+PURGE = {"purge_older_than_s": 30 * DAY_S}
+
+
+def whose_reader_was_purged() -> Backfill:
+    """Of two dates the first has made the shared result, and was purged long ago. A purge would close that now."""
     backfill = Backfill(2)
-    first, second = backfill.worlds
+    first, _ = backfill.worlds
     first.until_green()
     backfill.clock.passes(40 * DAY_S)
-    options = {"purge_older_than_s": 30 * DAY_S}
-    sweep(first, **options)
+    sweep(first, **PURGE)
     assert backfill.pins() == 0
     backfill.clock.passes(40 * DAY_S)
+    return backfill
+
+
+def test_case_12_an_adopter_that_comes_while_the_shared_result_is_purged_sees_it():
+    backfill = whose_reader_was_purged()
+    first, second = backfill.worlds
 
     def closed_meanwhile(request: str) -> None:
         # The second date has evaluated the shared result and is about to pin it.
         if request.startswith("PUT _shared/") and request.endswith(".claim") and not seen:
             seen.append(request)
-            assert "closed" in {entry.action.value for entry in sweep(first, **options).entries}
+            assert "closed" in {entry.action.value for entry in sweep(first, **PURGE).entries}
 
     seen: list[str] = []
     with pytest.raises(Exception, match="was released while this run adopted it"):
@@ -339,13 +348,8 @@ def test_control_where_an_adopter_does_not_look_it_is_green_on_nothing(monkeypat
 
 def adopted_while_it_is_closed(monkeypatch) -> tuple[Backfill, SharedWorld]:
     """A second date claims the shared result when `gc` has looked for claims, and sees no tombstone yet."""
-    backfill = Backfill(2)
+    backfill = whose_reader_was_purged()
     first, second = backfill.worlds
-    first.until_green()
-    backfill.clock.passes(40 * DAY_S)
-    options = {"purge_older_than_s": 30 * DAY_S}
-    sweep(first, **options)
-    backfill.clock.passes(40 * DAY_S)
     close = Journal.close
 
     def late(journal, *given):
@@ -354,10 +358,10 @@ def adopted_while_it_is_closed(monkeypatch) -> tuple[Backfill, SharedWorld]:
         return close(journal, *given)
 
     monkeypatch.setattr(Journal, "close", late)
-    assert "closed" in {entry.action.value for entry in sweep(first, **options).entries}
+    assert "closed" in {entry.action.value for entry in sweep(first, **PURGE).entries}
     assert (backfill.pins(), made(backfill)) == (1, [("S", 1)])
     backfill.clock.passes(2 * HOUR_S)
-    sweep(first, **options)
+    sweep(first, **PURGE)
     return backfill, second
 
 

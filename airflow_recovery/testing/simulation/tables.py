@@ -69,8 +69,7 @@ class SimulatedTables:
         key, location = RegionKey.of(journal.identity, claim.region), TableLocation.parse(uri)
         token = token_of(key, claim.attempt, claim.writer)
         commit = TableCommit(result, uri, f"{key.path}#{result}", claim.attempt, token, None)
-        numbered = {iceberg_result._LINEAGE: commit.lineage, iceberg_result._ATTEMPT: str(commit.attempt)}
-        own = {**numbered, ICEBERG_TOKEN: token, BY: self._maker_text(journal, claim)}
+        own = {**iceberg_result.snapshot_properties(commit), BY: self._maker_text(journal, claim)}
 
         def prepare(table: Table | None) -> Callable[[], TableMetadata]:
             return partial(self._send, _there(table), rows, own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -129,16 +130,21 @@ def select(source: str, version: str, target: str, token: str, rows: str) -> Non
     table(target).overwrite(read, snapshot_properties={"airflow-recovery.token": token})
 
 
-def selecting(task_id: str, source: Any, rows: str) -> Any:
+def table_task(task_id: str, function: Callable[..., None], source: Any, table: str, **more: Any) -> Any:
+    """Has ``function`` make ``table`` of ``source``, with ``more`` arguments."""
     told = {"source": "{input:source}", "version": "{version:source}"}
     made = {"target": f"{{output:{task_id}}}", "token": f"{{token:{task_id}}}"}
     return recoverable(PythonOperator)(
         task_id=task_id,
-        python_callable=select,
-        op_kwargs={**told, **made, "rows": rows},
+        python_callable=function,
+        op_kwargs={**told, **made, **more},
         inputs={"source": source},
-        outputs={task_id: f"iceberg://lake/db.{task_id}"},
+        outputs={task_id: table},
     )
+
+
+def selecting(task_id: str, source: Any, rows: str) -> Any:
+    return table_task(task_id, select, source, f"iceberg://lake/db.{task_id}", rows=rows)
 
 
 with soaked("tables", max_active_runs=1):
@@ -177,15 +183,7 @@ def filter_delta(source: str, version: str, target: str, token: str, least: int)
 
 
 def filtering(task_id: str, source: Any, least: int) -> Any:
-    told = {"source": "{input:source}", "version": "{version:source}"}
-    made = {"target": f"{{output:{task_id}}}", "token": f"{{token:{task_id}}}"}
-    return recoverable(PythonOperator)(
-        task_id=task_id,
-        python_callable=filter_delta,
-        op_kwargs={**told, **made, "least": least},
-        inputs={"source": source},
-        outputs={task_id: f"delta+{LAKE}/delta/{task_id}"},
-    )
+    return table_task(task_id, filter_delta, source, f"delta+{LAKE}/delta/{task_id}", least=least)
 
 
 with soaked("delta", max_active_runs=1):
