@@ -84,9 +84,9 @@ def all_runs(
         for key in folders(store, dag, most=_ALL_RUNS)
         if wanted_key(readable(key))
         for group in folders(store, f"{dag}{key}/")
-        if wanted in (None, group)
     ]
-    return _identities(store, dag_id, group_id, encoded)
+    _check_group(store, dag_id, group_id, {group for _, group in encoded})
+    return _identities(store, dag_id, [(key, group) for key, group in encoded if wanted in (None, group)])
 
 
 def newest_runs(store: ObjectStore, dag_id: str, group_id: str | None = None, *, most: int) -> list[RunIdentity]:
@@ -98,12 +98,15 @@ def newest_runs(store: ObjectStore, dag_id: str, group_id: str | None = None, *,
     check_dag(store, dag_id)
     wanted = None if group_id is None else encode(group_id)
     groups: dict[str, dict[str, float]] = {}
+    known: set[str] = set()
     for folder, listed in first_objects(store, f"{encode(dag_id)}/", depth=2, most=_OBJECTS_A_RUN):
         key, _, group = folder.partition("/")
+        known.add(group)
         if wanted in (None, group):
             groups.setdefault(key, {})[group] = worked_s(listed) or 0.0
+    _check_group(store, dag_id, group_id, known)
     ordered = sorted(groups, key=lambda key: (max(groups[key].values()), key))
-    return _identities(store, dag_id, group_id, [(key, group) for key in ordered[-most:] for group in groups[key]])
+    return _identities(store, dag_id, [(key, group) for key in ordered[-most:] for group in groups[key]])
 
 
 def worked_s(listed: Iterable[ObjectInfo]) -> float | None:
@@ -119,14 +122,18 @@ def worked_s(listed: Iterable[ObjectInfo]) -> float | None:
     return max(times, default=None)
 
 
-def _identities(
-    store: ObjectStore, dag_id: str, group_id: str | None, encoded: Iterable[tuple[str, str]]
-) -> list[RunIdentity]:
+def _check_group(store: ObjectStore, dag_id: str, group_id: str | None, known: set[str]) -> None:
+    """Raise `NothingRecorded`, with the groups that there are, where none of the runs looked at has this one."""
+    if group_id is None and known or group_id is not None and encode(group_id) in known:
+        return
+    wanted = "such run" if group_id is None else f"run of group {group_id!r}"
+    nearest = f" {_nearest(group_id, sorted(map(readable, known)), 'groups')}" if group_id and known else ""
+    raise NothingRecorded(f"The journal {store.base_uri} has no {wanted} of DAG {dag_id!r}.{nearest}")
+
+
+def _identities(store: ObjectStore, dag_id: str, encoded: Iterable[tuple[str, str]]) -> list[RunIdentity]:
     """Of (run key, group) as their folders are called."""
-    identities = [_exact(store, RunIdentity(dag_id, readable(key), readable(group))) for key, group in encoded]
-    if not identities:
-        raise NothingRecorded(f"The journal {store.base_uri} has no run of group {group_id!r} of DAG {dag_id!r}.")
-    return identities
+    return [_exact(store, RunIdentity(dag_id, readable(key), readable(group))) for key, group in encoded]
 
 
 def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:
