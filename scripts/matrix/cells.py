@@ -109,6 +109,12 @@ WAYS = (
         refused=_before("4.2", NO_STREAMS),
         refusals=_of_each("test_streams_on_a_spark_that_is_too_old_are_refused"),
     ),
+    Way(
+        "streams-standalone",
+        "streaming regions, a standalone cluster",
+        _of_each("test_streaming_regions_on_executors"),
+        refused=_before("4.2", NO_STREAMS),
+    ),
 )
 
 

@@ -63,7 +63,7 @@ def submitted_to(request: pytest.FixtureRequest, pipeline: Pipeline, spark: Spar
             yield ""
     elif manager == "standalone":
         with (
-            standalone_cluster(cores=1, home=spark.home) as cluster,
+            standalone_cluster(cores=2, memory="2g", home=spark.home) as cluster,  # streams are two at a time
             connected(pipeline, conn_id, cluster.master_url),
         ):
             yield ""
@@ -188,19 +188,30 @@ def test_the_full_package_as_the_client(client_pipeline: Pipeline, series: str) 
         make_a_lost_result_again(client_pipeline, f"connect_{series}")
 
 
+def replace_a_sink_that_dies(pipeline: Pipeline, series: str) -> None:
+    streams = started(pipeline, f"streams_{series}", hold_at=4 * IDS)
+    streams.wait_done("events", 4 * IDS)
+    with untouched(streams, ("events", 1)):
+        kill_9(streams.jvm("table", 1))
+        streams.hold_at(8 * IDS)
+        streams.wait_view("events", 2)
+    streams.hold_at(None)
+    journal = streams.ends()
+    assert journal.executions() == {"events": 1, "table": 2}
+    assert_account(streams, journal, channel="events")
+
+
 @pytest.mark.parametrize("series", [series for series in NEWEST if series not in WITHOUT_STREAMS])
 def test_streaming_regions(request: pytest.FixtureRequest, pipeline: Pipeline, series: str) -> None:
     with submitted_to(request, pipeline, installed_spark(series), "local"):
-        streams = started(pipeline, f"streams_{series}", hold_at=4 * IDS)
-        streams.wait_done("events", 4 * IDS)
-        with untouched(streams, ("events", 1)):
-            kill_9(streams.jvm("table", 1))
-            streams.hold_at(8 * IDS)
-            streams.wait_view("events", 2)
-        streams.hold_at(None)
-        journal = streams.ends()
-    assert journal.executions() == {"events": 1, "table": 2}
-    assert_account(streams, journal, channel="events")
+        replace_a_sink_that_dies(pipeline, series)
+
+
+@pytest.mark.parametrize("series", [series for series in NEWEST if series not in WITHOUT_STREAMS])
+def test_streaming_regions_on_executors(request: pytest.FixtureRequest, pipeline: Pipeline, series: str) -> None:
+    """Rows are written to a channel, and read from it, by processes of the cluster's."""
+    with submitted_to(request, pipeline, installed_spark(series), "standalone"):
+        replace_a_sink_that_dies(pipeline, series)
 
 
 # --- what a Spark can't do --------------------------------------------------------------------------------------------

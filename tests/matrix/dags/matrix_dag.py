@@ -58,5 +58,6 @@ for series, spark in json.loads(os.environ.get("MATRIX_SPARKS", "{}")).items():
         f"streams_{series}",
         "integration_jobs.streams:brief",
         restart_strategy=FixedDelay(attempts=20, delay_s=0.1),
+        conf={"spark.cores.max": "1"},  # of a standalone cluster's: an application takes all that it finds
         **(submitted | {"env_vars": streaming}),
     )
