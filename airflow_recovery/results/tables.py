@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,7 +25,8 @@ from airflow_recovery.errors import (
     StoreUnavailable,
     UserCodeError,
 )
-from airflow_recovery.locations import TableLocation, comparable
+from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.locations import TableLocation, comparable, is_table
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
@@ -311,13 +312,14 @@ class Tables:
             return None
 
 
-def check_names(named: Iterable[tuple[str, str]]) -> None:
-    """``named``: (location, table's id). Raise `JobDefinitionError` where one Iceberg table has two names.
+def check_names(named: Iterable[tuple[str, str]], state: RunState) -> None:
+    """Raise `JobDefinitionError` where one Iceberg table has two names in ``named`` and what attempts have recorded.
 
-    Two catalogs that hold one table each move it on without the other, and neither tells which snapshot counts.
+    ``named``: (location, table's id). Two catalogs that hold one table each move it on without the other, and neither
+    tells which snapshot counts.
     """
     names: dict[str, str] = {}
-    for uri, table_id in named:
+    for uri, table_id in (*named, *_recorded(state)):
         location = TableLocation.parse(uri)
         if not location.is_iceberg:
             continue
@@ -328,6 +330,20 @@ def check_names(named: Iterable[tuple[str, str]]) -> None:
                 f"expected one name for the table {table_id}, found {other} and {name}: two catalogs that hold one "
                 "table don't see each other's commits. Name it by one of them everywhere in this DAG."
             )
+
+
+def _recorded(state: RunState) -> Iterator[tuple[str, str]]:
+    """The tables that attempts of this run have read or made: (location, the table's id)."""
+    for region in state.regions.values():
+        for attempt in region.attempts.values():
+            if attempt.outcome is None:
+                continue
+            for output in attempt.outcome.outputs:
+                if is_table(output.location):
+                    yield output.location, output.objects[0].etag
+            for external in attempt.outcome.externals:
+                if is_table(external.uri):
+                    yield external.uri, external.etag.rpartition("@")[0]
 
 
 class _Iceberg(OpenTable):

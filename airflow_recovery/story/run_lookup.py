@@ -124,7 +124,7 @@ def worked_s(listed: Iterable[ObjectInfo]) -> float | None:
 
 def _check_group(store: ObjectStore, dag_id: str, group_id: str | None, known: set[str]) -> None:
     """Raise `NothingRecorded`, with the groups that there are, where none of the runs looked at has this one."""
-    if group_id is None and known or group_id is not None and encode(group_id) in known:
+    if (group_id is None and known) or (group_id is not None and encode(group_id) in known):
         return
     wanted = "such run" if group_id is None else f"run of group {group_id!r}"
     nearest = f" {_nearest(group_id, sorted(map(readable, known)), 'groups')}" if group_id and known else ""

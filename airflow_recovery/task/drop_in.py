@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import cached_property
@@ -175,7 +175,7 @@ class DropInApplication(SparkApplication):
         if not uris or not drop_in.recovers:
             return
         opened = [(str(uri), table.id) for uri in uris if (table := self._tables.open(str(uri))) is not None]
-        check_names([*opened, *_tables_seen(state)])
+        check_names(opened, state)
 
     @cached_property
     def _tables(self) -> Tables:
@@ -435,20 +435,6 @@ def _outputs_by_age(state: RegionState) -> list[PartitionManifest]:
     """What finished attempts have written, the newest first, reset or not."""
     ended = sorted((attempt for attempt in state.attempts.values() if attempt.is_finished), key=lambda a: -a.number)
     return [output for attempt in ended if attempt.outcome is not None for output in attempt.outcome.outputs]
-
-
-def _tables_seen(state: RunState) -> Iterator[tuple[str, str]]:
-    """The tables that attempts of this run have read or made: (location, the table's id)."""
-    for region in state.regions.values():
-        for attempt in region.attempts.values():
-            if attempt.outcome is None:
-                continue
-            for output in attempt.outcome.outputs:
-                if is_table(output.location):
-                    yield output.location, output.objects[0].etag
-            for external in attempt.outcome.externals:
-                if is_table(external.uri):
-                    yield external.uri, external.etag.rpartition("@")[0]
 
 
 def _is_hidden(key: str) -> bool:

@@ -34,9 +34,11 @@ from airflow_recovery.job.mode import planned_mode
 from airflow_recovery.job.tables import rendered_table
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.locations import TableLocation, is_table
 from airflow_recovery.model.mode import answers_of
 from airflow_recovery.model.records import ExternalObject, Outcome, RunIdentity
+from airflow_recovery.results.tables import check_names
 from airflow_recovery.task.externals import RegionSplits
 
 Launch = Callable[[RegionSpec, Path], None]
@@ -127,11 +129,12 @@ class RegionProgram:
             mode=self._mode(attempt),
         )
 
-    def check_tables(self, *, driver_is_here: bool) -> None:
+    def check_tables(self, state: RunState, *, driver_is_here: bool) -> None:
         """Look at the Iceberg tables that are to be made, before anything is claimed, and at the catalogs of all.
 
-        Raises `ConfigurationError` for a catalog that is not configured here, or that no driver elsewhere could ask,
-        `UserCodeError` for a table that can't be written, and `StoreUnavailable` where a catalog gives no answer.
+        Raises `JobDefinitionError` where a table of the run has two names, `ConfigurationError` for a catalog that is
+        not configured here, or that no driver elsewhere could ask, `UserCodeError` for a table that can't be written,
+        and `StoreUnavailable` where a catalog gives no answer.
         """
         made = self._tables_of(self._region.region.results)
         read = self._tables_of(edge.result for edge in self._region.region.inputs)
@@ -145,10 +148,11 @@ class RegionProgram:
         for location in iceberg if not driver_is_here else ():
             check_reachable(location, resources.catalog_properties(location.catalog))
         tables = tables_of(self.stores)
-        for location in iceberg:
-            table = tables.iceberg(location)
-            if table is not None and location.uri in made:
-                check_layout(table.spec(), table.schema(), location.uri)
+        opened = [(location.uri, table) for location in iceberg if (table := tables.iceberg(location)) is not None]
+        check_names([(uri, str(table.metadata.table_uuid)) for uri, table in opened], state)
+        for uri, table in opened:
+            if uri in made:
+                check_layout(table.spec(), table.schema(), uri)
 
     def _tables_of(self, results: Iterable[str]) -> list[str]:
         """The locations of those of these vertices' results that are tables."""

@@ -59,9 +59,8 @@ class RegionSession(SparkApplication):
         Nothing that a claim which is lost would have to undo: the server is not asked. Raises as
         `RegionProgram.check_tables`.
         """
-        del state
         threading.Thread(target=_import_client, name="import pyspark", daemon=True).start()
-        self._program.check_tables(driver_is_here=True)
+        self._program.check_tables(state, driver_is_here=True)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Run the region's program for ``attempt``; returns and raises as `RegionProgram.run`."""

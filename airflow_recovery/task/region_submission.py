@@ -37,7 +37,7 @@ class RegionSubmission(SparkSubmission):
     def before_claim(self, state: RunState) -> None:
         """As `SparkSubmission.before_claim` and `RegionProgram.check_tables`."""
         super().before_claim(state)
-        self._program.check_tables(driver_is_here=not self.outlives_task)
+        self._program.check_tables(state, driver_is_here=not self.outlives_task)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Run the region's program for ``attempt``; returns and raises as `RegionProgram.run`."""

@@ -14,13 +14,14 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DoubleType, NestedField
+from pyiceberg.types import DoubleType, LongType, NestedField
 from tries import run_try, state_in
 
 from airflow_recovery.driver.stores import catalog_variable, lend_catalogs
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.hooks.tables import without_secrets
 from airflow_recovery.results.tables import Tables
+from airflow_recovery.task import region_program
 
 SECRETS = {"credential": "id:s3cret", "token": "t0ken", "s3.access-key-id": "AKIA", "s3.secret-access-key": "s3cret"}
 OPEN = {"type": "rest", "uri": "https://catalog/api", "warehouse": "s3://lake", "s3.endpoint": "http://127.0.0.1:9"}
@@ -32,20 +33,33 @@ def lake(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return recovery
 
 
-def connect(monkeypatch: pytest.MonkeyPatch, **extra: str) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps({"conn_type": "generic", "extra": json.dumps(extra)}))
+def connect(monkeypatch: pytest.MonkeyPatch, name: str = "lake", /, **extra: str) -> None:
+    monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps({"conn_type": "generic", "extra": json.dumps(extra)}))
 
 
-def catalog_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+def catalog_in(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "lake") -> Catalog:
     properties = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
-    connect(monkeypatch, **properties)
-    catalog = load_catalog("lake", **properties)
+    connect(monkeypatch, name, **properties)
+    catalog = load_catalog(name, **properties)
     catalog.create_namespace("db")
     return catalog
 
 
 def make_cleaned(lake: Path, **given: Any) -> None:
     run_try(job_dag("dagjobs.tabled_lake:tabled", **given).task_dict[f"{GROUP}.cleaned"], params={"lake": str(lake)})
+
+
+def in_two_catalogs(folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_one: bool = True) -> Any:
+    """The task of a region with two tables, one by each catalog's name; ``is_one``: they are the same one."""
+    one, other = (catalog_in(folder, monkeypatch, name) for name in ("lake", "lake2"))
+    cleaned = one.create_table("db.cleaned", Schema(NestedField(1, "n", LongType(), required=False)))
+    if is_one:
+        other.register_table("db.kept", cleaned.metadata_location)
+    else:
+        other.create_table("db.kept", cleaned.schema())
+    tasks = job_dag("dagjobs.named_twice:named_twice").task_dict
+    [task] = [task for key, task in tasks.items() if not key.endswith("publish")]
+    return task
 
 
 def refused(lake: Path, said: str, **given: Any) -> None:
@@ -99,6 +113,26 @@ def test_partitions_that_are_not_written_are_refused(
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "n"))
     catalog_in(lake, monkeypatch).create_table("db.cleaned", schema, partition_spec=spec)
     refused(lake, r"iceberg://lake/db\.cleaned: expected partitions by .*, found identity\(n\) of double")
+
+
+def test_one_table_by_two_catalogs_is_refused(lake: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = in_two_catalogs(lake, monkeypatch)
+    with pytest.raises((AirflowException, RecoveryError), match=r"lake/db.cleaned and lake2/db.kept: two catalogs"):
+        run_try(task, params={"lake": str(lake)})
+    assert drivers.specs == []
+
+
+def test_two_tables_of_two_catalogs_are_not(lake: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_try(in_two_catalogs(lake, monkeypatch, is_one=False), params={"lake": str(lake)})
+    assert len(drivers.specs) == 1
+
+
+def test_control_without_a_look_at_names_one_table_has_two(
+    lake: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region_program, "check_names", lambda *_: None)
+    run_try(in_two_catalogs(lake, monkeypatch), params={"lake": str(lake)})
+    assert len(drivers.specs) == 1
 
 
 def test_a_catalog_of_this_machine_is_none_of_a_driver_on_a_cluster(

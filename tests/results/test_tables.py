@@ -17,6 +17,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, ObjectMissing, StoreUnavailable
+from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.locations import TableLocation
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest
@@ -279,9 +280,9 @@ def test_a_catalog_that_is_not_configured_and_one_that_is_down_are_told_apart(tm
 
 def test_one_table_under_two_names_is_refused() -> None:
     same = [("iceberg://a/db.t", "1"), ("iceberg://a/db.t?branch=x", "1"), ("delta+/x", "2"), ("delta+/y", "2")]
-    check_names(same)
+    check_names(same, RunState())
     with pytest.raises(JobDefinitionError, match=r"found a/db\.t and b/db.t: two catalogs"):
-        check_names([*same, ("iceberg://b/db.t", "1")])
+        check_names([*same, ("iceberg://b/db.t", "1")], RunState())
 
 
 # --- Delta ------------------------------------------------------------------------------------------------------------

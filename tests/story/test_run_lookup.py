@@ -71,7 +71,7 @@ def test_groups_of_a_run_stay_together_and_of_one_group_its_own_work_counts(jour
     found = newest_runs(journal, "d", most=1)
     assert found == [RunIdentity("d", "date-1", "day"), RunIdentity("d", "date-1", "night")]
     assert keys(journal, 1, "day") == ["date-2"]
-    with pytest.raises(NothingRecorded, match="no run of group .noon. .* nearest groups of 2: .*night"):
+    with pytest.raises(NothingRecorded, match=r"no run of group .noon. .* nearest groups of 2: .*night"):
         newest_runs(journal, "d", "noon", most=1)
 
 
