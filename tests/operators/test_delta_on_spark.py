@@ -120,14 +120,6 @@ def test_a_vertex_commits_once_and_its_readers_are_given_that_version(lake: Path
     assert job.report(session) == [(142,)]
 
 
-def test_a_table_keeps_its_partitions(lake: Path, session: SparkSession) -> None:
-    session.createDataFrame([(5,)], "n long").write.format("delta").partitionBy("n").save(str(lake / "cleaned"))
-    job = Tabled(lake)
-    assert job.ran("cleaned") == "ran"
-    assert job.cleaned.metadata().partition_columns == ["n"]
-    assert sorted(row["n"] for row in job.rows("cleaned")) == [1, 41]
-
-
 def test_other_columns_than_the_tables_are_refused_before_any_row_is_written(lake: Path, session: SparkSession) -> None:
     session.createDataFrame([("a",)], "carrier string").write.format("delta").save(str(lake / "cleaned"))
     job = Tabled(lake)
@@ -222,10 +214,12 @@ def test_fault_172_control_without_its_token_the_attempt_has_failed(
     assert job.cleaned.version() == 0
 
 
-def written(spark: SparkSession, folder: Path, attempt: int, rows: int, writer: str = "w") -> PartitionManifest:
+def written(
+    spark: SparkSession, folder: Path, attempt: int, rows: int | DataFrame, writer: str = "w"
+) -> PartitionManifest:
     token = token_of(KEY, attempt, writer)
     commit = TableCommit("made", f"delta+{folder}/t", f"{KEY.path}#made", attempt, token, None)
-    return write_delta(spark, spark.range(rows), commit, LOG)
+    return write_delta(spark, spark.range(rows) if isinstance(rows, int) else rows, commit, LOG)
 
 
 def count(frame: DataFrame) -> int:
@@ -259,6 +253,15 @@ def test_fault_173_control_without_its_number_a_zombie_replaces_what_is_newer(
     written(session, tmp_path, 1, 9, "zombie")
     assert count(session.read.format("delta").load(f"{tmp_path}/t")) == 9
     assert count(read_delta(session, newer)) == 2, "readers are given the registered version all the same"
+
+
+def test_a_table_keeps_its_partitions(session: SparkSession, tmp_path: Path) -> None:
+    frame = session.sql("SELECT id, id % 2 AS half FROM range(4)")
+    frame.limit(1).write.format("delta").partitionBy("half").save(f"{tmp_path}/t")
+    written(session, tmp_path, 1, frame)
+    table = deltalake.DeltaTable(str(tmp_path / "t"))
+    assert table.metadata().partition_columns == ["half"]
+    assert sorted(table.to_pyarrow_table().column("id").to_pylist()) == [0, 1, 2, 3]
 
 
 def test_a_table_that_was_made_anew_is_not_read_for_the_one_that_was(session: SparkSession, tmp_path: Path) -> None:
