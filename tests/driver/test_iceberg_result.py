@@ -117,7 +117,7 @@ def test_fault_173_control_without_its_number_a_zombie_replaces_what_is_newer(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newer = written(spark, 2, 3)
-    monkeypatch.setattr(iceberg_result._Writing, "_committed", lambda *_: None)
+    monkeypatch.setattr(iceberg_result, "_committed", lambda *_: None)
     written(spark, 1, 8, "zombie")
     assert lake.load_table("db.t").scan().to_arrow().num_rows == 8
     assert read_manifest(spark, newer).count() == 3, "readers are given the registered snapshot all the same"
@@ -159,7 +159,7 @@ def test_fault_172_control_without_its_token_the_attempt_has_failed(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Meeting(monkeypatch)
-    monkeypatch.setattr(iceberg_result._Writing, "_committed", lambda *_: None)
+    monkeypatch.setattr(iceberg_result, "_committed", lambda *_: None)
     with pytest.raises(ConnectionError, match="the reply was lost"):
         written(spark, 1, 5)
     assert lake.load_table("db.t").scan().to_arrow().num_rows == 5

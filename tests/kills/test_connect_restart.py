@@ -26,15 +26,7 @@ from airflow_recovery.testing.spark_cluster import connect_server
 
 LOG = logging.getLogger("tests.connect_restart")
 DEADLINE_S = 120.0
-pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(autouse=True)
-def _leave_connect_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """pyspark marks this process, and with it all that it starts, as one of Connect; only a live session unmarks it."""
-    for mark in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE"):
-        monkeypatch.setenv(mark, "set, so that what was there before is put back")
-        monkeypatch.delenv(mark)
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("outside_connect")]
 
 
 def test_fault_75_a_lost_session_is_no_failure_of_the_code_and_the_next_attempt_runs(

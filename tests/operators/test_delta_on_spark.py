@@ -314,10 +314,8 @@ def tasks(lake: Path) -> tuple[Any, Any]:
 
 
 def test_fault_170_171_an_applications_version_that_is_lost_is_made_again(
-    recovery: Path, monkeypatch: pytest.MonkeyPatch
+    recovery: Path, monkeypatch: pytest.MonkeyPatch, outside_connect: None
 ) -> None:
-    for mark in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE"):
-        monkeypatch.delenv(mark, raising=False)
     lake = recovery / "lake"
     lake.mkdir()
     (lake / "a.csv").write_text("1\n\n41\n")

@@ -52,11 +52,8 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(autouse=True)
-def _worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_connect: None) -> Iterator[None]:
     """A worker of its own, which knows the connection ``own``. No server outlives the test."""
-    for mark in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE"):
-        monkeypatch.setenv(mark, "set, so that what was there before is put back")
-        monkeypatch.delenv(mark)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
