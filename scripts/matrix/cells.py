@@ -56,10 +56,19 @@ class Cell:
         return ".".join(part for part in (self.executor, self.way.name, self.series) if part)
 
 
-def _of_each(test: str, *parameters: str, executors: Sequence[str] = EXECUTORS) -> dict[str, str]:
-    """A test of `tests/matrix/test_recoveries.py`, which takes the executor, the Spark, and ``parameters``."""
+def _of_each(
+    test: str, *parameters: str, executors: Sequence[str] = EXECUTORS, everywhere: bool = False
+) -> dict[str, str]:
+    """A test of `tests/matrix/test_recoveries.py`, which takes the executor, the Spark, and ``parameters``.
+
+    With CeleryExecutor on `ON_THIS_SPARK` alone, unless ``everywhere``: which worker starts a Spark makes no difference
+    to that Spark, and LocalExecutor has tried each.
+    """
+    series = {
+        executor: "{series}" if everywhere or executor == EXECUTORS[0] else ON_THIS_SPARK for executor in executors
+    }
     node = f"tests/matrix/test_recoveries.py::{test}"
-    return {executor: f"{node}[{'-'.join((executor, '{series}', *parameters))}]" for executor in executors}
+    return {executor: f"{node}[{'-'.join((executor, series[executor], *parameters))}]" for executor in executors}
 
 
 def _before(first: str, words: str) -> dict[str, str]:
@@ -69,7 +78,11 @@ def _before(first: str, words: str) -> dict[str, str]:
 
 WAYS = (
     *(
-        Way(f"{what}-{manager}", f"{title}, {where}", _of_each(test, manager, executors=executors))
+        Way(
+            f"{what}-{manager}",
+            f"{title}, {where}",
+            _of_each(test, manager, executors=executors, everywhere=(what, manager) == ("declared", "local")),
+        )
         for manager, where, executors in (
             ("local", "master `local`", EXECUTORS),
             ("standalone", "a standalone cluster", EXECUTORS),
