@@ -77,8 +77,8 @@ def airflow_environment(  # noqa: PLR0913 - what the processes of an Airflow are
             # The same secret everywhere: otherwise tasks get 403 from the execution API.
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
-            # A file that changes is parsed at once; to parse all of them again and again takes half a core. What is found
-            # is stored at once as well: a change within 30 s of the one before would be left to the next parse.
+            # A file that changes is parsed at once; to parse all of them again and again takes half a core. It is
+            # stored at once as well: a change within 30 s of the one before would be left to the next parse.
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
             "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "0",
             "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
