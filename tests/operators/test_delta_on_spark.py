@@ -314,7 +314,7 @@ def tasks(lake: Path) -> tuple[Any, Any]:
 
 
 def test_fault_170_171_an_applications_version_that_is_lost_is_made_again(
-    recovery: Path, monkeypatch: pytest.MonkeyPatch, outside_connect: None
+    recovery: Path, outside_connect: None
 ) -> None:
     lake = recovery / "lake"
     lake.mkdir()
