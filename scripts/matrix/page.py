@@ -33,8 +33,8 @@ of the tables is written by hand. A cell with a date is one recovery in a real A
 its reader is cleared, and the result is made again by its producer. (Of streaming regions the sink is killed, and goes
 on alone.) *Refused* with a date: the test has heard the words. The journal is on S3, results are in a folder that all
 components see. With CeleryExecutor there are two workers, each on a machine of its own (namespaces of one Linux);
-what was tried on each Spark with LocalExecutor was tried there on one. Kubernetes is a real API server, and a node that
-[runs pods as processes](kubernetes.md#what-was-tried).
+a declared job with master `local` was tried there on each Spark, everything else on one. Kubernetes is a real API
+server, and a node that [runs pods as processes](kubernetes.md#what-was-tried).
 
 ## Versions of Spark
 
