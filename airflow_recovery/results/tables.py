@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
@@ -88,7 +88,7 @@ def tag_of(journal: str, key: RegionKey, attempt: int) -> str:
 
 
 class OpenTable(ABC):
-    """One table as it was when it was opened. Methods raise `StoreUnavailable` where it gives no answer."""
+    """One table as it was when it was opened. A method that asks it once more raises its client's errors."""
 
     def __init__(self, location: TableLocation) -> None:
         self.location = location
@@ -160,7 +160,8 @@ class Tables:
         table = self.open(uri)
         if table is None:
             raise ObjectMissing(f"Input {uri!r} of vertex {vertex!r}: expected a table, found none of that name.")
-        snapshot = table.as_of(location.as_of) if location.as_of else table.newest()
+        as_of = location.as_of
+        snapshot = _asked(uri, partial(table.as_of, as_of) if as_of else table.newest)
         if snapshot is None:
             missing = f"{location.as_of!r}: expired, or never there" if location.as_of else "any: nothing was committed"
             raise ObjectMissing(f"Input {uri!r} of vertex {vertex!r}: the table has no snapshot {missing}.")
@@ -169,7 +170,7 @@ class Tables:
     def committed(self, result: str, uri: str, token: str) -> PartitionManifest | None:
         """The snapshot that the attempt of ``token`` has committed, as its result. `None`: it has committed none."""
         table = self.open(uri)
-        snapshot = table.committed_by(token) if table is not None else None
+        snapshot = None if table is None else _asked(uri, partial(table.committed_by, token))
         if snapshot is None:
             return None
         registered = ResultObject(snapshot.version, snapshot.size, snapshot.table)
@@ -183,7 +184,7 @@ class Tables:
         [registered] = manifest.objects
         if table.id != registered.etag:
             return TableLost(f"{manifest.location} was dropped and made anew: it is table {table.id} now")
-        return table.why_lost(registered.path)
+        return _asked(manifest.location, partial(table.why_lost, registered.path))
 
     def keep(self, manifest: PartitionManifest, tag: str) -> bool:
         """Keep a result's snapshot from being expired, with a tag. Raises as `open`."""
@@ -293,23 +294,24 @@ class Tables:
 
     def _delta(self, location: TableLocation) -> OpenTable | None:
         try:
-            import deltalake
             from deltalake.exceptions import TableNotFoundError
         except ImportError as error:
             raise ConfigurationError(
                 f"Expected deltalake (delta-rs) in this environment, to ask for {location.uri}, found none: install "
                 "airflow-recovery[sinks]."
             ) from error
-        uri = location.name.replace("s3a://", "s3://", 1)
-        options = dict(self._delta_options(uri)) or None
-
-        def load(version: int | None) -> deltalake.DeltaTable:
-            return deltalake.DeltaTable(uri, version=version, storage_options=options)
-
+        load = partial(self.load_delta, location.name)
         try:
             return _Delta(location, load, lambda: self._open_location(location.name))
         except TableNotFoundError:
             return None
+
+    def load_delta(self, folder: str, version: int | None) -> deltalake.DeltaTable:
+        """Delta-rs' own, of the table in ``folder``, at a version or as it is now. Raises its errors."""
+        import deltalake
+
+        uri = folder.replace("s3a://", "s3://", 1)
+        return deltalake.DeltaTable(uri, version=version, storage_options=dict(self._delta_options(uri)) or None)
 
 
 def check_names(named: Iterable[tuple[str, str]], state: RunState) -> None:

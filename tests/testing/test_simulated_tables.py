@@ -1,6 +1,7 @@
-"""Seeded schedules of results that are snapshots of Iceberg tables, and what their catalog and others do to them.
+"""Seeded schedules of results that are snapshots of tables, and what their catalogs, logs and others do to them.
 
-The catalog is simulated below pyiceberg's own client; our code above it is that which runs. See docs/tables.md.
+Iceberg's catalog is simulated below pyiceberg's own client, Delta's log below delta-rs' reader and Spark's writer; our
+code above them is that which runs. See docs/tables.md.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 from simulated_controls import SAFE, finds
 
-from airflow_recovery.driver import iceberg_result
+from airflow_recovery.driver import delta_result, iceberg_result
 from airflow_recovery.errors import HoldsOther
 from airflow_recovery.model.retention import Retention
-from airflow_recovery.results.tables import TableLost, _Iceberg
+from airflow_recovery.results import tables
+from airflow_recovery.results.tables import TableLost, _Delta, _Iceberg
 from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, job_of, simulate
+from airflow_recovery.testing.simulation.delta_lake import _Frame
 from airflow_recovery.testing.simulation.jobs import with_folders, with_tables
 
 PAIR, DIAMOND = job_of(TOPOLOGIES["pair"]), job_of(TOPOLOGIES["diamond"])
@@ -22,6 +25,9 @@ JOBS = {
     "vertices": with_tables(DIAMOND, "PCDE"),
     "jobs that commit by themselves": with_tables(with_folders(DIAMOND, "PCDE"), "PCDE"),
     "both, and files": with_tables(with_folders(DIAMOND, "C"), "PC"),
+    "vertices of Delta": with_tables(DIAMOND, "PCDE", "PCDE"),
+    "jobs that commit to Delta": with_tables(with_folders(DIAMOND, "PCDE"), "PCDE", "PCDE"),
+    "both formats": with_tables(with_folders(DIAMOND, "CD"), "PCDE", "CE"),
 }
 TROUBLES = {
     "kills": {Trouble.KILL: 2, Trouble.KILL_TASK: 1},
@@ -112,3 +118,51 @@ def test_control_where_the_newest_snapshot_is_registered_it_is_a_zombies(monkeyp
     settings = Settings(with_tables(with_folders(PAIR, "PC"), "PC"), {Trouble.HEARTBEAT: 3, Trouble.PAUSE: 2}, **ALONE)
     what = "is given as its result what"
     control(monkeypatch, settings, what, (_Iceberg, "committed_by", lambda self, token: self.newest()))
+
+
+DELTA = with_tables(PAIR, "PC", "PC")
+option = _Frame.option
+
+
+def tells_no_attempt(self: _Frame, name: str, value: str) -> _Frame:
+    return self if name in ("txnAppId", "txnVersion") else option(self, name, value)
+
+
+def takes_the_newest(spark, path, commit, met):
+    if met is not None:
+        raise met
+    newest = delta_result._described(spark, f"DESCRIBE HISTORY {delta_result._quoted(path)} LIMIT 1")[0]
+    return newest["version"], newest["operationMetrics"]
+
+
+def test_control_where_delta_is_told_no_attempt_a_zombie_replaces_a_later_one(monkeypatch):
+    settings = Settings(DELTA, {Trouble.HEARTBEAT: 2}, **ALONE)
+    control(monkeypatch, settings, "was put in place of", (_Frame, "option", tells_no_attempt))
+
+
+def test_control_where_deltas_newest_version_is_taken_it_is_of_others(monkeypatch):
+    settings = Settings(DELTA, {Trouble.TABLE: 3}, **ALONE)
+    control(monkeypatch, settings, "has read other rows", (delta_result, "_committed", takes_the_newest))
+
+
+def test_control_where_deltas_history_is_not_looked_at_a_restore_is_missed(monkeypatch):
+    settings = Settings(DELTA, {Trouble.TABLE: 2}, **ALONE)
+    control(monkeypatch, settings, "its data is not there", (tables, "_goes_before", lambda commit, number: False))
+
+
+def test_control_where_deltas_files_are_not_looked_at_a_vacuum_is_missed(monkeypatch):
+    settings = Settings(DELTA, {Trouble.TABLE: 2, Trouble.EXPIRE: 2}, **ALONE)
+    control(monkeypatch, settings, "storm: C has more than", (tables, "_files", lambda table: {}))
+
+
+def test_control_where_a_tables_silence_has_no_name_a_task_does_not_know_it(monkeypatch):
+    settings = Settings(with_tables(with_folders(PAIR, "PC"), "PC", "PC"), store_faults=4, **ALONE)
+    control(monkeypatch, settings, "raises OSError", (tables, "_asked", lambda uri, question: question()))
+
+
+def test_control_where_deltas_newest_version_is_registered_it_is_a_zombies(monkeypatch):
+    settings = Settings(
+        with_tables(with_folders(PAIR, "PC"), "PC", "PC"), {Trouble.HEARTBEAT: 3, Trouble.PAUSE: 2}, **ALONE
+    )
+    what = "is given as its result what"
+    control(monkeypatch, settings, what, (_Delta, "committed_by", lambda self, token: self.newest()))

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.locations import ICEBERG
+from airflow_recovery.locations import DELTA, ICEBERG, is_table
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
@@ -57,9 +57,9 @@ class SimulatedJob:
 
     @cached_property
     def tables(self) -> dict[str, str]:
-        """The results that are snapshots of Iceberg tables, each with its location."""
+        """The results that are snapshots of tables, each with its location."""
         fixed = [pair for region in self.plan.regions for pair in region.fixed]
-        return {result: uri for result, uri in fixed if uri.startswith(ICEBERG)}
+        return {result: uri for result, uri in fixed if is_table(uri)}
 
     @cached_property
     def plan_hash(self) -> str:
@@ -264,14 +264,16 @@ def with_drawn_folders(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     return with_folders(job, chosen) if rng.random() < 0.34 else job
 
 
-def with_tables(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
+def with_tables(job: SimulatedJob, names: Iterable[str], delta: Collection[str] = ()) -> SimulatedJob:
     """``job`` in which the first results of those of these regions that can be are snapshots of a table of their own.
 
-    A table is the same in all runs. Needs pyiceberg.
+    Those of ``delta`` are Delta tables, all others are Iceberg's. A table is the same in all runs. Needs pyiceberg and
+    deltalake.
     """
     wanted = set(names)
+    places = {name: f"{DELTA}s3://simulated/delta/" if name in delta else f"{ICEBERG}simulated/db." for name in wanted}
     regions = (
-        replace(region, fixed=((region.results[0], f"{ICEBERG}simulated/db.{region.results[0]}"),))
+        replace(region, fixed=((region.results[0], f"{places[region.name]}{region.results[0]}"),))
         if region.name in wanted
         and region.results
         and not (region.commit or region.persistent or isinstance(region.mode, SplitPlan))
@@ -284,7 +286,7 @@ def with_tables(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
 def with_drawn_tables(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     """Of every third job, the results of some regions are snapshots of tables."""
     chosen = [name for name in job.regions if rng.random() < 0.6]
-    return with_tables(job, chosen) if rng.random() < 0.34 else job
+    return with_tables(job, chosen, [name for name in chosen if rng.random() < 0.4]) if rng.random() < 0.34 else job
 
 
 def with_shared(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:

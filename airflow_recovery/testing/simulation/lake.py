@@ -1,271 +1,135 @@
-"""Iceberg tables of a simulation: what any catalog of them guarantees, and no more, below pyiceberg's own client.
+"""What the tables of a simulation have in common, whatever their format.
 
-A table is metadata with snapshots, branches and tags, as pyiceberg has them. One request reads it, and one compares and
-swaps: a commit is made whole where all that its sender has read still holds, else refused. A reply may be lost, with
-the commit made, not made, or made later. Nothing here knows regions, attempts or tokens; files are not simulated, and
-what a snapshot's rows are stands in its summary. Needs pyiceberg.
+A lake is what a table's own readers and writers guarantee, and no more. It knows no regions and no attempts; of a
+snapshot's rows it knows what they are, and files are not simulated where nobody asks for them.
 """
 
 from __future__ import annotations
 
 import random
-import uuid
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from typing import ClassVar, Generic, Protocol, TypeVar
 
-from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServerError
-from pyiceberg.io import load_file_io
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, new_table_metadata
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    AssertRefSnapshotId,
-    AssertTableUUID,
-    RemoveSnapshotsUpdate,
-    SetSnapshotRefUpdate,
-    TableRequirement,
-    TableUpdate,
-    update_table_metadata,
-)
-from pyiceberg.typedef import IcebergBaseModel
-
+from airflow_recovery.driver.table_commit import TableCommit
+from airflow_recovery.locations import TableLocation
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.results.tables import Tables
-from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.testing.simulation.memory import Clock
-from airflow_recovery.testing.simulation.strands import current_runner
 
-ROWS = "simulated-rows"
 SIZE = 7
 """Of every snapshot, in bytes."""
-_NO_PAUSE = {"commit.retry.min-wait-ms": "0", "commit.retry.max-wait-ms": "0"}
-_IO = load_file_io({})
+OF_OTHERS = "of others"
+"""The rows of a commit that is nobody's of a run."""
 
 
-@dataclass(frozen=True)
-class Commit:
-    """One change of a table that was sent: made where ``requirements`` hold when it arrives."""
+class _Commit(Protocol):
+    @property
+    def table(self) -> str: ...
 
-    table: str
-    requirements: tuple[TableRequirement, ...]
-    updates: tuple[TableUpdate, ...]
+
+Change = TypeVar("Change", bound=_Commit)
 
 
 @dataclass
-class Lake:
-    """All tables of one simulation, by name; a table is made when it is first asked for.
+class Lake(ABC, Generic[Change]):
+    """All tables of one format in one simulation; a table is made when it is first asked for.
 
-    At most ``faults`` commits get no reply, with probability ``rate`` each. ``in_flight`` are those whose sender has
-    given up waiting. ``on_change(table, its metadata)`` hears of every commit that was made. ``parents``: of every
-    snapshot that there ever was its parent, which its table forgets when that one expires.
+    At most ``faults`` requests get no reply, with probability ``rate`` each. ``in_flight`` are the commits whose sender
+    has given up waiting. ``on_change(table)`` hears of every commit that was made. Snapshots have numbers.
     """
+
+    refused: ClassVar[type[Exception]]
+    """What its clients raise for a commit that was not made, since another one came between."""
+    remembers: ClassVar[bool]
+    """Whether a table knows the commits of an attempt when their rows are gone, and takes no older one's."""
+    can_count_again: ClassVar[bool]
+    """Whether what somebody has undone counts again after a `move` to it."""
 
     clock: Clock
     rng: random.Random
     rate: float = 0.0
     faults: int = 0
-    on_change: Callable[[str, TableMetadata], None] = lambda table, metadata: None
-    tables: dict[str, TableMetadata] = field(default_factory=dict)
-    in_flight: list[Commit] = field(default_factory=list)
-    parents: dict[int, int | None] = field(default_factory=dict)
-    sent: int = 0
-
-    def __post_init__(self) -> None:
-        self.key = uuid.UUID(int=self.rng.getrandbits(128)).hex
-        _lakes[self.key] = self
-
-    def metadata(self, table: str) -> TableMetadata:
-        """As it is now."""
-        if table not in self.tables:
-            self.tables[table] = made = new_table_metadata(
-                Schema(),
-                UNPARTITIONED_PARTITION_SPEC,
-                UNSORTED_SORT_ORDER,
-                f"memory://{table}",
-                dict(_NO_PAUSE),
-                uuid.UUID(int=self.rng.getrandbits(128)),
-            )
-            self.make(self.overwrite(table, made, "of others", {}))
-        return self.tables[table]
-
-    def send(self, commit: Commit) -> TableMetadata:
-        """A commit and its reply. Raises `CommitFailedException` where something else came between, or without one."""
-        if self.faults and self.rng.random() < self.rate:
-            self.faults -= 1
-            happens = self.rng.choice(
-                ["is made", "is made, and refused when it is sent again", "is on its way", "is lost"]
-            )
-            if happens.startswith("is made"):
-                self.make(commit)
-            elif happens == "is on its way":
-                self.in_flight.append(commit)
-            message = f"no reply: the commit {happens} (injected)"
-            raise (CommitFailedException if "again" in happens else CommitStateUnknownException)(message)
-        return self.make(commit)
-
-    def answer_or_fail(self) -> None:
-        """A request that changes nothing: its reply may be missing."""
-        if self.faults and self.rng.random() < self.rate:
-            self.faults -= 1
-            raise ServerError("503 (injected)")
-
-    def make(self, commit: Commit) -> TableMetadata:
-        """Compare and swap."""
-        now = self.metadata(commit.table)
-        for requirement in commit.requirements:
-            requirement.validate(now)
-        try:
-            self.tables[commit.table] = changed = update_table_metadata(now, commit.updates)
-        except ValueError as error:  # its sequence number, where the branch was moved away and back
-            raise CommitFailedException(str(error)) from error
-        self.parents |= {
-            update.snapshot.snapshot_id: update.snapshot.parent_snapshot_id
-            for update in commit.updates
-            if isinstance(update, AddSnapshotUpdate)
-        }
-        self.on_change(commit.table, changed)
-        return changed
-
-    def arrive(self, at: int) -> str:
-        """One of the commits in flight arrives. Returns which, in words."""
-        commit = self.in_flight.pop(at)
-        try:
-            self.make(commit)
-        except CommitFailedException:
-            return f"{commit.table}, refused"
-        return commit.table
-
-    def overwrite(self, table: str, on: TableMetadata, rows: str, properties: Mapping[str, str]) -> Commit:
-        """What a client sends that has read ``on`` and puts ``rows`` in place of all that the table has."""
-        head = on.refs.get(MAIN_BRANCH)
-        parent = None if head is None else head.snapshot_id
-        self.sent += 1
-        number = self.sent * 2_654_435_761 % 2**32  # an id of its own, in no order
-        snapshot = _model(
-            Snapshot,
-            snapshot_id=number,
-            parent_snapshot_id=parent,
-            sequence_number=_last_number(on) + 1,
-            timestamp_ms=int(self.clock.now_s * 1000),
-            manifest_list=f"memory://{table}/{number}",
-            summary=Summary(
-                Operation.OVERWRITE, **{"total-files-size": str(SIZE), "added-records": str(len(rows)), ROWS: rows}
-            ),
-        )
-        assert snapshot.summary is not None
-        for name, value in properties.items():
-            snapshot.summary[name] = value
-        return Commit(
-            table,
-            (AssertTableUUID(uuid=on.table_uuid), _model(AssertRefSnapshotId, ref=MAIN_BRANCH, snapshot_id=parent)),
-            (AddSnapshotUpdate(snapshot=snapshot), self._moved_to(snapshot.snapshot_id)),
-        )
-
-    # what others do
-
-    def expire(self, table: str) -> list[int]:
-        """A maintenance job has every snapshot expire that no branch's head and no tag is. Returns which."""
-        metadata = self.metadata(table)
-        kept = {ref.snapshot_id for ref in metadata.refs.values()}
-        gone = [snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in kept]
-        if gone:
-            self.make(Commit(table, (), (_model(RemoveSnapshotsUpdate, snapshot_ids=gone),)))
-        return gone
-
-    def move(self, table: str, to: int) -> None:
-        """Somebody has the branch begin at that snapshot, whatever it was at: a rollback, or its end."""
-        self.make(Commit(table, (), (self._moved_to(to),)))
-
-    def head(self, table: str) -> int | None:
-        """The snapshot that its branch is at."""
-        ref = self.metadata(table).refs.get(MAIN_BRANCH)
-        return None if ref is None else ref.snapshot_id
-
-    def line(self, snapshot: int | None) -> list[int]:
-        """It and all that it ever stood on, expired or not."""
-        snapshots: list[int] = []
-        while snapshot is not None:
-            snapshots.append(snapshot)
-            snapshot = self.parents[snapshot]
-        return snapshots
-
-    def counting(self, table: str) -> set[int]:
-        """The snapshots on which the head of the branch stands, as far as the table can tell.
-
-        One that has a tag, and is older than all that is left of the branch, is taken for one of them: what was between
-        has expired.
-        """
-        metadata = self.metadata(table)
-        there = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-        left: list[int] = []
-        number = self.head(table)
-        while number in there:
-            left.append(number)
-            number = there[number].parent_snapshot_id
-        oldest = min((there[number].timestamp_ms for number in left), default=0)
-        tagged = {ref.snapshot_id for name, ref in metadata.refs.items() if name != MAIN_BRANCH}
-        return {*left, *(number for number in tagged if there[number].timestamp_ms < oldest)}
-
-    def _moved_to(self, snapshot: int) -> SetSnapshotRefUpdate:
-        return _model(SetSnapshotRefUpdate, ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot)
+    on_change: Callable[[str], None] = lambda table: None
+    in_flight: list[Change] = field(default_factory=list)
 
     # as a process sees it
 
-    def client(self) -> Tables:
-        """What a process of ours asks its tables with."""
-        properties = {"py-catalog-impl": f"{__name__}.{SimulatedCatalog.__name__}", "lake": self.key}
-        return Tables(lambda catalog: properties, lambda location: {}, _opens_nothing)
+    @abstractmethod
+    def commit(self, tables: Tables, commit: TableCommit, rows: str, by: str) -> PartitionManifest:
+        """As the driver of a declared region, by its own code. ``by`` is noted. Raises what that code raises."""
 
+    @abstractmethod
+    def overwrite(self, tables: Tables, location: TableLocation, token: str, rows: str, by: str) -> None:
+        """As a job that is told a token, and looks for no commit of its own. Raises `refused`; any other: no answer."""
 
-class SimulatedCatalog(NoopCatalog):
-    """A process's way to a `Lake`, as pyiceberg makes one: before each request another process may go on."""
+    def fails(self) -> bool:
+        """Whether this request gets no reply."""
+        if not self.faults or self.rng.random() >= self.rate:
+            return False
+        self.faults -= 1
+        return True
 
-    def __init__(self, name: str, **properties: Any) -> None:
-        super().__init__(name, **properties)
-        self._lake = _lakes[properties["lake"]]
+    # what there is, asked of nobody
 
-    def load_table(self, identifier: str | tuple[str, ...]) -> Table:
-        """One request."""
-        name = identifier if isinstance(identifier, str) else ".".join(identifier)
-        current_runner().switch(f"CATALOG loads {name}")
-        self._lake.answer_or_fail()
-        metadata = self._lake.metadata(name)
-        # The client writes into the properties of what it has read.
-        own = metadata.model_copy(update={"properties": dict(metadata.properties)})
-        return Table(tuple(name.split(".")), own, f"memory://{name}", _IO, self)
+    @abstractmethod
+    def names(self) -> Iterable[str]:
+        """The tables that were asked for."""
 
-    def commit_table(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> CommitTableResponse:
-        """One request."""
-        name = ".".join(table.name())
-        current_runner().switch(f"CATALOG commits to {name}")
-        metadata = self._lake.send(Commit(name, requirements, updates))
-        return _model(CommitTableResponse, metadata=metadata, metadata_location=f"memory://{name}")
+    @abstractmethod
+    def id_of(self, table: str) -> str:
+        """The table's own id."""
 
+    @abstractmethod
+    def head(self, table: str) -> int | None:
+        """Its newest snapshot."""
 
-Model = TypeVar("Model", bound=IcebergBaseModel)
+    @abstractmethod
+    def line(self, table: str, number: int | None) -> list[int]:
+        """That snapshot and all that it ever stood on, expired or not."""
 
+    @abstractmethod
+    def counting(self, table: str) -> set[int]:
+        """The snapshots that nobody has undone, as far as the table can tell, and whose rows are there."""
 
-def _model(kind: type[Model], **fields: Any) -> Model:
-    """One of pyiceberg's, which takes its fields by these names too: a type checker knows those of JSON alone."""
-    return kind(**fields)
+    @abstractmethod
+    def has(self, table: str, number: int) -> bool:
+        """Whether the rows of that snapshot are there."""
 
+    @abstractmethod
+    def rows(self, table: str, number: int) -> str | None:
+        """`None`: they are not there any more."""
 
-def _last_number(metadata: TableMetadata) -> int:
-    assert not isinstance(metadata, TableMetadataV1)
-    return metadata.last_sequence_number
+    @abstractmethod
+    def by(self, table: str, number: int) -> str | None:
+        """What was noted of a snapshot; `None`: it is of others."""
 
+    # what others do
 
-_lakes: WeakValueDictionary[str, Lake] = WeakValueDictionary()
+    @abstractmethod
+    def expire(self, table: str) -> object:
+        """A maintenance job takes away what it may."""
 
+    @abstractmethod
+    def others_commit(self, table: str) -> None:
+        """Somebody else puts rows in place of all that there are."""
 
-def _opens_nothing(location: str) -> ObjectStore:
-    raise AssertionError(f"a simulated table has no folder: {location}")
+    @abstractmethod
+    def move(self, table: str, to: int) -> None:
+        """Somebody has the table be what it was at that snapshot, whatever it was at."""
+
+    # late commits
+
+    @abstractmethod
+    def make(self, change: Change) -> object:
+        """Compare and swap. Raises `refused`."""
+
+    def arrive(self, at: int) -> str:
+        """One of the commits in flight arrives. Returns which, in words."""
+        change = self.in_flight.pop(at)
+        try:
+            self.make(change)
+        except self.refused:
+            return f"{change.table}, refused"
+        return change.table

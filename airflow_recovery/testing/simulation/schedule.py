@@ -195,10 +195,10 @@ class Schedule(SimulatedRun):
                 f"a late PUT arrives: {self.world.network.arrive(rng.randrange(len(self.world.network.in_flight)))}"
             )
             return True
-        lake = self.world.tables.lake if self.world.tables is not None else None
-        if lake is not None and lake.in_flight and (not able or rng.random() < 0.1):
-            self.note(f"a late commit arrives: {lake.arrive(rng.randrange(len(lake.in_flight)))}")
-            return True
+        for lake in self.world.tables.lakes if self.world.tables is not None else ():
+            if lake.in_flight and (not able or rng.random() < 0.1):
+                self.note(f"a late commit arrives: {lake.arrive(rng.randrange(len(lake.in_flight)))}")
+                return True
         return False
 
     def _makes_progress(self) -> bool:
@@ -232,8 +232,8 @@ class Schedule(SimulatedRun):
         for process in self._processes:
             process.is_dead = True
         self.world.network.in_flight.clear()
-        if self.world.tables is not None:
-            self.world.tables.lake.in_flight.clear()
+        for lake in self.world.tables.lakes if self.world.tables is not None else ():
+            lake.in_flight.clear()
         self.note("everybody who is left dies; all is cleared once more")
         self.world.airflow.clear_all()
 

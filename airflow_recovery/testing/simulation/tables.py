@@ -1,34 +1,29 @@
 """Results that are snapshots of tables: how simulated drivers and jobs commit and read them, and what must hold.
 
-Needs pyiceberg, so it is imported where a job has such a result alone.
+Needs pyiceberg and deltalake, so it is imported where a job has such a result alone.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import random
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
-
-from airflow_recovery.driver import iceberg_result
 from airflow_recovery.driver.table_commit import TableCommit
 from airflow_recovery.errors import Failure, RecoveryError, RegionFailed, StoreError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.locations import TableLocation
 from airflow_recovery.model.keys import RegionKey
-from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Claim
-from airflow_recovery.results.tables import ICEBERG_TOKEN, ROUNDS, Tables, tag_of, token_of
-from airflow_recovery.testing.simulation.lake import ROWS, SIZE, Lake
+from airflow_recovery.results.tables import ROUNDS, Tables, tag_of, token_of
+from airflow_recovery.testing.simulation.delta_lake import DeltaLake, LoadedTable, table_at
+from airflow_recovery.testing.simulation.iceberg_lake import IcebergLake
+from airflow_recovery.testing.simulation.lake import SIZE, Lake
 from airflow_recovery.testing.simulation.ledger import Ledger
-
-BY = "simulated-attempt"
-"""In a snapshot's summary: who has made it."""
+from airflow_recovery.testing.simulation.memory import Clock, MemoryStore
 
 
 class Maker(NamedTuple):
@@ -39,6 +34,24 @@ class Maker(NamedTuple):
     attempt: int
 
 
+class SimulatedClient(Tables):
+    """What a process of ours asks tables with: pyiceberg's own client, and `LoadedTable` in place of delta-rs'."""
+
+    def __init__(self, iceberg: IcebergLake, delta: DeltaLake) -> None:
+        properties = iceberg.client()
+        super().__init__(lambda catalog: properties, lambda folder: {}, self._folder)
+        self._lake = delta
+
+    def load_delta(self, folder: str, version: int | None) -> Any:
+        """One request."""
+        return LoadedTable(self._lake, table_at(folder), version)
+
+    def _folder(self, folder: str) -> MemoryStore:
+        table = table_at(folder)
+        self._lake.log(table)
+        return self._lake.files[table]
+
+
 class SimulatedTables:
     """The tables of one simulation. Each ledger hears what becomes of the snapshots of its run.
 
@@ -47,17 +60,26 @@ class SimulatedTables:
     """
 
     def __init__(
-        self, lake: Lake, ledger_of: Callable[[str], Ledger], committing: Collection[str], wrong: list[str]
+        self,
+        clock: Clock,
+        rng: random.Random,
+        faults: tuple[float, int],
+        ledger_of: Callable[[str], Ledger],
+        committing: Collection[str],
+        wrong: list[str],
     ) -> None:
-        self.lake = lake
-        self.client: Tables = lake.client()
+        self.iceberg = IcebergLake(clock, rng, *faults)
+        self.delta = DeltaLake(clock, rng, *faults)
+        self.lakes: tuple[Lake[Any], ...] = (self.iceberg, self.delta)
+        self.client: Tables = SimulatedClient(self.iceberg, self.delta)
         self._ledger_of = ledger_of
         self._committing = frozenset(committing)
         self._wrong = wrong
-        self._makers: dict[int, Maker] = {}
+        self._makers: dict[tuple[str, int], Maker] = {}
         self._counting: dict[str, set[int]] = {}
         self._moved: set[str] = set()
-        lake.on_change = self._changed
+        for lake in self.lakes:
+            lake.on_change = partial(self._changed, lake)
 
     # as a driver, and as a job of a user's own
 
@@ -66,33 +88,28 @@ class SimulatedTables:
 
         Raises `RegionFailed`, where it may be made all the same.
         """
-        key, location = RegionKey.of(journal.identity, claim.region), TableLocation.parse(uri)
+        key = RegionKey.of(journal.identity, claim.region)
         token = token_of(key, claim.attempt, claim.writer)
         commit = TableCommit(result, uri, f"{key.path}#{result}", claim.attempt, token, None)
-        own = {**iceberg_result.snapshot_properties(commit), BY: self._maker_text(journal, claim)}
-
-        def prepare(table: Table | None) -> Callable[[], TableMetadata]:
-            return partial(self._send, _there(table), rows, own)
-
         try:
-            snapshot, table_id = iceberg_result.commit_once(self.client, location, commit, prepare, _LOG)
+            lake, _ = self._table_of(uri)
+            manifest = lake.commit(self.client, commit, rows, self._maker_text(journal, claim))
         except Exception as error:
             raise RegionFailed(f"{type(error).__name__}: {error}") from error
-        registered = ResultObject(str(snapshot.snapshot_id), SIZE, table_id)
-        manifest = PartitionManifest(result, location.uri, (registered,), rows=len(rows), managed=False)
         self._keep(manifest, journal, claim)
         return manifest
 
     def overwrite(self, journal: Journal, claim: Claim, uri: str, rows: str) -> bool:
         """As a job that is told a token, and looks for no commit of its own. Returns whether it has ended well."""
-        own = {ICEBERG_TOKEN: token_of(RegionKey.of(journal.identity, claim.region), claim.attempt, claim.writer)}
+        token = token_of(RegionKey.of(journal.identity, claim.region), claim.attempt, claim.writer)
+        lake, _ = self._table_of(uri)
         for _ in range(ROUNDS):
             try:
-                table = _there(self.client.iceberg(TableLocation.parse(uri)))
-                self._send(table, rows, {**own, BY: self._maker_text(journal, claim)})
-            except CommitFailedException:
+                location = TableLocation.parse(uri)
+                lake.overwrite(self.client, location, token, rows, self._maker_text(journal, claim))
+            except lake.refused:
                 continue
-            except Exception:  # the catalog gave no answer
+            except Exception:  # the table gave no answer
                 return False
             return True
         return False
@@ -102,7 +119,8 @@ class SimulatedTables:
         key = RegionKey.of(journal.identity, claim.region)
         manifest = self.client.committed(result, uri, token_of(key, claim.attempt, claim.writer))
         if manifest is not None:
-            maker = self._makers.get(int(manifest.objects[0].path))
+            _, table = self._table_of(uri)
+            maker = self._makers.get((table, int(manifest.objects[0].path)))
             own = Maker(journal.layout.prefix, claim.region, claim.attempt)
             if maker != own:
                 self._wrong.append(f"I10: {own.region}@{own.attempt} is given as its result what {maker} has committed")
@@ -124,101 +142,104 @@ class SimulatedTables:
         """The rows of the snapshot that was registered. Raises `RegionFailed` where its table does not have it."""
         try:
             lost = self.client.why_lost(manifest)
-            [registered] = manifest.objects
-            table = _there(self.client.iceberg(TableLocation.parse(manifest.location)))
-            snapshot = table.snapshot_by_id(int(registered.path))
+            text = self._rows(manifest)
         except RecoveryError as error:
             raise RegionFailed(str(error)) from error
-        if lost is not None or snapshot is None or snapshot.summary is None:
-            message = f"{manifest.location} has no snapshot {registered.path}"
+        if lost is not None or text is None:
+            message = f"{manifest.location} has no snapshot {manifest.objects[0].path}"
             raise RegionFailed(message, Failure("PartitionMissing", message))
-        return str(snapshot.summary[ROWS])
+        return text
 
     def rows_of(self, manifest: PartitionManifest) -> str:
         """The rows of a snapshot that has just been registered, asked of nobody."""
-        [registered] = manifest.objects
-        snapshot = self.lake.metadata(TableLocation.parse(manifest.location).name).snapshot_by_id(int(registered.path))
-        return "" if snapshot is None or snapshot.summary is None else str(snapshot.summary[ROWS])
+        return self._rows(manifest) or ""
+
+    def _rows(self, manifest: PartitionManifest) -> str | None:
+        lake, table = self._table_of(manifest.location)
+        return lake.rows(table, int(manifest.objects[0].path))
+
+    def _table_of(self, uri: str) -> tuple[Lake[Any], str]:
+        location = TableLocation.parse(uri)
+        return (self.iceberg, location.name) if location.is_iceberg else (self.delta, table_at(location.name))
 
     def _maker_text(self, journal: Journal, claim: Claim) -> str:
         return f"{journal.layout.prefix}\n{claim.region}\n{claim.attempt}"
 
-    def _send(self, table: Table, rows: str, properties: Mapping[str, str]) -> TableMetadata:
-        commit = self.lake.overwrite(".".join(table.name()), table.metadata, rows, properties)
-        return table.catalog.commit_table(table, commit.requirements, commit.updates).metadata
-
     # what people do
 
     def acts(self) -> Iterator[tuple[str, Callable[[], object]]]:
-        """What somebody may do to the branches of tables: each in words, and how."""
-        lake = self.lake
-        for table, metadata in lake.tables.items():
-            head = lake.head(table)
-            earlier = [number for number in lake.line(head)[1:] if metadata.snapshot_by_id(number) is not None]
-            yield f"OTHERS commit to {table}", partial(self._others, table)
+        """What somebody may do to tables: each in words, and how."""
+        for lake, table in self.named():
+            earlier = [number for number in lake.line(table, lake.head(table))[1:] if lake.has(table, number)]
+            yield f"OTHERS commit to {table}", partial(self._others, lake, table)
             if earlier:
-                yield f"SOMEBODY rolls {table} back", partial(self._move, table, earlier[0])
-                yield f"SOMEBODY forces {table} elsewhere", partial(self._move_and_commit, table, earlier[-1])
+                yield f"SOMEBODY rolls {table} back", partial(self._move, lake, table, earlier[0])
+                yield f"SOMEBODY forces {table} elsewhere", partial(self._move_and_commit, lake, table, earlier[-1])
+
+    def named(self) -> Iterator[tuple[Lake[Any], str]]:
+        """All tables that there are."""
+        for lake in self.lakes:
+            for table in lake.names():
+                yield lake, table
 
     def put_back(self, ledger: Ledger) -> None:
         """A person has the branches begin again at what counts in a run, where their tables still have it."""
-        for table, metadata in list(self.lake.tables.items()):
-            for number, (run, region, attempt) in list(self._makers.items()):
+        for lake, table in list(self.named()):
+            for (of, number), (run, region, attempt) in list(self._makers.items()):
                 counts = self._ledger_of(run) is ledger and ledger.regions[region].current == attempt
-                lost = number not in self._counting[table] and metadata.snapshot_by_id(number) is not None
-                if counts and lost:
-                    self._move(table, number)
+                lost = of == table and number not in self._counting[table] and lake.has(table, number)
+                if counts and lost and lake.can_count_again:
+                    self._move(lake, table, number)
 
-    def _others(self, table: str) -> None:
+    def _others(self, lake: Lake[Any], table: str) -> None:
         self._moved.add(table)
-        self.lake.make(self.lake.overwrite(table, self.lake.metadata(table), "of others", {}))
+        lake.others_commit(table)
 
-    def _move(self, table: str, to: int) -> None:
+    def _move(self, lake: Lake[Any], table: str, to: int) -> None:
         self._moved.add(table)
-        self.lake.move(table, to)
+        lake.move(table, to)
 
-    def _move_and_commit(self, table: str, to: int) -> None:
-        self._move(table, to)
-        self._others(table)
+    def _move_and_commit(self, lake: Lake[Any], table: str, to: int) -> None:
+        self._move(lake, table, to)
+        self._others(lake, table)
 
     # what must hold
 
     def why_not_held(self, prefix: str, region: str, attempt: int, uri: str) -> str | None:
         """Why a table to which nobody else has committed is not at the snapshot of the attempt that counts."""
-        table = TableLocation.parse(uri).name
-        makers = {maker.run for maker in map(self._makers.get, self.lake.parents) if maker is not None}
+        lake, table = self._table_of(uri)
+        makers = {maker.run for maker in self._makers.values()}
         if table in self._moved or region not in self._committing or len(makers) != 1:
             return None
-        head = self._makers.get(self.lake.head(table) or 0)
+        head = self._makers.get((table, lake.head(table) or 0))
         return None if head == Maker(prefix, region, attempt) else f"I10: {table} is at {head}, not {region}@{attempt}"
 
-    def _changed(self, table: str, metadata: TableMetadata) -> None:
-        before, now = self._counting.get(table, set()), self.lake.counting(table)
+    def _changed(self, lake: Lake[Any], table: str) -> None:
+        before, now = self._counting.get(table, set()), lake.counting(table)
         self._counting[table] = now
         for number in now - before:
-            maker = self._makers.get(number) or self._first_seen(metadata, number)
+            maker = self._makers.get((table, number)) or self._first_seen(lake, table, number)
             if maker is not None:
-                self._ledger_of(maker.run).table_put(f"{table}/{number}", SIZE, str(metadata.table_uuid))
+                self._ledger_of(maker.run).table_put(f"{table}/{number}", SIZE, lake.id_of(table))
         for number in before - now:
-            maker = self._makers.get(number)
+            maker = self._makers.get((table, number))
             if maker is not None:
                 self._ledger_of(maker.run).table_lost(maker.region, maker.attempt, f"{table}/{number}")
 
-    def _first_seen(self, metadata: TableMetadata, number: int) -> Maker | None:
-        snapshot = metadata.snapshot_by_id(number)
-        maker_text = None if snapshot is None or snapshot.summary is None else snapshot.summary[BY]
-        if snapshot is None or maker_text is None:
+    def _first_seen(self, lake: Lake[Any], table: str, number: int) -> Maker | None:
+        maker_text = lake.by(table, number)
+        if maker_text is None:
             return None  # of others
-        run, region, attempt = str(maker_text).split("\n")
-        self._makers[number] = maker = Maker(run, region, int(attempt))
+        run, region, attempt = maker_text.split("\n")
+        self._makers[table, number] = maker = Maker(run, region, int(attempt))
         if region in self._committing:
-            self._check(maker, metadata, self.lake.line(number)[1:])
+            earlier = (n for n in lake.line(table, number)[1:] if lake.remembers or lake.has(table, n))
+            self._check(maker, (self._makers.get((table, n)) for n in earlier))
         return maker
 
-    def _check(self, maker: Maker, metadata: TableMetadata, earlier: Iterable[int]) -> None:
-        for number in earlier:
-            other = self._makers.get(number)
-            if metadata.snapshot_by_id(number) is None or other is None or other[:2] != maker[:2]:
+    def _check(self, maker: Maker, earlier: Iterable[Maker | None]) -> None:
+        for other in earlier:
+            if other is None or other[:2] != maker[:2]:
                 continue
             if other.attempt == maker.attempt:
                 self._wrong.append(f"I10: {maker.region}@{maker.attempt} was committed to its table twice")
@@ -226,12 +247,3 @@ class SimulatedTables:
                 self._wrong.append(
                     f"I10: {maker.region}@{maker.attempt} was put in place of {maker.region}@{other.attempt}"
                 )
-
-
-def _there(table: Table | None) -> Table:
-    """Nobody drops a table of the simulation."""
-    assert table is not None
-    return table
-
-
-_LOG = logging.Logger("simulated tables", logging.ERROR)

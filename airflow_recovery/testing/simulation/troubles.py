@@ -246,8 +246,7 @@ class Troubles:
 
     def _expire(self) -> Iterator[Act]:
         if self._world.tables is not None:
-            lake = self._world.tables.lake
-            for table in lake.tables:
+            for lake, table in self._world.tables.named():
                 yield f"MAINTENANCE has snapshots of {table} expire", partial(lake.expire, table)
 
     def _table(self) -> Iterator[Act]:

@@ -125,12 +125,11 @@ class World:
     def _new_tables(self, job: SimulatedJob, faults: int, rate: float) -> SimulatedTables | None:
         if not job.tables:
             return None
-        from airflow_recovery.testing.simulation.lake import Lake
         from airflow_recovery.testing.simulation.tables import SimulatedTables
 
-        lake = Lake(self.clock, random.Random(self._rng.getrandbits(32)), rate=rate, faults=faults)
+        rng = random.Random(self._rng.getrandbits(32))
         committing = job.regions.keys() - job.folders
-        self.cluster.tables = SimulatedTables(lake, self._ledger_of, committing, self.wrong)
+        self.cluster.tables = SimulatedTables(self.clock, rng, (rate, faults), self._ledger_of, committing, self.wrong)
         return self.cluster.tables
 
     # the run that the schedule is about
