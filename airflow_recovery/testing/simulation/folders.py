@@ -73,7 +73,7 @@ class FolderSpark(FakeSpark):
                 for manifest in outcome.outputs:
                     if manifest.result in self._code.read_of(name, self._region):
                         read.append(self._read_folder(manifest))
-                        job.read.append((name, outcome.attempt, read[-1]))
+                        job.read.append((name, outcome, read[-1]))
             if self._cluster.rng.random() < self._cluster.trouble:
                 raise ObjectMissing("boom")
             lines = read + self._today().lines_of(self._region)
@@ -126,9 +126,9 @@ class FolderSpark(FakeSpark):
             for uri in {self._code.tables[output.result] for output in outputs if output.result in self._code.tables}:
                 self._tables.let_go(self._journal, claim, uri)
             raise
-        for name, n, text in job.read:
-            if text not in self._rows_before(name, n):
-                self._cluster.wrong.append(f"{self._region} counts, and has read a part of {name}@{n}")
+        for name, read, text in job.read:
+            if text not in self._rows_before(name, read).values():
+                self._cluster.wrong.append(f"{self._region} counts, and has read a part of {name}@{read.attempt}")
         return outcome
 
     def _registered_table(self, claim: Claim, result: str) -> PartitionManifest:

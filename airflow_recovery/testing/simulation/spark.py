@@ -18,6 +18,7 @@ from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttem
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.errors import AttemptLost, Failure, ObjectMissing, RecoveryError, RegionFailed, StoreError
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import JournalLayout, shared_identity
 from airflow_recovery.locations import is_table
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
@@ -48,7 +49,7 @@ class FolderJob:
     outlives_task: bool
     rests_on: object
     strand: Strand | None = None
-    read: list[tuple[str, int, str]] = field(default_factory=list)
+    read: list[tuple[str, Outcome, str]] = field(default_factory=list)
     has_ended: bool = False
     has_failed: bool = False
 
@@ -195,7 +196,7 @@ class FakeSpark(SparkApplication):
         claim, cluster = attempt.claim, self._cluster
         self._beat(claim)
         read = [
-            self._read(name, outcome.attempt, manifest)
+            self._read(name, outcome, manifest)
             for name, outcome in attempt.inputs.items()
             for manifest in outcome.outputs
             if manifest.result in self._code.read_of(name, self._region)
@@ -255,14 +256,18 @@ class FakeSpark(SparkApplication):
     def _draw(self) -> int:
         return self._cluster.rng.randint(0, 1) if self._region in self._code.unstable else 0
 
-    def _rows_before(self, region: str, attempt: int) -> set[str]:
-        """The rows of every result that an attempt of a producer has made."""
-        return {made for (name, n, _), made in self._wrote_before.items() if (name, n) == (region, attempt)}
+    def _rows_before(self, region: str, outcome: Outcome) -> dict[str, str]:
+        """The rows of every result that an attempt of a producer has made, for its run or for all of them."""
+        wrote, attempt = self._wrote_before, outcome.attempt
+        if outcome.shared is not None:
+            wrote = self._cluster.wrote[JournalLayout(shared_identity(outcome.shared.key)).prefix]
+            attempt = outcome.shared.attempt
+        return {result: made for (name, n, result), made in wrote.items() if (name, n) == (region, attempt)}
 
-    def _read(self, region: str, attempt: int, manifest: PartitionManifest) -> str:
+    def _read(self, region: str, outcome: Outcome, manifest: PartitionManifest) -> str:
         if is_table(manifest.location):
             text = self._tables.read(manifest)
-            self._check_read(region, attempt, manifest, text)
+            self._check_read(region, outcome, manifest, text)
             return text
         prefix = manifest.location.removeprefix(f"{self._results.base_uri}/")
         parts = []
@@ -281,12 +286,12 @@ class FakeSpark(SparkApplication):
             text = made.pop() if len(made) == 1 else "mixed"
         else:
             text = "".join("".join(pair) for pair in zip(*parts, strict=True))
-        self._check_read(region, attempt, manifest, text)
+        self._check_read(region, outcome, manifest, text)
         return text
 
-    def _check_read(self, region: str, attempt: int, manifest: PartitionManifest, text: str) -> None:
-        if text != self._wrote_before.get((region, attempt, manifest.result)):
-            self._cluster.wrong.append(f"{self._region} has read other rows than {region}@{attempt} wrote")
+    def _check_read(self, region: str, outcome: Outcome, manifest: PartitionManifest, text: str) -> None:
+        if text != self._rows_before(region, outcome).get(manifest.result):
+            self._cluster.wrong.append(f"{self._region} has read other rows than {region}@{outcome.attempt} wrote")
 
     @property
     def _tables(self) -> SimulatedTables:
