@@ -106,19 +106,23 @@ def _report(
         seen = tries.get(region)
         if attempt.is_lost and seen is not None and seen.state == "success":
             _check_reachable(run, caller, region, attempt.number, seen.ti_id, reason)
-        run.journal.report_lost(
-            Lost(region, attempt.number, caller, (reason.text(),), seen.ti_id if seen is not None else "", plan)
-        )
+        producer = seen.ti_id if seen is not None else ""
+        own = run.task.airflow_run_id
+        run.journal.report_lost(Lost(region, attempt.number, caller, (reason.text(),), producer, plan, own))
     return plan
 
 
 def _check_reachable(run: Run, caller: str, region: str, attempt: int, ti_id: str, reason: Reason) -> None:
-    """No ping-pong: the producer was cleared for this very loss, and is a success again."""
+    """No ping-pong: the producer was cleared for this very loss, and is a success again.
+
+    What another DAG run of this key has reported, it has cleared its own producer for.
+    """
     try:
         report = run.journal.read_lost(region, attempt)
     except ObjectMissing:
         return
-    if report.producer_ti_id and report.producer_ti_id != ti_id:
+    is_of_this_run = report.airflow_run_id in (None, run.task.airflow_run_id)
+    if is_of_this_run and report.producer_ti_id and report.producer_ti_id != ti_id:
         raise InputUnreachable(
             f"{caller} does not see the result of {region}@{attempt} ({reason.text()}), but {region} was cleared for "
             "that and is a success again. If it has looked itself: unreachable from here, not lost; compare what this "

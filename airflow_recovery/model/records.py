@@ -425,6 +425,8 @@ class Lost:
     """The producer's task instance when it was cleared: another one later has verified the result since."""
     plan: tuple[tuple[str, str], ...] = ()
     """The decision as shown to a person: (region, why it must run)."""
+    airflow_run_id: str | None = later(None)
+    """The DAG run of that task instance, in which alone its task may have been cleared for this report."""
 
 
 @dataclass(frozen=True)

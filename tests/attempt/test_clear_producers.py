@@ -13,6 +13,7 @@ from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import FINISHED_STATES, REMOVED_STATE, Observation, TaskTry
 from airflow_recovery.errors import InputLost, InputSkipped, InputUnreachable, NotMine
+from airflow_recovery.model.records import Lost
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.results.prober import ResultProber
 
@@ -155,6 +156,17 @@ def test_unreachable_is_not_lost_and_ends_the_ping_pong():
             world.go("C")
     assert world.airflow.cleared == ["P"]
     assert world.go("C").attempt == 1
+
+
+@pytest.mark.parametrize(("whose", "error"), [("another run", InputLost), (None, InputUnreachable)])
+def test_what_another_run_of_the_key_has_reported_was_cleared_there_alone(whose, error):
+    world = World(PAIR)
+    world.go("P")
+    world.journal().report_lost(Lost("P", 1, "C", ("gone",), "its own task instance of P", airflow_run_id=whose))
+    world.delete_results("P", 1)
+    with pytest.raises(error):
+        world.go("C")
+    assert world.airflow.cleared == (["P"] if whose else [])
 
 
 def test_control_without_that_check_producer_and_consumer_play_ping_pong(monkeypatch):

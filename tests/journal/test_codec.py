@@ -264,6 +264,7 @@ EXAMPLES: dict[str, Record] = {
     "reset-by-failover": Reset("delays", 2, "full", "raw failed", failover=True),
     "reset-that-answers": Reset("raw[b]", 2, "run", "raw[a] failed", failover=True, answers="raw[a]@3"),
     "lost": Lost("raw", 1, "delays", ("part-0 is gone",), "019a-7c", (("raw", "raw: result is missing"),)),
+    "lost-in-a-run": Lost("raw", 1, "delays", ("part-0 is gone",), "019a-7c", airflow_run_id="manual__1"),
     "released": Released("raw", 1, "sweeper"),
     "plan-sink": PlanRecord(
         "jobs.flights:flights",
