@@ -19,7 +19,7 @@ A finish without ``committed`` is thus the mark of a commit that may be in doubt
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from airflow_recovery.attempt.run import Run
@@ -37,7 +37,15 @@ from airflow_recovery.errors import (
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.keys import RegionKey
-from airflow_recovery.model.records import CommitEnd, Committed, CommitterDead, CommitterEpoch, Outcome, RunIdentity
+from airflow_recovery.model.records import (
+    CommitEnd,
+    Committed,
+    CommitterDead,
+    CommitterEpoch,
+    Outcome,
+    Reset,
+    RunIdentity,
+)
 from airflow_recovery.planning.reason import Reason
 from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, Held, Probe, RemembersAttempts
 
@@ -57,17 +65,35 @@ def roll_forward(run: Run, prepared: Attempt, region_state: RegionState, why_run
     _Commit(run, prepared).complete(is_void=prepared.number <= region_state.invalid_up_to, why_run=why_run)
 
 
-def check_not_appended(run: Run, region: str, state: RunState) -> None:
+def check_not_appended(run: Run, region: str, state: RunState) -> bool:
     """Before ``region`` runs. Raises `AppendedAlready` where its sink appends and holds an attempt of this run.
 
-    The target is asked whether it still does: a person may have undone it. Raises `Overtaken` where it holds what was
-    committed after ``state`` was listed.
+    The target is asked whether it still does: a person may have undone it. That is recorded, for the code of the undone
+    attempt may come back, and it would count as committed. Returns whether it was. Raises `Overtaken` where the target
+    holds what was committed after ``state`` was listed.
     """
     spec = run.regions[region].commit
     if spec is None or spec.mode is not CommitMode.APPEND:
-        return
-    region_state, identity = state.of(region), run.journal.identity
+        return False
+    region_state = state.of(region)
     taken = [n for n, attempt in region_state.attempts.items() if _has_taken(attempt, spec)]
+    _check_target(run, region, region_state, spec, taken)
+    undone = max(taken, default=0)
+    if undone <= region_state.invalid_up_to:
+        return False
+    _record_removal(run, region, undone)
+    return True
+
+
+def _record_removal(run: Run, region: str, undone: int) -> None:
+    run.task_instances.live_check()
+    why = f"its sink does not hold attempt {undone} any more"
+    run.log.warning("%s: %s: it does not count from now on.", region, why)
+    run.journal.reset(Reset(region, undone, run.task.airflow_run_id, why))
+
+
+def _check_target(run: Run, region: str, region_state: RegionState, spec: CommitSpec, taken: Sequence[int]) -> None:
+    identity = run.journal.identity
     committer = run.open_committer(spec)
     if isinstance(committer, RemembersAttempts):
         held = _held(run, committer, region, must_answer=bool(taken))

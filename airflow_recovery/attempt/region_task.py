@@ -150,8 +150,8 @@ class RegionTask:
             return self._keep(evaluation)
         if why.why is Why.CODE_CHANGED:
             self._run.task_instances.live_check()
-        if not evaluation.is_undecided(self._region):
-            check_not_appended(self._run, self._region, state)
+        if not evaluation.is_undecided(self._region) and check_not_appended(self._run, self._region, state):
+            return None
         inputs = self._run.regions[self._region].inputs
         self._run.available.look_ahead(self._run.results_read(self._region, state))
         lost = evaluation.lost_inputs(self._region)

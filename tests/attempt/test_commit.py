@@ -297,6 +297,39 @@ def test_a_sink_that_appends_never_runs_again_once_it_has_committed():
     assert world.visible == [2]
 
 
+def rows_undone_for_code_that_then_fails_and_is_rolled_back(kind: CommitKind) -> SinkWorld:
+    """Code 2 would append twice; a person removes the rows, as is asked for; code 2 fails; code 1 comes back."""
+    world = sink_world(kind, APPEND)
+    world.try_sink()
+    world.fingerprints[SINK] = "code 2"
+    world.airflow.clear(SINK)
+    assert isinstance(world.try_sink(), AppendedAlready)
+    world.target.undo(SINK)
+    process = Process()
+    process.gate = lambda request: process.kill() if request.endswith("00000002.outcome") else None
+    assert isinstance(world.try_sink(process), Killed)
+    assert world.visible == []
+    world.fingerprints[SINK] = "code 1"
+    world.airflow.clear(SINK)
+    assert world.try_sink() is None
+    return world
+
+
+@pytest.mark.parametrize("kind", [TOKEN, PROBE_ONLY])
+def test_rows_that_a_person_removed_count_no_more_when_their_code_comes_back(kind):
+    world = rows_undone_for_code_that_then_fails_and_is_rolled_back(kind)
+    assert world.visible == [3]
+
+
+@pytest.mark.parametrize("kind", [TOKEN, PROBE_ONLY])
+def test_control_where_the_removal_is_not_recorded_the_region_is_green_and_its_sink_empty(kind, monkeypatch):
+    monkeypatch.setattr(commit, "_record_removal", lambda *given: None)
+    monkeypatch.setattr(region_task, "check_not_appended", lambda *given: commit.check_not_appended(*given) and False)
+    world = rows_undone_for_code_that_then_fails_and_is_rolled_back(kind)
+    assert world.visible == []
+    assert world.airflow.state(SINK) == "success"
+
+
 def committed_after_the_listing() -> tuple[SinkWorld, BaseException | None]:
     world = sink_world(TOKEN, APPEND)
     seen: list[str] = []
