@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.locations import is_table
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.groups import WIDE, RegionGroup
 from airflow_recovery.model.inputs import InputRef, Inputs
@@ -478,7 +479,15 @@ class Evaluation:
                 return Reason(name, Why.SPLITS_CHANGED, moved)
         if not self.topology.reads_at(group, index, outcome.inputs):
             return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, self._regions[name].inputs))
-        return None
+        return self._why_overwritten(name, group, attempt.number)
+
+    def _why_overwritten(self, name: str, group: RegionGroup, number: int) -> Reason | None:
+        """A later attempt that does not count may have been committed to the table of this one, which counts again."""
+        latest = self.state.of(name).latest_attempt
+        if latest == number or not any(is_table(uri) for _, uri in group.template.fixed):
+            return None
+        detail = f"attempt {latest} may have been committed to its table after attempt {number}"
+        return Reason(name, Why.OUTPUT_ALTERED, detail)
 
     def _evaluate_inputs(self, name: str, outcome: Outcome, mode: PlanningMode) -> Reason | None:
         reason = None if self._are_as_read(outcome.inputs) else self._why_input_invalid(name)

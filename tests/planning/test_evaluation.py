@@ -118,6 +118,22 @@ def test_a_reset_does_not_bring_an_older_attempt_back():
     assert case.why("P") is Why.RESET
 
 
+@pytest.mark.parametrize(
+    ("place", "must_run"),
+    [("iceberg://lake/db.p", "PC"), ("delta+s3://lake/p", "PC"), ("s3://lake/p", ""), (None, "")],
+)
+def test_an_attempt_that_was_given_up_may_have_been_committed_to_the_table_of_the_one_that_counts(place, must_run):
+    """Of a folder, its objects are compared; a table that is at another attempt looks whole."""
+    case = Case({"P": (), "C": ("P",)}).finish_all().mark("P", 2, is_claimed=True, has_outcome=True)
+    fixed = () if place is None else (("P", place),)
+    regions = (replace(region, fixed=fixed) if region.name == "P" else region for region in case.plan.regions)
+    case.plan = replace(case.plan, regions=tuple(regions))
+    assert case.must_run() == must_run
+    if must_run:
+        detail = "P: result was altered (attempt 2 may have been committed to its table after attempt 1)"
+        assert case.evaluate().why_must_run("P").text() == detail
+
+
 def test_changed_code_runs_the_region_and_what_rests_on_it():
     #      P
     #    /   \

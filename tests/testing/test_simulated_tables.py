@@ -14,6 +14,7 @@ from simulated_controls import SAFE, finds
 from airflow_recovery.driver import delta_result, iceberg_result
 from airflow_recovery.errors import HoldsOther
 from airflow_recovery.model.retention import Retention
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.results import tables
 from airflow_recovery.results.tables import TableLost, _Delta, _Iceberg
 from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, job_of, simulate
@@ -120,6 +121,12 @@ def test_control_where_the_newest_snapshot_is_registered_it_is_a_zombies(monkeyp
     control(monkeypatch, settings, what, (_Iceberg, "committed_by", lambda self, token: self.newest()))
 
 
+def test_control_where_code_comes_back_its_table_has_what_was_given_up(monkeypatch):
+    troubles = {Trouble.DEPLOY: 3, Trouble.KILL: 2, Trouble.HEARTBEAT: 2}
+    settings = Settings(with_tables(PAIR, "PC"), troubles, **ALONE)
+    control(monkeypatch, settings, "I10: db.", (Evaluation, "_why_overwritten", lambda self, *given: None))
+
+
 DELTA = with_tables(PAIR, "PC", "PC")
 option = _Frame.option
 
@@ -142,7 +149,7 @@ def test_control_where_delta_is_told_no_attempt_a_zombie_replaces_a_later_one(mo
 
 def test_control_where_deltas_newest_version_is_taken_it_is_of_others(monkeypatch):
     settings = Settings(DELTA, {Trouble.TABLE: 3}, **ALONE)
-    control(monkeypatch, settings, "has read other rows", (delta_result, "_committed", takes_the_newest))
+    control(monkeypatch, settings, "which is not there like that", (delta_result, "_committed", takes_the_newest))
 
 
 def test_control_where_deltas_history_is_not_looked_at_a_restore_is_missed(monkeypatch):

@@ -440,6 +440,8 @@ class Ledger:
             return "its code has changed"
         if plan and set(plan[name].get("inputs", ())) != {producer for producer, _ in _refs(region.finish(n))}:
             return "it reads other regions"
+        if plan and plan[name].get("fixed") and region.latest_attempt > n:
+            return "a later attempt may have been committed to its table"
         for producer, k in _refs(region.finish(n)):
             other = self.regions[producer]
             if k <= max([other.floor, *other.resets]) or any(

@@ -24,6 +24,7 @@ from airflow_recovery.testing.simulation.iceberg_lake import IcebergLake
 from airflow_recovery.testing.simulation.lake import SIZE, Lake
 from airflow_recovery.testing.simulation.ledger import Ledger
 from airflow_recovery.testing.simulation.memory import Clock, MemoryStore
+from airflow_recovery.testing.simulation.strands import current_runner
 
 
 class Maker(NamedTuple):
@@ -142,9 +143,10 @@ class SimulatedTables:
         """The rows of the snapshot that was registered. Raises `RegionFailed` where its table does not have it."""
         try:
             lost = self.client.why_lost(manifest)
-            text = self._rows(manifest)
         except RecoveryError as error:
             raise RegionFailed(str(error)) from error
+        current_runner().switch(f"reads {manifest.location}")  # it may expire before that
+        text = self._rows(manifest)
         if lost is not None or text is None:
             message = f"{manifest.location} has no snapshot {manifest.objects[0].path}"
             raise RegionFailed(message, Failure("PartitionMissing", message))
