@@ -147,7 +147,7 @@ class Troubles:
         # Without a publish nobody looks at what a person has called a success.
         states = ("success", "failed") if self._run.settings.publishes else ("failed",)
         for name in self._names:
-            for state in states:
+            for state in states if name in self._world.airflow.upstream else ():  # else it is removed now
                 yield f"USER marks {name} {state}", partial(self._run.mark, name, state)
 
     # the stores
