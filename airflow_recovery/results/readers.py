@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_recovery.errors import AttemptLost
+from airflow_recovery.errors import AttemptLost, ObjectMissing
 from airflow_recovery.journal.journal import DataInUse, Journal
 from airflow_recovery.journal.layout import shared_identity
 from airflow_recovery.model.groups import RegionGroup
@@ -92,8 +92,14 @@ def ended(
 
 def end_reading(journal: Journal, shared: SharedRef, owner: RunAttempt, who: str) -> None:
     """``owner`` does not read the shared result any more. Ending it twice is once."""
-    shared_journal = Journal(journal.store, shared_identity(shared.key), writer=journal.writer)
+    shared_journal, reader = (
+        Journal(journal.store, shared_identity(shared.key), writer=journal.writer),
+        reader_name(owner),
+    )
     try:
-        shared_journal.fence(ended(journal, reader_name(owner), owner.attempt, f"let go by {who}"))
+        shared_journal.read_claim(reader, owner.attempt)
+        shared_journal.fence(ended(journal, reader, owner.attempt, f"let go by {who}"))
+    except ObjectMissing:
+        return  # it had ended, and the shared result was purged since
     except AttemptLost:
         return  # somebody else ended it

@@ -19,12 +19,14 @@ from airflow_recovery.driver.heartbeat import Heartbeat
 from airflow_recovery.errors import InputLost, RegionFailed
 from airflow_recovery.journal import journal as journal_module
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.layout import SHARED
+from airflow_recovery.journal.layout import SHARED, shared_identity
 from airflow_recovery.model.build_in_progress import BuiltElsewhere
 from airflow_recovery.model.location import key_below
-from airflow_recovery.model.records import AttemptState, ExternalObject
+from airflow_recovery.model.records import AttemptState, Claim, ExternalObject, RunAttempt, SharedRef
 from airflow_recovery.model.retention import Retention
+from airflow_recovery.results.readers import end_reading, reader_name
 from airflow_recovery.results.sweep_purge import Purge
+from airflow_recovery.testing.simulation.memory import Clock, MemoryStore
 
 
 @pytest.fixture(autouse=True)
@@ -388,6 +390,28 @@ def test_as_consumed_lets_go_of_the_reference_and_not_of_the_data():
     backfill.worlds[0].restart("C")
     backfill.worlds[0].until_green()
     assert made(backfill) == [("S", 1)]
+
+
+def letting_go_after_a_purge() -> list[str]:
+    """A run lets go, its shared result is purged with all that had read it, and the run lets go once more."""
+    store = MemoryStore("memory://journal", Clock())
+    journal = Journal(store, shared_identity("k"), writer="gc")
+    owner, held = RunAttempt("d", "date 1", "g", "S", 1), SharedRef("k", "S", 1)
+    reading = Claim(reader_name(owner), 1, "w", "plan", (), "run", 1, "ti", "tag", "now")
+    journal.claim(reading)
+    end_reading(journal, held, owner, "gc")
+    store.delete([info.key for info in store.list()])
+    end_reading(journal, held, owner, "gc")
+    return [info.key for info in store.list()]
+
+
+def test_who_lets_go_of_a_purged_shared_result_leaves_no_record_behind():
+    assert letting_go_after_a_purge() == []
+
+
+def test_control_where_the_claim_is_not_looked_for_a_record_of_nobody_is_left(monkeypatch):
+    monkeypatch.setattr(Journal, "read_claim", lambda *given: None)
+    assert len(letting_go_after_a_purge()) == 1
 
 
 def test_losing_the_shared_data_is_an_ordinary_loss_and_it_is_made_once_again():
