@@ -316,13 +316,13 @@ def rows_undone_for_code_that_then_fails_and_is_rolled_back(kind: CommitKind) ->
 
 
 @pytest.mark.parametrize("kind", [TOKEN, PROBE_ONLY])
-def test_rows_that_a_person_removed_count_no_more_when_their_code_comes_back(kind):
+def test_fault_176_rows_that_a_person_removed_count_no_more_when_their_code_comes_back(kind):
     world = rows_undone_for_code_that_then_fails_and_is_rolled_back(kind)
     assert world.visible == [3]
 
 
 @pytest.mark.parametrize("kind", [TOKEN, PROBE_ONLY])
-def test_control_where_the_removal_is_not_recorded_the_region_is_green_and_its_sink_empty(kind, monkeypatch):
+def test_fault_176_control_where_the_removal_is_not_recorded_the_region_is_green_and_its_sink_empty(kind, monkeypatch):
     monkeypatch.setattr(commit, "_record_removal", lambda *given: None)
     monkeypatch.setattr(region_task, "check_not_appended", lambda *given: commit.check_not_appended(*given) and False)
     world = rows_undone_for_code_that_then_fails_and_is_rolled_back(kind)

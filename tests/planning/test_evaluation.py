@@ -122,7 +122,9 @@ def test_a_reset_does_not_bring_an_older_attempt_back():
     ("place", "must_run"),
     [("iceberg://lake/db.p", "PC"), ("delta+s3://lake/p", "PC"), ("s3://lake/p", ""), (None, "")],
 )
-def test_an_attempt_that_was_given_up_may_have_been_committed_to_the_table_of_the_one_that_counts(place, must_run):
+def test_fault_177_an_attempt_that_was_given_up_may_have_been_committed_to_the_table_of_the_one_that_counts(
+    place, must_run
+):
     """Of a folder, its objects are compared; a table that is at another attempt looks whole."""
     case = Case({"P": (), "C": ("P",)}).finish_all().mark("P", 2, is_claimed=True, has_outcome=True)
     fixed = () if place is None else (("P", place),)

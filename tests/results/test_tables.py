@@ -392,6 +392,22 @@ def test_a_log_that_has_the_version_and_can_not_be_read_says_nothing_about_it(tm
         folder.tables.why_lost(registered)
 
 
+def test_a_delta_table_that_falls_silent_once_it_is_open_gives_no_answer(
+    folder: DeltaFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.commit(MINE)
+    registered = folder.made()
+    folder.commit()
+
+    def silent(*given: object) -> None:
+        raise OSError("Generic S3 error: connection reset")  # as delta-rs says it
+
+    monkeypatch.setattr(deltalake.DeltaTable, "history", silent)
+    for ask in (lambda: folder.tables.why_lost(registered), folder.made):
+        with pytest.raises(StoreUnavailable, match="gave no answer: OSError: Generic S3 error"):
+            ask()
+
+
 def test_a_delta_table_that_is_gone_or_shorter_or_another_is_lost(tmp_path: Path) -> None:
     folder = DeltaFolder(f"{tmp_path}/t", {}, open_store)
     folder.commit()

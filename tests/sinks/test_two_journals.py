@@ -16,7 +16,7 @@ from sink_process import IDENTITY, REGION, Case
 from staging import Resources, Warehouse, token
 
 from airflow_recovery.attempt import commit, region_task
-from airflow_recovery.errors import AppendedAlready, Overtaken, SinkRefused
+from airflow_recovery.errors import AppendedAlready, Overtaken, RegionFailed, SinkRefused
 from airflow_recovery.model.records import CommitEnd
 from airflow_recovery.sinks import CommittingSink, DeltaTable, Held, PostgresTable
 from airflow_recovery.store.local import LocalStore
@@ -171,6 +171,25 @@ def test_a_new_journal_appends_nothing_to_what_the_old_one_had_and_says_so_befor
     new.task()
     assert target.carriers() == ["B6"]
     assert end_of(new, 1) is CommitEnd.COMMITTED
+
+
+def test_fault_176_rows_that_a_person_removed_are_appended_anew_when_their_code_comes_back(target):
+    first = target.case("append", BEFORE)
+    first.task()
+
+    def fails() -> None:
+        raise RegionFailed("the new code has a bug")
+
+    new = replace(first, rows=REPAIRED, code="other", meanwhile=fails)
+    with pytest.raises(AppendedAlready):
+        new.task()
+    target.undo()
+    with pytest.raises(RegionFailed):
+        new.task()
+    assert target.carriers() == []
+    first.task()
+    assert target.carriers() == ["AA", "UA"]
+    assert end_of(first, 3) is CommitEnd.COMMITTED
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -121,7 +121,7 @@ def test_control_where_the_newest_snapshot_is_registered_it_is_a_zombies(monkeyp
     control(monkeypatch, settings, what, (_Iceberg, "committed_by", lambda self, token: self.newest()))
 
 
-def test_control_where_code_comes_back_its_table_has_what_was_given_up(monkeypatch):
+def test_fault_177_control_where_code_comes_back_its_table_has_what_was_given_up(monkeypatch):
     troubles = {Trouble.DEPLOY: 3, Trouble.KILL: 2, Trouble.HEARTBEAT: 2}
     settings = Settings(with_tables(PAIR, "PC"), troubles, **ALONE)
     control(monkeypatch, settings, "I10: db.", (Evaluation, "_why_overwritten", lambda self, *given: None))
