@@ -24,8 +24,10 @@ def repair(run: SimulatedRun, task: str, error: RecoveryError) -> None:
         run.world.tables.put_back(run.world.ledger)
         run.world.airflow.clear(task, downstream=True)
         return
-    for process, own in run.tries.items():
-        if own.task_id == task and not process.is_dead:
+    tries = {process for process, own in run.tries.items() if own.task_id == task}
+    twins = {other.name for other in run.world.others if other.ledger is run.world.ledger}
+    for process in run.alive():
+        if process in tries or process.name in twins:
             run.note(f"USER makes sure that {process.name} is dead")
             process.is_dead = True
     if isinstance(error, SinkInDoubt):
