@@ -54,7 +54,7 @@ def main() -> int:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, stop)
             soak.run()
-            write_report(soak, arguments.page)
+            write_report(soak.log, arguments.page)
     print(f"{len(soak.violations)} violations; the report is {arguments.page}, logs are in {folder / 'run'}")
     return 1 if soak.violations else 0
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
 from typing import Any, NamedTuple
 
 import psutil  # type: ignore[import-untyped]
@@ -21,7 +23,7 @@ WARM_UP_S = 180.0
 SHORTEST_S = 1200.0
 """How long one process must have been looked at, after its warm-up, for a word about growth."""
 MOST_GROWTH = 0.25
-"""Of its level: what a series may have gained over its longest stretch."""
+"""Of its level: what a series may have gained over its longest stretch, bit by bit."""
 
 
 class Sample(NamedTuple):
@@ -36,20 +38,25 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Growth:
-    """``slope`` is a unit an hour; ``longest_s`` the longest stretch of one process after its warm-up."""
+    """``slope`` is a unit an hour; ``longest_s`` the longest stretch of one process after its warm-up.
+
+    ``steady``: what that process has gained in each quarter of its stretch, times four. A step, as where a triggerer
+    meets its first trigger, is none.
+    """
 
     component: str
     what: str
     level: float
     slope: float
     longest_s: float
+    steady: float
 
     @property
     def verdict(self) -> str:
         """``flat``, ``GROWS``, or that nobody can say."""
         if self.longest_s < SHORTEST_S:
             return "too short to say"
-        return "GROWS" if self.slope * self.longest_s / 3600 > MOST_GROWTH * max(self.level, 1.0) else "flat"
+        return "GROWS" if self.steady > MOST_GROWTH * max(self.level, 1.0) else "flat"
 
 
 def growths(samples: Iterable[Sample]) -> list[Growth]:
@@ -73,10 +80,23 @@ def growths(samples: Iterable[Sample]) -> list[Growth]:
             ("memory, MB", [[(sample.at, sample.megabytes) for sample in one] for one in warm]),
             ("open files", [[(sample.at, float(sample.files)) for sample in one] for one in warm]),
         ):
-            longest = max((one[-1][0] - one[0][0] for one in values), default=0.0)
+            longest = max(values, key=_seconds, default=())
             level = _mean([value for one in values for _, value in one])
-            found.append(Growth(component, what, level, 3600 * _slope(values), longest))
+            slope = 3600 * _slope(values)
+            found.append(Growth(component, what, level, slope, _seconds(longest), _steady(longest)))
     return found
+
+
+def _seconds(one: Sequence[tuple[float, float]]) -> float:
+    return one[-1][0] - one[0][0] if one else 0.0
+
+
+def _steady(one: Sequence[tuple[float, float]]) -> float:
+    quarter = len(one) // 4
+    if not quarter:
+        return 0.0
+    levels = [median(value for _, value in one[n * quarter : (n + 1) * quarter]) for n in range(4)]
+    return 4 * min(later - earlier for earlier, later in pairwise(levels))
 
 
 def _slope(several: Sequence[Sequence[tuple[float, float]]]) -> float:

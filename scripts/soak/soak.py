@@ -9,7 +9,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -18,9 +20,10 @@ from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.testing.local_airflow import LocalAirflowError
 from airflow_recovery.verify import verify_run
+from scripts.machine import describe_machine
 from scripts.soak.disturbances import DISTURBANCES, Disturbance, World, drawn_for, first_round, start_all
 from scripts.soak.ground import Ground
-from scripts.soak.growth import Growth, Sampler, growths
+from scripts.soak.growth import Sampler, growths
 from scripts.soak.leftovers import (
     connections_of_nobody,
     left_processes,
@@ -91,7 +94,7 @@ class Soak:
         self.runs = Runs(self.ground.airflow, random.Random(f"runs {self.seed}"))
         self.world = World(self.ground, self.runs)
         self.sampler = Sampler(self.ground.airflow.processes, self.begun_s)
-        self._tick = 0
+        self._tick = self._sampled = 0
         self._owed = first_round(self.seed)
         self._recent: deque[str] = deque(maxlen=6)
         self._looked_at: dict[RunName, int] = {}
@@ -101,9 +104,10 @@ class Soak:
         """Since it began."""
         return time.monotonic() - self.begun_s
 
-    def growths(self) -> list[Growth]:
-        """Of memory and open files, by what was sampled so far."""
-        return growths(self.sampler.samples)
+    @property
+    def log(self) -> Path:
+        """What was done and found, a JSON object a line: all that the report is made of."""
+        return self.ground.folder / "soak.jsonl"
 
     def run(self) -> None:
         """To its end, or until `stopped` is set: that is looked at between two disturbances."""
@@ -112,7 +116,8 @@ class Soak:
             while not self.stopped and self.seconds < ends:
                 self._disturb_until(min(self.seconds + self.pause_every_s, ends))
                 self._pause()
-            for growth in self.growths():
+                self._write_counts()
+            for growth in growths(self.sampler.samples):
                 if growth.verdict == "GROWS":
                     self._violated(f"{growth.component}: {growth.what} grows by {growth.slope:.1f} an hour")
 
@@ -329,8 +334,28 @@ class Soak:
         self._write("note", {"said": text})
         print(self.notes[-1], flush=True)
 
+    def _write_counts(self) -> None:
+        """All that is no event, as it stands now; and the samples since the last time."""
+        counts = {
+            "seed": self.seed,
+            "ended": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            "machine": describe_machine(),
+            "missed": self.missed,
+            "struck": self.ground.faults.struck,
+            "runs": Counter(name.dag_id for name in self.runs.names),
+            "created_again": self.runs.created_again,
+            "purged": len(self.purged),
+            "pauses": self.pauses,
+            "verified": self.verified,
+            "compared": self.compared,
+        }
+        self._write("counts", counts)
+        samples = self.sampler.samples[self._sampled :]
+        self._sampled += len(samples)
+        self._write("samples", {"samples": samples})
+
     def _write(self, kind: str, values: dict[str, Any]) -> None:
-        with (self.ground.folder / "soak.jsonl").open("a") as log:
+        with self.log.open("a") as log:
             log.write(json.dumps({"kind": kind, "s": round(self.seconds, 1), **values}) + "\n")
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ from scripts.soak.leftovers import (
 )
 from scripts.soak.people import is_purged
 from scripts.soak.plot import plotted
-from scripts.soak.report import Story, rendered
+from scripts.soak.report import Story, rendered, story_of
 from scripts.soak.request_budget import REGIONS, beyond_budget, budget
 from scripts.soak.runs import WEIGHTS
 from scripts.soak.s3_faults import KINDS, S3Faults
@@ -153,6 +154,12 @@ def test_a_series_that_grows_is_found_also_over_several_processes_and_a_flat_one
     growing = verdict([*series("api-server", 1, 0.0, 300.0), *series("api-server", 2, 3000.0, 300.0, level=500.0)])
     assert growing.verdict == "GROWS"
     assert growing.slope == pytest.approx(300.0)
+    step = [
+        sample._replace(megabytes=sample.megabytes + 90.0 * (sample.at > 1000.0))
+        for sample in series("triggerer", 1, 0.0, 0.0)
+    ]
+    assert verdict(step).slope > 100.0
+    assert verdict(step).verdict == "flat"
     leaking = [sample._replace(files=int(sample.at / 20)) for sample in series("worker-1", 1, 0.0, 0.0)]
     assert verdict(leaking, "open files").verdict == "GROWS"
 
@@ -160,7 +167,8 @@ def test_a_series_that_grows_is_found_also_over_several_processes_and_a_flat_one
 def test_of_a_short_stretch_nobody_says_that_it_is_flat() -> None:
     short = [sample for sample in series("triggerer", 1, 0.0, 300.0) if sample.at < WARM_UP_S + SHORTEST_S / 2]
     assert verdict(short).verdict == "too short to say"
-    assert Growth("x", "memory, MB", 100.0, MOST_GROWTH * 100.0 * 0.9, 3600.0).verdict == "flat"
+    assert Growth("x", "memory, MB", 100.0, 0.0, 3600.0, MOST_GROWTH * 100.0 * 0.9).verdict == "flat"
+    assert Growth("x", "memory, MB", 100.0, 0.0, 3600.0, MOST_GROWTH * 100.0 * 1.1).verdict == "GROWS"
 
 
 def request(method: str, key: str = "journal/a/b/t/x", prefix: str = "") -> S3Request:
@@ -228,27 +236,28 @@ def test_every_dag_is_started_and_has_a_truth() -> None:
 
 
 def story(violations: list[Violation], seconds: float = 7300.0) -> Story:
-    machine = {"cores": "2", "memory": "24 GiB", "load in the last minute": "3.00"}
-    done = [Done(31.0, "kill a worker", "worker-1")]
-    growth = [Growth("worker-1", "memory, MB", 300.0, 1.5, 1500.0)]
-    return Story(
-        9,
-        seconds,
-        "2026-01-01 00:00 UTC",
-        machine,
-        done,
-        {"kill a driver": 2},
-        {"storm": 5},
-        {"chain": 3},
-        1,
-        0,
-        2,
-        6,
-        6,
-        violations,
-        [],
-        growth,
-    )
+    """As the log of a soak tells it."""
+    counts = {
+        "seed": 9,
+        "ended": "2026-01-01 00:00 UTC",
+        "machine": {"cores": "2", "memory": "24 GiB", "load in the last minute": "3.00"},
+        "missed": {"kill a driver": 2},
+        "struck": {"storm": 5},
+        "runs": {"chain": 3},
+        **{"created_again": 1, "purged": 0, "pauses": 2, "verified": 6, "compared": 6},
+    }
+    samples = series("worker-1", 1, 0.0, 0.0)
+    lines = [
+        {"kind": "done", "s": 31.0, **asdict(Done(31.0, "kill a worker", "worker-1"))},
+        *({"kind": "violation", "s": found.at, **asdict(found)} for found in violations),
+        {"kind": "counts", "s": 600.0, **counts, "seed": 8},
+        {"kind": "samples", "s": 600.0, "samples": samples[:100]},
+        {"kind": "counts", "s": seconds, **counts},
+        {"kind": "samples", "s": seconds, "samples": samples[100:]},
+    ]
+    told = story_of(map(json.dumps, lines))
+    assert told.samples == samples
+    return told
 
 
 def test_the_page_says_what_was_done_and_what_was_found_and_admits_that_it_was_short() -> None:
