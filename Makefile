@@ -62,7 +62,7 @@ matrix: ## Try the Sparks, executors and clusters that users have, and write doc
 	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m scripts.matrix $(if $(ONLY),--only $(ONLY)) $(if $(SINCE),--since $(SINCE)) \
 		$(if $(filter-out 0,$(AGAIN)),--again)
 
-soak: ## Ten DAGs in a real Airflow, disturbed for hours and checked at each pause; writes docs/soak.md (HOURS=8; SEED=1)
+soak: ## Eleven DAGs in a real Airflow, disturbed for hours and checked at each pause; writes docs/soak.md (HOURS=8; SEED=1)
 	@scripts/setup.sh --drill
 	@exec $(PYTHON_BIN) -m scripts.soak --hours $(or $(HOURS),8) --seed $(or $(SEED),1)
 

@@ -92,10 +92,8 @@ def ended(
 
 def end_reading(journal: Journal, shared: SharedRef, owner: RunAttempt, who: str) -> None:
     """``owner`` does not read the shared result any more. Ending it twice is once."""
-    shared_journal, reader = (
-        Journal(journal.store, shared_identity(shared.key), writer=journal.writer),
-        reader_name(owner),
-    )
+    shared_journal = Journal(journal.store, shared_identity(shared.key), writer=journal.writer)
+    reader = reader_name(owner)
     try:
         shared_journal.read_claim(reader, owner.attempt)
         shared_journal.fence(ended(journal, reader, owner.attempt, f"let go by {who}"))
