@@ -479,7 +479,7 @@ class Evaluation:
                 return Reason(name, Why.SPLITS_CHANGED, moved)
         if not self.topology.reads_at(group, index, outcome.inputs):
             return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, self._regions[name].inputs))
-        return self._why_overwritten(name, group, attempt.number)
+        return self._why_overwritten(name, group, attempt.number) if group.template.fixed else None
 
     def _why_overwritten(self, name: str, group: RegionGroup, number: int) -> Reason | None:
         """A later attempt that does not count may have been committed to the table of this one, which counts again."""
