@@ -86,7 +86,7 @@ def check_not_appended(run: Run, region: str, state: RunState) -> bool:
 
 
 def _record_removal(run: Run, region: str, undone: int) -> None:
-    run.task_instances.live_check()
+    """By whoever has seen it, a task that was cleared meanwhile too: it is true of that attempt from now on."""
     why = f"its sink does not hold attempt {undone} any more"
     run.log.warning("%s: %s: it does not count from now on.", region, why)
     run.journal.reset(Reset(region, undone, run.task.airflow_run_id, why))
