@@ -300,18 +300,19 @@ class Tables:
                 f"Expected deltalake (delta-rs) in this environment, to ask for {location.uri}, found none: install "
                 "airflow-recovery[sinks]."
             ) from error
-        load = partial(self.load_delta, location.name)
+        load = self.delta_loader(location.name)
         try:
             return _Delta(location, load, lambda: self._open_location(location.name))
         except TableNotFoundError:
             return None
 
-    def load_delta(self, folder: str, version: int | None) -> deltalake.DeltaTable:
-        """Delta-rs' own, of the table in ``folder``, at a version or as it is now. Raises its errors."""
+    def delta_loader(self, folder: str) -> Callable[[int | None], deltalake.DeltaTable]:
+        """What loads the table in ``folder`` with delta-rs, at a version or as it is now. Raises delta-rs' errors."""
         import deltalake
 
         uri = folder.replace("s3a://", "s3://", 1)
-        return deltalake.DeltaTable(uri, version=version, storage_options=dict(self._delta_options(uri)) or None)
+        options = dict(self._delta_options(uri)) or None
+        return lambda version: deltalake.DeltaTable(uri, version=version, storage_options=options)
 
 
 def check_names(named: Iterable[tuple[str, str]], state: RunState) -> None:

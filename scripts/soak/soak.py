@@ -80,10 +80,8 @@ class Soak:
     hours: float
     pause_every_s: float = 600.0
     begun_s: float = field(default_factory=time.monotonic)
-    done: list[Done] = field(default_factory=list)
     missed: Counter[str] = field(default_factory=Counter)
     violations: list[Violation] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
     pauses: int = 0
     verified: int = 0
     compared: int = 0
@@ -97,7 +95,6 @@ class Soak:
         self._tick = self._sampled = 0
         self._owed = first_round(self.seed)
         self._recent: deque[str] = deque(maxlen=6)
-        self._looked_at: dict[RunName, int] = {}
 
     @property
     def seconds(self) -> float:
@@ -182,9 +179,9 @@ class Soak:
 
     def _note_done(self, disturbance: Disturbance, said: str) -> None:
         self._owed = [one for one in self._owed if one.name != disturbance.name]
-        self.done.append(Done(self.seconds, disturbance.name, said))
+        done = Done(self.seconds, disturbance.name, said)
         self._recent.append(f"{_clock(self.seconds)} {disturbance.name}: {said}")
-        self._write("done", asdict(self.done[-1]))
+        self._write("done", asdict(done))
         print(self._recent[-1], flush=True)
 
     def _wait(self, seconds: float) -> None:
@@ -330,9 +327,9 @@ class Soak:
         print(f"VIOLATION {_clock(self.seconds)} {where}\n{what}\nbefore: {'; '.join(self._recent)}", flush=True)
 
     def _note(self, text: str) -> None:
-        self.notes.append(f"{_clock(self.seconds)} {text}")
-        self._write("note", {"said": text})
-        print(self.notes[-1], flush=True)
+        said = f"{_clock(self.seconds)} {text}"
+        self._write("note", {"said": said})
+        print(said, flush=True)
 
     def _write_counts(self) -> None:
         """All that is no event, as it stands now; and the samples since the last time."""

@@ -43,9 +43,9 @@ class SimulatedClient(Tables):
         super().__init__(lambda catalog: properties, lambda folder: {}, self._folder)
         self._lake = delta
 
-    def load_delta(self, folder: str, version: int | None) -> Any:
-        """One request."""
-        return LoadedTable(self._lake, table_at(folder), version)
+    def delta_loader(self, folder: str) -> Any:
+        """What makes one request a load."""
+        return partial(LoadedTable, self._lake, table_at(folder))
 
     def _folder(self, folder: str) -> MemoryStore:
         table = table_at(folder)
@@ -186,12 +186,13 @@ class SimulatedTables:
 
     def put_back(self, ledger: Ledger) -> None:
         """A person has the branches begin again at what counts in a run, where their tables still have it."""
-        for lake, table in list(self.named()):
+        lakes = {table: lake for lake, table in self.named() if lake.can_count_again}
+        for table in lakes:
             for (of, number), (run, region, attempt) in list(self._makers.items()):
                 counts = self._ledger_of(run) is ledger and ledger.regions[region].current == attempt
-                lost = of == table and number not in self._counting[table] and lake.has(table, number)
-                if counts and lost and lake.can_count_again:
-                    self._move(lake, table, number)
+                lost = of == table and number not in self._counting[table] and lakes[table].has(table, number)
+                if counts and lost:
+                    self._move(lakes[table], table, number)
 
     def _others(self, lake: Lake[Any], table: str) -> None:
         self._moved.add(table)
