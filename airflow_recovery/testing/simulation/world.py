@@ -82,6 +82,7 @@ class World:
         releases: Retention | None = None,
         has_event_files: bool = False,
     ) -> None:
+        self._whole = job
         self._clocks_differ_s = clocks_differ_s
         self._shares_results_base = shares_results_base
         self._releases = releases
@@ -214,9 +215,9 @@ class World:
 
     def _ledger_of(self, prefix: str) -> Ledger:
         if prefix not in self._ledgers:
-            makers = [region.name for region in self.job.plan.regions if region.persistent]
+            makers = [region.name for region in self._whole.plan.regions if region.persistent]
             wrote = self.cluster.wrote[prefix]
-            self._ledgers[prefix] = SharedLedger(makers, _modes(self.job), wrote, self._data, self.wrong, self._runs)
+            self._ledgers[prefix] = SharedLedger(makers, _modes(self._whole), wrote, self._data, self.wrong, self._runs)
         return self._ledgers[prefix]
 
     def _new_target(self, ledger: Ledger) -> FakeTarget:
