@@ -65,16 +65,15 @@ class History:
     """The vertices of ``plan``, the newest one, in its order, and what ``runs`` have told of them.
 
     ``notes``: what could not be used or is not known, each in a sentence. ``region_s``: what a region takes beyond its
-    Spark time (median), `None` where no claim was read. ``region_seconds`` and ``region_tries``: Spark seconds of a
-    finish (mean), and attempts, by group of regions.
+    Spark time (median), `None` where no claim was read. ``finishes``: attempts that have finished, or failed of their
+    own.
     """
 
     plan: PlanRecord
     runs: int
     vertices: Mapping[str, VertexHistory]
     region_s: float | None
-    region_seconds: Mapping[str, float]
-    region_tries: Mapping[str, int]
+    finishes: int
     notes: tuple[str, ...] = ()
 
     @property
@@ -86,11 +85,6 @@ class History:
     def exposure_s(self) -> float:
         """The seconds of work in which they have come."""
         return sum(vertex.exposure_s for vertex in self.vertices.values())
-
-    @property
-    def finishes(self) -> int:
-        """Attempts that have finished."""
-        return sum(self.region_tries.values())
 
 
 def steps_of(group: RegionGroup) -> tuple[str, ...]:
@@ -124,8 +118,7 @@ class _Reading:
         ]
         self._vertices = {name: VertexHistory(name) for name in names}
         self._spark_s: dict[frozenset[str], list[float]] = {}
-        self._of_group: dict[str, list[float]] = {}
-        self._tries: dict[str, int] = {}
+        self._finishes = 0
         self._beyond_s: list[float] = []
         self._sizes: dict[str, list[int]] = {}
         self._failures: list[tuple[tuple[str, ...], Failure | None]] = []
@@ -149,8 +142,7 @@ class _Reading:
             len(self._runs),
             ordered,
             median(self._beyond_s) if self._beyond_s else None,
-            {name: sum(seconds) / len(seconds) for name, seconds in self._of_group.items()},
-            self._tries,
+            self._finishes,
             tuple(self._notes),
         )
 
@@ -173,14 +165,13 @@ class _Reading:
                     self._beyond(run, region, number, outcome)
                 elif outcome.cause is FenceCause.OWN_FAILURE:
                     self._failures.append((members, outcome.failure))
-                    self._tries[group.name] = self._tries.get(group.name, 0) + 1
+                    self._finishes += 1
             if finished:
                 self._finished(known, group, finished)
                 seconds += [outcome.spark_seconds for outcome in finished if outcome.spark_seconds is not None]
         if seconds:
             mean = sum(seconds) / len(seconds)
             self._spark_s.setdefault(frozenset(members), []).append(mean * len(group))
-            self._of_group.setdefault(group.name, []).append(mean)
             if len(members) == 1 and known:
                 self._vertices[known[0]].alone += 1
 
@@ -190,7 +181,7 @@ class _Reading:
             self._beyond_s.append(max(0.0, whole - outcome.spark_seconds))
 
     def _finished(self, known: Iterable[str], group: RegionGroup, finished: list[Outcome]) -> None:
-        self._tries[group.name] = self._tries.get(group.name, 0) + len(finished)
+        self._finishes += len(finished)
         for name in known:
             vertex = self._vertices[name]
             vertex.finishes += len(finished)
