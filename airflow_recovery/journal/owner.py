@@ -87,7 +87,7 @@ def _check_journal(journal: ObjectStore, mine: dict[str, str], results: ObjectSt
         f"found that it holds those of the journal {owner['uri']} ({owner['journal']}): two journals would overwrite "
         "and delete each other's results there. Give this one a place of its own ([recovery] results). Only where "
         f"nobody works with the other journal any more, since it was moved here or is gone, delete "
-        f"{results.base_uri}/{OWNER_KEY}: the next task takes the place for this one."
+        f"{results.base_uri}/{OWNER_KEY} if it still names that one: the next task takes the place for this one."
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
-from airflow_recovery.errors import RecoveryError
-from airflow_recovery.journal.owner import OWNER_KEY
+from airflow_recovery.errors import ConfigurationError, RecoveryError
+from airflow_recovery.journal.owner import OWNER_KEY, check_results
 from airflow_recovery.testing.simulation.dag_run import DagRun
 from airflow_recovery.testing.simulation.ledger import OUTSIDER
 from airflow_recovery.testing.simulation.settings import Violation
@@ -62,8 +63,12 @@ def _works(run: SimulatedRun, other: DagRun) -> None:
 def ends_other_deployment(run: SimulatedRun) -> None:
     """What the message asks for, where the other deployment was the first: it is gone, and with it what it has written.
 
-    An administrator makes sure of that before he deletes the object that says whose the place is.
+    An administrator makes sure of that before he deletes the object that says whose the place is, and looks whether it
+    still says so: a task may tell of it late.
     """
+    with suppress(ConfigurationError):
+        check_results(run.world.journal_store, run.world.results)
+        return
     for process in run.alive():
         process.is_dead |= any(process.name == other.name for other in run.world.others)
     for process in list(run.world.cluster.processes):
