@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import grpc  # type: ignore[import-untyped]
 
+CLIENT_VARIABLES = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
+"""With any of these pyspark, and spark-submit, take a process and all that it starts for a client of a server."""
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 """The environment variable with the token that a server asks of its clients (Spark 4.0 and later)."""
 ANSWER_TIMEOUT_S = 30.0

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.driver.connect_server import TOKEN_VARIABLE, ServerAddress
+from airflow_recovery.driver.connect_server import CLIENT_VARIABLES, TOKEN_VARIABLE, ServerAddress
 from airflow_recovery.driver.connect_session import CONNECT_RETRIES
 from airflow_recovery.driver.server_keeper import Order, StartedKeeper, end_key, servers_folder
 from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf, submit_environment
@@ -55,8 +55,6 @@ END_TIMEOUT_S = 40.0
 """How long the teardown waits for the server's keeper, which may be on another worker."""
 _OUT_OF_MEMORY_EXITS = (3, 52)
 """Of the JVM with ``-XX:+ExitOnOutOfMemoryError``, and Spark's own."""
-_CONNECT_MODE = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
-"""With these variables spark-submit would take the server for a client."""
 
 
 @dataclass(frozen=True)
@@ -284,8 +282,8 @@ class StartServer:
     def order(self, address: ServerAddress, stores: Stores, prefix: str) -> tuple[Order, dict[str, str]]:
         """What its keeper is told, and the environment. Raises `ConfigurationError` as `connect_server_command`."""
         environment = submit_environment(os.environ)
-        for mark in _CONNECT_MODE:
-            environment.pop(mark, None)
+        for name in CLIENT_VARIABLES:
+            environment.pop(name, None)
         conf = dict(QUIET_CONF)
         conf |= s3a_conf(stores.results_spec, environment) or s3a_conf(stores.journal_spec, environment)
         conf |= {str(key): str(value) for key, value in (self.operator.conf or {}).items()}

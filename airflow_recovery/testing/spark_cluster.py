@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airflow_recovery.driver.connect_server import CLIENT_VARIABLES
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.testing.free_port import free_port
@@ -158,7 +159,7 @@ def _child(
         **(settings or {}),
     }
     # Code reaches executors by the archive alone, as it does on a cluster of other machines.
-    for name in ("PYTHONPATH", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+    for name in ("PYTHONPATH", *CLIENT_VARIABLES):
         environment.pop(name, None)
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_recovery.driver.connect_server import CLIENT_VARIABLES
 from airflow_recovery.testing.spark_cluster import ConnectServer, StandaloneCluster, connect_server, standalone_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-CONNECT_MARKS = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
-"""With these pyspark marks this process, and with it all that it starts, as one of Connect; few sessions unmark it."""
-
-
 @pytest.fixture
 def outside_connect(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meanwhile this process is none of Connect's; afterwards it is what it was."""
-    for mark in CONNECT_MARKS:
-        monkeypatch.setenv(mark, "set, so that what was there before is put back")
-        monkeypatch.delenv(mark)
+    for name in CLIENT_VARIABLES:
+        monkeypatch.setenv(name, "set, so that what was there before is put back")
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +29,8 @@ def spark() -> Iterator[SparkSession]:
     """A classic session, whatever modules before have talked to a Connect server."""
     from pyspark.sql import SparkSession
 
-    for mark in CONNECT_MARKS:
-        os.environ.pop(mark, None)
+    for name in CLIENT_VARIABLES:
+        os.environ.pop(name, None)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2]")
