@@ -25,12 +25,19 @@ from airflow_recovery.job.declaration import Job
 from airflow_recovery.job.mode import modes_in
 from airflow_recovery.job.module_code import ADVICE, ModuleCode, canonical, find_module
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
-from airflow_recovery.job.references import ImportTarget, Reference, references
+from airflow_recovery.job.references import (
+    ImportTarget,
+    Reference,
+    default_values,
+    names_bound_around,
+    references,
+)
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.sinks.declaration import spec_of
 
 _LENGTH = 32
 _DECORATORS = ("source", "vertex", "sink")
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(frozen=True)
@@ -71,9 +78,15 @@ def _used_by(job: Job, vertex: str) -> tuple[list[list[str]], _CodeUsed]:
         return [], used
 
 
-def function_code(function: Callable[..., Any]) -> list[list[str]]:
-    """Return the code that a function outside of any job uses, in its own package. Raises `FingerprintError`."""
-    return _CodeUsed(()).of(cast("FunctionType", function))
+def function_code(
+    function: Callable[..., Any], describe: Callable[[Any], Any], method_of: type | None = None
+) -> list[list[str]]:
+    """Return the code that a function outside of any job uses, in its own package. Raises `FingerprintError`.
+
+    A value of a closure, or of a default, that is no plain one counts as what ``describe`` makes of it. With
+    ``method_of`` the code of that class is in it.
+    """
+    return _CodeUsed((), describe).of(cast("FunctionType", function), method_of)
 
 
 def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code: list[list[str]] | None = None) -> str:
@@ -125,7 +138,8 @@ def _digest(value: object) -> str:
 class _CodeUsed:
     """Collects the code that one function uses: a list of ``[where, name, digest]``, each found once."""
 
-    def __init__(self, packages: Iterable[str]) -> None:
+    def __init__(self, packages: Iterable[str], describe: Callable[[Any], Any] | None = None) -> None:
+        self._describe = describe
         self._packages = set(packages)
         self._own_module = ""
         self._namespace: Mapping[str, Any] = {}
@@ -137,14 +151,14 @@ class _CodeUsed:
         self._led_from: dict[tuple[str, str], tuple[str, str] | None] = {}
         self._following: tuple[str, str] | None = None
 
-    def of(self, function: FunctionType, coordinator: type | None = None) -> list[list[str]]:
-        function = inspect.unwrap(function)
-        self._own_module = _module_name(function)
-        self._namespace = function.__globals__
+    def of(self, function: FunctionType, used_class: type | None = None) -> list[list[str]]:
+        inner, _ = _unwrapped(function)
+        self._own_module = _module_name(inner.__module__)
+        self._namespace = inner.__globals__
         self._packages.add(self._own_module.partition(".")[0])
         self._add_function(function, label="")
-        if coordinator is not None:
-            self._follow_module(coordinator.__module__, tuple(coordinator.__qualname__.split(".")))
+        if used_class is not None:
+            self._follow_module(used_class.__module__, tuple(used_class.__qualname__.split(".")))
         while self._queue:
             module, name, self._following = self._queue.pop()
             self._add_unit(module, name)
@@ -164,17 +178,24 @@ class _CodeUsed:
     def _add_function(self, function: FunctionType, *, label: str) -> None:
         if id(function) in self._functions:
             return
-        self._functions.add(id(function))
-        module_name = _module_name(function)
-        module = find_module(module_name)
-        if module is None:
-            raise FingerprintError(f"expected source for module {module_name!r}, found none: {ADVICE}")
-        node = _node_of(module, function)
-        if node is None:
-            raise FingerprintError(
-                f"expected the source of {function.__qualname__!r} in module {module_name!r}, found none: {ADVICE}"
-            )
-        self._add_code(module, f"{label}{function.__name__}()", [node])
+        inner, wrappers = _unwrapped(function)
+        self._functions.update(map(id, (inner, *wrappers)))
+        label = f"{label}{inner.__name__}()"
+        module, node = _definition(inner, inner.__module__)
+        self._add_live(module, node, inner, label)
+        own = [one for one in getattr(node, "decorator_list", []) if not _declares_a_vertex(one, self._namespace)]
+        if len(wrappers) <= len(own) and not _names(own) & _bound_around(module, node, inner):
+            return  # What stands above the function tells all that is wrapped around it.
+        for wrapper in wrappers:
+            # `functools.wraps` gives it the names of what it wraps.
+            defined_in = str(wrapper.__globals__["__name__"]) if inspect.isfunction(wrapper) else ""
+            if self._is_users(defined_in):
+                label = f"{label}.{wrapper.__code__.co_name}()"
+                self._add_live(*_definition(wrapper, defined_in), wrapper, label)
+
+    def _add_live(self, module: ModuleCode, node: _Definition, function: FunctionType, label: str) -> None:
+        """The code of a function, and the values that it holds."""
+        self._add_code(module, label, [node])
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
@@ -182,15 +203,18 @@ class _CodeUsed:
                 raise FingerprintError(
                     f"expected a value for closure variable {name!r}, found none yet: {ADVICE}"
                 ) from None
-            self._add_closure_value(module, f"{label}{function.__name__}().{name}", value)
+            self._add_value(module, f"{label}.{name}", value)
+        for name, value in _bound_defaults(module, node, function).items():
+            self._add_value(module, f"{label}.{name}", value)
 
-    def _add_closure_value(self, module: ModuleCode, label: str, value: Any) -> None:
+    def _add_value(self, module: ModuleCode, label: str, value: Any) -> None:
+        """What a closure variable or a default holds."""
         if inspect.isfunction(value):
-            value = inspect.unwrap(value)
-            if self._is_users(_module_name(value)):
+            inner, _ = _unwrapped(value)
+            if self._is_users(_module_name(inner.__module__)):
                 self._add_function(value, label=label + ".")
             else:
-                self._found[self._label(module), label] = f"{value.__module__}.{value.__qualname__}"
+                self._found[self._label(module), label] = f"{inner.__module__}.{inner.__qualname__}"
         elif isinstance(value, (ModuleType, type)):
             name = value.__name__ if isinstance(value, ModuleType) else f"{value.__module__}:{value.__qualname__}"
             self._found[self._label(module), label] = name
@@ -198,10 +222,12 @@ class _CodeUsed:
             self._follow_module(owner, tuple(attribute.split(".")) if attribute else ())
         else:
             try:
-                self._found[self._label(module), label] = json.dumps(value, sort_keys=True, allow_nan=False)
+                self._found[self._label(module), label] = json.dumps(
+                    value, sort_keys=True, allow_nan=False, default=self._describe
+                )
             except (TypeError, ValueError, RecursionError):
                 raise FingerprintError(
-                    f"expected closure variable {label!r} as a function, class, module or plain value, found a "
+                    f"expected the value of {label!r} as a function, class, module or plain value, found a "
                     f"{type(value).__name__}: hand it in with params=, move it to the top of the module, or {ADVICE}"
                 ) from None
 
@@ -294,15 +320,60 @@ def _line_numbers(node: ast.AST) -> range:
     return range(first, last + 1) if first and last else range(0)
 
 
-def _module_name(function: Callable[..., Any]) -> str:
-    name = function.__module__
+def _module_name(name: str) -> str:
     if name == "__main__":
         spec = getattr(sys.modules[name], "__spec__", None)
         return spec.name if spec is not None else name
     return name
 
 
-def _node_of(module: ModuleCode, function: FunctionType) -> ast.AST | None:
+def _unwrapped(function: Callable[..., Any]) -> tuple[FunctionType, list[Any]]:
+    """The function inside all of its wrappers, and these, the outermost first. Raises `FingerprintError`."""
+    inner, wrappers = inspect.unwrap(function), []
+    while function is not inner:
+        wrappers.append(function)
+        function = function.__wrapped__  # type: ignore[attr-defined]
+    if not inspect.isfunction(inner):
+        raise FingerprintError(f"expected a function that is written in Python, found {inner!r}: {ADVICE}")
+    return inner, wrappers
+
+
+def _bound_defaults(module: ModuleCode, node: _Definition, function: FunctionType) -> dict[str, Any]:
+    """The default values that no code at a module's top level tells: those made of what a function around binds."""
+    expressions, around = default_values(node), _bound_around(module, node, function)
+    positional = function.__code__.co_varnames[: function.__code__.co_argcount]
+    values = dict(zip(reversed(positional), reversed(function.__defaults__ or ()), strict=False))
+    values |= function.__kwdefaults__ or {}
+    return {
+        name: values[name]
+        for name, expression in expressions.items()
+        if name in values and _names([expression]) & around
+    }
+
+
+def _bound_around(module: ModuleCode, node: _Definition, function: FunctionType) -> frozenset[str]:
+    return names_bound_around(module.tree, node) if "<locals>" in function.__qualname__ else frozenset()
+
+
+def _names(expressions: Iterable[ast.AST]) -> set[str]:
+    return {use.path[0] for use in references(expressions)}
+
+
+def _definition(function: FunctionType, defined_in: str) -> tuple[ModuleCode, _Definition]:
+    """Where the function is written. Raises `FingerprintError` where its source is not found."""
+    module_name = _module_name(defined_in)
+    module = find_module(module_name)
+    if module is None:
+        raise FingerprintError(f"expected source for module {module_name!r}, found none: {ADVICE}")
+    node = _node_of(module, function)
+    if node is None:
+        raise FingerprintError(
+            f"expected the source of {function.__qualname__!r} in module {module_name!r}, found none: {ADVICE}"
+        )
+    return module, node
+
+
+def _node_of(module: ModuleCode, function: FunctionType) -> _Definition | None:
     """The definition that the function was made from: by its first line, else (the file was edited) by its name."""
     line = function.__code__.co_firstlineno
     if function.__name__ == "<lambda>":

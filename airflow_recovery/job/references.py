@@ -52,6 +52,28 @@ def imported_names(statement: ast.Import | ast.ImportFrom) -> dict[str, ImportTa
     }
 
 
+def names_bound_around(tree: ast.AST, node: ast.AST) -> frozenset[str]:
+    """Return what the functions of ``tree`` in which ``node`` stands bind: parameters, variables, targets of loops."""
+    bound: set[str] = set()
+    for outer in ast.walk(tree):
+        if not isinstance(outer, (*_FUNCTIONS, *_COMPREHENSIONS)) or outer is node or not _holds(outer, node):
+            continue
+        if isinstance(outer, _COMPREHENSIONS):
+            bound |= bound_names(outer)
+        else:
+            scope = _Scope(_body(outer))
+            bound |= (_parameters(outer) | scope.bound | set(scope.imports)) - scope.not_local
+    return frozenset(bound)
+
+
+def default_values(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> dict[str, ast.expr]:
+    """Return the expression of each parameter's default value, by the parameter's name."""
+    positional = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+    defaults = dict(zip(reversed(positional), reversed(node.args.defaults), strict=False))
+    named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+    return defaults | {argument.arg: value for argument, value in named if value is not None}
+
+
 def bound_names(target: ast.AST) -> set[str]:
     """Return the names that an assignment target, or any expression or pattern with targets in it, binds."""
     names = set()
@@ -98,23 +120,17 @@ def _walk_function(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, skip: frozenset[int]
 ) -> Iterator[Reference]:
     # Decorators, defaults and annotations are evaluated outside.
-    arguments = node.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    every += [variadic for variadic in (arguments.vararg, arguments.kwarg) if variadic]
-    outside: list[ast.AST | None] = [*arguments.defaults, *arguments.kw_defaults, *(arg.annotation for arg in every)]
-    local = {arg.arg for arg in every}
-    if isinstance(node, ast.Lambda):
-        body: list[ast.AST] = [node.body]
-    else:
+    annotations = (argument.annotation for argument in _arguments(node))
+    outside: list[ast.AST | None] = [*node.args.defaults, *node.args.kw_defaults, *annotations]
+    if not isinstance(node, ast.Lambda):
         outside += [*(decorator for decorator in node.decorator_list if id(decorator) not in skip), node.returns]
-        local.update(parameter.name for parameter in getattr(node, "type_params", []))
-        body = list(node.body)
+    body = _body(node)
     for expression in outside:
         if expression is not None:
             yield from _walk(expression, skip)
 
     scope = _Scope(body)
-    local |= scope.bound
+    local = _parameters(node) | scope.bound
     yield from (Reference((name,)) for name in scope.not_local)
     for reference in (use for node in body for use in _walk(node, skip)):
         head = reference.path[0]
@@ -125,6 +141,23 @@ def _walk_function(
                 yield Reference(reference.path, target)
         elif head not in local:
             yield reference
+
+
+def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.arg]:
+    variadic = [argument for argument in (node.args.vararg, node.args.kwarg) if argument]
+    return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, *variadic]
+
+
+def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
+    return {argument.arg for argument in _arguments(node)} | {kind.name for kind in getattr(node, "type_params", [])}
+
+
+def _body(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.AST]:
+    return [node.body] if isinstance(node, ast.Lambda) else list(node.body)
+
+
+def _holds(outer: ast.AST, node: ast.AST) -> bool:
+    return any(inner is node for inner in ast.walk(outer))
 
 
 def _walk_comprehension(node: ast.AST, skip: frozenset[int]) -> Iterator[Reference]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from abc import abstractmethod
@@ -10,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
@@ -452,11 +452,11 @@ def file_digest(path: str) -> str:
     """The content's hash where ``path`` is a file here, else the path itself: a URI stands for what it names."""
     # A file or an archive may be given with the name it gets: `lookup.zip#lookup`.
     plain, _, alias = path.removeprefix("file://").partition("#")
-    file = Path(plain)
-    if not file.is_file():
+    # Any text may come that begins like a path: `Path.is_file` raises for one that is too long for a name.
+    if not os.path.isfile(plain):
         return path
     digest = hashlib.sha256()
-    with file.open("rb") as content:
+    with open(plain, "rb") as content:
         while chunk := content.read(_CHUNK_BYTES):
             digest.update(chunk)
     return f"{digest.hexdigest()}#{alias}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.driver.paths import spark_path
@@ -98,15 +99,47 @@ def _described(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(str(_described(item)) for item in value)
     if inspect.isfunction(value):
-        return _code_of(value)
-    return f"{type(value).__qualname__}: {_ADDRESS.sub('', str(value))}"
+        return _code_of_function(value)
+    if isinstance(value, partial):
+        return _described([value.func, value.args, value.keywords])
+    return _text_of(value)
+
+
+def _text_of(value: Any) -> str:
+    """Of any object what two processes write alike, if its text tells what it is."""
+    return (
+        _source_of(value)
+        if inspect.isfunction(value)
+        else f"{type(value).__qualname__}: {_ADDRESS.sub('', str(value))}"
+    )
 
 
 def _code_of(function: Callable[..., Any]) -> Any:
+    """The code of what can be called, and what is bound in it: arguments of a partial, attributes of an object."""
+    if isinstance(function, partial):
+        return {"function": _code_of(function.func), "bound": _described([function.args, function.keywords])}
+    if inspect.ismethod(function):
+        return _code_of_method(function.__func__, function.__self__)
+    call = vars(type(function)).get("__call__")
+    return _code_of_method(call, function) if inspect.isfunction(call) else _code_of_function(function)
+
+
+def _code_of_method(function: Callable[..., Any], owner: Any) -> Any:
+    if inspect.isclass(owner):
+        return _code_of_function(function, owner)
+    state = _described(getattr(owner, "__dict__", owner))
+    return {"function": _code_of_function(function, type(owner)), "bound": state}
+
+
+def _code_of_function(function: Callable[..., Any], method_of: type | None = None) -> Any:
     try:
-        return [[name, digest] for _, name, digest in function_code(function)]
+        return [[name, digest] for _, name, digest in function_code(function, _text_of, method_of)]
     except FingerprintError:
-        try:
-            return digest_of({"source": inspect.getsource(function)})
-        except OSError:
-            return getattr(function, "__qualname__", type(function).__qualname__)
+        return _source_of(function)
+
+
+def _source_of(function: Callable[..., Any]) -> str:
+    try:
+        return digest_of({"source": inspect.getsource(function)})
+    except (OSError, TypeError):
+        return str(getattr(function, "__qualname__", type(function).__qualname__))

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 import airflow_recovery
 from airflow_recovery import BLOCKING, FingerprintError, Job, JobDefinitionError, files, job
 from airflow_recovery.job import vertex_fingerprint
+from airflow_recovery.job.fingerprint import vertex_code
 from airflow_recovery.model.groups import region_fingerprint
 
 JOB = '''
@@ -295,8 +297,96 @@ def test_a_function_in_a_closure_counts_with_its_own_closure() -> None:
     assert len(fingerprints) == 2
 
 
+def filtered(limit: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def wrapper(*given: Any, **named: Any) -> Any:
+            return function(*given, **named), limit
+
+        return wrapper
+
+    return decorate
+
+
+def plain(raw):
+    return raw
+
+
+def by_default(limit: int) -> Callable[..., Any]:
+    def sink(raw, limit=limit):
+        return raw, limit
+
+    return sink
+
+
+def by_keyword_default(limit: int) -> Callable[..., Any]:
+    def sink(raw, *, limit=limit + 1):
+        return raw, limit
+
+    return sink
+
+
+def by_loop(limit: int) -> Callable[..., Any]:
+    for most in [limit]:
+
+        def sink(raw, most=most):
+            return raw, most
+
+    return sink
+
+
+def by_default_in_a_helper(limit: int) -> Callable[..., Any]:
+    (step,) = (lambda frame, each=each: (frame, each) for each in [limit])
+
+    def sink(raw):
+        return step(raw)
+
+    return sink
+
+
+def by_decorator(limit: int) -> Callable[..., Any]:
+    @filtered(limit)
+    def sink(raw):
+        return raw
+
+    return sink
+
+
+def by_two_decorators(limit: int) -> Callable[..., Any]:
+    return filtered(0)(filtered(limit)(plain))
+
+
+HOLDS_A_VALUE = (by_default, by_keyword_default, by_loop, by_default_in_a_helper, by_decorator, by_two_decorators)
+
+
+@pytest.mark.parametrize("made", HOLDS_A_VALUE, ids=lambda made: made.__name__)
+def test_a_value_that_a_function_around_has_bound_counts(made: Callable[[int], Callable[..., Any]]) -> None:
+    def of(limit: int) -> str:
+        local = job("local")
+        local.source(name="raw")(lambda spark: spark)
+        local.sink(name="top")(made(limit))
+        return vertex_fingerprint(local, "top", {})
+
+    assert of(10) == of(10) != of(11)
+
+
+def test_a_default_that_cannot_be_compared_needs_a_version() -> None:
+    local = job("local")
+    local.source(name="raw")(lambda spark: spark)
+    local.sink(name="top")(by_default(object()))  # type: ignore[arg-type]
+    with pytest.raises(FingerprintError, match=r"vertex 'top'.*value of 'sink\(\).limit'.*version="):
+        vertex_fingerprint(local, "top", {})
+
+
+def test_what_stands_at_the_top_of_a_module_is_told_once(project: Project) -> None:
+    """The code of a decorator is found by its name: a fingerprint of before this rule stays as it is."""
+    names = {name for _, name, _ in vertex_code(project(FILES).flights, "cleaned")}
+    assert "traced" in names
+    assert not {name for name in names if name.startswith("cleaned().")}
+
+
 def test_a_value_in_a_closure_that_cannot_be_compared_needs_a_version() -> None:
-    with pytest.raises(FingerprintError, match=r"job 'local', vertex 'raw'.*closure variable.*step.*version="):
+    with pytest.raises(FingerprintError, match=r"job 'local', vertex 'raw'.*value of 'raw\(\).step'.*version="):
         vertex_fingerprint(make_job(object()), "raw", {"n": 1})
 
 

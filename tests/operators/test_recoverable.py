@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from datetime import datetime, timezone
+from collections.abc import Callable
+from datetime import date, datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -212,6 +214,65 @@ def python(function: Any) -> Any:
 def test_the_code_of_a_function_belongs_to_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     one = python(write_more).fingerprint()
     assert one == python(write_more).fingerprint() != python(write_rows).fingerprint()
+
+
+def by_closure(day: date) -> Callable[[str], None]:
+    def function(out: str) -> None:
+        write_text(out, f"rows of {day}")
+
+    return function
+
+
+def by_default(carrier: str) -> Callable[..., None]:
+    def function(out: str, carrier: str = carrier) -> None:
+        write_text(out, carrier)
+
+    return function
+
+
+def write_text(out: str, text: str) -> None:
+    folder = Path(out.removeprefix("file://"))
+    folder.mkdir(parents=True)
+    (folder / "part-0").write_text(text)
+
+
+class Cleaner:
+    def __init__(self, carrier: str) -> None:
+        self.carrier = carrier
+        self.again = partial(self.run)
+
+    def run(self, out: str) -> None:
+        write_text(out, self.carrier)
+
+
+class CallableCleaner(Cleaner):
+    def __call__(self, out: str) -> None:
+        self.run(out)
+
+
+BOUND: dict[str, tuple[Callable[..., Any], Any, Any]] = {
+    "a closure": (by_closure, date(2013, 1, 1), date(2013, 1, 2)),
+    "a default": (by_default, "AA", "UA"),
+    "a partial": (lambda carrier: partial(write_text, text=carrier), "AA", "UA"),
+    "an object's method": (lambda carrier: Cleaner(carrier).run, "AA", "UA"),
+    "an object that is called": (CallableCleaner, "AA", "UA"),
+    "a partial of a method": (lambda carrier: partial(CallableCleaner(carrier).run), "AA", "UA"),
+}
+
+
+@pytest.mark.parametrize("case", BOUND)
+def test_what_is_bound_in_a_callable_belongs_to_the_fingerprint(case: str, recovery: Path) -> None:
+    made, one, other = BOUND[case]
+    first = python(made(one))
+    assert first.fingerprint() == python(made(one)).fingerprint() != python(made(other)).fingerprint()
+    run_try(first)
+    assert run_try(python(made(one)), try_number=2)["decision"] == "kept"
+    assert run_try(python(made(other)), try_number=3)["decision"] == "ran"
+
+
+def test_a_text_that_only_begins_like_a_path_stands_for_itself(recovery: Path) -> None:
+    columns = ",".join(f"column_{number}" for number in range(40))
+    assert run_try(bash(bash_command=f'/usr/bin/env -S {columns}= sh -c "{WRITE}"'))["decision"] == "ran"
 
 
 # --- attempts ---------------------------------------------------------------------------------------------------------
