@@ -13,7 +13,7 @@ from airflow_recovery.driver.cached import cache_result
 from airflow_recovery.driver.cleanup import scratch_location
 from airflow_recovery.driver.delta_result import write_delta
 from airflow_recovery.driver.iceberg_result import driver_tables, write_iceberg
-from airflow_recovery.driver.paths import spark_path
+from airflow_recovery.driver.paths import spark_glob
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.reader import read_manifests
 from airflow_recovery.driver.region_spec import RegionSpec, VertexSpec
@@ -226,7 +226,7 @@ class VertexPass:
         what = "external files" if all(split.is_file for split in splits) else "splits"
         size = sum(split.size for split in splits)
         self._log.log(self._level, "%s reads %d %s, %d bytes", vertex.name, len(splits), what, size)
-        return vertex.splits.handed(splits, spark_path)
+        return vertex.splits.handed(splits, spark_glob)
 
     def _kept(self, frame: DataFrame, planned: VertexSpec) -> PartitionManifest:
         if planned.table is not None:

@@ -25,7 +25,8 @@ class FileSplit:
 class FileSplits(Sequence[FileSplit]):
     """The files of one source, in listing order, handed to a parameter named ``splits``.
 
-    ``spark_paths`` are the same files as Spark reads them (``s3a://`` for ``s3://``), in the same order.
+    ``spark_paths`` are the same files as Spark reads them, in the same order: ``s3a://`` for ``s3://``, and a backslash
+    before what Spark would take for a glob. Another reader takes ``uri``.
     """
 
     files: tuple[FileSplit, ...]

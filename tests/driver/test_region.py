@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from runtime_specs import region_spec, troubled, vertex
+from runtime_specs import region_spec, troubled, vertex, write_numbers
 
 from airflow_recovery.driver import RegionSpec, region, vertex_pass
 from airflow_recovery.driver.attempt_result import AttemptResult
@@ -79,6 +79,13 @@ def test_fault_124_control_an_error_of_another_kind_is_retried(spark: SparkSessi
     assert not isinstance(found, NotSetUp)
     assert found.cause is not None
     assert dict(labelled(found.cause).labels)["recoverable"] == "yes"
+
+
+def test_a_source_is_given_each_file_by_its_name_and_not_by_a_glob(spark: SparkSession, tmp_path: Path) -> None:
+    externals = write_numbers(tmp_path / "in", "day1.csv", "day[1] {EU}*.csv")
+    spec = region_spec(tmp_path, vertex("raw", is_result=True), externals=externals, region="raw")
+    (manifest,) = run(spark, spec).outputs
+    assert rows(spark, manifest) == [(number,) for number in range(20)]
 
 
 def test_two_readers_of_an_unstable_pipelined_vertex_see_the_same_rows(

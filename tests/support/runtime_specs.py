@@ -60,12 +60,12 @@ def troubled(what: str, *, ready: object = "", go: object = "") -> tuple[VertexS
     return source, vertex("checked", is_result=True)
 
 
-def write_numbers(folder: Path) -> tuple[ExternalObject, ...]:
+def write_numbers(folder: Path, *names: str) -> tuple[ExternalObject, ...]:
     """Input files 0..9 and 10..19 for the vertex ``raw``."""
     folder.mkdir(parents=True, exist_ok=True)
     found = []
-    for start in (0, 10):
-        path = folder / f"{start}.csv"
+    for start, name in zip((0, 10), names or ("0.csv", "10.csv"), strict=True):
+        path = folder / name
         path.write_text("".join(f"{number}\n" for number in range(start, start + 10)))
         found.append(ExternalObject("raw", f"file://{path}", path.stat().st_size, "etag"))
     return tuple(found)
