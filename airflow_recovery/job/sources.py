@@ -9,9 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, time, timedelta
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from airflow_recovery.checks import check_arguments, check_location, is_template
 from airflow_recovery.errors import JobDefinitionError
@@ -27,6 +28,8 @@ from airflow_recovery.job.handed_splits import DateSplits, FileSplits, KeyRangeS
 from airflow_recovery.job.templates import plain_json
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
+
+_SHORTEST_DAY = timedelta(hours=23)
 
 
 class DeclaredSplits(ABC):
@@ -166,11 +169,15 @@ class KeyRanges(EnumeratedSource):
 
 @dataclass(frozen=True)
 class Dates(EnumeratedSource):
-    """The days of an interval, half-open; both ends are days or moments in ISO 8601, or templates that give them."""
+    """The days of an interval, half-open; both ends are days or moments in ISO 8601, or templates that give them.
+
+    ``timezone``: whose days, where the ends are moments; empty: those of the moments' own, which for a run are UTC's.
+    """
 
     start: str
     end: str
     vanished: Vanished = Vanished.DROP
+    timezone: str = ""
 
     @property
     def names_content(self) -> bool:
@@ -179,8 +186,8 @@ class Dates(EnumeratedSource):
 
     @property
     def declared(self) -> dict[str, Any]:
-        """Both ends, as texts."""
-        return {"start": self.start, "end": self.end}
+        """Both ends, as texts, and the time zone if one is given."""
+        return {"start": self.start, "end": self.end, **({"timezone": self.timezone} if self.timezone else {})}
 
     def rendered(self, declared: Mapping[str, Any]) -> Dates:
         """The interval of one run: ``declared`` has its ends without templates."""
@@ -188,15 +195,29 @@ class Dates(EnumeratedSource):
 
     def enumerate(self, where: str) -> tuple[Split, ...]:
         """The days, from the first on. Raises `JobDefinitionError` for ends that are no days, or swapped."""
-        start, end = self._moment("start", where), self._moment("end", where)
-        if (start.tzinfo is None) is not (end.tzinfo is None):
-            start, end = start.replace(tzinfo=None), end.replace(tzinfo=None)
+        start, end = self._ends(where)
         if end < start:
             raise JobDefinitionError(
                 f"{where}: expected dates() with an end= that is not before start=, found {self.start!r} and "
                 f"{self.end!r}: end is the first day that is not read"
             )
         return date_splits(start, end)
+
+    def overlap(self, where: str) -> str:
+        """Why the run before reads one of these days as well: of an interval of a day or more; else empty."""
+        start, end = self._ends(where)
+        if end - start < _SHORTEST_DAY or start.time() == time():
+            return ""
+        return (
+            f"the interval from {start.isoformat()} begins within a day, which the run before reads as well: if the "
+            "schedule has a time zone, name it, as in dates(timezone='Europe/Berlin')"
+        )
+
+    def _ends(self, where: str) -> tuple[datetime, datetime]:
+        start, end = self._moment("start", where), self._moment("end", where)
+        if (start.tzinfo is None) is not (end.tzinfo is None):
+            start, end = start.replace(tzinfo=None), end.replace(tzinfo=None)
+        return start, end
 
     def handed(self, splits: Sequence[Split], spark_path: Callable[[str], str]) -> DateSplits:
         """The days, as texts and as dates."""
@@ -205,7 +226,8 @@ class Dates(EnumeratedSource):
     def _moment(self, name: str, where: str) -> datetime:
         value = getattr(self, name)
         try:
-            return day_moment(value)
+            moment = day_moment(value)
+            return moment.astimezone(ZoneInfo(self.timezone)) if self.timezone and moment.tzinfo else moment
         except ValueError:
             raise JobDefinitionError(
                 f"{where}: expected {name}= of dates() to come to a day such as '2013-01-31' in this run, found "
@@ -301,19 +323,28 @@ def dates(
     start: str = "{{ data_interval_start }}",
     end: str = "{{ data_interval_end }}",
     *,
+    timezone: str | None = None,
     vanished: Vanished | str = Vanished.DROP,
 ) -> Dates:
     """Declare the days of an interval, by default of the run's data interval: ``splits=dates()``.
 
     The function reads ``splits.days``. ``end`` is the first day that is not read; where both are one moment, it is the
-    day in which that lies. Raises `JobDefinitionError`.
+    day in which that lies. Days are UTC's: where the schedule has a time zone, name it, as in
+    ``dates(timezone="Europe/Berlin")``, else each run reads a day that the one before reads as well. Raises
+    `JobDefinitionError`.
     """
     for name, text in (("start", start), ("end", end)):
         if not isinstance(text, str) or not (is_template(text) or _is_moment(text)):
             raise JobDefinitionError(
                 f"dates(): expected {name}= as a day such as '2013-01-31', or a template that gives one, found {text!r}"
             )
-    return Dates(start, end, _checked_vanished(vanished, "dates()"))
+    try:
+        zone = ZoneInfo(timezone).key if timezone is not None else ""
+    except (TypeError, ValueError, ZoneInfoNotFoundError):
+        raise JobDefinitionError(
+            f"dates(): expected timezone= as the name of a time zone such as 'Europe/Berlin', found {timezone!r}"
+        ) from None
+    return Dates(start, end, _checked_vanished(vanished, "dates()"), zone)
 
 
 def enumerated_by(

@@ -11,7 +11,7 @@ from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.job.parallelism import PerFile
-from airflow_recovery.job.sources import FilePattern
+from airflow_recovery.job.sources import Dates, FilePattern
 from airflow_recovery.job.templates import uses_subtask
 from airflow_recovery.locations import scheme_of
 from airflow_recovery.model.mode import BATCH, AttemptWork, answers_of
@@ -116,7 +116,11 @@ class RegionSplits:
     def _listed(self, vertex: str, source: SplitSource) -> Sequence[Split]:
         if isinstance(source, FilePattern):
             return [Split.of_external(external) for external in list_external(self._stores, source.pattern, vertex)]
-        return source.enumerate(self._job.vertices[vertex].where)
+        where = self._job.vertices[vertex].where
+        overlap = source.overlap(where) if isinstance(source, Dates) else ""
+        if overlap:
+            self._log.warning("%s: %s.", where, overlap)
+        return source.enumerate(where)
 
 
 def _mode_of(vertex: Vertex) -> AttemptMode:

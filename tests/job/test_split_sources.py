@@ -11,7 +11,7 @@ import pytest
 from airflow_recovery import BLOCKING, Job, JobDefinitionError, Split, dates, enumerated_by, files, job, key_ranges
 from airflow_recovery.job import DateSplits, FileSplits, KeyRangeSplits, Splits
 from airflow_recovery.job.fingerprint import vertex_fingerprint
-from airflow_recovery.job.sources import SplitSource
+from airflow_recovery.job.sources import Dates, SplitSource
 from airflow_recovery.model.result_type import BLOCKING_PERSISTENT, CACHED
 from airflow_recovery.model.split_matching import Vanished
 
@@ -92,6 +92,30 @@ def test_days_are_those_of_the_run_s_interval() -> None:
     assert handed(dates("2013-01-01", "{{ ds }}")).days[-1] == date(2013, 1, 30)
 
 
+BERLIN_DAY = ("2013-06-30T22:00:00+00:00", "2013-07-01T22:00:00+00:00")
+
+
+def test_days_are_those_of_the_time_zone_that_is_named() -> None:
+    assert handed(dates(*BERLIN_DAY)).days == [date(2013, 6, 30), date(2013, 7, 1)]
+    assert handed(dates(*BERLIN_DAY, timezone="Europe/Berlin")).days == [date(2013, 7, 1)]
+    assert handed(dates("2013-07-01", "2013-07-02", timezone="Asia/Tokyo")).days == [date(2013, 7, 1)], "a day is one"
+    assert dates().identity == {"Dates": {"start": "{{ data_interval_start }}", "end": "{{ data_interval_end }}"}}
+    assert dates(timezone="Europe/Berlin").identity != dates().identity
+
+
+@pytest.mark.parametrize(
+    ("declared_days", "overlaps"),
+    [
+        (dates(*BERLIN_DAY), True),
+        (dates(*BERLIN_DAY, timezone="Europe/Berlin"), False),
+        (dates("2013-07-01T00:00:00+00:00", "2013-07-02T00:00:00+00:00"), False),
+        (dates("2013-07-01T05:00:00+00:00", "2013-07-01T06:00:00+00:00"), False),
+    ],
+)
+def test_days_that_two_runs_read_are_told(declared_days: Dates, overlaps: bool) -> None:
+    assert bool(declared_days.overlap("here")) is overlaps
+
+
 def test_one_s_own_are_handed_as_they_are() -> None:
     found = handed(enumerated_by(orders, params={"day": "{{ ds }}"}))
     assert isinstance(found, Splits)
@@ -128,6 +152,8 @@ def test_every_kind_says_what_becomes_of_what_has_vanished(given: Any) -> None:
         (lambda: key_ranges("t", "id", lower=0, upper=1, width=1, as_of=7), "expected as_of= as a text"),  # type: ignore[arg-type]
         (lambda: dates("yesterday"), "start= as a day such as '2013-01-31'"),
         (lambda: dates("2013-01-01", None), "end= as a day"),
+        (lambda: dates(timezone="Berlin"), "timezone= as the name of a time zone .* found 'Berlin'"),
+        (lambda: dates(timezone=""), "timezone= as the name of a time zone"),
         (lambda: enumerated_by(orders("2013")), "without calling it"),  # type: ignore[arg-type]
         (lambda: enumerated_by(orders, params={"day": object()}), "written as JSON"),
     ],
