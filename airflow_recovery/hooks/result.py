@@ -23,11 +23,13 @@ from airflow_recovery.errors import (
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.job.templates import checked_moment
+from airflow_recovery.model.keys import OPERATORS_GROUP
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_recovery.journal.journal import Journal
+    from airflow_recovery.model.records import RunIdentity
     from airflow_recovery.results.mode import CommittedBatches
 
 
@@ -68,14 +70,15 @@ class RecoveryResultHook(BaseHook):
         dag_id: str,
         vertex: str,
         *,
-        group_id: str,
+        group_id: str = OPERATORS_GROUP,
         logical_date: datetime | str | None = None,
         partition_key: str | None = None,
         run_id: str | None = None,
     ) -> RegisteredResult:
         """The result ``vertex`` of one run, named by its logical date, else its partition key, else its run id.
 
-        For an operator outside a group ``vertex`` is ``<task id>.<output>``. Raises `NotPublished` with the reason
+        ``group_id`` is that of the `SparkJobTaskGroup`; without it the DAG's recoverable operators are meant, of which
+        ``vertex`` is ``<task id>.<output>``. Raises `NotPublished` with the reason
         where there is none (yet), the store's errors where the journal can't be read, and `ValueError` where the run is
         not named by exactly one of the three, or an argument has another type.
         """
@@ -83,7 +86,11 @@ class RecoveryResultHook(BaseHook):
 
         check_arguments(RecoveryResultHook.get_result, locals(), "RecoveryResultHook.get_result()")
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
-        result = published_result(self._journal(dag_id, key, group_id), vertex)
+        journal = self._journal(dag_id, key, group_id)
+        try:
+            result = published_result(journal, vertex)
+        except NotPublished as error:
+            raise NotPublished(f"{error}{self._other_groups(journal.identity)}") from None
         rows = [manifest.rows for manifest in result.manifests]
         return RegisteredResult(
             location=_folder_of([manifest.location for manifest in result.manifests]),
@@ -100,7 +107,7 @@ class RecoveryResultHook(BaseHook):
         dag_id: str,
         vertex: str,
         *,
-        group_id: str,
+        group_id: str = OPERATORS_GROUP,
         logical_date: datetime | str | None = None,
         partition_key: str | None = None,
         run_id: str | None = None,
@@ -131,6 +138,17 @@ class RecoveryResultHook(BaseHook):
         from airflow_recovery.model.records import RunIdentity
 
         return Journal(self._stores.journal, RunIdentity(dag_id, key, group_id), writer=uuid.uuid4().hex)
+
+    def _other_groups(self, run: RunIdentity) -> str:
+        """Where the run has not the group that was asked for, those that it has."""
+        from airflow_recovery.model.names import encode
+        from airflow_recovery.story.folders import folders, readable
+
+        groups = folders(self._stores.journal, f"{encode(run.dag_id)}/{encode(run.run_key)}/")
+        if not groups or encode(run.group_id) in groups:
+            return ""
+        known = ", ".join(map(readable, groups))
+        return f" This run has no group {run.group_id!r}; it has {known}: say which one with group_id=."
 
     @cached_property
     def _stores(self) -> Stores:

@@ -11,6 +11,7 @@ from airflow.sdk import BaseSensorOperator
 from airflow_recovery.checks import check_arguments, is_known_later
 from airflow_recovery.errors import JobDefinitionError, RecoveryError
 from airflow_recovery.job.templates import checked_moment
+from airflow_recovery.model.keys import OPERATORS_GROUP
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,7 +24,8 @@ class RecoveryResultSensor(BaseSensorOperator):
 
     The run is the one with this run's logical date, minus ``execution_delta``; or the one named by ``logical_date``
     (ISO 8601), ``partition_key`` or ``external_run_id``. Templated: all of these, ``external_dag_id``, ``group_id`` and
-    ``vertex``. ``group_id`` is the group's id (for operators outside a group: their job's, see their documentation).
+    ``vertex``. ``group_id`` is that of the `SparkJobTaskGroup`; without it the DAG's recoverable operators are meant,
+    of which ``vertex`` is ``<task id>.<output>``.
 
     Deferrable by default: it then holds no worker slot, and looks every ``poke_interval`` seconds until ``timeout``.
 
@@ -44,7 +46,7 @@ class RecoveryResultSensor(BaseSensorOperator):
         self,
         *,
         external_dag_id: str,
-        group_id: str,
+        group_id: str = OPERATORS_GROUP,
         vertex: str,
         logical_date: str | None = None,
         execution_delta: timedelta | None = None,

@@ -66,6 +66,17 @@ def test_what_is_not_published_is_not_found(run: PublishedRun, hook: RecoveryRes
             hook.get_result("flights", vertex, group_id="group", logical_date=DATE)
 
 
+def test_without_a_group_the_dag_s_operators_are_meant_and_others_are_named(
+    run: PublishedRun, hook: RecoveryResultHook
+) -> None:
+    run.complete()
+    with pytest.raises(NotPublished, match=r"no group '\(operators\)'; it has group: say which one with group_id="):
+        hook.get_result("flights", "delays", logical_date=DATE)
+    with pytest.raises(NotPublished) as of_no_run:
+        hook.get_result("flights", "delays", logical_date="2024-01-03T00:00:00Z")
+    assert "group_id=" not in str(of_no_run.value)
+
+
 def test_a_result_whose_input_was_made_again_no_longer_stands(run: PublishedRun, hook: RecoveryResultHook) -> None:
     #   by_route@1 --> delays@1 is published; then by_route@2 finishes
     run.complete()
