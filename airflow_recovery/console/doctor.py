@@ -98,13 +98,12 @@ def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Itera
         stores = (journal.base_uri, results.base_uri)
         yield Check("journal and results", partial(check_places, journal.base_uri, results.base_uri))
         on_results = needs.results | (DRIVING if needs.spark else Right.NONE)
-        for what, store, right, policy in (
-            ("journal", journal, needs.journal, needs.policies[0]),
-            ("results", results, on_results, needs.policies[1]),
-        ):
+        places = (("journal", journal, needs.journal), ("results", results, on_results))
+        tried = READING if is_for_bundle else ~Right.NONE
+        for (what, store, right), policy, buttons in zip(places, needs.policies, needs.buttons, strict=True):
             if right:
-                allowed = right & READING if is_for_bundle else right
-                yield Check(f"the {what}", partial(check_store, what, store, allowed, policy))
+                look = partial(check_store, what, store, right & tried, policy, buttons=buttons & tried)
+                yield Check(f"the {what}", look)
         if needs.journal:
             yield Check("lifecycle rules of the journal", partial(check_expiry, journal))
             yield Check("owners", partial(check_owners, journal, results, deployment.name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, Flag, auto
 
 
@@ -45,6 +45,7 @@ class Needs:
     """What a component has to be able to do: its rights on journal and results, and whether it runs Spark.
 
     ``policies``: the policies in ``docs/s3.md`` that give it these rights, of the journal and of the results.
+    ``buttons``: its rights on journal and results for what people press on the Recovery tab. A site may do without.
     """
 
     journal: Right = Right.NONE
@@ -52,6 +53,7 @@ class Needs:
     policies: tuple[str, str] = ("", "")
     spark: bool = False
     asks_api_server: bool = False
+    buttons: tuple[Right, Right] = (Right.NONE, Right.NONE)
 
 
 _READS = Needs(READING, Right.LIST, ("reader", "reader"))
@@ -63,7 +65,7 @@ _NEEDS = {
         spark=True,
         asks_api_server=True,
     ),
-    Component.API_SERVER: _READS,
+    Component.API_SERVER: replace(_READS, buttons=(Right.PUT, Right.DELETE)),
     Component.TRIGGERER: _READS,
     Component.SCHEDULER: Needs(),
     Component.DAG_PROCESSOR: Needs(),

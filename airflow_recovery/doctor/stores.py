@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -23,6 +23,9 @@ FOLDER = "_doctor"
 
 _NAMES = {Right.LIST: "list", Right.PUT: "put", Right.GET: "get", Right.ABORT: "abort uploads", Right.DELETE: "delete"}
 """The rights' names, in the order in which they are tried."""
+
+_BUTTONS = {"journal": "restart, pin and release buttons", "results": "release button"}
+"""What can't be pressed where the rights that buttons need are missing there."""
 
 
 def check_places(journal: str, results: str) -> Iterator[CheckResult]:
@@ -67,41 +70,59 @@ def check_reach(journal: str, results: str) -> Iterator[CheckResult]:
 
 
 def check_store(
-    what: str, store: ObjectStore, needed: Right, policy: str, *, token: str | None = None
+    what: str,
+    store: ObjectStore,
+    needed: Right,
+    policy: str,
+    *,
+    buttons: Right = Right.NONE,
+    token: str | None = None,
 ) -> Iterator[CheckResult]:
     """Try each right of ``needed``; where it may write, also whether the store keeps its promises, and its clock.
 
-    ``what``: journal or results. ``policy``: names the documents of ``docs/s3.md``. What is written lies below
-    `FOLDER`, and is removed again.
+    ``what``: journal or results. ``policy``: names the documents of ``docs/s3.md``. ``buttons``: tried too; one that
+    is missing is a warning. What is written lies below `FOLDER`, and is removed again.
     """
     token = token or uuid.uuid4().hex
     key = f"{FOLDER}/{token}"
     tried = _Tried(store, key)
-    allowed = ", ".join(name for right, name in _NAMES.items() if right in needed)
+    wanted = needed | buttons
     failed = {}
     try:
-        for right, name in _NAMES.items():
-            if right in needed and (error := tried.error(right)) is not None:
-                failed[name] = error
-        if failed:
+        for right in _NAMES:
+            if right in wanted and (error := tried.error(right)) is not None:
+                failed[right] = error
+        told, found = _told(store, needed, failed)
+        if found:
             yield wrong(
                 f"rights on the {what}",
-                expected=f"to {allowed} below {store.base_uri}",
-                found="; ".join(f"{name}: {error}" for name, error in failed.items()),
+                expected=f"to {told}",
+                found=found,
                 next_step=f"Give this role the policies {policy} of docs/s3.md, or correct the connection.",
             )
         else:
-            yield ok(f"rights on the {what}", f"{allowed} below {store.base_uri}")
+            yield ok(f"rights on the {what}", told)
+        told, found = _told(store, buttons, failed)
+        if found:
+            yield warning(
+                f"{_BUTTONS[what]} of the Recovery tab",
+                recommended=f"to {told}",
+                found=found,
+                next_step=f"Give this role the policy worker-{what} of docs/s3.md too. Without it, whoever presses "
+                "one gets HTTP 502, store_denied: leave it so only if the tab is there to be looked at.",
+            )
+        elif buttons:
+            yield ok(f"{_BUTTONS[what]} of the Recovery tab", told)
         if tried.written_s is not None:
             began_s, ended_s, told_s = tried.written_s
             yield check_clock(f"clock of the {what}", "the store", began_s, ended_s, told_s, unit_s=1.0)
-        if Right.PUT in needed and "put" not in failed:
+        if Right.PUT in wanted and Right.PUT not in failed:
             yield from _check_promises(what, store, token)
     finally:
         with suppress(StoreError):
             store.delete([key])
-    if Right.PUT in needed and not failed:
-        yield from _check_removed(what, store, token, may_delete=Right.DELETE in needed)
+    if Right.PUT in wanted and not failed:
+        yield from _check_removed(what, store, token, may_delete=Right.DELETE in wanted)
 
 
 def check_expiry(journal: ObjectStore) -> Iterator[CheckResult]:
@@ -143,6 +164,13 @@ def check_owners(journal: ObjectStore, results: ObjectStore, deployment: str | N
             )
         else:
             yield ok(check, "nobody else")
+
+
+def _told(store: ObjectStore, rights: Right, failed: Mapping[Right, StoreError]) -> tuple[str, str]:
+    """These rights as text, and what the store has said against some of them; empty where nothing."""
+    names = {right: name for right, name in _NAMES.items() if right in rights}
+    against = "; ".join(f"{name}: {failed[right]}" for right, name in names.items() if right in failed)
+    return f"{', '.join(names.values())} below {store.base_uri}", against
 
 
 class _Tried:

@@ -402,13 +402,15 @@ class AirflowChecks:
 
     def _of_journal(self, stores: Stores) -> Iterator[CheckResult]:
         needs = self._component.needs
-        yield from check_store("journal", stores.journal, self._allowed(needs.journal), needs.policies[0])
+        rights, buttons = self._allowed(needs.journal), self._allowed(needs.buttons[0])
+        yield from check_store("journal", stores.journal, rights, needs.policies[0], buttons=buttons)
         yield from check_expiry(stores.journal)
 
     def _of_results(self, stores: Stores) -> Iterator[CheckResult]:
         needs = self._component.needs
         rights = needs.results | (DRIVING if needs.spark and self._drivers_run_here() else Right.NONE)
-        return check_store("results", stores.results, self._allowed(rights), needs.policies[1])
+        buttons = self._allowed(needs.buttons[1])
+        return check_store("results", stores.results, self._allowed(rights), needs.policies[1], buttons=buttons)
 
     @staticmethod
     def _of_owners(stores: Stores, deployment: str | None) -> Iterator[CheckResult]:

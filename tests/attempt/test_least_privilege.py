@@ -16,6 +16,7 @@ from fakes import CHAIN, FakeApplication, Process, World
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.release import release_consumed
+from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.main import main
 from airflow_recovery.errors import InputLost, StoreAccessDenied
 from airflow_recovery.journal.owner import own_results
@@ -133,6 +134,12 @@ class Deployment:
             patch.setenv("AWS_SECRET_ACCESS_KEY", "x")
             return main([*arguments, *options, "--s3-region", REGION])
 
+    def plays_a_person(self) -> None:
+        """The commands that write; the Recovery tab's buttons do the same with the API server's credentials."""
+        run = (self.identity.dag_id, self.identity.run_key)
+        for command, *more in (["pin"], ["pin", "--off"], ["release", "--force"], ["restart"]):
+            assert self.calls("worker", command, *run, "E", *more) in (ExitCode.DONE, ExitCode.CLEAR_BY_HAND)
+
     def plays_the_reader(self) -> None:
         run = (self.identity.dag_id, self.identity.run_key)
         for command in ("plan", "show", "verify"):
@@ -169,6 +176,7 @@ def test_the_documented_policies_are_enough_and_not_more(
 ) -> None:
     with deployment(server, policies(), monkeypatch) as played:
         played.plays_the_worker()
+        played.plays_a_person()
         played.plays_the_reader()
         played.plays_gc()
         said = capsys.readouterr().out

@@ -174,7 +174,8 @@ def as_documented(
         session = new_session("role", "x")
         uri = f"s3://my-{what}/recovery"
         store = S3Store(uri, endpoint_url=proxy.endpoint_url, region_name=REGION, session=session)
-        return list(check_store(what, store, needed, component.needs.policies[what == "results"]))
+        needs, which = component.needs, what == "results"
+        return list(check_store(what, store, needed, needs.policies[which], buttons=needs.buttons[which]))
 
 
 ROLES = {
@@ -193,6 +194,27 @@ def test_the_documented_policies_are_enough(server: MotoServer, component: Compo
     needs = component.needs
     assert wrongs(as_documented(server, component, policies[journal], needs.journal, "journal")) == {}
     assert wrongs(as_documented(server, component, policies[results], needs.results, "results")) == {}
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize(
+    ("role", "status"), [("reader", Status.WARNING), ("worker", Status.OK)], ids=["to-look-at", "to-press"]
+)
+def test_whether_the_buttons_of_the_recovery_tab_work_is_said_where_the_api_server_runs(
+    server: MotoServer, role: str, status: Status
+) -> None:
+    policies = documented(PAGE.read_text())
+    needs, api_server = Component.API_SERVER.needs, Component.API_SERVER
+    for what, needed, buttons in (
+        ("journal", needs.journal, "restart, pin and release buttons"),
+        ("results", needs.results, "release button"),
+    ):
+        allowed = policies.get(f"{role}-{what}", policies["reader"])
+        found = {each.check: each for each in as_documented(server, api_server, allowed, needed, what)}
+        assert wrongs(found.values()) == {}
+        told = found[f"{buttons} of the Recovery tab"]
+        assert told.status is status, told
+        assert (f"the policy worker-{what} of docs/s3.md" in told.next_step) is (status is Status.WARNING)
 
 
 @pytest.mark.s3
