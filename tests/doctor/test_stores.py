@@ -218,6 +218,25 @@ def test_whether_the_buttons_of_the_recovery_tab_work_is_said_where_the_api_serv
 
 
 @pytest.mark.s3
+@pytest.mark.parametrize("role", ["reader", "gc"])
+def test_each_role_that_is_asked_for_the_owners_may_read_them(server: MotoServer, role: str) -> None:
+    places = [
+        S3Store(f"s3://my-{what}/recovery", endpoint_url=server.endpoint_url, session=server.session())
+        for what in ("journal", "results")
+    ]
+    own_prefix(places[0], "production")
+    own_results(*places)
+    with S3Proxy(server, Enforced({"role": documented(PAGE.read_text())[role]})) as proxy:
+        journal, results = (
+            S3Store(
+                each.base_uri, endpoint_url=proxy.endpoint_url, region_name=REGION, session=new_session("role", "x")
+            )
+            for each in places
+        )
+        assert {each.status for each in check_owners(journal, results, "production")} == {Status.OK}
+
+
+@pytest.mark.s3
 def test_a_driver_on_the_worker_needs_the_drivers_policies_as_well(server: MotoServer) -> None:
     policies = documented(PAGE.read_text())
     worker, driver = policies["worker-results"], policies["driver-results"]
