@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
@@ -58,27 +59,25 @@ class RecoveredNotifier(BaseNotifier):
 
 
 def _groups(context: Context) -> dict[str, Recovered]:
-    """Every group of the DAG that has a journal in this run."""
+    """Every group that has a journal in this run, whatever class its operators are of."""
     from airflow_recovery.attempt.recovery_report import recovered
     from airflow_recovery.errors import NothingRecorded
     from airflow_recovery.hooks.settings import RecoverySettings
     from airflow_recovery.hooks.stores import open_stores
     from airflow_recovery.journal.in_use import read_run
     from airflow_recovery.journal.journal import Journal
-    from airflow_recovery.model.keys import OPERATORS_GROUP
     from airflow_recovery.story.run_events import events_of
+    from airflow_recovery.story.run_lookup import groups_of
     from airflow_recovery.task.run_context import run_identity
 
     store = open_stores(RecoverySettings.load()).journal
-    # Our operators say their group; one that has none is a job with the other operators of its DAG.
-    ours = [task for task in context["dag"].tasks if type(task).__module__.startswith("airflow_recovery.")]
-    groups = dict.fromkeys(getattr(our, "group_id", None) or OPERATORS_GROUP for our in ours)
+    run = run_identity(context, "")
     reports = {}
-    for group in groups:
-        journal = Journal(store, run_identity(context, group), writer=uuid.uuid4().hex)
+    for group in groups_of(store, run.dag_id, run.run_key):
+        journal = Journal(store, replace(run, group_id=group), writer=uuid.uuid4().hex)
         try:
             in_use = read_run(journal)
-        except NothingRecorded:
+        except NothingRecorded:  # it was purged
             continue
         reports[group] = recovered(in_use.plan, in_use.state, events_of(journal).newest_kept())
     return reports

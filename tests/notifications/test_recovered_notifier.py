@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import BaseNotifier
+from airflow.providers.standard.operators.bash import BashOperator
+from airflow.sdk import DAG, BaseNotifier
 from job_tasks import Drivers, job_dag
-from tries import journal_in, run_try, task_context
+from tries import DATE, journal_in, run_try, task_context
 
 from airflow_recovery.attempt.recovery_report import Recovered
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.model.records import Reset
 from airflow_recovery.notifications import RecoveredNotifier
-from airflow_recovery.operators import SparkRegionOperator
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegionOperator, recoverable
 
 
 class Mail(BaseNotifier):
@@ -68,6 +70,33 @@ def test_a_run_that_has_recovered(recovery: Path, drivers: Drivers, sent: list[s
     journal_in(recovery, "g").reset(Reset("joined", 1, "ann", "because"))
     run_all(dag, recovery, try_number=3)
     assert told(sent, dag)[-1] == "[d] recovered: 2 of 5 regions, 8 s saved"
+
+
+class FlightsSubmit(RecoverableSparkSubmitOperator):
+    """A site's own, in a module of its own."""
+
+
+@pytest.mark.usefixtures("submitted")
+@pytest.mark.parametrize("kind", ["recoverable", "subclass"])
+def test_an_operator_whose_class_is_of_another_module_than_ours(recovery: Path, sent: list[str], kind: str) -> None:
+    job = recovery / "job.py"
+    job.write_text(
+        "import sys, pathlib\n"
+        "out, once = pathlib.Path(sys.argv[1].removeprefix('file://')), pathlib.Path(__file__).with_suffix('.once')\n"
+        "if not once.exists():\n    once.touch()\n    sys.exit('boom')\n"
+        "out.mkdir(parents=True)\n(out / 'rows').write_text('1')\n"
+    )
+    given: dict[str, Any] = {"task_id": "a", "outputs": ["a"], "retry_delay": 0}
+    with DAG("d", schedule=None, start_date=DATE) as dag:
+        if kind == "recoverable":
+            command = f"{sys.executable} {job} '{{output:a}}'"
+            task: Any = recoverable(BashOperator, paths="plain")(bash_command=command, **given)
+        else:
+            task = FlightsSubmit(application=str(job), application_args=["{output:a}"], **given)
+    with pytest.raises(RegionFailed):
+        run_try(task)
+    run_try(task, try_number=2)
+    assert told(sent, dag) == ["[d] recovered by itself: 1 of 1 regions, 0 s saved"]
 
 
 def test_a_run_in_which_nothing_had_to_recover(recovery: Path, drivers: Drivers, sent: list[str]) -> None:
