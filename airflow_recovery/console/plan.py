@@ -16,10 +16,10 @@ from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
+from airflow_recovery.model.codec import to_json
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_diff import diff
 from airflow_recovery.planning.plan_text import plan_text
-from airflow_recovery.planning.scenario import Request
 from airflow_recovery.story.run_view import RunView, view_run
 from airflow_recovery.story.what_if import WhatIf, plan_run
 
@@ -58,12 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand. `ExitCode.DIFFERENT` where ``--diff`` has found a difference; with ``--apply`` as `restart`."""
+    asked = _asked(args)
     deployment = deployment_of(args)
     view = view_run(journal_of(args, deployment.journal, uuid.uuid4().hex))
     if isinstance(args.apply, str):
         return _apply(args, deployment, view, _load(args.apply, view))
     evaluation = evaluation_of(args, deployment, view)
-    plan = plan_run(view, evaluation, _request(args))
+    plan = plan_run(view, evaluation, asked.request(user_name()))
     if args.apply is not None:
         if not args.json:
             print(f"{view.header()}\n\n{plan_text(plan)}\n")
@@ -74,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def _request(args: argparse.Namespace) -> Request:
+def _asked(args: argparse.Namespace) -> WhatIf:
+    """Raises `ConfigurationError` for what ``--apply`` would pass over."""
     asked = WhatIf(
         restart=tuple(args.restart or ()),
         from_=tuple(args.from_ or ()),
@@ -84,7 +86,17 @@ def _request(args: argparse.Namespace) -> Request:
         changed=tuple(args.changed or ()),
         cause=args.cause,
     )
-    return asked.request(user_name())
+    if isinstance(args.apply, str) and asked != WhatIf():
+        given = [f"--{name.rstrip('_')}" for name in vars(asked) if getattr(asked, name) != getattr(WhatIf(), name)]
+        raise ConfigurationError(
+            f"Expected {args.apply} to say alone what is restarted, found {', '.join(given)} as well. Leave one of the "
+            "two out: a saved plan is applied as it is, and --apply without a file applies what the options ask for."
+        )
+    if args.apply is not None and args.diff is not None:
+        raise ConfigurationError(
+            "Expected --apply or --diff, found both: compare first, and apply what you have seen, saved with --json."
+        )
+    return asked
 
 
 def plan_document(view: RunView, plan: Plan) -> dict[str, Any]:
@@ -110,10 +122,11 @@ def _load(file: str, view: RunView) -> Plan:
 
 def _show_difference(args: argparse.Namespace, before: Plan, after: Plan) -> int:
     differences = diff(before, after)
-    for difference in differences:
-        print(difference.text())
-    if not differences:
-        print(f"No difference to {args.diff}.")
+    if args.json:
+        document = [{**to_json(difference), "text": difference.text()} for difference in differences]
+        print(json.dumps({"differences": document}, indent=1))
+    else:
+        print("\n".join(difference.text() for difference in differences) or f"No difference to {args.diff}.")
     return ExitCode.DIFFERENT if differences else ExitCode.DONE
 
 

@@ -81,6 +81,20 @@ def test_two_plans_are_compared(recorded, tmp_path: Path):
     assert said.startswith("busiest: keep @1 -> run @1 (result is missing (attempt 1: ")
 
 
+def test_two_plans_are_compared_for_a_script(recorded, tmp_path: Path):
+    world = finished(recorded)
+    saved = tmp_path / "plan.json"
+    saved.write_text(recorded.call("plan", *RUN, "--json")[1])
+    code, said = recorded.call("plan", *RUN, "--json", "--diff", str(saved))
+    assert (code, json.loads(said)) == (ExitCode.DONE, {"differences": []})
+    world.delete_results("busiest", 1)
+    code, said = recorded.call("plan", *RUN, "--json", "--diff", str(saved))
+    assert code == ExitCode.DIFFERENT
+    (found,) = json.loads(said)["differences"]
+    assert (found["region"], found["before"]["action"], found["after"]["action"]) == ("busiest", "keep", "run")
+    assert found["text"].startswith("busiest: keep @1 -> run @1 (result is missing")
+
+
 # applying
 
 
@@ -122,6 +136,24 @@ def test_a_saved_plan_is_applied_and_refused_where_the_run_has_moved_on(recorded
     world.until_green()
     assert recorded.call("plan", *RUN, "--apply", str(saved))[0] == ExitCode.OUTDATED
     assert "error: this plan is outdated: attempt 2 of by_route has started." in recorded.errors
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--restart", "raw"], "found --restart as well"),
+        (["--from", "raw", "--cause", "x"], "found --from, --cause as well"),
+        (["--diff", "x.json"], "Expected --apply or --diff, found both"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_a_saved_plan_does_not_say_is_not_passed_over(recorded, tmp_path: Path, options, said):
+    world = finished(recorded)
+    saved = tmp_path / "plan.json"
+    saved.write_text(recorded.call("plan", *RUN, "--restart", "by_route", "--json")[1])
+    assert recorded.call("plan", *RUN, "--apply", str(saved), *options)[0] == ExitCode.USAGE
+    assert said in recorded.errors
+    assert world.state().of("by_route").reset_watermark == 0
 
 
 def test_nothing_to_restart_needs_no_clear(recorded):
