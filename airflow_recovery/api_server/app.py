@@ -16,7 +16,7 @@ from fastapi import Depends, FastAPI, HTTPException
 
 from airflow_recovery.airflow_compat import DagAccessEntity, GetUserDep, SessionDep, requires_access_dag
 from airflow_recovery.api_server import page, rest_pin, rest_plan, rest_release, rest_run
-from airflow_recovery.api_server.access import MAY_ACT, MAY_CLEAR, audit
+from airflow_recovery.api_server.access import MAY_ACT, MAY_CLEAR, audit, same_origin
 from airflow_recovery.api_server.compare_and_clear import RunMissing, clear, observe
 from airflow_recovery.api_server.description import describe
 from airflow_recovery.api_server.rebuild import run_of_key, set_finished
@@ -42,7 +42,7 @@ for routes in (rest_run, rest_plan, rest_release, rest_pin, page):
 
 @app.post(
     "/dags/{dag_id}/runs/{run_id}/observe",
-    dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE))],
+    dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE)), Depends(same_origin)],
 )
 def observe_run(dag_id: str, run_id: str, session: SessionDep) -> dict[str, Any]:
     """All task instances of one run: an `Observation` as JSON."""

@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 from airflow_recovery.api_server import app as module
 from airflow_recovery.api_server.access import same_origin
 from airflow_recovery.attempt.rebuild import Rebuilt
-from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult
+from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, Observation
 from airflow_recovery.model.codec import to_json
 
 LOCKED = OperationalError("UPDATE", {}, Exception("database is locked"))
@@ -36,6 +36,7 @@ def open_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "audit", lambda *arguments: None)
 
 
+OBSERVE = "/dags/d/runs/r/observe", "{}"
 CLEAR = "/dags/d/runs/r/clear", json.dumps({"request": to_json(ClearRequest(unblock=True))})
 REBUILD = "/dags/d/rebuild", json.dumps({"run_key": "run-r", "notes": {"a": "kept"}, "dry_run": False})
 JSON = {"Content-Type": "application/json"}
@@ -60,6 +61,7 @@ def done(open_to_all: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(module, "audit", lambda session, who, event, *more: found.append(f"{event} by {who}"))
     monkeypatch.setattr(module, "run_of_key", lambda *arguments: "r")
     monkeypatch.setattr(module, "clear", lambda *given, **named: found.append("clear") or ClearResult(()))
+    monkeypatch.setattr(module, "observe", lambda *given: found.append("observe") or Observation({}))
     monkeypatch.setattr(module, "set_finished", lambda *given: found.append("rebuild") or Rebuilt("r", (), {}))
     return found
 
@@ -74,7 +76,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("headers", "status"), FOREIGN)
-@pytest.mark.parametrize("request_", [CLEAR, REBUILD], ids=["clear", "rebuild"])
+@pytest.mark.parametrize("request_", [OBSERVE, CLEAR, REBUILD], ids=["observe", "clear", "rebuild"])
 def test_what_another_sites_page_can_send_is_not_done(
     done: list[str], request_: tuple[str, str], headers: dict[str, str], status: int
 ) -> None:
@@ -87,6 +89,13 @@ def test_control_without_that_look_it_is_done(done: list[str], request_: tuple[s
     module.app.dependency_overrides[same_origin] = lambda: None
     assert post(*request_, {**JSON, "Sec-Fetch-Site": "cross-site"}).status_code == 200
     assert len(done) == 2
+
+
+def test_every_post_of_the_api_looks_where_it_comes_from() -> None:
+    posts = [route for route in module.app.routes if isinstance(route, APIRoute) and "POST" in route.methods]
+    assert len(posts) > 5
+    for route in posts:
+        assert same_origin in [dependency.dependency for dependency in route.dependencies], route.path
 
 
 def test_both_are_in_the_audit_log_before_they_are_done(done: list[str]) -> None:
