@@ -36,7 +36,7 @@ class WhichAttempt(Which):
 
 
 class Release(WhichAttempt):
-    """``force``: also what is still needed, a final or a published result among it; `ReleasePreview.still_needed`."""
+    """``force``: also what is still needed, a final result among it; `ReleasePreview.still_needed`."""
 
     force: bool = False
 

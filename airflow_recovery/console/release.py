@@ -7,7 +7,7 @@ import json
 import uuid
 from collections.abc import Iterator
 
-from airflow_recovery.attempt.manual_release import ReleaseByHand, look_at_release, release_by_hand
+from airflow_recovery.attempt.manual_release import ReleaseByHand, check_may_go, look_at_release, release_by_hand
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.connect import add_connect_argument, evaluation_of
 from airflow_recovery.console.deployment import deployment_of
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("region", metavar="REGION", help="region whose results are let go, as `plan` names it")
     add_attempt_argument(parser)
     parser.add_argument("--dry-run", action="store_true", help="delete nothing, and say what it would mean")
-    parser.add_argument("--force", action="store_true", help="also a final, published or still needed result")
+    parser.add_argument("--force", action="store_true", help="also a final or still needed result")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -45,6 +45,9 @@ def run(args: argparse.Namespace) -> int:
         preview = preview_release(view, evaluation_of(args, deployment, view), region)
     force = args.force or args.dry_run
     check_results(deployment.journal, deployment.results)
+    check_may_go(release, force=force)
+    if not args.json:
+        print("\n".join(_given_up(release, preview)), flush=True)
     with recorded_journal(view.journal) as journal:
         tags = RunTags(deployment.tables, journal, view.in_use.state)
         deleted = release_by_hand(
@@ -65,18 +68,24 @@ def run(args: argparse.Namespace) -> int:
         }
         print(json.dumps(document, indent=1))
     else:
-        print("\n".join(_text(release, preview, deleted, dry_run=args.dry_run)))
+        print("\n".join(_done(release, deleted, dry_run=args.dry_run)))
     return ExitCode.DONE
 
 
-def _text(hand: ReleaseByHand, preview: ReleasePreview | None, deleted: Deleted, *, dry_run: bool) -> Iterator[str]:
+def _given_up(hand: ReleaseByHand, preview: ReleasePreview | None) -> Iterator[str]:
+    """Said before anything is deleted: the deletion may fail, or be interrupted."""
     if hand.still_needed:
         yield f"{hand.name} is still needed: {hand.still_needed}."
-    if preview is None:
+    if hand.attempt.is_released:
+        yield f"{hand.name} was released before: this deletes what is left of it."
+    elif preview is None:
         yield f"{hand.name} is not the attempt that counts: nothing runs again without it."
     else:
         yield from preview.warnings
         yield f"Without {hand.name}, these run again when its rows are wanted: {', '.join(preview.again)}."
+
+
+def _done(hand: ReleaseByHand, deleted: Deleted, *, dry_run: bool) -> Iterator[str]:
     if deleted.readers:
         yield f"{hand.name} is released; its data are left to gc, since {deleted.readers} reads it."
     elif dry_run:

@@ -12,10 +12,11 @@ from fakes import Hooks, Killed, Process
 
 from airflow_recovery.attempt.pin import pin as pin_data
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.errors import Refused
+from airflow_recovery.errors import Refused, StoreAccessDenied
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.records import Pin
 from airflow_recovery.results.release import Releaser
+from airflow_recovery.store.local import LocalStore
 
 RUN = ("flights", "2026-01-01")
 
@@ -185,6 +186,25 @@ def test_a_final_result_needs_force_and_the_warning_says_what_runs_again(command
     world.new_airflow()
     world.until_green()
     assert world.current("busiest") == 3
+
+
+def test_what_is_given_up_is_said_before_anything_is_deleted(commands, world, monkeypatch):
+    """An intermediate result needs no force, though the publish names it: it would never go else."""
+
+    def denied(self, keys):
+        raise StoreAccessDenied("it may not be deleted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "delete", denied)
+        code, said = commands.call("release", *RUN, "raw")
+    assert (code, commands.errors) == (ExitCode.NO_ANSWER, "error: it may not be deleted\n")
+    given_up = "The newest publish names raw: its readers find nothing.\nWithout raw@1, these run again when "
+    assert said.startswith(given_up)
+    assert "Released" not in said
+    assert objects(world, "raw", 1) == 1
+    code, said = commands.call("release", *RUN, "raw")
+    assert (code, objects(world, "raw", 1)) == (ExitCode.DONE, 0)
+    assert said.startswith("raw@1 was released before: this deletes what is left of it.\nReleased raw@1: 1 objects")
 
 
 def test_what_is_pinned_or_read_is_not_released_even_with_force(commands, world):
