@@ -23,7 +23,7 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, all_runs: bool = False
             "--bundle", metavar="FILE", help="in place of DAG and RUN: a file that `export` has written"
         )
     parser.add_argument("dag", metavar="DAG", type=name, nargs="?" if bundle else None, help="DAG id")
-    named = "run id, logical date, or run key as the journal has it"
+    named = "logical date, run key as the journal has it, or run id of one of its claims"
     if all_runs or bundle:
         parser.add_argument(
             "run", metavar="RUN", type=name, nargs="?", help=f"{named}; default: every run" if all_runs else named

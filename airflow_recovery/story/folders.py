@@ -8,7 +8,7 @@ from itertools import islice
 from airflow_recovery.model.names import decode
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
-_AFTER_SLASH = chr(ord("/") + 1)
+AFTER_SLASH = chr(ord("/") + 1)
 
 
 def folders(store: ObjectStore, prefix: str = "", *, most: int = 1000) -> list[str]:
@@ -26,7 +26,7 @@ def _folders(store: ObjectStore, prefix: str) -> Iterator[str]:
         name = key.partition("/")[0]
         yield name
         # Everything below this folder sorts before its name with the character that follows the slash.
-        start_after = f"{prefix}{name}{_AFTER_SLASH}"
+        start_after = f"{prefix}{name}{AFTER_SLASH}"
 
 
 def first_objects(store: ObjectStore, prefix: str, *, depth: int, most: int) -> Iterator[tuple[str, list[ObjectInfo]]]:
@@ -48,7 +48,7 @@ def first_objects(store: ObjectStore, prefix: str, *, depth: int, most: int) -> 
                 objects = []
             name = folder
             if len(objects) == most:
-                start_after, is_whole = f"{prefix}{name}{_AFTER_SLASH}", False
+                start_after, is_whole = f"{prefix}{name}{AFTER_SLASH}", False
                 break
             objects.append(info)
     if objects:

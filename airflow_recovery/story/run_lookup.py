@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable
-from datetime import datetime, timezone
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from itertools import takewhile, zip_longest
 from typing import Any
 
 from airflow_recovery.errors import NothingRecorded, ObjectMissing, RecordInvalid
@@ -14,11 +16,15 @@ from airflow_recovery.journal.layout import run_key
 from airflow_recovery.model.names import decode, encode
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
-from airflow_recovery.story.folders import first_objects, folders, readable
+from airflow_recovery.story.folders import AFTER_SLASH, first_objects, folders, readable
 
-RUNS_LOOKED_AT = 100
-"""A run id says nothing of its run key where the run has a logical date: so many runs' claims are read to find it."""
+CLAIMS_READ = 10_000
+"""A run id says nothing of its run key where the run has a logical date: at most so many claims are read to find it."""
+_CONNECTIONS = 64
 
+_NEAR = timedelta(days=32)
+"""The date in a run id is not the logical date: it is when the run could start, mostly within a month of it."""
+_FIRST_MOMENT = datetime.min.replace(tzinfo=timezone.utc)
 _ALL_RUNS = 1_000_000
 _OBJECTS_A_RUN = 1000
 """As many as one request lists."""
@@ -27,7 +33,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:?\d{2}(?::?\d{2}(?:\.\d+)?)?)
 
 
 def find_run(store: ObjectStore, dag_id: str, run: str, group_id: str | None = None) -> RunIdentity:
-    """The identity of the run that ``run`` names: its key, its logical date, its partition key, or its run id.
+    """The identity of the run that ``run`` names: its key, its logical date, its partition key, or a run id of a claim.
 
     Raises `NothingRecorded`, with the nearest that there is, where the journal has no such DAG, run or group, and where
     there are several groups and none is named.
@@ -36,14 +42,7 @@ def find_run(store: ObjectStore, dag_id: str, run: str, group_id: str | None = N
     dag = f"{encode(dag_id)}/"
     key = next((key for key in _keys_of(run) if _has(store, f"{dag}{encode(key)}/")), None)
     if key is None:
-        key = _key_by_claims(store, dag, run)
-    if key is None:
-        known = [readable(folder) for folder in folders(store, dag)]
-        nearest = _nearest(run, known, "run keys")
-        raise NothingRecorded(
-            f"The journal of DAG {dag_id!r} has no run {run!r}. {nearest} RUN may be a run key, a logical date or "
-            "a run id."
-        )
+        key = _key_by_claims(store, dag_id, run)
     groups = [readable(folder) for folder in folders(store, f"{dag}{encode(key)}/")]
     where = f"Run {key} of DAG {dag_id!r}"
     if group_id is None:
@@ -150,13 +149,17 @@ def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:
 
 
 def _keys_of(run: str) -> Iterable[str]:
+    """Of what ``run`` may be as a whole. The date in a run id is no logical date: the next run may have that one."""
     yield run
-    for text in dict.fromkeys((run, run.rpartition("__")[2])):
-        moment = moment_of(text)
-        if moment is not None:
-            yield run_key(logical_date=moment.isoformat(), partition_key=None, run_id=run)
+    moment = moment_of(run)
+    if moment is not None:
+        yield _key_of(moment)
     yield run_key(logical_date=None, partition_key=None, run_id=run)
     yield run_key(logical_date=None, partition_key=run, run_id=run)
+
+
+def _key_of(moment: datetime) -> str:
+    return run_key(logical_date=moment.isoformat(), partition_key=None, run_id="")
 
 
 def moment_of(text: str) -> datetime | None:
@@ -170,19 +173,68 @@ def moment_of(text: str) -> datetime | None:
         return None
 
 
-def _key_by_claims(store: ObjectStore, dag: str, run_id: str) -> str | None:
-    """The run key whose newest listed claim is of that Airflow run id; the newest keys first, and not all of them."""
-    for key in list(reversed(folders(store, dag)))[:RUNS_LOOKED_AT]:
-        claim = next((info.key for info in store.list(f"{dag}{key}/") if info.key.endswith(".claim")), None)
-        if claim is None:
-            continue
-        try:
-            record = parse_json(store.get(claim).body, where=claim)
-            if record["body"]["airflow_run_id"] == run_id:
-                return str(record["run_key"])
-        except (KeyError, TypeError, ObjectMissing, RecordInvalid):
-            continue
-    return None
+def _key_by_claims(store: ObjectStore, dag_id: str, run_id: str) -> str:
+    """The key of the run of which a claim carries this run id: nothing else in a journal knows it.
+
+    The newest claims of all runs are read first, and not all of very many. Raises `NothingRecorded` where none has it.
+    """
+    dag = f"{encode(dag_id)}/"
+    known: list[str] = []
+    read: set[str] = set()
+    unread: list[str] = []
+    with ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="recovery-get") as pool:
+        for listing in (_runs_near(store, dag, run_id), store.list(dag)):
+            runs: dict[str, list[ObjectInfo]] = {}
+            for info in listing:
+                claims = runs.setdefault(info.key[len(dag) :].partition("/")[0], [])
+                if info.key.endswith(".claim"):
+                    claims.append(info)
+            known = [readable(folder) for folder in runs]
+            unread = [key for key in _newest_of_each_first(runs.values()) if key not in read]
+            while unread and len(read) < CLAIMS_READ:
+                batch, unread = unread[:_CONNECTIONS], unread[_CONNECTIONS:]
+                read.update(batch)
+                keys = pool.map(lambda claim: _key_if_claimed_by(store, claim, run_id), batch)
+                key = next(filter(None, keys), None)
+                if key is not None:
+                    return key
+    nearest = _nearest(run_id, known, "run keys")
+    if unread:
+        nearest += f" Only the newest {len(read)} of {len(read) + len(unread)} claims were read for a run id."
+    raise NothingRecorded(
+        f"The journal of DAG {dag_id!r} has no run {run_id!r}. {nearest} RUN may be a run key, a logical date, or a "
+        "run id that a claim has. A run that was only just made again has claimed nothing: name its logical date."
+    )
+
+
+def _runs_near(store: ObjectStore, dag: str, run_id: str) -> Iterable[ObjectInfo]:
+    """What is in the journals of runs of the month before a date that stands in a run id."""
+    dated = _DATE.search(run_id)
+    last = None if dated is None else moment_of(dated[0])
+    if last is None:
+        return ()
+    first = last - min(_NEAR, last - _FIRST_MOMENT)
+    end = f"{dag}{encode(_key_of(last))}{AFTER_SLASH}"
+    return takewhile(lambda info: info.key < end, store.list(dag, start_after=f"{dag}{encode(_key_of(first))}"))
+
+
+def _newest_of_each_first(runs: Iterable[list[ObjectInfo]]) -> list[str]:
+    """The keys of claims: the newest of each run, those that were at work last before the others, and so on."""
+    by_time = [sorted(claims, key=_stored_at, reverse=True) for claims in runs if claims]
+    by_time.sort(key=lambda claims: _stored_at(claims[0]), reverse=True)
+    return [claim.key for nth in zip_longest(*by_time) for claim in nth if claim is not None]
+
+
+def _stored_at(claim: ObjectInfo) -> tuple[float, str]:
+    return claim.modified_s or 0.0, claim.key
+
+
+def _key_if_claimed_by(store: ObjectStore, claim: str, run_id: str) -> str | None:
+    try:
+        record = parse_json(store.get(claim).body, where=claim)
+        return str(record["run_key"]) if record["body"]["airflow_run_id"] == run_id else None
+    except (KeyError, TypeError, ObjectMissing, RecordInvalid):
+        return None
 
 
 def _exact(store: ObjectStore, identity: RunIdentity) -> RunIdentity:

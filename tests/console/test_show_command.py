@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import datetime, timedelta
 
 import pytest
 from fakes import Hooks, Killed, Process
@@ -130,7 +131,6 @@ def test_fault_61_control_by_the_order_of_their_hashes_an_old_plan_is_shown(reco
         "2026-01-01T00:00:00+00:00",
         "2026-01-01T00:00:00Z",
         "2026-01-01T01:00:00+01:00",
-        "scheduled__2026-01-01T00:00:00+00:00",
         "run",  # the run id that the claims name
     ],
 )
@@ -142,6 +142,23 @@ def test_a_run_is_found_by_key_date_or_run_id(recorded, run):
         ExitCode.DONE,
         "DAG flights, run date-2026-01-01T000000Z, group flights",
     )
+
+
+@pytest.mark.parametrize("days", [0, 1, 40])
+def test_a_run_id_is_that_of_its_claims_whatever_the_date_in_it(recorded, days):
+    # Airflow writes into an id when the run could start: with a data interval, the logical date of the next run.
+    first = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+    ids = {}
+    for date in (first + timedelta(days=at * max(1, days)) for at in range(3)):
+        key = f"date-{date:%Y-%m-%d}T000000Z"
+        ids[key] = f"scheduled__{(date + timedelta(days=days)).isoformat()}"
+        recorded.world(key=key, run_id=ids[key]).go("raw")
+    for key, run_id in ids.items():
+        code, said = recorded.call("show", "flights", run_id)
+        assert (code, said.splitlines()[0]) == (ExitCode.DONE, f"DAG flights, run {key}, group flights")
+    if days:
+        assert recorded.call("show", "flights", f"scheduled__{first.isoformat()}")[0] == ExitCode.NOT_FOUND
+        assert "or a run id that a claim has" in recorded.errors
 
 
 @pytest.mark.parametrize(("key", "run"), [("run-by hand/1", "by hand/1"), ("partition-de", "de")])

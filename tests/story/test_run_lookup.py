@@ -1,17 +1,21 @@
-"""Which runs are the newest, and which moment a text names."""
+"""Which runs are the newest, which run is meant, and which moment a text names."""
 
 from __future__ import annotations
+
+from datetime import datetime, timedelta
 
 import pytest
 from clocked import DAY_S, Clock, ClockedStore
 from written_night import Night, region
 
 from airflow_recovery.errors import NothingRecorded
-from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import run_key
+from airflow_recovery.model.records import Claim, RunIdentity
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.story import run_lookup
 from airflow_recovery.story.past_runs import past_runs
-from airflow_recovery.story.run_lookup import moment_of, newest_runs
+from airflow_recovery.story.run_lookup import find_run, moment_of, newest_runs
 from airflow_recovery.testing import CountingStore, Verb
 
 PLAN = (region("load", final=True),)
@@ -90,6 +94,70 @@ def test_many_runs_are_one_listing_and_of_a_large_one_the_rest_is_skipped(
     counted = CountingStore(journal)
     assert keys(counted, 9) == expected
     assert counted.count(Verb.LIST) == plain + 1
+
+
+def claimed(journal: ClockedStore, key: str, run_id: str, region: str = "load", attempt: int = 1) -> None:
+    """A minute later than the claim before."""
+    journal.clock.passes(60)
+    run = Journal(journal, RunIdentity("d", key, "g"), writer="w")
+    run.claim(Claim(region, attempt, "w", "plan", (), run_id, 1, "ti", "tag", "2026-01-01T00:00:00+00:00"))
+
+
+def hourly(journal: ClockedStore, runs: int) -> list[str]:
+    """Runs of so many hours, of which each claim has a run id without a date: ``manual 0`` and so on."""
+    first = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+    dates = [(first + timedelta(hours=hour)).isoformat() for hour in range(runs)]
+    found = [run_key(logical_date=date, partition_key=None, run_id="") for date in dates]
+    for at, key in enumerate(found):
+        claimed(journal, key, f"manual {at}")
+    return found
+
+
+def test_a_run_that_was_made_again_is_found_by_its_new_id_and_by_its_old_one(journal: ClockedStore) -> None:
+    claimed(journal, "date-2026-01-01T000000Z", "scheduled__2026-01-02T00:00:00+00:00", "by_carrier")
+    claimed(journal, "date-2026-01-01T000000Z", "manual__2026-03-05T10:11:12.345678+00:00", "by_route")
+    claimed(journal, "date-2026-01-01T000000Z", "by hand", "by_carrier", 2)
+    claimed(journal, "date-2026-01-02T000000Z", "scheduled__2026-01-03T00:00:00+00:00")
+    for run_id in ("scheduled__2026-01-02T00:00:00+00:00", "manual__2026-03-05T10:11:12.345678+00:00", "by hand"):
+        assert find_run(journal, "d", run_id).run_key == "date-2026-01-01T000000Z"
+
+
+def test_of_more_runs_than_are_in_a_page_the_newest_are_found_and_first(journal: ClockedStore) -> None:
+    keys = hourly(journal, 1_010)
+    for at in (1_009, 1_000, 500, 0):
+        counted = CountingStore(journal)
+        assert find_run(counted, "d", f"manual {at}").run_key == keys[at]
+        # Page by page, not run by run; the last run's claim is among the first that are read.
+        assert counted.count(Verb.LIST) < 10
+        assert counted.count(Verb.GET) <= 1_009 - at + run_lookup._CONNECTIONS
+
+
+def test_a_date_and_a_run_key_read_nothing_and_list_no_other_run(journal: ClockedStore) -> None:
+    keys = hourly(journal, 10)
+    for run, lists in ((keys[3], 4), ("2026-01-01T03:00:00Z", 5)):
+        counted = CountingStore(journal)
+        assert find_run(counted, "d", run).run_key == keys[3]
+        assert counted.counts() == {Verb.LIST: lists}
+
+
+def test_a_date_in_the_run_id_says_where_to_look_first(journal: ClockedStore) -> None:
+    keys = hourly(journal, 1_010)
+    claimed(journal, keys[20], "scheduled__2026-01-01T21:00:00+00:00", "load", 2)
+    counted = CountingStore(journal)
+    assert find_run(counted, "d", "scheduled__2026-01-01T21:00:00+00:00").run_key == keys[20]
+    assert counted.count(Verb.GET) == 22 + 1
+    with pytest.raises(NothingRecorded, match=r"no run .scheduled__0001.*\. RUN may be"):
+        find_run(journal, "d", "scheduled__0001-01-01T00:00:00+00:00")
+
+
+def test_where_not_all_claims_are_read_the_error_says_so(
+    journal: ClockedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hourly(journal, 300)
+    monkeypatch.setattr(run_lookup, "CLAIMS_READ", 64)
+    assert find_run(journal, "d", "manual 290")
+    with pytest.raises(NothingRecorded, match="Only the newest 64 of 300 claims were read for a run id"):
+        find_run(journal, "d", "manual 3")
 
 
 @pytest.mark.parametrize(
