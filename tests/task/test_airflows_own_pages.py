@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from tries import run_try, task_context
 
 from airflow_recovery.errors import InputLost, InputSkipped, NotMine, RegionFailed, UserCodeError
 from airflow_recovery.hooks import clear_clients as clear_clients
-from airflow_recovery.operators import RecoveryPublishOperator, SparkRegionOperator
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, RecoveryPublishOperator, SparkRegionOperator
 from airflow_recovery.task.links import RecoveryTabLink, SparkHistoryLink, history_url, tab_url
 from airflow_recovery.task.notes import noting_failure, tell_how_to_repair
 
@@ -116,6 +117,17 @@ def test_the_log_of_a_failed_task_ends_with_the_command_and_the_link(
         "Or look, and press a button:  "
         "https://airflow.example.com/here/dags/d/runs/manual%201%2F2/plugin/recovery-dag-run",
     ]
+
+
+def test_the_command_of_an_operator_outside_a_group_names_theirs(caplog: pytest.LogCaptureFixture) -> None:
+    task = RecoverableSparkSubmitOperator(
+        task_id="load", application="a.py", outputs=["rows"], application_args=["{output:rows}"]
+    )
+    context = ended(task, AirflowFailException("no such column"))
+    with caplog.at_level(logging.INFO):
+        tell_how_to_repair(context)
+    said = caplog.messages[-1].splitlines()[0].partition(":  airflow recovery plan ")[2]
+    assert shlex.split(said)[2:] == ["--group", "(operators)"]
 
 
 def test_where_airflow_has_no_retry_left_it_says_so_too_and_before_it_does_not() -> None:
