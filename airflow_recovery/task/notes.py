@@ -12,7 +12,7 @@ from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.errors import NotMine
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.task.links import tab_url
-from airflow_recovery.task.run_context import is_last_try
+from airflow_recovery.task.run_context import is_last_try, run_identity
 from airflow_recovery.task.subtask_batch import BatchResult
 
 if TYPE_CHECKING:
@@ -90,12 +90,15 @@ def end_log_with_advice(context: Mapping[str, Any]) -> None:
 
 
 def tell_how_to_repair(context: Mapping[str, Any]) -> None:
-    """A callback for ``on_failure_callback``. Airflow calls it last, behind the traceback."""
+    """A callback for ``on_failure_callback``. Airflow calls it last, behind the traceback.
+
+    Its commands have the run's key, which is where the journal lies: for a run id all claims would be searched.
+    """
     instance = context["ti"]
     dag_id, run_id = str(instance.dag_id), str(instance.run_id)
     # One that says no group is a job with the other operators of its DAG, which may have a task group besides.
     group = getattr(context.get("task"), "group_id", None) or OPERATORS_GROUP
-    run = shlex.join([dag_id, run_id, "--group", group])
+    run = shlex.join([dag_id, run_identity(context, group).run_key, "--group", group])
     log.info(
         "What would run again, and why:  airflow recovery plan %s\n"
         "Once the cause is repaired:  airflow recovery plan %s --apply, or clear this task\n"

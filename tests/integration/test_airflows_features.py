@@ -219,7 +219,7 @@ def test_the_note_of_a_task_says_what_it_did_and_why(story: Story) -> None:
 
 def test_the_log_of_what_has_failed_ends_with_what_repairs_it(story: Story) -> None:
     run, url = story.run, story.run.airflow.url
-    command = f"airflow recovery plan featured {run.run_id} --group outer.g"
+    command = f"airflow recovery plan featured date-{run.day}T000000Z --group outer.g"
     # Airflow logs one entry, whose lines it keeps.
     assert f"What would run again, and why:  {command}" in story.failed_log
     assert f"Once the cause is repaired:  {command} --apply, or clear this task" in story.failed_log

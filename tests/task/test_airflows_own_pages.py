@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from job_tasks import Drivers, job_dag
-from tries import run_try, task_context
+from tries import RUN_KEY, dag_run, run_try, task_context
 
 from airflow_recovery.errors import InputLost, InputSkipped, NotMine, RegionFailed, UserCodeError
 from airflow_recovery.hooks import clear_clients as clear_clients
@@ -91,29 +91,37 @@ def test_a_note_that_can_not_be_left_changes_nothing(
     assert run_try(aside())["decision"] == "ran"
 
 
-def ended(task: Any, error: Exception, *, max_tries: int = 3) -> Any:
+def ended(task: Any, error: Exception, *, max_tries: int = 3, **run: Any) -> Any:
     """A try of the task that ends so; its task instance's task is what Airflow asks for callbacks."""
     instance = SimpleNamespace(dag_id="d", run_id="manual 1/2", task=task, try_number=1, max_tries=max_tries)
-    context = {"ti": instance, "task": task}
+    context = {"ti": instance, "task": task, "dag_run": dag_run(run_id="manual 1/2", **run)}
     with pytest.raises(type(error)), noting_failure(context):
         raise error
     return context
 
 
+@pytest.mark.parametrize(
+    ("run", "key"),
+    [
+        ({}, RUN_KEY),
+        ({"partition_key": "de", "logical_date": None}, "partition-de"),
+        ({"logical_date": None}, "'run-manual 1/2'"),
+    ],
+)
 def test_the_log_of_a_failed_task_ends_with_the_command_and_the_link(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, run: dict[str, Any], key: str
 ) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.com/here/")
     told: list[Any] = []
     task = aside(on_failure_callback=told.append)
-    context = ended(task, AirflowFailException("no such column"))
+    context = ended(task, AirflowFailException("no such column"), **run)
     with caplog.at_level(logging.INFO):
         for callback in task.on_failure_callback:
             callback(context)
     assert told == [context]
     assert caplog.messages[-1].splitlines() == [
-        "What would run again, and why:  airflow recovery plan d 'manual 1/2' --group g",
-        "Once the cause is repaired:  airflow recovery plan d 'manual 1/2' --group g --apply, or clear this task",
+        f"What would run again, and why:  airflow recovery plan d {key} --group g",
+        f"Once the cause is repaired:  airflow recovery plan d {key} --group g --apply, or clear this task",
         "Or look, and press a button:  "
         "https://airflow.example.com/here/dags/d/runs/manual%201%2F2/plugin/recovery-dag-run",
     ]
