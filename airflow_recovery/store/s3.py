@@ -142,7 +142,7 @@ class S3Store:
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """All objects whose key begins with ``prefix``, in key order, a request for each 1000 of them.
 
-        Folder markers (keys that end with a slash) are no objects and left out.
+        Folder markers (keys that end with a slash; the store's own, whose key below it is empty) are left out.
         """
         where = self._prefix + checked_prefix(prefix)
         arguments: dict[str, Any] = {"Bucket": self._bucket, "Prefix": where}
@@ -151,7 +151,7 @@ class S3Store:
         try:
             while arguments:
                 page = self._ask("list_objects_v2", arguments)
-                yield from (info for info in self._listed(page) if not info.key.endswith("/"))
+                yield from (info for info in self._listed(page) if info.key and not info.key.endswith("/"))
                 following = {"ContinuationToken": page.get("NextContinuationToken")}
                 arguments = {**arguments, **following} if page.get("IsTruncated") else {}
         except Exception as error:

@@ -238,6 +238,8 @@ def test_folder_markers_are_no_objects(cloud_server: CloudServer, bucket: str) -
         store.put(key, b"" if key in ("t", "t/day=1", "t/empty") else b"x")
     assert [info.key for info in store.list("t/")] == ["t/day=1-x", "t/day=1/part-0", "t/empty", "t/part-1"]
     assert next(iter(store.list("t/part"))).key == "t/part-1"
+    at_the_marker = cloud_server.open(f"{bucket}/marked/t/day=1")
+    assert [info.key for info in at_the_marker.list()] == ["part-0"]
 
 
 def listed(*names: str) -> Iterator[ObjectInfo]:

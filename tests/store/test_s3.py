@@ -233,6 +233,7 @@ def test_folder_markers_are_no_objects(s3_store: S3Store) -> None:
     s3_store._clients.sending(1).put_object(Bucket=bucket, Key=f"{folder}/marker/", Body=b"")
     s3_store.put("marker/a", b"x")
     assert [each.key for each in s3_store.list()] == ["marker/a"]
+    assert [each.key for each in s3_store.sibling(f"{s3_store.base_uri}/marker").list()] == ["a"]
 
 
 def test_opening_a_store_imports_no_boto3() -> None:
