@@ -32,7 +32,8 @@ def list_objects(
     below it), or a glob over path segments: ``*``, ``?``, ``[...]``, ``{a,b}``; a folder that matches stands for what
     is below it.
     Names that Spark hides (beginning with ``.``, or with ``_`` unless they hold a ``=``) are left out unless the
-    pattern spells them out. A local object's etag is its content's hash.
+    pattern spells them out. So are keys with an empty part (``a//b.csv``): Hadoop can't name them, and Spark would read
+    ``a/b.csv``. A local object's etag is its content's hash.
 
     ``open_location`` opens its store; without it, credentials are the process's own.
 
@@ -53,7 +54,7 @@ def list_objects(
     if not externals:
         raise ObjectMissing(
             f"Input {pattern!r} of vertex {vertex!r} names no object. The store answered, so this is not an access "
-            "problem: check the pattern, and whether the data has arrived."
+            "problem: check the pattern, and whether the data has arrived, below names that are not empty ('//')."
         )
     return externals
 
@@ -95,7 +96,7 @@ def _glob(text: str) -> str:
 
 
 def _matches(names: list[str], segments: list[str], matchers: list[re.Pattern[str]]) -> bool:
-    if len(names) < len(segments):
+    if len(names) < len(segments) or "" in names:
         return False
     for at, name in enumerate(names):
         if at < len(matchers) and not matchers[at].fullmatch(name):

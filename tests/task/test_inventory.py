@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from airflow_recovery.errors import ConfigurationError, ObjectMissing, StoreMisc
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task.inventory import list_objects
-from airflow_recovery.testing import S3Server
+from airflow_recovery.testing import MotoServer, S3Server
 
 KEYS = [
     "in/2013/a.csv",
@@ -98,6 +100,28 @@ def test_patterns_on_s3(s3_store: S3Store, s3_server: S3Server, scheme: str) -> 
         f"{base}/in/2014/a.csv",
     ]
     assert found[0].etag == s3_store.get("in/2013/a.csv").info.etag
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("in/*/*.csv", ["in/2013/b.csv"]),
+        ("in/*", ["in/2013/b.csv", "in/b.csv"]),
+        ("in", ["in/2013/b.csv", "in/b.csv"]),
+        ("*/b.csv", ["in/b.csv"]),
+    ],
+)
+def test_keys_that_hadoop_cannot_name_are_not_read(
+    start_s3_server: Callable[[str], S3Server], pattern: str, expected: list[str]
+) -> None:
+    server = start_s3_server(MotoServer.name)  # in versitygw's folders two slashes are one
+    base = f"s3://two-slashes/{uuid.uuid4().hex}"
+    server.create_bucket("two-slashes")
+    client = S3Store(base, endpoint_url=server.endpoint_url, session=server.session())._clients.sending(1)
+    for key in ("in/b.csv", "in/2013/b.csv", "in//b.csv", "in/2013//b.csv", "/b.csv", "in/"):
+        client.put_object(Bucket="two-slashes", Key=f"{base.rpartition('/')[2]}/{key}", Body=b"")
+    found = list_objects(f"{base}/{pattern}", vertex="raw", endpoint_url=server.endpoint_url)
+    assert [file.uri.removeprefix(f"{base}/") for file in found] == expected
 
 
 def test_a_missing_bucket_is_not_an_empty_input(s3_server: S3Server) -> None:
