@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from airflow_recovery.errors import JournalInUse, RecordInvalid
 from airflow_recovery.job.enumerators import ResumedEnumerator
-from airflow_recovery.journal.codec import decode_record, encode_record
+from airflow_recovery.journal.codec import checked_record, decode_record
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity, SplitGeneration
 from airflow_recovery.model.split import Split
@@ -100,7 +100,7 @@ class AssignmentLog:
 
     def _put(self, record: SplitGeneration) -> SplitGeneration | None:
         """Write it. Returns the record of another process that was first and says something else, else `None`."""
-        held = self._slots.put(record.generation, encode_record(self._identity, record))
+        held = self._slots.put(record.generation, checked_record(self._identity, record))
         if held is None:
             return None
         winner = self._decode(held, self._slots.key(record.generation))

@@ -225,6 +225,7 @@ class RegionTask:
         externals: tuple[ExternalObject, ...],
         why: str = "it had not run yet",
     ) -> RegionResult:
+        self._run.journal.check_fits(self._region, externals)
         self._application.before_claim(state)
         # Read before the claim: nothing that can fail may stand between it and the end of the attempt.
         earlier = tuple(failure.failure for failure in self._restarts.failures(state) if failure.failure is not None)

@@ -6,8 +6,9 @@ One JSON object a record::
 
 Reading is strict, since what is read decides what is run: another run's record, a newer format, a wrong checksum, a
 duplicate key, a NaN, an id that has no name in a path, or a document that is too large or too deep is refused with
-`RecordInvalid`. ``crc`` is the crc32 of the body's canonical JSON. A record without one, as the first journals had
-them, is read where it has these fields and no other: one whose ``crc`` was damaged in its name has another.
+`RecordInvalid`. What would be too large is not written either (`check_size`). ``crc`` is the crc32 of the body's
+canonical JSON. A record without one, as the first journals had them, is read where it has these fields and no other:
+one whose ``crc`` was damaged in its name has another.
 
 A record has the lowest format that can express it: 2 where a group of regions stands in it (`is_grouped`), else 1.
 """
@@ -22,12 +23,12 @@ from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
-from airflow_recovery.errors import RecordInvalid
+from airflow_recovery.errors import JobDefinitionError, RecordInvalid
 from airflow_recovery.model.codec import Unlike, canonical_json, from_json, to_json
 from airflow_recovery.model.groups import are_written_as_groups
 from airflow_recovery.model.inputs import Inputs
 from airflow_recovery.model.record_kinds import kind_of
-from airflow_recovery.model.records import Claim, Outcome, PlanRecord, Record, RunIdentity
+from airflow_recovery.model.records import Claim, Outcome, PlanRecord, Record, RunIdentity, SplitGeneration
 
 FORMAT_VERSION = 2
 """The newest. A version that reads less refuses a record by its number, before it looks at anything else of it."""
@@ -50,6 +51,30 @@ def encode_record(identity: RunIdentity, record: Record) -> bytes:
         "body": body,
     }
     return canonical_json({**document, "crc": checksum(body)}).encode()
+
+
+def checked_record(identity: RunIdentity, record: Record) -> bytes:
+    """As `encode_record`, for a record that is to be written. Raises `JobDefinitionError` as `check_size`."""
+    body = encode_record(identity, record)
+    if isinstance(record, Outcome):
+        made = sum(len(output.objects) for output in record.outputs)
+        check_size(body, f"the outcome of {record.region}, which reads {len(record.externals)} files and makes {made}")
+    elif isinstance(record, SplitGeneration):
+        check_size(body, f"the subtasks of {record.vertex} and the {len(record.splits)} splits that they read")
+    else:
+        check_size(body, f"a {kind_of(type(record)).name} of {getattr(record, 'region', identity.dag_id)}")
+    return body
+
+
+def check_size(body: bytes, what: str) -> None:
+    """Before ``body`` is written. Raises `JobDefinitionError` where nobody would read it: the run would be stuck."""
+    if len(body) > MAX_RECORD_BYTES:
+        raise JobDefinitionError(
+            f"expected at most {MAX_RECORD_BYTES} bytes in a record of the journal, found {len(body)} for {what}: "
+            "nothing was written, and a retry would find the same. Have fewer and larger files (compact what is read, "
+            "repartition what is made), read them as a table, or name a part of them for each subtask: "
+            "parallelism=[...], with {{ subtask }} in the pattern"
+        )
 
 
 def decode_record(identity: RunIdentity, kind: type[R], body: bytes, *, where: str) -> R:

@@ -19,7 +19,7 @@ from airflow_recovery.errors import (
     StoreUnavailable,
     WriteLost,
 )
-from airflow_recovery.journal.codec import decode_record, encode_record
+from airflow_recovery.journal.codec import checked_record, decode_record
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.masking import Mask, masked
 from airflow_recovery.journal.plans import GroupsOfRun, plan_hash
@@ -40,6 +40,7 @@ from airflow_recovery.model.records import (
     CommittedBatch,
     CommitterDead,
     CommitterEpoch,
+    ExternalObject,
     Lost,
     Outcome,
     Pin,
@@ -57,6 +58,8 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
 _LISTED = Attempt(0)
+_MANY_FILES = 50_000
+"""So many files of a source, with URIs as long as they come, may be too many for a record."""
 """An attempt of which a listing says nothing."""
 
 LISTING_ROUNDS = 10
@@ -388,6 +391,15 @@ class Journal:
         self.take_groups(plan)
         self._put(plan, self.layout.plan(plan_hash(plan)), lambda held: held == plan)
 
+    def check_fits(self, region: str, externals: tuple[ExternalObject, ...]) -> None:
+        """Raise `JobDefinitionError` where no finish of ``region`` could tell that it has read ``externals``.
+
+        So that this is known before Spark has run for it, for so many that it may be.
+        """
+        if len(externals) > _MANY_FILES:
+            finish = Outcome(region, 0, AttemptState.FINISHED, self.writer, "", externals=externals)
+            checked_record(self.identity, finish)
+
     def claim(self, claim: Claim) -> None:
         """Open an attempt. Raises `AttemptLost` where the number is taken."""
         self._put(
@@ -530,7 +542,7 @@ class Journal:
             written = write_once(
                 self.store,
                 key,
-                encode_record(self.identity, stored),
+                checked_record(self.identity, stored),
                 is_mine=evaluate,
                 deadline_s=self.deadline_s,
                 sleep=self._sleep,

@@ -13,7 +13,7 @@ from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.model.names import encode
-from airflow_recovery.model.records import AttemptState, Claim, Outcome, PlanRecord, RunIdentity
+from airflow_recovery.model.records import AttemptState, Claim, ExternalObject, Outcome, PlanRecord, RunIdentity
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 RUN_KEY_PREFIX = "plain-"
@@ -71,6 +71,9 @@ class NullJournal(Journal):
             for region, finish in finishes.items()
         }
         return replace(listing.state, regions={**listing.state.regions, **loaded})
+
+    def check_fits(self, region: str, externals: tuple[ExternalObject, ...]) -> None:
+        """What is not recorded has no limit."""
 
     def claim(self, claim: Claim) -> None:
         """Nothing is claimed. Raises `ConfigurationError` for a region that commits to a sink."""

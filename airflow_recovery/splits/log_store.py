@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from airflow_recovery.errors import ObjectExists, RecordInvalid, StoreError
-from airflow_recovery.journal.codec import check_belongs, checksum, parse_json
+from airflow_recovery.errors import JobDefinitionError, ObjectExists, RecordInvalid, StoreError
+from airflow_recovery.journal.codec import check_belongs, check_size, checksum, parse_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.codec import canonical_json
@@ -106,7 +106,7 @@ class SplitLogStore:
             self._store.put_if_absent(self._snapshots.key(self.tail), self._log.encode_snapshot())
         except ObjectExists:
             pass  # of the same records: the same book
-        except StoreError as error:
+        except (StoreError, JobDefinitionError) as error:
             log.warning(
                 "No snapshot of the splits of %s was written, readers read more records: %s", self._log.vertex, error
             )
@@ -158,7 +158,9 @@ class _SplitLog(WriteOnceLog[SplitBook]):
 
     def _document(self, kind: str, body: dict[str, Any]) -> bytes:
         head = {"format": LOG_FORMAT, "kind": kind, **asdict(self._identity), "vertex": self.vertex}
-        return canonical_json({**head, "body": body, "crc": checksum(body)}).encode()
+        document = canonical_json({**head, "body": body, "crc": checksum(body)}).encode()
+        check_size(document, f"a {kind} of {self.vertex}")
+        return document
 
     def _content(self, raw: bytes, kind: str, where: str) -> Any:
         document = parse_json(raw, where=where)

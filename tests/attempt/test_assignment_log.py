@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_recovery.attempt.assignment_log import AssignmentLog
-from airflow_recovery.errors import JournalInUse, RecordInvalid, SplitsVanished, StoreTimeout
+from airflow_recovery.errors import JobDefinitionError, JournalInUse, RecordInvalid, SplitsVanished, StoreTimeout
 from airflow_recovery.job.enumerators import ResumedEnumerator
+from airflow_recovery.journal import codec
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.split import Split
@@ -58,6 +59,16 @@ def test_it_lies_beside_the_truth(store: ObjectStore) -> None:
     (info,) = store.list()
     assert info.key == "_splits/dag/date-2026-01-01T000000Z/flights/raw/assignment-00000000"
     assert not list(store.list(JournalLayout(IDENTITY).prefix))
+
+
+def test_an_assignment_that_nobody_would_read_is_not_written(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = advanced(store, A, B)
+    monkeypatch.setattr(codec, "MAX_RECORD_BYTES", 400)
+    with pytest.raises(JobDefinitionError, match="the subtasks of raw and the 50 splits that they read"):
+        advanced(store, *(file(f"{number}") for number in range(50)))
+    assert advanced(store, A, B) == first
 
 
 def test_fault_55_only_another_listing_makes_another_generation(

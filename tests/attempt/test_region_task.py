@@ -12,7 +12,16 @@ from airflow_recovery.attempt import attempt, region_task
 from airflow_recovery.attempt.failed_attempt import FailedAttempt
 from airflow_recovery.attempt.inputs_kept import ReleaseCheck
 from airflow_recovery.attempt.region_task import Decision
-from airflow_recovery.errors import AttemptLost, ClearNotConfigured, InputLost, NotMine, RegionFailed
+from airflow_recovery.errors import (
+    AttemptLost,
+    ClearNotConfigured,
+    InputLost,
+    JobDefinitionError,
+    NotMine,
+    RecordInvalid,
+    RegionFailed,
+)
+from airflow_recovery.journal import codec, journal
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.groups import RegionGroup
@@ -338,6 +347,33 @@ def test_a_user_exception_fences_the_attempt_and_the_retry_runs_the_next():
     outcome = world.state().of("P").attempts[1].outcome
     assert (outcome.cause, outcome.detail) == (FenceCause.OWN_FAILURE, "RegionFailed: boom")
     assert world.go("P").attempt == 2
+
+
+@pytest.mark.parametrize("is_foreseen", [True, False])
+def test_a_finish_that_is_too_large_to_be_read_fails_at_once_and_the_run_goes_on(monkeypatch, is_foreseen):
+    world = World(PAIR)
+    monkeypatch.setattr(codec, "MAX_RECORD_BYTES", 5_000)
+    monkeypatch.setattr(journal, "_MANY_FILES", 50 if is_foreseen else 100)
+    files = tuple(ExternalObject("P", f"s3://lake/{number:03}.csv", 1, "v1") for number in range(100))
+    with pytest.raises(JobDefinitionError, match=r"outcome of P, which reads 100 files.* fewer and larger") as error:
+        world.go("P", externals=files)
+    assert error.value.kind.is_final
+    # Where the listing alone says so, nothing has run.
+    assert world.ran == ([] if is_foreseen else [("P", 1)])
+    assert world.state().of("P").open_attempt is None
+    world.airflow.clear("P")
+    assert world.go("P", externals=files[:50]).decision is Decision.RAN
+    assert world.go("C").decision is Decision.RAN
+
+
+def test_control_a_finish_that_is_too_large_is_written_and_nobody_can_go_on(monkeypatch):
+    world = World(PAIR)
+    monkeypatch.setattr(journal, "checked_record", codec.encode_record)
+    files = tuple(ExternalObject("P", f"s3://lake/{number:03}.csv", 1, "v1") for number in range(100))
+    world.go("P", externals=files)
+    monkeypatch.setattr(codec, "MAX_RECORD_BYTES", 5_000)
+    with pytest.raises(RecordInvalid, match="more than the limit"):
+        world.go("C")
 
 
 def test_an_application_that_ends_without_an_outcome_has_failed(monkeypatch):

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_recovery.driver.region_spec import ModeSpec
-from airflow_recovery.errors import Failure, RecordInvalid
+from airflow_recovery.errors import Failure, JobDefinitionError, RecordInvalid
 from airflow_recovery.journal import codec
-from airflow_recovery.journal.codec import FORMAT_VERSION, decode_record, encode_record, parse_json
+from airflow_recovery.journal.codec import FORMAT_VERSION, checked_record, decode_record, encode_record, parse_json
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.codec import canonical_json, to_json
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
@@ -974,6 +974,23 @@ def test_fault_87_a_huge_document_is_refused_with_bounded_memory(monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200_000
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("outcome", "the outcome of delays, which reads 1 files and makes 2: nothing was written"),
+        ("claim", "a claim of"),
+    ],
+)
+def test_a_record_that_nobody_would_read_is_not_written(name, said, monkeypatch):
+    record, body = EXAMPLES[name], encode_record(IDENTITY, EXAMPLES[name])
+    monkeypatch.setattr(codec, "MAX_RECORD_BYTES", len(body))
+    assert decode_record(IDENTITY, type(record), checked_record(IDENTITY, record), where="x") == record
+    monkeypatch.setattr(codec, "MAX_RECORD_BYTES", len(body) - 1)
+    refused(body, "more than the limit", type(record))
+    with pytest.raises(JobDefinitionError, match=f"found {len(body)} for {said}"):
+        checked_record(IDENTITY, record)
 
 
 @pytest.mark.parametrize("body", [b'"[[[["', rb'"\"[["', b'"\\\\"', rb'["\\", "\"", "[{"]', b"[]]]]", b'"\\'])

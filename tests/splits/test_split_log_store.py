@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_recovery.errors import RecordInvalid, StoreTimeout
+from airflow_recovery.errors import JobDefinitionError, RecordInvalid, StoreTimeout
+from airflow_recovery.journal import codec
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.log import Assign, Discovered, End, LogRecord, SplitBook
@@ -48,6 +49,20 @@ def test_what_one_process_puts_another_one_reads(store: ObjectStore):
     assert mine.append(lambda book: pull(0, book)) == End(0, 1, 1)
     assert other.read().to_json() == mine.read().to_json()
     assert [each.key for each in store.list(FOLDER)] == [f"{FOLDER}log-{number:08d}" for number in range(4)]
+
+
+def test_what_nobody_would_read_is_not_written(local_store: LocalStore, monkeypatch: pytest.MonkeyPatch):
+    listing(local_store, 20)
+    log = log_of(local_store, snapshot_every=1)
+    log.read()
+    monkeypatch.setattr(codec, "MAX_RECORD_BYTES", 1_000)
+    with pytest.raises(JobDefinitionError, match="a split-log of read: nothing was written"):
+        log.append(lambda book: Discovered(splits(50)))
+    # A record that fits is written; the book is known without the snapshot, which does not.
+    assert log.append(lambda book: pull(0, book)) is not None
+    monkeypatch.undo()
+    assert [each.key for each in local_store.list(FOLDER)] == [f"{FOLDER}log-00000000", f"{FOLDER}log-00000001"]
+    assert log_of(local_store, "other").read().to_json() == log.read().to_json()
 
 
 def test_threads_that_pull_at_once_are_each_given_something_else(store: ObjectStore):
