@@ -15,7 +15,7 @@ from functools import cached_property
 
 from airflow_recovery.errors import RecordInvalid
 from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout
-from airflow_recovery.locations import comparable
+from airflow_recovery.locations import ICEBERG, comparable
 from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import PlanRecord, RunIdentity
@@ -108,4 +108,9 @@ def declares(declared: str, location: str) -> bool:
         return comparable(literal[0]) == comparable(location)
     head, tail = literal
     text = location.rstrip("/")
-    return (text.startswith(head) or comparable(text).startswith(comparable(head))) and text.endswith(tail)
+    # A table's one spelling does not name the branch main; a template may.
+    spellings = (text, f"{text}?branch=main") if text.startswith(ICEBERG) and "?" not in text else (text,)
+    return any(
+        (each.startswith(head) or comparable(each).startswith(comparable(head))) and each.endswith(tail)
+        for each in spellings
+    )

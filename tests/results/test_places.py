@@ -97,6 +97,9 @@ def test_a_template_must_name_its_bucket(declared: str, is_opened: bool) -> None
         ("s3://lake/{% if a %}b{% else %}c{% endif %}/out", "s3://lake/c/out"),
         ("s3://lake/{{ {'a': {'b': 1}}['a'] }}", "s3://lake/1"),
         ("file://{{ folder }}/out", "file:///lake/out"),
+        ("iceberg://lake/db.t_{{ ds_nodash }}?branch=main", "iceberg://lake/db.t_20260101"),
+        ("iceberg://lake/db.t?branch={{ var.value.branch }}", "iceberg://lake/db.t"),
+        ("iceberg://lake/db.t?branch={{ var.value.branch }}", "iceberg://lake/db.t?branch=audit"),
     ],
 )
 def test_what_a_template_may_come_to(declared: str, location: str) -> None:
@@ -109,6 +112,9 @@ def test_what_a_template_may_come_to(declared: str, location: str) -> None:
         ("s3://lake/{{ ds }}", "s3://lakes/x"),
         ("s3://lake/{{ ds }}/out", "s3://lake/x/in"),
         ("s3://lake/x", "s3://lake"),
+        ("iceberg://lake/db.t_{{ ds_nodash }}?branch=main", "iceberg://lake/db.t_20260101?branch=audit"),
+        ("iceberg://lake/db.t_{{ ds_nodash }}?branch=audit", "iceberg://lake/db.t_20260101"),
+        ("s3://lake/{{ ds }}?branch=main", "s3://lake/2026-01-01"),
     ],
 )
 def test_and_what_not(declared: str, location: str) -> None:
