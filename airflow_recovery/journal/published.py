@@ -1,7 +1,8 @@
 """What readers outside a run may read: results that the newest publish names, and that are still valid.
 
-Such a reader has no job code, so "valid" is asked of the recorded traces: every attempt on the way down is still the
-current one of its region.
+Such a reader has no job code, so "valid" is asked of the journal: every attempt on the way down is still the current
+one of its region, as the publish names it. Not as it was read: a result that was kept on equal rows was made of an
+earlier attempt than the one that counts, and the task that published has looked at that.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
             f"{where}: publish {number} does not name {result!r}. It names {', '.join(named) or 'nothing'}."
         )
     state = journal.load(journal.list(region.region for region in publish.regions))
+    named_attempts = {region.region: region.attempt for region in publish.regions}
     todo, seen = [InputRef(region.region, region.attempt) for region in regions], set()
     seen_groups: set[InputGroupRef] = set()
     while todo:
@@ -54,10 +56,10 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
         if ref in seen:
             continue
         seen.add(ref)
-        current = state.of(ref.region).current
-        if current is None or current.number != ref.attempt or current.outcome is None:
+        current, expected = state.of(ref.region).current, named_attempts.get(ref.region, ref.attempt)
+        if current is None or current.number != expected or current.outcome is None:
             raise NotPublished(
-                f"{where}: {result!r} of publish {number} is no longer valid: it rests on {ref.region}@{ref.attempt}, "
+                f"{where}: {result!r} of publish {number} is no longer valid: it rests on {ref.region}@{expected}, "
                 f"now {f'@{current.number}' if current else 'reset'}. The run's own tasks repair and publish again."
             )
         todo += Inputs.of(current.outcome.inputs).unseen(seen_groups)

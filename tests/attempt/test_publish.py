@@ -8,6 +8,7 @@ from fakes import CHAIN, DIAMOND, IDENTITY, PAIR, PUBLISH, World
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.errors import ClearNotConfigured, InputLost, NotPublished
 from airflow_recovery.journal.published import published_result
+from airflow_recovery.model.determinism import Determinism
 
 
 def test_a_publish_names_attempt_outcome_and_results_of_every_standing_region():
@@ -48,6 +49,38 @@ def test_a_new_cut_is_the_next_publish_and_readers_follow_it():
     assert world.publish().number == 2
     found = published_result(world.journal(), "C")
     assert (found.publish, found.attempt) == (2, 2)
+
+
+@pytest.mark.parametrize(("mode", "again"), [(Determinism.VERIFY, 2), (Determinism.ASSUME, 1)])
+def test_a_result_that_is_kept_on_equal_rows_is_read_until_its_input_is_made_again(mode, again):
+    world = World(PAIR, modes={"P": mode}, publish_keys=(PUBLISH,))
+    world.until_green()
+    world.restart("P")
+    world.until_green()
+    assert world.ran == [("P", 1), ("C", 1), ("P", 2)]
+    found = published_result(world.journal(), "C")
+    assert (found.publish, found.attempt) == (2, 1)
+    world.unstable = frozenset({"P"})
+    world.restart("P")
+    world.go("P")
+    with pytest.raises(NotPublished, match="it rests on P@2, now @3"):
+        published_result(world.journal(), "C")
+    world.until_green()
+    found = published_result(world.journal(), "C")
+    assert (found.publish, found.attempt) == (3, again)
+    assert world.verify().violated == ()
+
+
+def test_a_result_is_kept_and_read_where_somebody_else_wants_its_input_again():
+    world = World({"P": (), "C": ("P",), "D": ("P",)}, modes={"P": Determinism.VERIFY}, publish_keys=(PUBLISH,))
+    world.until_green()
+    world.delete_results("P", 1)
+    world.delete_results("D", 1)
+    world.airflow.clear("D")
+    world.airflow.clear(PUBLISH)
+    world.until_green()
+    assert world.ran[3:] == [("P", 2), ("D", 2)]
+    assert [published_result(world.journal(), each).attempt for each in "CD"] == [1, 2]
 
 
 def test_a_final_result_that_is_gone_is_made_again_before_it_is_published():

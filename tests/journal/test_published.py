@@ -63,6 +63,31 @@ def test_a_result_that_rests_on_something_superseded(journal):
         published_result(journal, "p")
 
 
+def test_a_result_that_was_kept_rests_on_what_the_publish_names_and_on_nothing_newer(journal):
+    """C@1 read P@1, and counts with P@2: the task that published has compared their rows."""
+    finish(journal, "Q", 1)
+    finish(journal, "P", 2, InputRef("Q", 1))
+    journal.publish(cut(2, Q=1, P=2, C=1, E=1))
+    assert published_result(journal, "e").attempt == 1
+    finish(journal, "Q", 2)
+    with pytest.raises(NotPublished, match="it rests on Q@1, now @2"):
+        published_result(journal, "e")
+    journal.publish(cut(3, Q=2, P=2, C=1, E=1))
+    assert published_result(journal, "e").publish == 3
+    finish(journal, "P", 3, InputRef("Q", 2))
+    with pytest.raises(NotPublished, match="it rests on P@2, now @3"):
+        published_result(journal, "e")
+    journal.reset(Reset("P", 3, "ann", "wrong"))
+    with pytest.raises(NotPublished, match="it rests on P@2, now reset"):
+        published_result(journal, "e")
+
+
+def test_what_the_publish_does_not_name_is_compared_with_what_was_read(journal):
+    journal.publish(cut(2, C=1))
+    with pytest.raises(NotPublished, match="it rests on P@1, now reset"):
+        published_result(journal, "c")
+
+
 def test_a_result_that_was_reset(journal):
     journal.reset(Reset("E", 1, "ann", "wrong"))
     with pytest.raises(NotPublished, match="E@1, now reset"):
