@@ -244,7 +244,7 @@ class InputLost(RecoveryError):
 
 
 class InputSkipped(RecoveryError):
-    """An input was skipped in this run and has no result from an earlier attempt."""
+    """An input was skipped in this run and has no result from an earlier attempt that is valid and there."""
 
 
 class InputUnreachable(RecoveryError):

@@ -45,7 +45,8 @@ def clear_producers(
         run.events.record(RegionSkipped(occurred_at=run.now(), region=caller, why=f"{skipped[0]} was skipped"))
         raise InputSkipped(
             f"{caller} reads {', '.join(skipped)}, which was skipped in this run and has no result from an earlier "
-            f"attempt. {caller} is skipped as well; clear {skipped[0]} to have it made."
+            f"attempt that is valid and there ({lost[skipped[0]].text()}). {caller} is skipped as well; clear "
+            f"{skipped[0]} to have it made."
         )
     removed = [region for region in lost if region in tries and tries[region].state == REMOVED_STATE]
     if removed:

@@ -211,6 +211,17 @@ def test_fault_64_a_skipped_producer_with_a_result_from_an_earlier_attempt_is_re
     assert world.go("C").attempt == 1
 
 
+def test_fault_64_a_skipped_producer_whose_earlier_result_does_not_count_is_named_with_the_reason():
+    world = World(PAIR)
+    world.go("P")
+    world.fingerprints["P"] = "code 2"
+    world.airflow.mark("P", "skipped")
+    world.airflow.upstream["C"] = ()
+    said = r"no result from an earlier attempt that is valid and there \(P: code .*\)\. C is skipped as well; clear P"
+    with pytest.raises(InputSkipped, match=said):
+        world.go("C")
+
+
 def test_fault_64_control_where_a_skip_is_no_event_the_reader_waits_for_data_that_nobody_makes(monkeypatch):
     tries = Run.tries
 

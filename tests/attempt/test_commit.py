@@ -503,6 +503,16 @@ def test_what_is_not_committed_is_not_published():
     assert world.target.applied == [(SINK, 1)]
 
 
+def test_what_is_not_committed_and_was_skipped_since_is_left_out():
+    world = sink_world(TOKEN, APPEND)
+    killed_before(world, "sink: commit")
+    world.airflow.mark(SINK, "skipped")
+    world.airflow.upstream["publish"] = ()
+    publish = world.publish()
+    assert publish.skipped == (SINK,)
+    assert SINK not in [name for region in publish.regions for name in region.results]
+
+
 def test_the_events_fold_to_the_same_state():
     world = sink_world(PROBE_ONLY)
     killed_before(world, "sink: commit")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes import CHAIN, DIAMOND, IDENTITY, PAIR, PUBLISH, World
+from fakes import CHAIN, DIAMOND, FORK, IDENTITY, PAIR, PUBLISH, Process, World
 
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.errors import ClearNotConfigured, InputLost, NotPublished
@@ -72,7 +72,7 @@ def test_a_result_that_is_kept_on_equal_rows_is_read_until_its_input_is_made_aga
 
 
 def test_a_result_is_kept_and_read_where_somebody_else_wants_its_input_again():
-    world = World({"P": (), "C": ("P",), "D": ("P",)}, modes={"P": Determinism.VERIFY}, publish_keys=(PUBLISH,))
+    world = World(FORK, modes={"P": Determinism.VERIFY}, publish_keys=(PUBLISH,))
     world.until_green()
     world.delete_results("P", 1)
     world.delete_results("D", 1)
@@ -109,16 +109,74 @@ def test_control_without_probing_the_gone_result_is_published(monkeypatch):
     assert "C" in [region.region for region in world.publish().regions]
 
 
-def test_fault_64_a_skipped_branch_is_left_out_and_named():
-    world = World({"P": (), "C": ("P",), "D": ("P",)})
+def go_on_where_something_was_skipped(world: World) -> None:
+    """The trigger rule of the publish task."""
+    world.airflow.upstream[PUBLISH] = ("C",)
+
+
+@pytest.mark.parametrize("can_clear", [True, False])
+def test_fault_64_a_skipped_branch_is_left_out_and_named(can_clear):
+    world = World(FORK, can_clear=can_clear)
     world.go_all("PC")
     world.airflow.mark("D", "skipped")
-    world.airflow.upstream[PUBLISH] = ("C",)  # a trigger rule that goes on when something was skipped
+    go_on_where_something_was_skipped(world)
     publish = world.publish()
     assert publish.skipped == ("D",)
     assert [region.region for region in publish.regions] == ["P", "C"]
     with pytest.raises(NotPublished, match="does not name 'D'"):
         published_result(world.journal(), "D")
+
+
+@pytest.mark.parametrize("can_clear", [True, False])
+def test_fault_64_a_branch_that_has_run_once_and_is_skipped_later_is_left_out_as_well(can_clear):
+    world = World(FORK, can_clear=can_clear)
+    world.until_green()
+    world.restart("P")
+    for cleared in ("C", "D", PUBLISH):
+        world.airflow.clear(cleared)
+    world.go("P")
+    world.airflow.mark("D", "skipped")
+    go_on_where_something_was_skipped(world)
+    world.go("C")
+    publish = world.publish()
+    assert publish.skipped == ("D",)
+    assert [(region.region, region.attempt) for region in publish.regions] == [("P", 2), ("C", 2)]
+    assert published_result(world.journal(), "C").attempt == 2
+    with pytest.raises(NotPublished, match="does not name 'D'"):
+        published_result(world.journal(), "D")
+
+
+def test_fault_64_a_skipped_branch_whose_result_still_counts_is_published():
+    world = World(FORK)
+    world.until_green()
+    world.airflow.mark("D", "skipped")
+    world.airflow.clear(PUBLISH)
+    go_on_where_something_was_skipped(world)
+    assert world.publish().skipped == ()
+    assert published_result(world.journal(), "D").attempt == 1
+
+
+def test_fault_64_a_skipped_result_that_is_gone_is_not_named_and_what_rests_on_it_is():
+    world = World(PAIR, finals=("P",))
+    world.until_green()
+    world.delete_results("P", 1)
+    world.airflow.mark("P", "skipped")
+    world.airflow.clear(PUBLISH)
+    go_on_where_something_was_skipped(world)
+    publish = world.publish()
+    assert publish.skipped == ("P",)
+    assert [(region.region, region.results) for region in publish.regions] == [("P", ()), ("C", ("C",))]
+    assert published_result(world.journal(), "C").attempt == 1
+    with pytest.raises(NotPublished, match="does not name 'P'"):
+        published_result(world.journal(), "P")
+
+
+def test_without_a_clear_client_no_state_is_asked_for_where_every_result_is_there():
+    world = World(PAIR, can_clear=False)
+    world.go_all()
+    asked: list[str] = []
+    PublishTask(world.run(world.airflow.start(PUBLISH), Process(asked.append), "writer")).execute()
+    assert "states" not in asked
 
 
 def test_two_publish_tasks_at_once_name_one_cut():
