@@ -21,6 +21,7 @@ from airflow_recovery.job.persistent import is_persistent
 from airflow_recovery.job.sources import FilePattern, SplitSource
 from airflow_recovery.job.tables import check_apart, rendered_table
 from airflow_recovery.job.templates import render, uses_subtask
+from airflow_recovery.job.vertex import VertexKind
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.groups import (
@@ -186,6 +187,7 @@ class _Planner:
                 for name in region.results
                 if (table := rendered_table(self._vertices[name], self._facts)) is not None
             ),
+            finals=self._finals(region),
             mode=planned_mode(self._job.modes, region, self._graph, self._vertices),
         )
         return RegionGroup(
@@ -198,6 +200,13 @@ class _Planner:
                 if name not in fingerprints
             ),
         )
+
+    def _finals(self, region: Region) -> tuple[str, ...]:
+        """The sinks of a region, where these are not what `Evaluation.final_results` takes for them by itself."""
+        read = {edge.result for reader in self._graph.regions for edge in reader.inputs}
+        sinks = tuple(name for name in region.results if self._vertices[name].kind is VertexKind.SINK)
+        unread = tuple(name for name in region.results if name not in read)
+        return () if sinks == (unread or region.results) else sinks
 
     def _commit(self, region: Region) -> CommitSpec | None:
         vertices = [vertex for vertex in (self._vertices[name] for name in region.vertices) if vertex.sink is not None]

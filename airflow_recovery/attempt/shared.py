@@ -77,7 +77,7 @@ def _identity_of(outcome: Outcome) -> list[str]:
 
 def shared_plan(region: RegionPlan) -> PlanRecord:
     """The plan in the shared journal: this region alone, and wanted. The same for every job that declares it."""
-    alone = replace(region, inputs=(), reads=(), final=True, persistent=True)
+    alone = replace(region, inputs=(), reads=(), final=True, finals=(), persistent=True)
     return PlanRecord(SHARED, (alone,))
 
 

@@ -59,6 +59,9 @@ class RegionPlan:
     coordinators: tuple[CoordinatorPlan, ...] = later(())
     fixed: tuple[tuple[str, str], ...] = later(())
     """(result, URI as it is declared, perhaps a template) of the results at locations of the user's own."""
+    finals: tuple[str, ...] = later(())
+    """Of a final region, the results that are read outside the job. Empty, as in older journals: those that nobody
+    reads in it, or else all."""
     mode: RegionMode = flat(BATCH, value_class)
     """How it runs."""
 

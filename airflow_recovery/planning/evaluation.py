@@ -168,13 +168,16 @@ class Evaluation:
         return self.edges.group(consumer).template.reads_of(self.edges.group(producer).template)
 
     def final_results(self, region: str) -> tuple[str, ...]:
-        """The results of ``region`` that are read outside the job: of a final region, those that nobody reads in it."""
+        """The results of ``region`` that are read outside the job.
+
+        Of a final region, where the plan names none, those that nobody reads in the job, or else all.
+        """
         planned = self.edges.group(region).template
         if not planned.final:
             return ()
         if planned.name not in self._final:
             unread = tuple(result for result in planned.results if result not in self.topology.read)
-            self._final[planned.name] = unread or planned.named_results
+            self._final[planned.name] = planned.finals or unread or planned.named_results
         return self._final[planned.name]
 
     def files_checked(self, region: str) -> int:
@@ -199,7 +202,9 @@ class Evaluation:
         if current is not None and current.is_lost:
             return self.edges.group(region).template.named_results
         # What a sink has taken over is in its target: what was prepared for it has done its work.
-        return () if current is not None and current.is_committed else self.final_results(region)
+        commit = self.edges.group(region).template.commit
+        taken_over = commit.result if commit is not None and current is not None and current.is_committed else None
+        return tuple(result for result in self.final_results(region) if result != taken_over)
 
     def why_must_run(self, region: str) -> Reason | None:
         """`None` where the region is kept."""

@@ -156,7 +156,7 @@ class ReleaseRule:
     def _outlives(region: RegionPlan, attempt: Attempt) -> bool:
         """Whether readers outside the run read these files. What a sink has taken over, they read there.
 
-        Of a region that has other results beside the committed one, no plan says which of them are final.
+        Of a region that has other results beside the committed one, not every plan says which of them are final.
         """
         taken_over = () if region.commit is None or not attempt.is_committed else (region.commit.result,)
         return region.final and region.results != taken_over

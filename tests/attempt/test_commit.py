@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fakes import Killed, Process
+from fakes import PAIR, Killed, Process
 from sink_world import SINK, SinkWorld, Steps, sink_world
 
 from airflow_recovery.attempt import commit, region_task
@@ -511,6 +511,17 @@ def test_what_is_not_committed_and_was_skipped_since_is_left_out():
     publish = world.publish()
     assert publish.skipped == (SINK,)
     assert SINK not in [name for region in publish.regions for name in region.results]
+
+
+def test_a_result_in_files_beside_the_committed_one_is_made_again_where_it_is_gone():
+    world = SinkWorld(PAIR, kind=TOKEN, commit_mode=REPLACE, makes={SINK: (SINK, "report")}, retries=100)
+    world.until_green()
+    for gone, ran in (("out", []), ("report", [(SINK, 2)])):  # "out" is what the sink has taken over
+        before = len(world.ran)
+        world.delete_results(SINK, 1, gone)
+        world.airflow.clear("publish")
+        world.until_green()
+        assert world.ran[before:] == ran
 
 
 def test_the_events_fold_to_the_same_state():

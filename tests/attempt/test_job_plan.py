@@ -125,6 +125,38 @@ def test_without_parallelism_a_plan_is_what_it_was() -> None:
     assert plan_hash(record) == plan_hash(plan_job(made, "x:y", FACTS).record)
 
 
+@pytest.mark.parametrize(
+    ("read", "finals"),
+    [
+        ("", ()),
+        ("kept", ()),  # the sinks are what nobody reads
+        ("first second", ()),  # the sinks are all that there is
+        ("first", ("first", "second")),
+        ("kept second", ("first", "second")),
+        ("kept first second", ("first", "second")),
+    ],
+)
+def test_a_plan_names_the_sinks_of_a_region_where_the_job_reads_one_of_them(read: str, finals: tuple[str, ...]) -> None:
+    #   src -> first, second, kept: one region         each that is read has a sink of its own behind it
+    made = job("sinks", version="1")
+
+    @made.source(version="1")
+    def src(spark: Any) -> Any: ...
+
+    def write(rows: Any) -> Any: ...
+
+    for name in ("first", "second"):
+        made.sink(version="1", name=name, inputs={"rows": "src"})(write)
+    if "kept" in read:
+        made.vertex(version="1", name="kept", inputs={"rows": "src"}, result=BLOCKING)(write)
+    for name in read.split():
+        made.sink(version="1", name=f"after_{name}", inputs={"rows": name})(write)
+
+    regions = plan_job(made, "x:y", FACTS).record.regions
+    assert regions[0].vertices[:3] == ("src", "first", "second")
+    assert [region.finals for region in regions] == [finals] + [()] * len(read.split())
+
+
 def test_keys_of_the_run_are_recorded_by_a_region_of_their_own() -> None:
     plan = plan_job(months("{{ conf.get('m', 'a,b') }}"), "x:y", FACTS, {"read.subtasks": ["b", "a"]})
     assert list(inputs(plan))[:3] == ["read.subtasks", "read[b]", "read[a]"]

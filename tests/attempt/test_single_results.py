@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from fakes import World
+from fakes import PUBLISH, World
 
 from airflow_recovery.errors import InputLost, RecoveryError, RegionFailed
+from airflow_recovery.journal.published import published_result
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
@@ -105,6 +106,42 @@ def test_a_final_region_is_made_again_for_its_final_result_alone() -> None:
     assert plan_for(world).running == ()
     world.delete_results("a.s", 1, "s")
     assert plan_for(world).running == ("a.s", "c")
+
+
+@pytest.mark.parametrize("gone", ["s", "t"])
+def test_of_two_sinks_the_one_that_the_job_reads_is_made_again_as_well(gone: str) -> None:
+    #   s.t -> c         s and t are read outside the job, and s in it, too
+    world = World(
+        {"s.t": (), "c": ("s.t",)},
+        finals=("s.t",),
+        final_results={"s.t": ("s", "t")},
+        makes={"s.t": ("s", "t")},
+        reads={"c": ("s",)},
+        publish_keys=(PUBLISH,),
+    )
+    world.until_green()
+    world.delete_results("s.t", 1, gone)
+    assert plan_for(world).running == ("s.t", "c")
+    world.airflow.clear(PUBLISH)  # the task that publishes asks for it
+    world.until_green()
+    assert world.ran[2:] == [("s.t", 2), ("c", 2)]
+    assert published_result(world.journal(), gone).attempt == 2
+
+
+def test_where_a_plan_names_the_final_results_no_other_one_is_asked_for() -> None:
+    #   a.s -> c, d       a and s are read in the job, and s outside of it, too
+    world = World(
+        {"a.s": (), "c": ("a.s",), "d": ("a.s",)},
+        finals=("a.s",),
+        final_results={"a.s": ("s",)},
+        makes={"a.s": ("a", "s")},
+        reads={"c": ("a",), "d": ("s",)},
+    )
+    world.go_all()
+    world.delete_results("a.s", 1, "a")
+    assert plan_for(world).running == ()
+    world.delete_results("a.s", 1, "s")
+    assert plan_for(world).running == ("a.s", "c", "d")
 
 
 def test_a_plan_of_an_older_journal_that_names_no_results_asks_for_everything() -> None:

@@ -314,6 +314,15 @@ EXAMPLES: dict[str, Record] = {
             ),
         ),
     ),
+    "plan-finals": PlanRecord(
+        "jobs.flights:flights",
+        (
+            RegionPlan(
+                "daily.total", ("raw", "daily", "total"), ("daily", "total"), (), True, "f1", finals=("daily", "total")
+            ),
+            RegionPlan("report", ("report",), ("report",), ("daily.total",), True, "f2", reads=("daily",)),
+        ),
+    ),
     "plan-fixed": PlanRecord(
         "operators of flights",
         (

@@ -320,6 +320,8 @@ class World:
     """The results of a region that makes others than the one of its own name."""
     reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The results that a region reads, where these are not all of its inputs."""
+    final_results: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The results of a region that are read outside the job, where the job reads some of these as well."""
     unstable: frozenset[str] = frozenset()
     """Regions that write other rows each time."""
     constant: frozenset[str] = frozenset()
@@ -365,6 +367,7 @@ class World:
                 fingerprint=self.fingerprints.get(name, "code 1"),
                 reads=self.results_read(name),
                 determinism=tuple((result, self.modes[name]) for result in self.results_of(name) if name in self.modes),
+                finals=self.final_results.get(name, ()),
             )
             for name, inputs in self.upstream.items()
         )
