@@ -58,9 +58,9 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
 _LISTED = Attempt(0)
+"""An attempt of which a listing says nothing."""
 _MANY_FILES = 50_000
 """So many files of a source, with URIs as long as they come, may be too many for a record."""
-"""An attempt of which a listing says nothing."""
 
 LISTING_ROUNDS = 10
 """How often a listing whose pages disagree, or an evaluation that another process made invalid, is done again."""
