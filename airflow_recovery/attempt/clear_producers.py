@@ -66,11 +66,16 @@ def clear_producers(
     )
     run.events.record(FailoverPlanned(occurred_at=run.now(), region=caller, lost=gone, plan=plan))
     reasons = "; ".join(reason.text() for reason in lost.values())
+    why = f"{caller} can't run before {', '.join(lost)} has: {reasons}."
+    absent = [region for region in lost if region not in tries]
+    if absent:
+        return InputLost(
+            f"{why} Cleared: {', '.join(result.cleared) or 'nobody'}. Airflow has no task instance of "
+            f"{', '.join(absent)} in this run, as where a DAG has grown and one of its tasks alone was cleared. Clear "
+            "the whole run on the DAG's latest version (what is valid is kept), or trigger a new one."
+        )
     cleared = ", ".join(result.cleared) or "nobody: they run already"
-    return InputLost(
-        f"{caller} can't run before {', '.join(lost)} has: {reasons}. Cleared: {cleared}. "
-        "This task retries by itself when they are done."
-    )
+    return InputLost(f"{why} Cleared: {cleared}. This task retries by itself when they are done.")
 
 
 def refuse_without_clear_client(

@@ -249,6 +249,17 @@ def test_a_producer_that_airflow_has_removed_is_named_and_not_cleared():
     assert world.airflow.cleared == []
 
 
+def test_a_producer_that_airflow_never_made_in_this_run_is_named():
+    """The DAG has grown, and the reader alone was cleared."""
+    world = World(PAIR)
+    world.go_all()
+    world.upstream = {"P": (), "N": (), "C": ("P", "N")}
+    world.fingerprints = {"C": "code 2"}
+    world.airflow.clear("C")
+    with pytest.raises(InputLost, match=r"nobody\. Airflow has no task instance of N in this run.* whole run"):
+        world.go("C")
+
+
 def test_control_where_removed_counts_as_finished_it_is_cleared_again_and_again(monkeypatch):
     removed = FINISHED_STATES | {REMOVED_STATE}
     monkeypatch.setattr("airflow_recovery.testing.fake_airflow.FINISHED_STATES", removed)
