@@ -5,12 +5,18 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt
-from airflow_recovery.attempt.task_instances import FINISHED_STATES, RUNNING_STATES, ClearRequest
+from airflow_recovery.attempt.task_instances import (
+    FINISHED_STATES,
+    RUNNING_STATES,
+    ClearRequest,
+    ClearResult,
+    Observation,
+)
 from airflow_recovery.console.deployment import Deployment
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -79,19 +85,34 @@ class AirflowDeployment:
     def clear(
         self, dag_id: str, run_id: str, task_keys: Sequence[str], *, unless_running: Sequence[str] = ()
     ) -> tuple[str, ...] | None:
-        """Through the endpoint in the API server. `None` where ``[recovery] api_conn_id`` is not set."""
-        if not self._settings.api_conn_id:
-            return None
-        from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+        """Through the endpoint in the API server; without ``[recovery] api_conn_id``, in the metadata database itself.
 
-        hook = RecoveryApiHook(self._settings.api_conn_id)
-        tries = hook.observe(dag_id, run_id).tries
-        begun = {key for key in task_keys if key in tries and tries[key].state in FINISHED_STATES | RUNNING_STATES}
-        ended = {key for key in unless_running if key in tries and tries[key].state in FINISHED_STATES}
-        consumers = {key: tries[key].ti_id for key in sorted(begun | ended)}
-        cleared = hook.clear(dag_id, run_id, ClearRequest(consumers=consumers, unblock=True)).cleared
-        # What neither runs nor has ended begins with a pre-check of its own, and needs no clear.
-        return (*cleared, *(key for key in task_keys if key in tries and key not in begun))
+        `None` where that can't be reached from this host, or has no such run.
+        """
+
+        def by(observe: Callable[..., Observation], clear: Callable[..., ClearResult]) -> tuple[str, ...]:
+            tries = observe(dag_id, run_id).tries
+            begun = {key for key in task_keys if key in tries and tries[key].state in FINISHED_STATES | RUNNING_STATES}
+            ended = {key for key in unless_running if key in tries and tries[key].state in FINISHED_STATES}
+            consumers = {key: tries[key].ti_id for key in sorted(begun | ended)}
+            cleared = clear(dag_id, run_id, ClearRequest(consumers=consumers, unblock=True)).cleared
+            # What neither runs nor has ended begins with a pre-check of its own, and needs no clear.
+            return (*cleared, *(key for key in task_keys if key in tries and key not in begun))
+
+        if self._settings.api_conn_id:
+            from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+
+            hook = RecoveryApiHook(self._settings.api_conn_id)
+            return by(hook.observe, hook.clear)
+        try:
+            from airflow_recovery.airflow_compat import create_session
+            from airflow_recovery.api_server import compare_and_clear
+
+            with create_session() as session:
+                return by(partial(compare_and_clear.observe, session), partial(compare_and_clear.clear, session))
+        except Exception as error:  # a host without a database; how to clear is said then
+            log.debug("Tasks of %s / %s were not cleared in the metadata database: %s", dag_id, run_id, error)
+            return None
 
     def is_live_run(self, dag_id: str, run_id: str) -> bool | None:
         """Through Airflow's API; without ``[recovery] api_conn_id``, from the metadata database itself.

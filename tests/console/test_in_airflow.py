@@ -8,10 +8,15 @@ import os
 import shutil
 import subprocess
 import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, create_engine, insert, select
+from sqlalchemy.orm import Session
 
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, Observation, TaskTry
 from airflow_recovery.console.exit_codes import ExitCode
@@ -171,7 +176,56 @@ def test_tasks_are_cleared_through_the_connection_to_the_api_server(tmp_path: Pa
     assert found == ("g.a", "g.b", "g.c")  # c has not begun: it will look by itself
 
 
-def test_without_a_connection_there_is_no_way_to_clear(tmp_path: Path) -> None:
+@pytest.fixture
+def database(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """The metadata database that this host reaches."""
+
+    @contextmanager
+    def create_session() -> Iterator[Session]:
+        with Session(engine) as session, session.begin():
+            yield session
+
+    monkeypatch.setattr("airflow_recovery.airflow_compat.create_session", create_session)
+    return engine
+
+
+def test_without_a_connection_tasks_are_cleared_in_the_metadata_database(tmp_path: Path, database: Engine) -> None:
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.state import DagRunState
+
+    states = {"g.a": "success", "g.b": "running", "g.c": None, "g.d": "success"}
+    more = {
+        "map_index": -1,
+        "try_number": 1,
+        "max_tries": 0,
+        "pool": "p",
+        "pool_slots": 1,
+        "span_status": "not_started",
+    }
+    with Session(database) as session, session.begin():
+        session.add(DagRun(dag_id="flights", run_id="manual", run_type="manual", state=DagRunState.SUCCESS))
+        session.flush()
+        for key, state in states.items():
+            values = {"id": uuid.uuid4(), "dag_id": "flights", "run_id": "manual", "task_id": key, "state": state}
+            session.execute(insert(TaskInstance).values(**values, **more))
+    found = deployment(tmp_path).clear("flights", "manual", ["g.a", "g.b", "g.c", "g.gone"])
+    assert found == ("g.a", "g.b", "g.c")
+    with Session(database) as session:
+        now = {each.task_id: each.state for each in session.scalars(select(TaskInstance))}
+        assert now == {"g.a": None, "g.b": "restarting", "g.c": None, "g.d": "success"}
+        assert session.scalar(select(DagRun.state)) == "queued"
+
+
+def test_a_run_that_the_metadata_database_does_not_have_is_not_cleared(tmp_path: Path, database: Engine) -> None:
+    assert deployment(tmp_path).clear("flights", "of another deployment", ["g.a"]) is None
+
+
+def test_without_a_connection_and_a_database_there_is_no_way_to_clear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = create_engine(f"sqlite:///{tmp_path}/no/folder/airflow.db")
+    monkeypatch.setattr("airflow_recovery.airflow_compat.create_session", lambda: Session(nowhere))
     assert deployment(tmp_path).clear("flights", "manual", ["g.a"]) is None
 
 
