@@ -99,6 +99,7 @@ class _Planner:
         self._vertices, self._graph = job.vertices, job.regions()
         self._code = {name: vertex_code(job, name) for name in self._vertices}
         self._parallelism = {region.name: job.parallelism_of(region.vertices[0]) for region in self._graph.regions}
+        self._read = {edge.result for region in self._graph.regions for edge in region.inputs}
         self._alike: dict[str, tuple[dict[str, Any], str]] = {}
 
     def plan(self) -> JobPlan:
@@ -203,9 +204,8 @@ class _Planner:
 
     def _finals(self, region: Region) -> tuple[str, ...]:
         """The sinks of a region, where these are not what `Evaluation.final_results` takes for them by itself."""
-        read = {edge.result for reader in self._graph.regions for edge in reader.inputs}
         sinks = tuple(name for name in region.results if self._vertices[name].kind is VertexKind.SINK)
-        unread = tuple(name for name in region.results if name not in read)
+        unread = tuple(name for name in region.results if name not in self._read)
         return () if sinks == (unread or region.results) else sinks
 
     def _commit(self, region: Region) -> CommitSpec | None:

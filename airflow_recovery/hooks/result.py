@@ -141,14 +141,12 @@ class RecoveryResultHook(BaseHook):
 
     def _other_groups(self, run: RunIdentity) -> str:
         """Where the run has not the group that was asked for, those that it has."""
-        from airflow_recovery.model.names import encode
-        from airflow_recovery.story.folders import folders, readable
+        from airflow_recovery.story.run_lookup import groups_of
 
-        groups = folders(self._stores.journal, f"{encode(run.dag_id)}/{encode(run.run_key)}/")
-        if not groups or encode(run.group_id) in groups:
+        groups = groups_of(self._stores.journal, run.dag_id, run.run_key)
+        if not groups or run.group_id in groups:
             return ""
-        known = ", ".join(map(readable, groups))
-        return f" This run has no group {run.group_id!r}; it has {known}: say which one with group_id=."
+        return f" This run has no group {run.group_id!r}; it has {', '.join(groups)}: say which one with group_id=."
 
     @cached_property
     def _stores(self) -> Stores:

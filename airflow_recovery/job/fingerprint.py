@@ -184,7 +184,7 @@ class _CodeUsed:
         module, node = _definition(inner, inner.__module__)
         self._add_live(module, node, inner, label)
         own = [one for one in getattr(node, "decorator_list", []) if not _declares_a_vertex(one, self._namespace)]
-        if len(wrappers) <= len(own) and not _names(own) & _bound_around(module, node, inner):
+        if len(wrappers) <= len(own) and not (wrappers and _name_what_is_bound_around(own, module, node, inner)):
             return  # What stands above the function tells all that is wrapped around it.
         for wrapper in wrappers:
             # `functools.wraps` gives it the names of what it wraps.
@@ -340,23 +340,24 @@ def _unwrapped(function: Callable[..., Any]) -> tuple[FunctionType, list[Any]]:
 
 def _bound_defaults(module: ModuleCode, node: _Definition, function: FunctionType) -> dict[str, Any]:
     """The default values that no code at a module's top level tells: those made of what a function around binds."""
-    expressions, around = default_values(node), _bound_around(module, node, function)
     positional = function.__code__.co_varnames[: function.__code__.co_argcount]
     values = dict(zip(reversed(positional), reversed(function.__defaults__ or ()), strict=False))
     values |= function.__kwdefaults__ or {}
     return {
         name: values[name]
-        for name, expression in expressions.items()
-        if name in values and _names([expression]) & around
+        for name, expression in default_values(node).items()
+        if name in values and _name_what_is_bound_around([expression], module, node, function)
     }
 
 
-def _bound_around(module: ModuleCode, node: _Definition, function: FunctionType) -> frozenset[str]:
-    return names_bound_around(module.tree, node) if "<locals>" in function.__qualname__ else frozenset()
-
-
-def _names(expressions: Iterable[ast.AST]) -> set[str]:
-    return {use.path[0] for use in references(expressions)}
+def _name_what_is_bound_around(
+    expressions: Iterable[ast.AST], module: ModuleCode, node: _Definition, function: FunctionType
+) -> bool:
+    """Whether they use a name that a function has bound inside which ``function`` was made. Most are at the top."""
+    if "<locals>" not in function.__qualname__:
+        return False
+    names = {use.path[0] for use in references(expressions)}
+    return bool(names) and not names.isdisjoint(names_bound_around(module.tree)[node])
 
 
 def _definition(function: FunctionType, defined_in: str) -> tuple[ModuleCode, _Definition]:

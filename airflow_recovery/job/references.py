@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -52,18 +53,26 @@ def imported_names(statement: ast.Import | ast.ImportFrom) -> dict[str, ImportTa
     }
 
 
-def names_bound_around(tree: ast.AST, node: ast.AST) -> frozenset[str]:
-    """Return what the functions of ``tree`` in which ``node`` stands bind: parameters, variables, targets of loops."""
-    bound: set[str] = set()
-    for outer in ast.walk(tree):
-        if not isinstance(outer, (*_FUNCTIONS, *_COMPREHENSIONS)) or outer is node or not _holds(outer, node):
-            continue
-        if isinstance(outer, _COMPREHENSIONS):
-            bound |= bound_names(outer)
-        else:
-            scope = _Scope(_body(outer))
-            bound |= (_parameters(outer) | scope.bound | set(scope.imports)) - scope.not_local
-    return frozenset(bound)
+@lru_cache(maxsize=64)
+def names_bound_around(tree: ast.Module) -> Mapping[ast.AST, frozenset[str]]:
+    """For each function of a module what the functions around it bind: parameters, variables, targets of loops.
+
+    One walk for all of them, since every task fingerprints all vertices.
+    """
+    found: dict[ast.AST, frozenset[str]] = {}
+    _collect_bound(tree, frozenset(), found)
+    return found
+
+
+def _collect_bound(node: ast.AST, bound: frozenset[str], found: dict[ast.AST, frozenset[str]]) -> None:
+    if isinstance(node, _FUNCTIONS):
+        found[node] = bound
+        scope = _Scope(_body(node))
+        bound |= (_parameters(node) | scope.bound | set(scope.imports)) - scope.not_local
+    elif isinstance(node, _COMPREHENSIONS):
+        bound |= bound_names(node)
+    for child in ast.iter_child_nodes(node):
+        _collect_bound(child, bound, found)
 
 
 def default_values(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> dict[str, ast.expr]:
@@ -154,10 +163,6 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> se
 
 def _body(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.AST]:
     return [node.body] if isinstance(node, ast.Lambda) else list(node.body)
-
-
-def _holds(outer: ast.AST, node: ast.AST) -> bool:
-    return any(inner is node for inner in ast.walk(outer))
 
 
 def _walk_comprehension(node: ast.AST, skip: frozenset[int]) -> Iterator[Reference]:
