@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import gc
+import os
+
 from airflow_recovery.hooks.settings import SECTION, Preload, configured_preload
 
 
 def preload() -> None:
     """Import what ``[recovery] preload`` says, for this process and those that it forks. Makes no connection.
 
+    The processes forked from then on leave what this one had out of their garbage collection, so that they share it.
     Raises as `configured_preload`.
     """
     from airflow.sdk import conf
@@ -25,6 +29,18 @@ def preload() -> None:
         from airflow_recovery.driver.connect_session import import_client
 
         import_client()
+    _freeze_before_forks()
+
+
+def _freeze_before_forks() -> None:
+    """Before each fork of this process, take all it has out of garbage collection, here and in the fork.
+
+    A collector writes to each object it looks at, so a fork copies what it shared. Airflow freezes a Celery worker's
+    objects for the pool it starts with, and no longer when a process of the pool that died is forked again. They stay
+    frozen here, since a copy that this process makes leaves each fork with one of its own. LocalExecutor thaws them.
+    """
+    here = os.getpid()
+    os.register_at_fork(before=lambda: gc.freeze() if os.getpid() == here else None)
 
 
 def _import_tasks() -> None:

@@ -47,6 +47,28 @@ def test_what_a_fork_need_not_import_or_read(value: str, modules: list[str], des
     assert json.loads(done.stdout.splitlines()[-1]) == [modules, 0, described]
 
 
+FORKED = """
+import gc, os
+from airflow_recovery.task.preloading import preload
+
+preload()
+read, write = os.pipe()
+if not os.fork():
+    os.write(write, f"{gc.get_freeze_count()} {len(gc.get_objects())}".encode())
+    os._exit(0)
+print(os.read(read, 100).decode())
+"""
+
+
+@pytest.mark.parametrize(("value", "is_left_out"), [("tasks", True), ("none", False)])
+def test_a_fork_leaves_out_of_its_garbage_collection_what_it_shares(value: str, is_left_out: bool) -> None:
+    """In a real worker: `tests/machines/test_two_workers.py`."""
+    env = {**os.environ, "AIRFLOW__RECOVERY__PRELOAD": value}
+    done = subprocess.run([sys.executable, "-c", FORKED], env=env, capture_output=True, text=True, check=True)
+    frozen, collected = map(int, done.stdout.split())
+    assert (frozen > 100 * collected) is is_left_out
+
+
 def test_another_value_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__RECOVERY__PRELOAD", "all")
     with pytest.raises(ConfigurationError, match=r"tasks, connect or none in \[recovery\] preload, found 'all'"):
