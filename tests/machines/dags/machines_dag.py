@@ -1,11 +1,12 @@
-"""`relay` by different ways, and `ledger`: where a task's queue is the name of a worker, it runs there, else on any."""
+"""Where a queue has a worker's name, tasks run there, else anywhere: `relay` by different ways, `ledger`, `forks`."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 
 from airflow_recovery.operators import SparkJobTaskGroup
 
@@ -33,8 +34,8 @@ def relay(
 
 
 def place(group: Any, queues: Mapping[str, str]) -> None:
-    for task, queue in queues.items():
-        group.children[f"g.{task}"].queue = queue
+    for name, queue in queues.items():
+        group.children[f"g.{name}"].queue = queue
 
 
 relay("apart", CONNECT, {"numbers": "worker-1", "total": "worker-2"})
@@ -63,3 +64,11 @@ relay("own_on_each", SUBMIT, numbers=SUBMIT, spark="per-run", conf=SMALL)
 with DAG("ledger", schedule=None):
     ledger: Any = SparkJobTaskGroup("g", job="machine_jobs.ledger:ledger", conn_id=CONNECT)
     place(ledger, dict.fromkeys(("added", "told", "believed"), "ledger"))
+
+with DAG("forks", schedule=None):
+
+    @task(queue="forks")
+    def frozen() -> int:
+        return gc.get_freeze_count()
+
+    frozen()
