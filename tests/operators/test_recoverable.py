@@ -211,6 +211,16 @@ def python(function: Any) -> Any:
         return made(task_id="t", python_callable=function, op_kwargs={"out": "{output:out}"}, outputs=["out"])
 
 
+def test_an_output_at_a_place_that_a_task_returns_lets_the_other_operators_run(recovery: Path) -> None:
+    with new_dag() as dag:
+        place: Any = task(task_id="place")(lambda: "s3://lake/x")()
+    bash("fixed", dag, outputs={"out": place}, bash_command="true")
+    other = bash("other", dag)
+    (fixed,) = plan_of_dag(dag).by_name["fixed"].fixed
+    assert fixed == ("fixed.out", "{{ task_instance.xcom_pull(task_ids='place', dag_id='d', key='return_value') }}")
+    assert (location_of(run_try(other)) / "part-0").exists()
+
+
 def test_the_code_of_a_function_belongs_to_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     one = python(write_more).fingerprint()
     assert one == python(write_more).fingerprint() != python(write_rows).fingerprint()
