@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.providers.standard.operators.python import PythonOperator
+from airflow.providers.standard.operators.python import BranchPythonOperator, PythonOperator
 from airflow.sdk import DAG, BaseOperator, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 from tries import execute, run_try, state_in, task_context
@@ -78,6 +78,7 @@ class OwnOutputs(BaseOperator):
         ({"operator": 3}, "recoverable: expected the class of an operator, or a decorator .*, found 3"),
         ({"operator": dict}, "recoverable: expected the class of an operator, or a decorator .*, found <class 'dict'>"),
         ({"operator": Bash}, "recoverable: expected an operator without recovery, found RecoverableBashOperator"),
+        ({"operator": BranchPythonOperator}, "expected an operator that skips no tasks .*, found BranchPythonOperator"),
         ({"operator": OwnOutputs}, "recoverable: OwnOutputs has an argument outputs= of its own"),
     ],
 )
