@@ -368,6 +368,13 @@ def test_what_a_template_comes_to_is_checked_before_the_claim(
     assert [path for path in recovery.rglob("*") if path.is_file() and "journal" in str(path)] == []
 
 
+def test_a_publish_in_a_dag_without_operators_is_refused(recovery: Path) -> None:
+    with DAG("d", schedule=None):
+        alone = RecoveryPublishOperator(task_id="p")
+    with pytest.raises(AirflowFailException, match="p: expected recoverable operators in this DAG, found none: there"):
+        run_try(alone)
+
+
 def test_what_a_sensors_template_comes_to_is_checked_before_it_waits(recovery: Path) -> None:
     wait = sensor(logical_date="{{ params.day }}", vertex="{{ params.vertex }}")
     with pytest.raises(JobDefinitionError, match="expected logical_date as a moment in ISO 8601, found 'yesterday'"):
