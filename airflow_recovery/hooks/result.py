@@ -170,7 +170,8 @@ def result_run_key(
     if len(names) != 1:
         raise JobDefinitionError(
             "Expected a run to be named by exactly one of logical_date, partition_key and run_id, found "
-            f"logical_date={logical_date!r}, partition_key={partition_key!r}, run_id={run_id!r}: leave out all but one."
+            f"logical_date={logical_date!r}, partition_key={partition_key!r}, run_id={run_id!r}: "
+            f"{'leave out all but one' if names else 'give one, such as the logical_date of the context'}."
         )
     date = None
     if logical_date is not None:

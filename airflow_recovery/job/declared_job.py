@@ -40,7 +40,7 @@ class DeclaredJob:
     ``version`` is part of every vertex's fingerprint. ``packages`` are top-level packages, beside the one that holds
     the vertex functions, whose code is followed by fingerprints and shipped to Spark. ``deterministic`` stands for
     every vertex that does not say it itself. ``retention`` says when intermediate results may be deleted
-    (``Retention.as_consumed()``); without it, the configuration does. ``failover_strategy`` is ``region`` (what must
+    (``"as-consumed"``); without it, the configuration does. ``failover_strategy`` is ``region`` (what must
     run again), ``full`` (everything) or ``individual``; ``recovery_mode="JOB_LEVEL"`` makes it ``full``.
     ``job_recovery`` has FLIP-383's options by their names, such as ``{"job-event.store.write-buffer.size": "4 mb"}``.
     """
@@ -52,7 +52,7 @@ class DeclaredJob:
         version: str | None = None,
         packages: Sequence[str] = (),
         deterministic: DeterminismLike | None = Determinism.ALWAYS,
-        retention: Retention | None = None,
+        retention: Retention | str | None = None,
         failover_strategy: FailoverStrategyLike | None = None,
         recovery_mode: RecoveryModeLike | None = None,
         job_recovery: Mapping[str, object] | None = None,

@@ -125,8 +125,10 @@ class Vertex:
         result = self.function(**arguments)
         # Statically: reading `schema` of a Connect DataFrame would ask the server.
         if any(inspect.getattr_static(result, member, None) is None for member in _DATA_FRAME_MEMBERS):
+            found = type(result)
+            name = found.__name__ if found.__module__ == "builtins" else f"{found.__module__}.{found.__qualname__}"
             raise UserCodeError(
-                f"{self.where}: expected the function to return a Spark DataFrame, found {type(result).__name__}"
+                f"{self.where}: expected the function to return a Spark DataFrame, found {name}"
                 + (": is a `return` missing?" if result is None else ": return the DataFrame itself")
             )
         return result  # type: ignore[no-any-return]

@@ -116,6 +116,7 @@ def declared_vertex(
     name = function.__name__ if given_name is None else given_name
     where = f"job {job!r}, vertex {name!r}"
     _check_name(name, where)
+    _check_returns(function, where)
     typed = ("params", "inputs", "spark_conf", "idempotent", "allow_duplicates")
     check_arguments(OPTIONS[kind], {name: options[name] for name in typed if name in options}, where)
     table = checked_table(options.get("table"), where)
@@ -167,6 +168,16 @@ def _check_function(job: str, function: object, kind: VertexKind) -> None:
         raise JobDefinitionError(
             f"job {job!r}: expected {decorator} above a function, found {function!r}: "
             f"write {decorator} or {decorator}(option=...), and a function below"
+        )
+
+
+def _check_returns(function: Callable[..., Any], where: str) -> None:
+    """A call of such a function runs none of its lines."""
+    found = "yield" if inspect.isgeneratorfunction(function) else "async"
+    if found == "yield" or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise JobDefinitionError(
+            f"{where}: expected a function that returns a DataFrame, found one with {found!r}: nobody would run its "
+            "lines. Return the DataFrame itself"
         )
 
 

@@ -85,13 +85,17 @@ class Retention:
         return f"{self.policy.value} {duration_text(self.grace_s)}"
 
 
-def checked_retention(retention: Retention | None, where: str) -> Retention | None:
-    """``retention`` itself. Raises `JobDefinitionError` for anything but a `Retention` or `None`."""
-    if retention is not None and not isinstance(retention, Retention):
+def checked_retention(retention: Retention | str | None, where: str) -> Retention | None:
+    """``retention`` itself, or what it says as in the configuration. Raises `JobDefinitionError` for anything else."""
+    if retention is None or isinstance(retention, Retention):
+        return retention
+    try:
+        return Retention.parse(retention)
+    except ConfigurationError:
         raise JobDefinitionError(
-            f"{where}: expected retention= such as Retention.keep('7d') or Retention.as_consumed(), found {retention!r}"
-        )
-    return retention
+            f"{where}: expected retention= such as '7d', 'on-run-success' or 'as-consumed 1h', found {retention!r}: "
+            "write it like that, or leave it out"
+        ) from None
 
 
 def parse_duration_s(text: str) -> int:

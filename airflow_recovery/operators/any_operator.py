@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, SkipMixin
 
 from airflow_recovery.checks import check_arguments, shown
 from airflow_recovery.errors import JobDefinitionError
@@ -16,6 +16,7 @@ from airflow_recovery.operators.drop_in import DropInOperator
 from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.operators.resumable import SubmitsThenAsks
 from airflow_recovery.task.references import PathStyle
+from airflow_recovery.task.run_context import refuse_expand
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -88,11 +89,18 @@ def recoverable(
             f"{shown(operator)}: write recoverable(LivyOperator)(task_id=..., outputs=...)"
         )
 
-    def with_options(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    def with_options(*functions: object, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+        if functions:
+            raise JobDefinitionError(
+                f"recoverable: expected the decorator's options, found {shown(functions[0])}: write "
+                "@recoverable(task.pyspark)(outputs=[...]) above the function"
+            )
+
         def decorate(function: Callable[..., Any]) -> Any:
             decorated = cast("Any", operator)(function)
             decorated.operator_class = recoverable(decorated.operator_class, fields, paths)
             decorated.kwargs.update(options)
+            decorated.__class__ = _never_mapped(cast("Any", type(decorated)))
             return decorated
 
         return decorate
@@ -179,10 +187,25 @@ class RecoverableOperator(DropInOperator):
 
 
 @cache
+def _never_mapped(decorator: type) -> type:
+    """The class of a decorated function whose ``.expand(...)`` is refused, also of its ``.override(...)``."""
+
+    def refuse(self: Any, *_: Any, **__: Any) -> NoReturn:
+        refuse_expand(self.operator_class.__name__, self.kwargs.get("task_id"), ".expand(...)")
+
+    return type(decorator.__name__, (decorator,), {"expand": refuse, "expand_kwargs": refuse})
+
+
+@cache
 def _recoverable_class(operator: type[BaseOperator], fields: tuple[str, ...] | None, paths: PathStyle) -> type:
     name = operator.__name__
     if issubclass(operator, RecoveringOperator):
         raise JobDefinitionError(f"recoverable: expected an operator without recovery, found {name}: use it as it is")
+    if issubclass(operator, SkipMixin):
+        raise JobDefinitionError(
+            f"recoverable: expected an operator that skips no tasks behind it, found {name}: where its result is kept "
+            "it does not run, and would skip none. Have a task of its own decide that"
+        )
     path = f"{operator.__module__}.{name}"
     own = _OWN_CLASSES.get(path)
     if own is not None:

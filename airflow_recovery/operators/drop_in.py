@@ -120,7 +120,8 @@ class DropInOperator(RecoveringOperator):
         refuse_mapped_group(kwargs.get("task_group"), where)
         super().__init__(**kwargs)
         self.outputs = checked_outputs(self.task_id, outputs, may_be_none=self.writes_elsewhere)
-        self.declared_outputs = dict(self.outputs)  # Airflow renders `outputs` in the operator's own task alone
+        # Airflow renders `outputs` in the operator's own task alone. What another task returns is its template.
+        self.declared_outputs = {name: None if uri is None else str(uri) for name, uri in self.outputs.items()}
         check_targets(self.task_id, self.outputs, self._outputs_of_others())
         self.commit = checked_commit(self.task_id, commit, self.outputs)
         self.inputs = checked_inputs(self.task_id, inputs)

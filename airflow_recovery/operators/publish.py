@@ -90,8 +90,14 @@ class RecoveryPublishOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """One try. Returns the number of the publish and the attempts that it names."""
-        from airflow_recovery.task.dag_operators import recovers
+        from airflow_recovery.task.dag_operators import drop_ins_of, recovers
 
+        if self.group_id is None and not drop_ins_of(self.get_dag()):
+            with airflow_errors():
+                raise JobDefinitionError(
+                    f"{self.task_id}: expected recoverable operators in this DAG, found none: there is nothing that it "
+                    "could publish. A SparkJobTaskGroup has a publish task of its own: leave this one out"
+                )
         if not recovers(self.get_dag(), self.group_id):
             log.info("Recovery is off: nothing is published in the journal, and readers outside the run see nothing.")
             return {"publish": None, "regions": {}}

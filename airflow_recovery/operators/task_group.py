@@ -95,7 +95,7 @@ class SparkJobTaskGroup(TaskGroup):
         conn_id: str | None = None,
         spark: SparkScope = PER_REGION,
         outlets: Sequence[Asset] | None = None,
-        retention: Retention | None = None,
+        retention: Retention | str | None = None,
         failover_strategy: FailoverStrategyLike | None = None,
         job_recovery: Mapping[str, object] | None = None,
         recovery_mode: RecoveryModeLike | None = None,

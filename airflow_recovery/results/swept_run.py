@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.layout import SHARED
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.retention import Retention
@@ -55,7 +56,7 @@ class SweptRun:
     def where(self) -> str:
         """The run in messages: DAG, run key and group, or the key of a shared result."""
         identity = self.journal.identity
-        if identity.dag_id == identity.group_id:
+        if identity.dag_id == SHARED:
             return f"shared {identity.run_key}"
         return f"{identity.dag_id} / {identity.run_key} / {identity.group_id}"
 

@@ -72,6 +72,11 @@ class RecoveryResultSensor(BaseSensorOperator):
             )
         if logical_date is not None and not is_known_later(logical_date):
             checked_moment(logical_date, where)
+        if group_id == OPERATORS_GROUP and "." not in vertex and not is_known_later(vertex):
+            raise JobDefinitionError(
+                f"{where}: expected vertex= as '<task id>.<output>' where no group_id= is given, found {vertex!r}: no "
+                "operator's result has such a name. Name the output, or the SparkJobTaskGroup with group_id="
+            )
         self.external_dag_id = external_dag_id
         self.group_id = group_id
         self.vertex = vertex

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from airflow_recovery.sinks.declaration import CommittingSink
 
 _PLACEHOLDER = re.compile(r"\{(input|output|version|token):([^{}]*)\}")
+_DOUBLE_BRACES = re.compile(r"\{\{\s*((?:input|output|version|token):[^{}\s]*)\s*\}\}")
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 PathStyle = Literal["spark", "plain"]
 """How a place is written for a job: as Hadoop's file systems name it, or as EMR's and a shell do."""
@@ -120,6 +121,14 @@ def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | 
             f"{shown(inputs)}: write inputs={{'flights': 's3://lake/flights/'}} or inputs={{'cleaned': "
             "clean.result('cleaned')}"
         )
+    for name, declared in inputs.items():
+        # A recoverable operator, or its `.output`: that is what recovery did, and no place.
+        producer: Any = getattr(declared, "operator", declared)
+        if hasattr(producer, "drop_in") and getattr(declared, "key", "return_value") == "return_value":
+            raise JobDefinitionError(
+                f"{task_id}: input {name!r}: expected an output of {producer.task_id}, found {shown(declared)}: say "
+                f"which one with .result({next(iter(producer.outputs), name)!r})"
+            )
     return {
         name: declared
         if isinstance(declared, OutputReference)
@@ -213,6 +222,12 @@ def check_placeholders(
     every = {("output", ALL)} if managed else set()
     unknown = sorted(f"{{{kind}:{name}}}" for kind, name in used - known - every)
     where = " or ".join(fields)
+    doubled = None if is_rendered else _first_doubled(fields)
+    if doubled is not None:
+        raise JobDefinitionError(
+            f"{task_id}: expected {{{doubled[1]}}} in {where}, found {doubled[0]}: two braces are a template of "
+            "Airflow's, which knows no such name. Write it with one"
+        )
     if unknown:
         raise JobDefinitionError(
             f"{task_id}: {', '.join(unknown)} in {where} stands for nothing; declared are "
@@ -250,6 +265,11 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, (list, tuple, set, frozenset)):
         for item in value:
             yield from _texts(item)
+
+
+def _first_doubled(fields: Mapping[str, Any]) -> re.Match[str] | None:
+    found = (_DOUBLE_BRACES.search(text) for text in _texts(list(fields.values())))
+    return next((match for match in found if match is not None), None)
 
 
 def _comes_later(value: Any, template_files: tuple[str, ...]) -> bool:

@@ -111,10 +111,10 @@ def refuse_mapped(context: Mapping[str, Any]) -> None:
         )
 
 
-def refuse_expand(operator: str, task_id: object) -> NoReturn:
-    """``.partial(...)`` of a recoverable operator. Raises `JobDefinitionError`, while the DAG file is parsed."""
+def refuse_expand(operator: str, task_id: object, found: str = ".partial(...)") -> NoReturn:
+    """A mapped recoverable operator. Raises `JobDefinitionError`, while the DAG file is parsed."""
     raise JobDefinitionError(
-        f"{task_id}: expected a {operator} once in a run, found .partial(...): all the instances of an .expand(...) "
+        f"{task_id}: expected a {operator} once in a run, found {found}: all the instances of an .expand(...) "
         "would share one entry of the journal. Make one task each in a loop, or declare a job with parallelism="
     )
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +125,12 @@ def test_what_does_not_fit_the_job_is_refused(options: dict[str, Any], text: str
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "NoneType: is a `return` missing"), ([1], "list: return the DataFrame itself")]
+    ("value", "text"),
+    [
+        (None, "NoneType: is a `return` missing"),
+        ([1], "list: return the DataFrame itself"),
+        (Fraction(1), "fractions.Fraction: return"),  # as pandas' own DataFrame
+    ],
 )
 def test_a_vertex_that_returns_no_dataframe_is_named(value: object, text: str) -> None:
     flights = job("flights")

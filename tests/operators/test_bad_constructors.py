@@ -42,6 +42,7 @@ from airflow_recovery.hooks.recovery_api import RecoveryApiHook
 from airflow_recovery.hooks.result import RecoveryResultHook
 from airflow_recovery.job.local import run_local
 from airflow_recovery.job.vertex_options import SinkOptions, SourceOptions, VertexOptions
+from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.notifications import RecoveredNotifier
 from airflow_recovery.operators import (
@@ -84,9 +85,12 @@ def declared(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-drop_in = in_a_dag(
-    RecoverableSparkSubmitOperator, task_id="t", application="a.py", outputs=["o"], application_args=["{output:o}"]
-)
+def drop_in_here(**given: Any) -> RecoverableSparkSubmitOperator:
+    usual = {"task_id": "t", "application": "a.py", "outputs": ["o"], "application_args": ["{output:o}"]}
+    return RecoverableSparkSubmitOperator(**{**usual, **given})
+
+
+drop_in = in_a_dag(drop_in_here)
 spark_jdbc = in_a_dag(
     RecoverableSparkJDBCOperator, task_id="t", metastore_table="m", jdbc_table="j", save_mode="overwrite"
 )
@@ -122,6 +126,32 @@ def expanded(**given: Any) -> Any:
     with DAG("d", schedule=None):
         partial: Any = RecoverableSparkSubmitOperator.partial(task_id="t", application="a.py", outputs=["o"])
         return partial.expand(application_args=[["{output:o}"]])
+
+
+def decorated(**given: Any) -> Any:
+    return recoverable(task.python)(lambda out: out)
+
+
+def expanded_function(how: str, **given: Any) -> Any:
+    def write(day: str, out: str) -> None: ...
+
+    with DAG("d", schedule=None):
+        made = recoverable(task.python)(outputs=["o"])(write).override(task_id="t").partial(out="{output:o}")
+        return made.expand(day=["a"]) if how == "expand" else made.expand_kwargs([{"day": "a"}])
+
+
+def reads_an_operator(**given: Any) -> Any:
+    with DAG("d", schedule=None):
+        made = recoverable(task.bash)(task_id="made", outputs=["cleaned"])(lambda out: out)(out="{output:cleaned}")
+        return drop_in_here(inputs={"i": made if given["what"] == "XCom" else made.operator})
+
+
+def yields(a: Any) -> Any:
+    yield a
+
+
+async def awaits(a: Any) -> Any:
+    return a
 
 
 def in_a_mapped_group(**given: Any) -> Any:
@@ -168,6 +198,9 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (sink, {"name": "x", "idempotent": 0}, "vertex 'x': expected idempotent= as True or False.*found 0"),
     (drop_in, {"allow_duplicates": "no"}, "expected allow_duplicates= as True or False, found 'no'"),
     (sink, {"name": "x", "allow_duplicates": "no"}, "expected allow_duplicates= as True or False, found 'no'"),
+    (group, {"retention": "as_consumed"}, "'g': expected retention= such as '7d', .*found 'as_consumed'"),
+    (a_job, {"retention": "7days"}, "job 'j': expected retention= such as '7d', .*found '7days'"),
+    (a_job, {"retention": 7}, "job 'j': expected retention= such as '7d', .*found 7"),
     (drop_in, {"maximum_per_task_failures": 0}, "t: Expected maximum_per_task_failures to be .* found 0"),
     (drop_in, {"maximum_total_task_failures": 0}, "t: Expected maximum_total_task_failures to be .* found 0"),
     (group, {"group_id": None}, "expected group_id= as a text that is not empty, found None"),
@@ -185,6 +218,21 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (group, {"memory_policy": "2g"}, r"expected memory_policy= as RaiseMemory\(...\), or None, found '2g'"),
     (drop_in, {"conf": "x"}, "t: expected conf= as a mapping.*found 'x'"),
     (expanded, {}, r"t: expected .* once in a run, found .partial\(...\):.*Make one task each"),
+    *[
+        (expanded_function, {"how": how}, r"t: expected .* once in a run, found .expand\(...\):.*Make one task each")
+        for how in ("expand", "expand_kwargs")
+    ],
+    (decorated, {}, "recoverable: expected the decorator's options, found <function .*: write @recov"),
+    (drop_in, {"application_args": ["{{output:o}}"]}, "t: expected {output:o} in application_args, found {{output:o}}"),
+    (drop_in, {"application_args": ["a {{ input:o }}"]}, "expected {input:o} in application_args, found {{ input:o }}"),
+    *[
+        (reads_an_operator, {"what": what}, r"t: input 'i': expected an output of made.*with .result\('cleaned'\)")
+        for what in ("operator", "XCom")
+    ],
+    *[
+        (declared("vertex", function), {"name": "x"}, f"vertex 'x': expected a function that returns .* with '{word}'")
+        for function, word in ((yields, "yield"), (awaits, "async"))
+    ],
     (in_a_mapped_group, {}, "t: expected to be there once in a run, found inside the mapped task group 'days':"),
     *[
         (make, {"outputs": {"o": uri}} if make is drop_in else {"uri": uri}, f"{SINGLE} '{uri}'")
@@ -215,6 +263,7 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (sensor, {"logical_date": datetime(2026, 1, 1)}, "s: expected logical_date= as a text.*found datetime.*"),
     (sensor, {"execution_delta": 3600}, r"s: expected execution_delta= as timedelta\(...\), or None, found 3600"),
     (sensor, {"vertex": ""}, "s: expected vertex= as a text that is not empty, found ''"),
+    (sensor, {"group_id": OPERATORS_GROUP}, "s: expected vertex= as '<task id>.<output>' where no group_id= .* 'v'"),
     (sensor, {"external_dag_id": None}, "s: expected external_dag_id= as a text that is not empty, found None"),
     (sensor, {"execution_delta": timedelta(1), "partition_key": "x"}, "s: expected at most one of .* found execution"),
     (a_job, {"name": None}, "job: expected name= as a text that is not empty, found None"),
@@ -320,6 +369,13 @@ def test_what_a_template_comes_to_is_checked_before_the_claim(
     with pytest.raises((AirflowFailException, JobDefinitionError), match=said):
         run_try(drop_in(**given, **options), params=params)
     assert [path for path in recovery.rglob("*") if path.is_file() and "journal" in str(path)] == []
+
+
+def test_a_publish_in_a_dag_without_operators_is_refused(recovery: Path) -> None:
+    with DAG("d", schedule=None):
+        alone = RecoveryPublishOperator(task_id="p")
+    with pytest.raises(AirflowFailException, match="p: expected recoverable operators in this DAG, found none: there"):
+        run_try(alone)
 
 
 def test_what_a_sensors_template_comes_to_is_checked_before_it_waits(recovery: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.providers.standard.operators.python import PythonOperator
+from airflow.providers.standard.operators.python import BranchPythonOperator, PythonOperator
 from airflow.sdk import DAG, BaseOperator, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 from tries import execute, run_try, state_in, task_context
@@ -78,6 +78,7 @@ class OwnOutputs(BaseOperator):
         ({"operator": 3}, "recoverable: expected the class of an operator, or a decorator .*, found 3"),
         ({"operator": dict}, "recoverable: expected the class of an operator, or a decorator .*, found <class 'dict'>"),
         ({"operator": Bash}, "recoverable: expected an operator without recovery, found RecoverableBashOperator"),
+        ({"operator": BranchPythonOperator}, "expected an operator that skips no tasks .*, found BranchPythonOperator"),
         ({"operator": OwnOutputs}, "recoverable: OwnOutputs has an argument outputs= of its own"),
     ],
 )
@@ -209,6 +210,16 @@ def python(function: Any) -> Any:
     with new_dag():
         made = recoverable(PythonOperator)
         return made(task_id="t", python_callable=function, op_kwargs={"out": "{output:out}"}, outputs=["out"])
+
+
+def test_an_output_at_a_place_that_a_task_returns_lets_the_other_operators_run(recovery: Path) -> None:
+    with new_dag() as dag:
+        place: Any = task(task_id="place")(lambda: "s3://lake/x")()
+    bash("fixed", dag, outputs={"out": place}, bash_command="true")
+    other = bash("other", dag)
+    (fixed,) = plan_of_dag(dag).by_name["fixed"].fixed
+    assert fixed == ("fixed.out", "{{ task_instance.xcom_pull(task_ids='place', dag_id='d', key='return_value') }}")
+    assert (location_of(run_try(other)) / "part-0").exists()
 
 
 def test_the_code_of_a_function_belongs_to_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, Asset, BaseOperator, TaskGroup
 
+from airflow_recovery import Job, Retention
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators import RecoveryPublishOperator, SparkJobTaskGroup, SparkRegionOperator
 from airflow_recovery.operators.start_spark import StartSparkOperator
@@ -182,6 +183,12 @@ def test_a_vertex_named_publish_is_refused() -> None:
 def test_an_unknown_job_is_refused_with_what_is_there() -> None:
     with new_dag(), pytest.raises(JobDefinitionError, match="its jobs are diamond, readers, verified, misnamed"):
         SparkJobTaskGroup(group_id="g", job="dagjobs.shapes:diamnd")
+
+
+def test_retention_may_be_said_as_in_the_configuration() -> None:
+    with new_dag():
+        group = SparkJobTaskGroup(group_id="g", job="dagjobs.shapes:diamond", retention="as-consumed 1h")
+    assert group.retention == Job("j", retention="as-consumed 1h").retention == Retention.as_consumed("1h")
 
 
 def test_outlets_hang_on_the_publish_alone() -> None:

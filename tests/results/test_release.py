@@ -184,7 +184,8 @@ def test_a_duration_that_is_told_can_be_read(seconds):
 def test_a_job_declares_its_retention_and_nothing_else():
     assert job("flights", retention=AS_CONSUMED).retention is AS_CONSUMED
     assert job("flights").retention is None
-    with pytest.raises(JobDefinitionError, match=r"expected retention= such as .* found '7d'"):
-        job("flights", retention="7d")  # type: ignore[arg-type]
+    assert job("flights", retention="as-consumed 1h").retention == Retention.as_consumed("1h")
+    with pytest.raises(JobDefinitionError, match=r"expected retention= such as '7d', .* found '7days'"):
+        job("flights", retention="7days")
     with pytest.raises(ConfigurationError, match="Expected a duration"):
         Retention.keep("-1d")

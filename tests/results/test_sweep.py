@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from clocked import DAY_S, HOUR_S, MINUTE_S, Clock, ClockedStore, clocked_world, has_data, sweep, told
@@ -13,7 +14,7 @@ from airflow_recovery.attempt import attempt
 from airflow_recovery.attempt.inputs_kept import ReleaseCheck
 from airflow_recovery.errors import InputLost, NotMine, NotPublished, RegionFailed
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.journal.layout import JournalLayout, shared_identity
 from airflow_recovery.journal.published import published_result
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.records import AttemptState, Claim, FenceCause, RunIdentity
@@ -23,6 +24,7 @@ from airflow_recovery.planning.reason import Why
 from airflow_recovery.results import readers, release, sweep_found
 from airflow_recovery.results.release_rule import ReleaseRule
 from airflow_recovery.results.sweep_report import Action, SweepReport
+from airflow_recovery.results.swept_run import SweptRun
 from airflow_recovery.store.probe import RACED
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
 
@@ -539,6 +541,19 @@ def test_a_run_with_more_keys_than_a_page_hides_no_other(clock, monkeypatch):
     runs, unread = sweep_found.find_runs(store)
     assert unread == []
     assert [run.dag_id for run in runs] == [world.journal().identity.dag_id, "other dag"]
+
+
+@pytest.mark.parametrize(
+    ("identity", "said"),
+    [
+        (RunIdentity("flights", "date-2026", "flights"), "flights / date-2026 / flights"),  # the README's
+        (shared_identity("raw-0a"), "shared raw-0a"),
+    ],
+)
+def test_a_group_with_the_name_of_its_dag_is_not_called_shared(identity, said):
+    unread: Any = None
+    journal: Any = SimpleNamespace(identity=identity)
+    assert SweptRun(journal, state=unread, plan=unread, names={}, ages=unread, data=unread).where == said
 
 
 # what killed processes have left of their questions to a store
