@@ -44,8 +44,8 @@ class DropIn:
 
     ``outputs`` by name: the user's own URI, or `None` for one that is managed. ``inputs`` by name: another operator's
     output, or a URI. ``declared_outputs``: before Airflow has rendered them, in the operator's own task alone.
-    ``read_limits``: how much of what it has written is read to compare rows; `None`: no rows are compared. ``told``: the
-    placeholders that its job has, as `placeholders` finds them.
+    ``read_limits``: how much of what it has written is read to compare rows; `None`: no rows are compared.
+    ``told``: the placeholders that its job has, as `placeholders` finds them.
     """
 
     task_id: str
@@ -187,7 +187,7 @@ def filled(value: Any, locations: Mapping[tuple[str, str], str]) -> Any:
     return value
 
 
-def check_placeholders(
+def check_placeholders(  # noqa: PLR0913 - what is declared, and what is known of it
     task_id: str,
     fields: Mapping[str, Any],
     outputs: Mapping[str, str | None],
