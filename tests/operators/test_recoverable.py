@@ -252,6 +252,9 @@ class CallableCleaner(Cleaner):
 
 BOUND: dict[str, tuple[Callable[..., Any], Any, Any]] = {
     "a closure": (by_closure, date(2013, 1, 1), date(2013, 1, 2)),
+    "a closure with keys that are no texts": (by_closure, {("JFK", "LAX"): 1}, {("JFK", "LAX"): 2}),
+    "a closure that JSON has no number for": (by_closure, float("inf"), float("-inf")),
+    "a closure with a set": (by_closure, {"AA", "UA"}, {"AA", "B6"}),
     "a default": (by_default, "AA", "UA"),
     "a partial": (lambda carrier: partial(write_text, text=carrier), "AA", "UA"),
     "an object's method": (lambda carrier: Cleaner(carrier).run, "AA", "UA"),
@@ -268,6 +271,25 @@ def test_what_is_bound_in_a_callable_belongs_to_the_fingerprint(case: str, recov
     run_try(first)
     assert run_try(python(made(one)), try_number=2)["decision"] == "kept"
     assert run_try(python(made(other)), try_number=3)["decision"] == "ran"
+
+
+def test_numbers_that_json_does_not_have_are_told_apart() -> None:
+    def given(threshold: float) -> str:
+        with new_dag():
+            kwargs = {"out": "{output:out}", "threshold": [threshold]}
+            made = recoverable(PythonOperator)
+            return str(made(task_id="t", python_callable=print, op_kwargs=kwargs, outputs=["out"]).fingerprint())
+
+    inf, nan = float("inf"), float("nan")
+    assert len({given(number) for number in (inf, -inf, nan, 1.0)}) == 4
+    assert given(nan) == given(float("nan"))
+
+
+def test_in_which_order_a_set_is_walked_is_no_difference() -> None:
+    """Of texts it is another one in each process."""
+    one, other = {0, 8}, {8, 0}
+    assert str(one) != str(other)
+    assert python(by_closure({"days": one})).fingerprint() == python(by_closure({"days": other})).fingerprint()
 
 
 def test_a_text_that_only_begins_like_a_path_stands_for_itself(recovery: Path) -> None:
