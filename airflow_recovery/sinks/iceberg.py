@@ -88,7 +88,8 @@ class _IcebergCommitter:
 
     def remembers_since(self, token: CommitToken) -> datetime | None:
         """As `ForgetsAttempts`: the time of the oldest snapshot of the branch, unless that is the table's first."""
-        return self._asked(token, lambda: _remembers_since(self._load(), self._branch, token))
+        since: datetime | None = self._asked(token, lambda: _remembers_since(self._load(), self._branch, token))
+        return since
 
     def commit(self, committable: Committable) -> str:
         token, mode = committable.token, CommitMode(self._sink.mode)
