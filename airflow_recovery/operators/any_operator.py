@@ -46,6 +46,8 @@ _RESUMABLE = {
 """Operators whose jobs outlive a lost worker, and which have no ``ResumableJobMixin``: the same with one."""
 _WAITS = {"wait_for_completion": True, "wait_for_termination": True, "asynchronous": False}
 """Attributes by which operators of the common providers say whether they wait for their job, and what waits."""
+_SKIPS = "SkipMixin"
+"""What Airflow's branches and short circuits derive from."""
 _POLLS = ("_polling_interval",)
 """Attributes with which they wait where they are above 0 (Livy)."""
 
@@ -183,6 +185,12 @@ def _recoverable_class(operator: type[BaseOperator], fields: tuple[str, ...] | N
     name = operator.__name__
     if issubclass(operator, RecoveringOperator):
         raise JobDefinitionError(f"recoverable: expected an operator without recovery, found {name}: use it as it is")
+    if any(parent.__name__ == _SKIPS for parent in operator.__mro__):
+        raise JobDefinitionError(
+            f"recoverable: expected an operator that runs a job, found {name}, which skips other tasks: a try that "
+            "keeps its result would skip nobody. Let an operator without recovery decide, by what the recoverable one "
+            "has made"
+        )
     path = f"{operator.__module__}.{name}"
     own = _OWN_CLASSES.get(path)
     if own is not None:

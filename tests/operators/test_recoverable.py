@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.providers.standard.operators.python import PythonOperator
+from airflow.providers.standard.operators.python import BranchPythonOperator, PythonOperator, ShortCircuitOperator
 from airflow.sdk import DAG, BaseOperator, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 from tries import execute, run_try, state_in, task_context
@@ -283,6 +283,12 @@ def test_numbers_that_json_does_not_have_are_told_apart() -> None:
     inf, nan = float("inf"), float("nan")
     assert len({given(number) for number in (inf, -inf, nan, 1.0)}) == 4
     assert given(nan) == given(float("nan"))
+
+
+@pytest.mark.parametrize("operator", [BranchPythonOperator, ShortCircuitOperator])
+def test_what_skips_other_tasks_is_refused(operator: Any) -> None:
+    with pytest.raises(JobDefinitionError, match=f"found {operator.__name__}, which skips other tasks"):
+        recoverable(operator)
 
 
 def test_in_which_order_a_set_is_walked_is_no_difference() -> None:
