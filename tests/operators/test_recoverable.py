@@ -293,9 +293,11 @@ def test_what_skips_other_tasks_is_refused(operator: Any) -> None:
 
 def test_in_which_order_a_set_is_walked_is_no_difference() -> None:
     """Of texts it is another one in each process."""
+    one: Any
+    other: Any
     one, other = {0, 8}, {8, 0}
     assert str(one) != str(other)
-    assert python(by_closure({"days": one})).fingerprint() == python(by_closure({"days": other})).fingerprint()
+    assert python(by_closure(one)).fingerprint() == python(by_closure(other)).fingerprint()
 
 
 def test_a_text_that_only_begins_like_a_path_stands_for_itself(recovery: Path) -> None:

@@ -208,7 +208,7 @@ def test_fault_177_a_transfer_is_made_again_where_one_of_other_input_was_begun_a
     report = recovery / "report"
     report.mkdir()
     (report / "part-0").write_text("1")
-    given = {"spark_conn_id": "spark_default", "jdbc_conn_id": "jdbc_default", "jdbc_driver": "d"}
+    given: dict[str, Any] = {"spark_conn_id": "spark_default", "jdbc_conn_id": "jdbc_default", "jdbc_driver": "d"}
     operator = transfer(inputs={"report": str(report)}, **given)
     monkeypatch.setenv("SUBMIT_ONLY", "1")
     assert run_try(operator)["decision"] == "ran"
