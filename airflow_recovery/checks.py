@@ -19,6 +19,7 @@ from airflow_recovery.locations import (
     ICEBERG,
     SCHEMES,
     TableLocation,
+    is_misread,
     is_table,
     scheme_of,
 )
@@ -115,13 +116,22 @@ def _checked_table(text: str, where: str, *, to_read: bool) -> str:
     except ValueError as error:
         raise JobDefinitionError(f"{where}: {error}: write it like that") from None
     if not table.is_iceberg:
-        check_location(table.name, where, templated=False)
+        check_delta_folder(table.name, where)
     if table.as_of and not to_read:
         raise JobDefinitionError(
             f"{where}: expected a table without as_of=, found {shown(text)}: what is written becomes its newest "
             "snapshot. Leave it out"
         )
     return table.uri if not table.as_of else text
+
+
+def check_delta_folder(folder: object, where: str) -> None:
+    """As `check_location`, of a Delta table's folder. Raises `JobDefinitionError` for one that delta-rs can't name."""
+    if is_misread(check_location(folder, where, templated=False)):
+        raise JobDefinitionError(
+            f"{where}: expected a folder without a '%' before two hexadecimal digits, found {shown(folder)}: delta-rs "
+            "would take another folder. Rename it"
+        )
 
 
 def is_template(text: str) -> bool:

@@ -29,6 +29,7 @@ EXPECTED_TABLE = "iceberg://<catalog>/<namespace>.<table> or delta+<the location
 _QUERY = r"(?:\?(?P<query>[^?#\s]+))?"
 _MAIN = "main"
 _ICEBERG = re.compile(rf"{ICEBERG}(?P<catalog>[\w-]+)/(?P<name>[^/?&#.\s]+(?:\.[^/?&#.\s]+)+){_QUERY}")
+_ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 _DELTA = re.compile(rf"delta\+(?P<name>[^?#]+){_QUERY}")
 
 
@@ -82,6 +83,17 @@ class TableLocation:
 def is_table(location: object) -> TypeGuard[str]:
     """Whether a table is meant, whose snapshot is what counts, and no folder of a store."""
     return isinstance(location, str) and location.startswith((ICEBERG, DELTA))
+
+
+def delta_rs_uri(folder: str) -> str:
+    """What delta-rs is given for ``folder``: a URL, whose path ends before a '?' or a '#'."""
+    uri = folder.replace("s3a://", "s3://", 1)
+    return uri if uri.startswith("/") else uri.replace("?", "%3F").replace("#", "%23")
+
+
+def is_misread(folder: str) -> bool:
+    """Whether delta-rs takes ``folder`` for another one, however it is written: it decodes what looks encoded."""
+    return _ENCODED.search(folder) is not None
 
 
 def scheme_of(uri: str) -> str | None:

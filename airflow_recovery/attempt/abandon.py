@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_recovery.attempt.commit import declared, recovery_command, token_of_finish
+from airflow_recovery.attempt.commit import declared, forgotten_before, recovery_command, token_of_finish
 from airflow_recovery.errors import AttemptLost, NothingRecorded, Refused
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RunState
@@ -70,12 +70,18 @@ def look_at_abandon(
         return Abandonable(region, prepared.number, epoch, spec, "not asked")
     regions = [planned for plan in sorted(state.plans) for planned in journal.read_plan(plan).regions]
     specs = [planned.commit for planned in regions if planned.name == region and planned.commit is not None]
-    probe = open_committer(declared(spec, specs, name, "a plan of this run")).probe(
-        token_of_finish(journal.identity, outcome)
-    )
+    today = declared(spec, specs, name, "a plan of this run")
+    committer = open_committer(today)
+    probe = committer.probe(token_of_finish(journal.identity, outcome))
     if probe is Probe.APPLIED:
         raise Refused(
             f"The target has taken {name}: there is nothing to abandon. Clear the task: its next try writes that down."
+        )
+    since = forgotten_before(journal.identity, committer, outcome)
+    if since is not None and today.mode is CommitMode.APPEND:
+        raise Refused(
+            f"Expected the target to know whether it has taken {name}, found that it has forgotten what was before "
+            f"{since.isoformat()}. Look for its rows there, and remove them; then say so with --not-applied."
         )
     return Abandonable(region, prepared.number, epoch, spec, probe.value)
 

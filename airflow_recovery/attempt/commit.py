@@ -21,6 +21,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import (
@@ -47,7 +48,15 @@ from airflow_recovery.model.records import (
     RunIdentity,
 )
 from airflow_recovery.planning.reason import Reason
-from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, Held, Probe, RemembersAttempts
+from airflow_recovery.sinks.committer import (
+    Committable,
+    Committer,
+    CommitToken,
+    ForgetsAttempts,
+    Held,
+    Probe,
+    RemembersAttempts,
+)
 
 
 def commit_own(run: Run, outcome: Outcome) -> None:
@@ -87,9 +96,13 @@ def check_not_appended(run: Run, region: str, state: RunState) -> bool:
 
 def _record_removal(run: Run, region: str, undone: int) -> None:
     """By whoever has seen it, a task that was cleared meanwhile too: it is true of that attempt from now on."""
-    why = f"its sink does not hold attempt {undone} any more"
+    why = _why_removed(undone)
     run.log.warning("%s: %s: it does not count from now on.", region, why)
     run.journal.reset(Reset(region, undone, run.task.airflow_run_id, why))
+
+
+def _why_removed(attempt: int) -> str:
+    return f"its sink does not hold attempt {attempt} any more"
 
 
 def _check_target(run: Run, region: str, region_state: RegionState, spec: CommitSpec, taken: Sequence[int]) -> None:
@@ -98,6 +111,7 @@ def _check_target(run: Run, region: str, region_state: RegionState, spec: Commit
     if isinstance(committer, RemembersAttempts):
         held = _held(run, committer, region, must_answer=bool(taken))
         if held is None:
+            _check_not_forgotten(run, committer, region_state, taken)
             return
         # A target may know its writers by a hash alone: it is asked.
         attempts = region_state.attempts.values()
@@ -118,6 +132,31 @@ def _check_target(run: Run, region: str, region_state: RegionState, spec: Commit
     for token in [*purged, *(token_of_finish(identity, outcome) for outcome in outcomes if outcome is not None)]:
         if committer.probe(token) is Probe.APPLIED:
             raise AppendedAlready(_appended(region, token.attempt))
+
+
+def _check_not_forgotten(run: Run, committer: Committer, region_state: RegionState, taken: Sequence[int]) -> None:
+    """Raise `AppendedAlready` where the token that the target does not hold may have gone by itself."""
+    marks = [(n, attempt.reset) for n, attempt in region_state.attempts.items() if attempt.reset is not None]
+    recorded = max((n for n, reset in marks if reset.why == _why_removed(n)), default=0)
+    for number in taken:
+        outcome = region_state.attempts[number].outcome
+        since = forgotten_before(run.journal.identity, committer, outcome) if number > recorded else None
+        if outcome is not None and since is not None:
+            raise AppendedAlready(
+                f"{outcome.region} must run again, and its sink appends, was given attempt {number} and has forgotten "
+                f"what was committed before {since.isoformat()}: a second one would double its rows, unless a person "
+                "has removed them, so nothing is run. Look for them in the target. Where they are there, remove them; "
+                "then take the token out, as the guide says of its sink, and clear this task; or declare the sink with "
+                "mode='replace'."
+            )
+
+
+def forgotten_before(identity: RunIdentity, committer: Committer, outcome: Outcome | None) -> datetime | None:
+    """Since when the target remembers, where it may have forgotten what this finish was committed as; else `None`."""
+    if outcome is None or not isinstance(committer, ForgetsAttempts):
+        return None
+    since = committer.remembers_since(token_of_finish(identity, outcome))
+    return since if since is not None and datetime.fromisoformat(outcome.ended_at) < since else None
 
 
 def _check_as_listed(run: Run, region: str, region_state: RegionState) -> None:
@@ -252,6 +291,7 @@ class _Commit:
         if probe is Probe.APPLIED:
             self._end(CommitEnd.COMMITTED, self._token.text, probe.value)
             return
+        self._check_not_forgotten()
         gone = self._why_gone()
         if gone is None and is_void and self._is_harmless(is_gone=True):
             gone = "it was reset"
@@ -275,6 +315,18 @@ class _Commit:
                 raise self._with_way_out(error) from None
             why = f"; {reason.text()}" if reason is not None else ""
             self._end(CommitEnd.ABANDONED, "", f"{probe.value}; {error}{why}")
+
+    def _check_not_forgotten(self) -> None:
+        """What a target in mode replace has forgotten is replaced by the same rows."""
+        identity = self._run.journal.identity
+        since = forgotten_before(identity, self._committer, self._outcome)
+        if since is not None and self._spec.mode is CommitMode.APPEND:
+            raise SinkInDoubt(
+                f"{self._name}: expected its sink to know whether it was committed, found that it has forgotten what "
+                f"was before {since.isoformat()}: its rows may be there, so nothing was done. Look for them in the "
+                "target, and remove them; then give up this commit, and it runs again: "
+                f"{self._abandon('--not-applied')}"
+            )
 
     def _apply(self, probed: str) -> None:
         manifest = next(output for output in self._outcome.outputs if output.result == self._spec.result)

@@ -27,7 +27,8 @@ def key_range_splits(
     Bounds that stand at multiples of ``width`` from ``lower`` make the ranges of a table that has grown the same ones
     as before, but for the last. Raises `JobDefinitionError` for more than `MAX_SPLITS`.
     """
-    check_number(len(range(lower, upper, width)), f"key ranges of {table}.{column}", "a larger width=")
+    # `len` of a range that is longer than a machine counts raises.
+    check_number(max(0, -((lower - upper) // width)), f"key ranges of {table}.{column}", "a larger width=")
     splits = []
     for start in range(lower, upper, width):
         end = min(start + width, upper)

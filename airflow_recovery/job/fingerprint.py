@@ -83,8 +83,8 @@ def function_code(
 ) -> list[list[str]]:
     """Return the code that a function outside of any job uses, in its own package. Raises `FingerprintError`.
 
-    A value of a closure, or of a default, that is no plain one counts as what ``describe`` makes of it. With
-    ``method_of`` the code of that class is in it.
+    A value of a closure, or of a default, that is no plain one counts as what ``describe`` makes of it, or of what is
+    in it. With ``method_of`` the code of that class is in it.
     """
     return _CodeUsed((), describe).of(cast("FunctionType", function), method_of)
 
@@ -222,14 +222,20 @@ class _CodeUsed:
             self._follow_module(owner, tuple(attribute.split(".")) if attribute else ())
         else:
             try:
-                self._found[self._label(module), label] = json.dumps(
-                    value, sort_keys=True, allow_nan=False, default=self._describe
-                )
+                self._found[self._label(module), label] = self._text(value)
             except (TypeError, ValueError, RecursionError):
                 raise FingerprintError(
                     f"expected the value of {label!r} as a function, class, module or plain value, found a "
                     f"{type(value).__name__}: hand it in with params=, move it to the top of the module, or {ADVICE}"
                 ) from None
+
+    def _text(self, value: Any) -> str:
+        try:
+            return json.dumps(value, sort_keys=True, allow_nan=False, default=self._describe)
+        except (TypeError, ValueError):
+            if self._describe is None:
+                raise
+            return json.dumps(self._describe(value), sort_keys=True, allow_nan=False)
 
     # --- names: where everything else is -----------------------------------------------------------------------------
 

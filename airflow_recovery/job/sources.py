@@ -228,7 +228,7 @@ class Dates(EnumeratedSource):
         try:
             moment = day_moment(value)
             return moment.astimezone(ZoneInfo(self.timezone)) if self.timezone and moment.tzinfo else moment
-        except ValueError:
+        except (ValueError, OverflowError):
             raise JobDefinitionError(
                 f"{where}: expected {name}= of dates() to come to a day such as '2013-01-31' in this run, found "
                 f"{value!r}"

@@ -72,6 +72,11 @@ class RegionPlan:
             not coordinator.supports_batch_snapshot for coordinator in self.coordinators
         )
 
+    @property
+    def writes_elsewhere(self) -> bool:
+        """What its job makes lies where nobody here can look: in a database to which that writes by itself."""
+        return not self.results and bool(self.vertices) and self.mode.name == BATCH.name
+
     def reads_of(self, producer: RegionPlan) -> tuple[str, ...]:
         """The results of ``producer``, one of its inputs, that it reads. Where the plan does not tell: all of them."""
         return tuple(result for result in producer.results if result in self._reads) or producer.named_results

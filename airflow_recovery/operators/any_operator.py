@@ -203,8 +203,9 @@ def _recoverable_class(operator: type[BaseOperator], fields: tuple[str, ...] | N
         raise JobDefinitionError(f"recoverable: expected an operator without recovery, found {name}: use it as it is")
     if issubclass(operator, SkipMixin):
         raise JobDefinitionError(
-            f"recoverable: expected an operator that skips no tasks behind it, found {name}: where its result is kept "
-            "it does not run, and would skip none. Have a task of its own decide that"
+            f"recoverable: expected an operator that runs a job, found {name}, which skips other tasks: a try that "
+            "keeps its result would skip nobody. Let an operator without recovery decide, by what the recoverable one "
+            "has made"
         )
     path = f"{operator.__module__}.{name}"
     own = _OWN_CLASSES.get(path)

@@ -25,6 +25,8 @@ from airflow_recovery.task.references import (
     check_targets,
     checked_inputs,
     checked_outputs,
+    may_become_table,
+    placeholders,
 )
 from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped, refuse_mapped_group
 
@@ -173,6 +175,7 @@ class DropInOperator(RecoveringOperator):
             read_limits=self.read_limits,
             allow_duplicates=self.allow_duplicates,
             recovers=self.recovers,
+            told=placeholders([getattr(self, name, None) for name in self.placeholder_fields]),
         )
 
     @abstractmethod
@@ -260,6 +263,7 @@ class DropInOperator(RecoveringOperator):
 
     def _check_placeholders(self, *, is_rendered: bool = False) -> None:
         fields = {name: getattr(self, name, None) for name in self.placeholder_fields}
+        uris = self._uris_read()
         check_placeholders(
             self.task_id,
             fields,
@@ -267,19 +271,19 @@ class DropInOperator(RecoveringOperator):
             self.inputs,
             is_rendered=is_rendered,
             template_files=self.template_ext,
-            tables_read=self._tables_read(),
+            tables_read=[name for name, uri in uris.items() if is_table(uri)],
+            perhaps_read=[name for name, uri in uris.items() if may_become_table(uri)],
             marks_commits=self.marks_commits,
         )
 
-    def _tables_read(self) -> list[str]:
-        """The inputs that are snapshots of tables, as far as that is known by now."""
-        uris = {
+    def _uris_read(self) -> dict[str, str | None]:
+        """Where the inputs are, as far as that is known by now: of another operator's output, as it is declared."""
+        return {
             name: self._producer(name, declared).declared_outputs.get(declared.name)
             if isinstance(declared, OutputReference)
             else declared
             for name, declared in self.inputs.items()
         }
-        return [name for name, uri in uris.items() if is_table(uri)]
 
     def _outputs_of_others(self) -> dict[str, dict[str, str | None]]:
         dag = self.get_dag()

@@ -168,6 +168,7 @@ class SparkRegionOperator(SubmittingOperator):
         """The protocol of one region. Raises `BuiltElsewhere` where this task may wait in the triggerer."""
         from airflow_recovery.attempt.release import release_consumed
         from airflow_recovery.attempt.shared import SharedApplication
+        from airflow_recovery.hooks.tables import tables_of
         from airflow_recovery.job.cached import cached_results
         from airflow_recovery.task.region_program import RegionProgram
 
@@ -228,7 +229,8 @@ class SparkRegionOperator(SubmittingOperator):
             self._remember_application(opened.run)
             raise
         self.remember_lineage(opened.run, result)
-        release_consumed(opened.run, name, opened.stores.results, opened.settings.retention)
+        tables = tables_of(opened.stores)
+        release_consumed(opened.run, name, opened.stores.results, opened.settings.retention, tables)
         return result
 
     def _defer_while(self, build: BuildInProgress | None) -> None:

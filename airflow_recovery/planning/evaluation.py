@@ -40,6 +40,7 @@ from airflow_recovery.model.inputs import InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest, is_of_rows
 from airflow_recovery.model.mode import BATCH, RegionMode
 from airflow_recovery.model.records import ExternalObject, FenceCause, Outcome, PlanRecord
+from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.edges import Edges
 from airflow_recovery.planning.inputs_read import InputsRead
 from airflow_recovery.planning.mode import PlanningMode, planning, planning_of
@@ -484,12 +485,18 @@ class Evaluation:
                 return Reason(name, Why.SPLITS_CHANGED, moved)
         if not self.topology.reads_at(group, index, outcome.inputs):
             return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, self._regions[name].inputs))
-        return self._why_overwritten(name, group, attempt.number) if group.template.fixed else None
+        template = group.template
+        may_be_overwritten = template.fixed or template.writes_elsewhere
+        return self._why_overwritten(name, template, attempt.number) if may_be_overwritten else None
 
-    def _why_overwritten(self, name: str, group: RegionGroup, number: int) -> Reason | None:
-        """A later attempt that does not count may have been committed to the table of this one, which counts again."""
+    def _why_overwritten(self, name: str, planned: RegionPlan, number: int) -> Reason | None:
+        """A later attempt that does not count may have written over what this one has, which counts again."""
         latest = self.state.of(name).latest_attempt
-        if latest == number or not any(is_table(uri) for _, uri in group.template.fixed):
+        if latest == number:
+            return None
+        if planned.writes_elsewhere:
+            return Reason(name, Why.OUTPUT_ALTERED, f"attempt {latest} may have written over what attempt {number} has")
+        if not any(is_table(uri) for _, uri in planned.fixed):
             return None
         detail = f"attempt {latest} may have been committed to its table after attempt {number}"
         return Reason(name, Why.OUTPUT_ALTERED, detail)

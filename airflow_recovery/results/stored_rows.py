@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from airflow_recovery.locations import delta_rs_uri, is_misread
 from airflow_recovery.model.location import is_hidden_from_spark
 from airflow_recovery.results.stored_files import BATCH_ROWS, NotComparable, StoredFiles, format_of
 
@@ -115,8 +116,10 @@ class StoredRows:
             import deltalake
         except ImportError:
             raise NotComparable("deltalake (delta-rs) is not installed: install airflow-recovery[sinks]") from None
-        uri = self._manifest.location.replace("s3a://", "s3://", 1)
-        table = deltalake.DeltaTable(uri, storage_options=self._delta_options() or None)
+        location = self._manifest.location
+        if is_misread(location):
+            raise NotComparable(f"delta-rs would take another folder for {location}")
+        table = deltalake.DeltaTable(delta_rs_uri(location), storage_options=self._delta_options() or None)
         dataset = table.to_pyarrow_dataset()
         digest.add_schema(dataset.schema, {})
         for batch in dataset.to_batches(batch_size=BATCH_ROWS, batch_readahead=1, fragment_readahead=1):

@@ -26,7 +26,7 @@ from airflow_recovery.errors import (
     UserCodeError,
 )
 from airflow_recovery.journal.run_state import RunState
-from airflow_recovery.locations import TableLocation, comparable, is_table
+from airflow_recovery.locations import TableLocation, comparable, delta_rs_uri, is_table
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
@@ -310,7 +310,7 @@ class Tables:
         """What loads the table in ``folder`` with delta-rs, at a version or as it is now. Raises delta-rs' errors."""
         import deltalake
 
-        uri = folder.replace("s3a://", "s3://", 1)
+        uri = delta_rs_uri(folder)
         options = dict(self._delta_options(uri)) or None
         return lambda version: deltalake.DeltaTable(uri, version=version, storage_options=options)
 
@@ -476,7 +476,7 @@ class _Delta(OpenTable):
             return TableLost(f"{where} has expired: the table's log does not have it any more")
         may_be_gone = _files(table).keys() - _files(self._table).keys()
         if may_be_gone:
-            there = {unquote(info.key) for info in self._open_folder().list()}
+            there = {info.key for info in self._open_folder().list()}
             gone = sorted(may_be_gone - there)
             if gone:
                 return TableLost(f"{where} has expired: {gone[0]} was vacuumed, one of {len(gone)} of its files")
@@ -520,7 +520,7 @@ def _goes_before(commit: dict[str, Any], number: int) -> bool:
 
 
 def _files(table: deltalake.DeltaTable) -> dict[str, int]:
-    """The files of a version with their sizes, by their names below the table's folder."""
+    """The files of a version with their sizes, by their names below the table's folder, which the log has encoded."""
     import pyarrow as pa
 
     actions = pa.table(table.get_add_actions(flatten=True))

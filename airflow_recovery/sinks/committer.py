@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
@@ -98,6 +99,18 @@ class RemembersAttempts(Protocol):
 
     def held(self, token: CommitToken) -> Held | None:
         """What the target holds of the token's lineage. Raises as `Committer.probe` does."""
+        ...
+
+
+@runtime_checkable
+class ForgetsAttempts(Protocol):
+    """What the committer of a target has whose tokens do not stay for ever."""
+
+    def remembers_since(self, token: CommitToken) -> datetime | None:
+        """A token that was committed before then, and that nobody has taken out, may be missing. `None`: none is.
+
+        Raises as `Committer.probe`.
+        """
         ...
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_recovery.checks import check_location
+from airflow_recovery.checks import check_delta_folder
 from airflow_recovery.errors import ConfigurationError, SinkRefused, SinkUnavailable
+from airflow_recovery.locations import delta_rs_uri
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, SinkResources, refused
 from airflow_recovery.sinks.declaration import CommittingSink
@@ -38,7 +39,7 @@ class DeltaTable(CommittingSink):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_location(self.uri, "DeltaTable: uri=", templated=False)
+        check_delta_folder(self.uri, "DeltaTable: uri=")
 
     def open(self, resources: SinkResources) -> _DeltaCommitter:
         """A committer, which has not connected yet. Raises `ConfigurationError` where delta-rs is not installed."""
@@ -62,7 +63,7 @@ class _DeltaCommitter:
 
     def __init__(self, sink: DeltaTable, resources: SinkResources) -> None:
         self._sink = sink
-        self._uri = sink.uri.replace("s3a://", "s3://", 1)
+        self._uri = delta_rs_uri(sink.uri)
         self._resources = resources
 
     def probe(self, token: CommitToken) -> Probe:

@@ -1,13 +1,14 @@
 """An Iceberg table as a token sink: the snapshot that adds the rows carries the token among its properties.
 
-A token whose snapshot has expired is forgotten: what commits and probes is done within hours, and tables keep their
-snapshots for days.
+A token whose snapshot has expired is forgotten. So where a branch does not go back to its begin, it is said since when
+it remembers (`ForgetsAttempts`). A person takes a token out by a snapshot that says attempt 0 of its lineage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,6 +23,7 @@ from airflow_recovery.sinks.staged import StagedRows
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 ROUNDS = 5
 """How often a commit is tried, when others commit to the table at the same time."""
@@ -84,6 +86,11 @@ class _IcebergCommitter:
         held = self._asked(token, lambda: _newest_held(self._load(), self._branch, token))
         return None if held is None else held[0]
 
+    def remembers_since(self, token: CommitToken) -> datetime | None:
+        """As `ForgetsAttempts`: the time of the oldest snapshot of the branch, unless that is the table's first."""
+        since: datetime | None = self._asked(token, lambda: _remembers_since(self._load(), self._branch, token))
+        return since
+
     def commit(self, committable: Committable) -> str:
         token, mode = committable.token, CommitMode(self._sink.mode)
         staged = StagedRows(committable.manifest, self._resources.open_location)
@@ -94,7 +101,7 @@ class _IcebergCommitter:
             if held is not None and held[0].is_of(token):
                 return f"{self._sink.uri}: applied before, snapshot {held[1]}"
             if held is not None and (mode is CommitMode.APPEND or held[0].attempt >= token.attempt):
-                raise refused(token, f"Iceberg table {self._sink.uri}", held[0], mode)
+                raise refused(token, f"Iceberg table {self._sink.uri}", held[0], mode, _remove(token))
             met = self._write(table, staged, token, mode)
             if met is None:
                 done = table.metadata.snapshot_by_name(self._branch)
@@ -162,11 +169,37 @@ class _IcebergCommitter:
 
 
 def _newest_held(table: Table, branch: str, token: CommitToken) -> tuple[Held, int] | None:
-    """What the branch holds of the lineage, the newest, and in which snapshot."""
+    """What the branch holds of the lineage, the newest, and in which snapshot. Attempt 0: a person has taken it out."""
+    noted = next(_noted(table, branch, token), None)
+    if noted is None or int(noted[1][_ATTEMPT]) == 0:
+        return None
+    snapshot, properties = noted
+    return Held(int(properties[_ATTEMPT]), properties[_WRITER] or None), snapshot.snapshot_id
+
+
+def _remembers_since(table: Table, branch: str, token: CommitToken) -> datetime | None:
+    from pyiceberg.table.snapshots import ancestors_of
+
+    line = list(ancestors_of(table.metadata.snapshot_by_name(branch), table.metadata))
+    # Who expires the parent of a snapshot leaves its id there (Java), or not (pyiceberg); the first one has number 1.
+    is_whole = not line or (line[-1].parent_snapshot_id is None and line[-1].sequence_number == 1)
+    if is_whole or any(_noted(table, branch, token)):
+        return None
+    return datetime.fromtimestamp(line[-1].timestamp_ms / 1000, timezone.utc)
+
+
+def _noted(table: Table, branch: str, token: CommitToken) -> Iterator[tuple[Snapshot, Mapping[str, str]]]:
+    """The snapshots of the branch that say something of the lineage, the newest first, and what they say."""
     from pyiceberg.table.snapshots import ancestors_of
 
     for snapshot in ancestors_of(table.metadata.snapshot_by_name(branch), table.metadata):
         properties = snapshot.summary.additional_properties if snapshot.summary is not None else {}
         if properties.get(_LINEAGE) == token.lineage:
-            return Held(int(properties[_ATTEMPT]), properties[_WRITER] or None), snapshot.snapshot_id
-    return None
+            yield snapshot, properties
+
+
+def _remove(token: CommitToken) -> str:
+    return (
+        " in one commit: table.delete(filter_of_its_rows, snapshot_properties="
+        f"{{{_LINEAGE!r}: {token.lineage!r}, {_ATTEMPT!r}: '0'}})"
+    )

@@ -36,8 +36,9 @@ _OPTIONS = {
 }  # fmt: skip
 """libpq's keywords that a connection's extra may set. The others are fields of the connection, or Airflow's own: libpq
 refuses what it does not know. Not the encoding: what is copied is UTF-8."""
-_REFUSING = ("22", "23", "28", "3D", "3F", "42", "44")
-"""Classes of SQLSTATE that are final: data, constraints, authorisation, names, syntax and rights."""
+_REFUSING = ("0A", "22", "23", "28", "3D", "3F", "42", "44", "54", "55000", "P0")
+"""SQLSTATEs, or their classes, that are final: what is not supported, data, constraints, authorisation, names, syntax
+and rights, limits of the server, tables that are not made for it, and what a trigger raises."""
 _REFUSED_TO_CONNECT = ("password authentication failed", "no pg_hba.conf entry", "does not exist")
 """Parts of messages that are final: libpq gives no SQLSTATE where no connection was made."""
 
@@ -361,7 +362,7 @@ def _kept_alive(cursor: Any, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _safe_message(error: Any) -> str:
-    """The server's message without rows: no detail and no context; class 22 quotes a value, so only the code."""
+    """The server's message without rows: no detail and no context; class 22, and a trigger, quote values: the code."""
     from psycopg2 import errorcodes
 
     code = error.pgcode
@@ -372,7 +373,7 @@ def _safe_message(error: Any) -> str:
     except KeyError:
         name = "unknown"
     text = f"{name} (SQLSTATE {code})"
-    return text if code.startswith("22") else f"{text}: {error.diag.message_primary}"
+    return text if code.startswith(("22", "P0")) else f"{text}: {error.diag.message_primary}"
 
 
 def _columns(cursor: Any, schema: str, table: str) -> set[str]:

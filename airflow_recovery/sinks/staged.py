@@ -76,25 +76,27 @@ def _schema(file: Any) -> Any:
 
     Spark writes moments as INT96, which Arrow reads without a zone; it writes times without a zone (NTZ) as INT64.
     """
-    columns = (file.schema.column(at) for at in range(len(file.schema)))
-    moments = {column.path.partition(".")[0] for column in columns if column.physical_type == "INT96"}
     schema = file.schema_arrow.remove_metadata()
+    stored = [file.schema.column(at).physical_type for at in range(len(file.schema))]
+    if "INT96" not in stored:
+        return schema
+    leaves = iter(stored)
     for at, field in enumerate(schema):
-        if field.name in moments:
-            schema = schema.set(at, field.with_type(_in_utc(field.type)))
+        schema = schema.set(at, field.with_type(_in_utc(field.type, leaves)))
     return schema
 
 
-def _in_utc(kind: Any) -> Any:
-    """``kind`` with every timestamp, at any depth, as one in UTC."""
+def _in_utc(kind: Any, stored: Iterator[str]) -> Any:
+    """``kind`` with every INT96, at any depth, as a timestamp in UTC. ``stored``: how its leaves are, in order."""
     import pyarrow
 
-    if pyarrow.types.is_timestamp(kind):
-        return pyarrow.timestamp("us", "UTC")
     if pyarrow.types.is_struct(kind):
-        return pyarrow.struct([field.with_type(_in_utc(field.type)) for field in kind])
+        return pyarrow.struct([field.with_type(_in_utc(field.type, stored)) for field in kind])
     if pyarrow.types.is_list(kind):
-        return pyarrow.list_(kind.value_field.with_type(_in_utc(kind.value_type)))
+        return pyarrow.list_(kind.value_field.with_type(_in_utc(kind.value_type, stored)))
+    if pyarrow.types.is_large_list(kind):
+        return pyarrow.large_list(kind.value_field.with_type(_in_utc(kind.value_type, stored)))
     if pyarrow.types.is_map(kind):
-        return pyarrow.map_(_in_utc(kind.key_type), kind.item_field.with_type(_in_utc(kind.item_type)))
-    return kind
+        key = _in_utc(kind.key_type, stored)
+        return pyarrow.map_(key, kind.item_field.with_type(_in_utc(kind.item_type, stored)))
+    return pyarrow.timestamp("us", "UTC") if next(stored) == "INT96" else kind

@@ -50,7 +50,7 @@ from airflow_recovery.results.tables import DELTA_USER_METADATA, ICEBERG_SETTING
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external
 from airflow_recovery.task.outliving_job import key_of
-from airflow_recovery.task.references import ALL, DropIn, OutputReference, filled, qualified
+from airflow_recovery.task.references import ALL, DropIn, OutputReference, filled, no_version, qualified
 from airflow_recovery.task.spark_submission import SparkSubmission, described
 
 if TYPE_CHECKING:
@@ -300,6 +300,8 @@ class DropInApplication(SparkApplication):
                 output = outputs[qualified(declared.task_id, declared.name)]
                 locations["input", name] = self._name_for_job(output.location)
                 if is_table(output.location):
+                    if ("version", name) not in self._drop_in.told:  # where its producer's template came to a table
+                        raise no_version(self._drop_in.task_id, name, "what it is told")
                     locations["version", name] = output.objects[0].path
         return locations
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -87,6 +89,8 @@ def operator_document(
 
 def _described(value: Any) -> Any:
     """As plain values: what two processes write alike."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has none
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):
@@ -114,6 +118,19 @@ def _text_of(value: Any) -> str:
     )
 
 
+def _plain(value: Any) -> Any:
+    """What JSON can hold of any value, with whatever keys, and what two processes write alike."""
+    if isinstance(value, (set, frozenset)):
+        return sorted(json.dumps(_plain(item)) for item in value)
+    if isinstance(value, dict):
+        return sorted([json.dumps(_plain(key)), _plain(item)] for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else _text_of(value)
+
+
 def _code_of(function: Callable[..., Any]) -> Any:
     """The code of what can be called, and what is bound in it: arguments of a partial, attributes of an object."""
     if isinstance(function, partial):
@@ -133,7 +150,7 @@ def _code_of_method(function: Callable[..., Any], owner: Any) -> Any:
 
 def _code_of_function(function: Callable[..., Any], method_of: type | None = None) -> Any:
     try:
-        return [[name, digest] for _, name, digest in function_code(function, _text_of, method_of)]
+        return [[name, digest] for _, name, digest in function_code(function, _plain, method_of)]
     except FingerprintError:
         return _source_of(function)
 

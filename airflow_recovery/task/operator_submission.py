@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import ResumableJobMixin
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 REQUEST_TOKENS = ("client_request_token", "idempotency_token", "request_id")
 """Attributes whose texts make a service answer a second request with the first job: each attempt has its own."""
+_BODY = "json"
+"""The attribute with a request as a whole (Databricks), in which such a text may stand as well."""
 
 
 def is_resumable(operator_class: type[BaseOperator]) -> bool:
@@ -67,10 +69,10 @@ class OperatorSubmission(OutlivingJob):
         """
         job: Any = object.__new__(self._operator_class)
         vars(job).update(vars(self.operator))
-        for token in REQUEST_TOKENS:
-            value = vars(job).get(token)
-            if isinstance(value, str) and value:
-                setattr(job, token, str(uuid.uuid5(uuid.NAMESPACE_OID, f"{value}/{name}")))
+        vars(job).update(_tokens_of(vars(job), name))
+        body = vars(job).get(_BODY)
+        if isinstance(body, Mapping):
+            setattr(job, _BODY, {**body, **_tokens_of(body, name)})
         if isinstance(job, ResumableJobMixin):
             job.external_id_key = self._key(name)  # else it would take the job of another attempt for its own
         return job
@@ -123,6 +125,16 @@ class OperatorSubmission(OutlivingJob):
 
     def _key(self, name: str) -> str:
         return key_of(self._operator_class.external_id_key, name)  # type: ignore[attr-defined]
+
+
+def _tokens_of(request: Mapping[str, Any], name: str) -> dict[str, str]:
+    """The tokens among the values of ``request``, as the attempt of that ``name`` has them."""
+    given = {token: request.get(token) for token in REQUEST_TOKENS}
+    return {
+        token: str(uuid.uuid5(uuid.NAMESPACE_OID, f"{value}/{name}"))
+        for token, value in given.items()
+        if isinstance(value, str) and value
+    }
 
 
 def _set_key(name: str) -> str:

@@ -46,6 +46,7 @@ class DropIn:
     ``outputs`` by name: the user's own URI, or `None` for one that is managed. ``inputs`` by name: another operator's
     output, or a URI. ``declared_outputs``: before Airflow has rendered them, in the operator's own task alone.
     ``read_limits``: how much of what it has written is read to compare rows; `None`: no rows are compared.
+    ``told``: the placeholders that its job has, as `placeholders` finds them.
     """
 
     task_id: str
@@ -58,6 +59,7 @@ class DropIn:
     read_limits: ReadLimits | None = None
     allow_duplicates: bool = False
     recovers: bool = True
+    told: Collection[tuple[str, str]] = ()
 
     @property
     def references(self) -> dict[str, OutputReference]:
@@ -194,7 +196,7 @@ def filled(value: Any, locations: Mapping[tuple[str, str], str]) -> Any:
     return value
 
 
-def check_placeholders(
+def check_placeholders(  # noqa: PLR0913 - what is declared, and what is known of it
     task_id: str,
     fields: Mapping[str, Any],
     outputs: Mapping[str, str | None],
@@ -203,12 +205,14 @@ def check_placeholders(
     is_rendered: bool,
     template_files: Collection[str] = (),
     tables_read: Collection[str] = (),
+    perhaps_read: Collection[str] = (),
     marks_commits: bool = False,
 ) -> None:
     """Raise `JobDefinitionError` where a placeholder stands for nothing, or a managed output has none.
 
     So it is where the job is not told which snapshot of ``tables_read`` (inputs) it is to read, or with which token it
-    is to commit to a table, unless the operator ``marks_commits`` by itself.
+    is to commit to a table, unless the operator ``marks_commits`` by itself. Of ``perhaps_read`` nobody knows by now
+    whether they are tables.
 
     ``fields`` by name: where they may stand. Of what Airflow puts in before the task runs (an ``XComArg``, a text that
     is a template from end to end, a file that ends with one of ``template_files``) nothing is known until then:
@@ -218,7 +222,9 @@ def check_placeholders(
     managed = {name for name, uri in outputs.items() if uri is None}
     written = {name for name, uri in outputs.items() if is_table(uri)}
     known = {("output", name) for name in outputs} | {("input", name) for name in inputs}
-    known |= {("token", name) for name in written} | {("version", name) for name in tables_read}
+    perhaps_written = () if is_rendered else [name for name, uri in outputs.items() if may_become_table(uri)]
+    known |= {("token", name) for name in (*written, *perhaps_written)}
+    known |= {("version", name) for name in (*tables_read, *perhaps_read)}
     every = {("output", ALL)} if managed else set()
     unknown = sorted(f"{{{kind}:{name}}}" for kind, name in used - known - every)
     where = " or ".join(fields)
@@ -243,16 +249,26 @@ def check_placeholders(
             )
     for name in sorted(tables_read):
         if ("version", name) not in used:
-            raise JobDefinitionError(
-                f"{task_id}: input {name!r} is a table, and the application is never told which snapshot to read: put "
-                f"{{version:{name}}} into {where}, and have it read that one, whatever is newer."
-            )
+            raise no_version(task_id, name, where)
     if written and not marks_commits and not any(kind == "token" for kind, _ in used):
         name = min(written)
         raise JobDefinitionError(
             f"{task_id}: output {name!r} is a table, and the application is never told with which token to commit: put "
             f"{{token:{name}}} into {where}, and have its commit carry it (docs/tables.md)."
         )
+
+
+def may_become_table(uri: object) -> bool:
+    """Whether nobody knows of a location, before Airflow has put something in, that it is no table."""
+    return is_known_later(uri) and not (isinstance(uri, str) and uri.partition("{")[0])
+
+
+def no_version(task_id: str, name: str, where: str) -> JobDefinitionError:
+    """The error for a job that would read whatever is the newest snapshot of its input ``name``."""
+    return JobDefinitionError(
+        f"{task_id}: input {name!r} is a table, and the application is never told which snapshot to read: put "
+        f"{{version:{name}}} into {where}, and have it read that one, whatever is newer."
+    )
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -36,6 +36,11 @@ def test_key_ranges_are_half_open_and_leave_nothing_out() -> None:
     assert numbers == list(range(-7, 31))
 
 
+def test_more_key_ranges_than_a_machine_counts_are_refused_like_others() -> None:
+    with pytest.raises(JobDefinitionError, match=r"expected at most 200000 key ranges of t\.id, found 1000000000000"):
+        ranges(upper=10**30, width=1)
+
+
 def test_a_table_that_grows_keeps_its_ranges_but_for_the_last() -> None:
     def keys(**changes: Any) -> list[str]:
         given: dict[str, Any] = {"table": "t", "column": "id", "lower": 0, "width": 10, "as_of": None}

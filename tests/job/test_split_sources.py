@@ -103,6 +103,12 @@ def test_days_are_those_of_the_time_zone_that_is_named() -> None:
     assert dates(timezone="Europe/Berlin").identity != dates().identity
 
 
+def test_a_day_that_is_out_of_range_in_the_time_zone_is_no_day() -> None:
+    late = dates("9999-12-31T20:00:00+00:00", "9999-12-31T21:00:00+00:00", timezone="Asia/Tokyo")
+    with pytest.raises(JobDefinitionError, match=r"expected start= of dates\(\) to come to a day such as"):
+        late.enumerate("v")
+
+
 @pytest.mark.parametrize(
     ("declared_days", "overlaps"),
     [

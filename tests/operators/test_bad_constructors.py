@@ -503,7 +503,7 @@ NOT_MADE_BY_USERS = (
         "sink_of",
         "spec_of",
     ),
-    *("FileSplit", "FileSplits", "Held", "RegionContext", "RemembersAttempts", "Subtask"),
+    *("FileSplit", "FileSplits", "ForgetsAttempts", "Held", "RegionContext", "RemembersAttempts", "Subtask"),
     *("CommittingSink", "FilePattern", "NoRestart", "Split"),  # by a subclass, files(), nothing to give, Split.of()
 )
 WRONG = (None, 3, -1, 2.5, True, "x", "", b"x", object(), ["x"], [3], {"x": 3}, {3: "x"}, ("x",), int)

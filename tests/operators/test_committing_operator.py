@@ -12,19 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import psycopg2
+import pyarrow as pa
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from paths import CODE
+from pyiceberg.catalog import load_catalog
 from tries import journal_in, run_try, state_in, submissions
 
 from airflow_recovery.attempt import commit, region_task
+from airflow_recovery.attempt.abandon import look_at_abandon
 from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.console.exit_codes import ExitCode
-from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkNotApplied, SinkUnavailable
+from airflow_recovery.errors import ConfigurationError, JobDefinitionError, Refused, SinkNotApplied, SinkUnavailable
+from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.sinks import open_committers
+from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.sinks import CommittingSink, DeltaTable, PostgresTable, ProbedSink
+from airflow_recovery.sinks import CommittingSink, DeltaTable, IcebergTable, PostgresTable, ProbedSink
 from airflow_recovery.task.dag_operators import plan_of_dag
 
 WRITER = str(CODE / "parquet_writer.py")
@@ -141,6 +147,109 @@ def test_without_recovery_such_an_operator_is_refused(target: Path, submitted: P
     with pytest.raises((ConfigurationError, AirflowFailException), match="t: expected recovery to be on, since it has"):
         run_try(operator(PROBED, job_recovery=off))
     assert submissions(submitted) == []
+
+
+# --- a target that forgets --------------------------------------------------------------------------------------------
+
+
+class IcebergLake:
+    """``db.delays``, whose snapshots are expired."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        properties = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
+        connection = json.dumps({"conn_type": "generic", "extra": json.dumps(properties)})
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", connection)
+        self.catalog = load_catalog("lake", **properties)
+        self.catalog.create_namespace("db")
+        self.columns = pa.schema([("carrier", pa.string()), ("delay", pa.float64())])
+        self.catalog.create_table("db.delays", self.columns)
+
+    @property
+    def table(self) -> Any:
+        return self.catalog.load_table("db.delays")
+
+    @property
+    def rows(self) -> int:
+        return int(self.table.scan().to_arrow().num_rows)
+
+    def others_commit_and_the_rest_expires(self) -> None:
+        held = [snapshot.snapshot_id for snapshot in self.table.snapshots()]
+        self.table.append(self.columns.empty_table())
+        self.table.maintenance.expire_snapshots().by_ids(held).commit()
+
+
+@pytest.fixture
+def iceberg(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> IcebergLake:
+    return IcebergLake(recovery, monkeypatch)
+
+
+ICEBERG = IcebergTable(uri="iceberg://lake/db.delays")
+LINEAGE = "d/date-2024-01-02T000000Z/~28operators~29/t"
+
+
+def test_fault_178_rows_whose_token_has_expired_are_not_appended_twice(iceberg: IcebergLake, submitted: Path) -> None:
+    run_try(operator(ICEBERG))
+    once = iceberg.rows
+    iceberg.others_commit_and_the_rest_expires()
+    assert run_try(operator(ICEBERG), try_number=2)["decision"] == "kept"
+    for turn in (3, 4):
+        with pytest.raises(
+            AirflowFailException, match="was given attempt 1 and has forgotten what was committed before"
+        ):
+            run_try(operator(ICEBERG, "--carrier", "B6"), try_number=turn)
+    assert iceberg.rows == once > 0
+    taken_out = {"airflow-recovery.lineage": LINEAGE, "airflow-recovery.attempt": "0"}
+    iceberg.table.delete("carrier is not null or carrier is null", snapshot_properties=taken_out)
+    assert run_try(operator(ICEBERG, "--carrier", "B6"), try_number=5)["decision"] == "ran"
+    assert iceberg.rows == once
+
+
+def test_fault_178_control_nobody_asks_what_the_table_has_forgotten_and_the_rows_are_there_twice(
+    iceberg: IcebergLake, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "forgotten_before", lambda *given: None)
+    run_try(operator(ICEBERG))
+    once = iceberg.rows
+    iceberg.others_commit_and_the_rest_expires()
+    run_try(operator(ICEBERG, "--carrier", "B6"), try_number=2)
+    assert iceberg.rows == 2 * once
+
+
+def test_a_person_takes_a_token_out_of_an_iceberg_table_with_its_rows(iceberg: IcebergLake, submitted: Path) -> None:
+    run_try(operator(ICEBERG))
+    once = iceberg.rows
+    with pytest.raises(AirflowFailException, match="its sink appends and holds attempt 1 already"):
+        run_try(operator(ICEBERG, "--carrier", "B6"), try_number=2)
+    taken_out = {"airflow-recovery.lineage": LINEAGE, "airflow-recovery.attempt": "0"}
+    iceberg.table.delete("carrier is not null or carrier is null", snapshot_properties=taken_out)
+    assert run_try(operator(ICEBERG, "--carrier", "B6"), try_number=3)["decision"] == "ran"
+    assert iceberg.rows == once
+
+
+def test_fault_178_a_commit_that_may_have_been_forgotten_is_in_doubt(
+    iceberg: IcebergLake, submitted: Path, recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made, its task died, and its snapshot was expired before anybody asked."""
+    with monkeypatch.context() as dying:
+        dying.setattr(commit._Commit, "_end", _dies)
+        with pytest.raises(RuntimeError, match="died after the commit"):
+            run_try(operator(ICEBERG))
+    once = iceberg.rows
+    iceberg.others_commit_and_the_rest_expires()
+    with pytest.raises(AirflowFailException, match=r"it has forgotten what was before .* abandon d .* --not-applied"):
+        run_try(operator(ICEBERG), try_number=2)
+    assert iceberg.rows == once > 0
+    state, journal = state_in(recovery, OPERATORS_GROUP, "t"), journal_in(recovery, OPERATORS_GROUP)
+    confirm_dead(journal, state, "t", "ann", "looked")
+    state = state_in(recovery, OPERATORS_GROUP, "t")
+    open_committer = open_committers(open_stores(RecoverySettings.load()))
+    with pytest.raises(Refused, match="then say so with --not-applied"):
+        look_at_abandon(journal, state, "t", open_committer)
+    assert look_at_abandon(journal, state, "t", open_committer, not_applied=True).target_says == "not asked"
+
+
+def _dies(*given: Any) -> None:
+    raise RuntimeError("died after the commit")
 
 
 # --- a real table -----------------------------------------------------------------------------------------------------

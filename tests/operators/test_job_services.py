@@ -219,6 +219,16 @@ def test_a_job_that_fails_ends_its_attempt_and_the_next_one_has_its_own_place(su
     assert (submitter.attempt(1).is_finished, submitter.attempt(2).is_finished) == (False, True)
 
 
+@pytest.mark.parametrize("submitter", [pytest.param(DATABRICKS, id="databricks")], indirect=True)
+@pytest.mark.parametrize("given", [{"json": {"idempotency_token": "night"}}, {"idempotency_token": "night"}])
+def test_a_token_is_another_one_in_each_attempt_wherever_it_is_given(submitter: Submitter, given: Any) -> None:
+    """With the first attempt's token, Databricks answers with the run that has failed."""
+    with pytest.raises(RegionFailed, match="t@1: the application failed: "):
+        submitter.run(submitter.task(WRITER, "--fail-after-writing", **given))
+    assert submitter.run(submitter.task(**given), 2)["attempt"] == 2
+    assert len(submitter.server.jobs) == 2
+
+
 def test_a_kill_ends_the_job(submitter: Submitter) -> None:
     task = submitter.task(gated(submitter.folder)).prepare_for_execution()
     errors: list[BaseException] = []

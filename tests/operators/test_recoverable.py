@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.providers.standard.operators.python import BranchPythonOperator, PythonOperator
+from airflow.providers.standard.operators.python import BranchPythonOperator, PythonOperator, ShortCircuitOperator
 from airflow.sdk import DAG, BaseOperator, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 from tries import execute, run_try, state_in, task_context
@@ -78,7 +78,6 @@ class OwnOutputs(BaseOperator):
         ({"operator": 3}, "recoverable: expected the class of an operator, or a decorator .*, found 3"),
         ({"operator": dict}, "recoverable: expected the class of an operator, or a decorator .*, found <class 'dict'>"),
         ({"operator": Bash}, "recoverable: expected an operator without recovery, found RecoverableBashOperator"),
-        ({"operator": BranchPythonOperator}, "expected an operator that skips no tasks .*, found BranchPythonOperator"),
         ({"operator": OwnOutputs}, "recoverable: OwnOutputs has an argument outputs= of its own"),
     ],
 )
@@ -263,6 +262,9 @@ class CallableCleaner(Cleaner):
 
 BOUND: dict[str, tuple[Callable[..., Any], Any, Any]] = {
     "a closure": (by_closure, date(2013, 1, 1), date(2013, 1, 2)),
+    "a closure with keys that are no texts": (by_closure, {("JFK", "LAX"): 1}, {("JFK", "LAX"): 2}),
+    "a closure that JSON has no number for": (by_closure, float("inf"), float("-inf")),
+    "a closure with a set": (by_closure, {"AA", "UA"}, {"AA", "B6"}),
     "a default": (by_default, "AA", "UA"),
     "a partial": (lambda carrier: partial(write_text, text=carrier), "AA", "UA"),
     "an object's method": (lambda carrier: Cleaner(carrier).run, "AA", "UA"),
@@ -279,6 +281,33 @@ def test_what_is_bound_in_a_callable_belongs_to_the_fingerprint(case: str, recov
     run_try(first)
     assert run_try(python(made(one)), try_number=2)["decision"] == "kept"
     assert run_try(python(made(other)), try_number=3)["decision"] == "ran"
+
+
+def test_numbers_that_json_does_not_have_are_told_apart() -> None:
+    def given(threshold: float) -> str:
+        with new_dag():
+            kwargs = {"out": "{output:out}", "threshold": [threshold]}
+            made = recoverable(PythonOperator)
+            return str(made(task_id="t", python_callable=print, op_kwargs=kwargs, outputs=["out"]).fingerprint())
+
+    inf, nan = float("inf"), float("nan")
+    assert len({given(number) for number in (inf, -inf, nan, 1.0)}) == 4
+    assert given(nan) == given(float("nan"))
+
+
+@pytest.mark.parametrize("operator", [BranchPythonOperator, ShortCircuitOperator])
+def test_what_skips_other_tasks_is_refused(operator: Any) -> None:
+    with pytest.raises(JobDefinitionError, match=f"found {operator.__name__}, which skips other tasks"):
+        recoverable(operator)
+
+
+def test_in_which_order_a_set_is_walked_is_no_difference() -> None:
+    """Of texts it is another one in each process."""
+    one: Any
+    other: Any
+    one, other = {0, 8}, {8, 0}
+    assert str(one) != str(other)
+    assert python(by_closure(one)).fingerprint() == python(by_closure(other)).fingerprint()
 
 
 def test_a_text_that_only_begins_like_a_path_stands_for_itself(recovery: Path) -> None:

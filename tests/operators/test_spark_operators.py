@@ -200,6 +200,32 @@ def test_a_transfer_is_kept_until_what_it_reads_has_changed(
     assert one["arguments"] == two["arguments"]
 
 
+def test_fault_177_a_transfer_is_made_again_where_one_of_other_input_was_begun_after_it(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have overwritten the database's table, at which nobody can look."""
+    monkeypatch.setenv("AIRFLOW_CONN_JDBC_DEFAULT", json.dumps({"conn_type": "jdbc", "host": "db", "schema": "s"}))
+    report = recovery / "report"
+    report.mkdir()
+    (report / "part-0").write_text("1")
+    given: dict[str, Any] = {"spark_conn_id": "spark_default", "jdbc_conn_id": "jdbc_default", "jdbc_driver": "d"}
+    operator = transfer(inputs={"report": str(report)}, **given)
+    monkeypatch.setenv("SUBMIT_ONLY", "1")
+    assert run_try(operator)["decision"] == "ran"
+    (report / "part-1").write_text("2")
+    with monkeypatch.context() as dying:
+        dying.setattr("airflow_recovery.task.drop_in.DropInApplication._finish", _dies)
+        with pytest.raises(Exception, match="died after it had overwritten the table"):
+            run_try(operator, try_number=2)
+    (report / "part-1").unlink()
+    assert run_try(operator, try_number=3)["decision"] == "ran"
+    assert run_try(operator, try_number=4)["decision"] == "kept"
+
+
+def _dies(*given: Any) -> None:
+    raise RuntimeError("died after it had overwritten the table")
+
+
 FROM_DATABASE: dict[str, Any] = {"cmd_type": "jdbc_to_spark", "inputs": None, "metastore_table": "names"}
 WAREHOUSE = {"spark.sql.warehouse.dir": "{output:*}"}
 

@@ -16,7 +16,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from iceberg_rest import IcebergRest
 from pyiceberg.catalog import load_catalog
-from tries import run_try, state_in, submissions
+from tries import run_try, state_in, submissions, task_context
 
 from airflow_recovery.errors import JobDefinitionError, ObjectMissing, OutputAltered, RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
@@ -290,6 +290,51 @@ def test_an_input_without_a_snapshot_is_refused_before_the_claim(tables: Path) -
     with pytest.raises(ObjectMissing, match="nothing was committed"):
         run_try(made_by(source="iceberg://lake/db.report"))
     assert not state_in(tables, OPERATORS_GROUP, "t").of("t").attempts
+
+
+def test_a_template_may_come_to_a_table(tables: Path) -> None:
+    params = {"source": SOURCE, "out": CLEANED}
+    with new_dag():
+        made = copying("t", "{{ params.source }}", target="{{ params.out }}")
+        copying("u", made.result("out"), target="iceberg://lake/db.report")
+    for task in ("t", "u"):
+        run_try(made.dag.task_dict[task], task_context(task, params=params, states={"t": "success"}))
+    assert CALLS[1]["version"] == str(lake().load_table("db.cleaned").metadata.current_snapshot_id)
+
+
+AS_SPARK_DOES = f"""
+import json, os, pyarrow as pa
+from pyiceberg.catalog import load_catalog
+options = json.loads(open(os.environ["SUBMITTED"]).readlines()[-1])["options"]
+token = next(part for part in options if part.startswith("{ICEBERG_SETTING}=")).partition("=")[2]
+catalog = load_catalog("lake", **json.loads(os.environ["CATALOG"]))
+rows = pa.table({{"n": pa.array([1], "i8")}})
+catalog.load_table("db.cleaned").append(rows, snapshot_properties={{"{ICEBERG_TOKEN}": token}})
+"""
+
+
+def test_a_reader_that_is_not_told_the_version_of_what_a_template_came_to_is_refused(
+    tables: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would read whatever is newest: a zombie's snapshot, say."""
+    monkeypatch.setenv("CATALOG", json.loads(PROPERTIES)["extra"])
+    (tables / "app.py").write_text(AS_SPARK_DOES)
+    with new_dag():
+        made = RecoverableSparkSubmitOperator(
+            task_id="t", application=f"{tables}/app.py", outputs={"out": "{{ params.out }}"}
+        )
+        reader = Python(
+            task_id="u",
+            python_callable=lambda source, out: CALLS.append({"source": source}),
+            op_args=["{input:rows}", "{output:out}"],
+            inputs={"rows": made.result("out")},
+            outputs=["out"],
+        )
+    params = {"out": CLEANED}
+    run_try(made, task_context("t", params=params))
+    with pytest.raises(AirflowFailException, match="input 'rows' is a table, and the application is never told which"):
+        run_try(reader, task_context("u", params=params, states={"t": "success"}))
+    assert not CALLS
 
 
 def test_spark_is_told_the_token_by_its_settings(tables: Path, submitted: Path) -> None:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from job_tasks import GROUP, Drivers, job_dag
 from test_tables_of_operators import CLEANED, SOURCE, copying, lake, new_dag, tables  # noqa: F401 - a fixture
 from tries import journal_in, run_try, state_in
 
@@ -19,19 +23,27 @@ from airflow_recovery.console import gc, release
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.in_airflow import AirflowDeployment
 from airflow_recovery.console.main import main
+from airflow_recovery.driver.attempt_result import AttemptResult
+from airflow_recovery.driver.outcome import finish_attempt
+from airflow_recovery.driver.region_spec import RegionSpec
+from airflow_recovery.driver.table_commit import TableCommit
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.hooks.settings import RecoverySettings
+from airflow_recovery.hooks.stores import open_stores
+from airflow_recovery.hooks.tables import tables_of
 from airflow_recovery.model.keys import OPERATORS_GROUP, RegionKey
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.operators import RecoveryPublishOperator
 from airflow_recovery.results import table_tags
 from airflow_recovery.results.release import Releaser
-from airflow_recovery.results.tables import tag_of
+from airflow_recovery.results.tables import ICEBERG_TOKEN, tag_of
 
 DOWN = json.dumps({"conn_type": "generic", "extra": json.dumps({"type": "rest", "uri": "http://127.0.0.1:9/"})})
 RETENTION = "AIRFLOW__RECOVERY__RETENTION"
 RUN_KEY = "date-2024-01-02T000000Z"
 OTHER = tag_of("s3://other/journal", RegionKey("d", RUN_KEY, OPERATORS_GROUP, "make"), 1)
 """Of another deployment, with a DAG of the same name."""
+ROWS, NO_COLUMNS = pa.table({"n": pa.array([1], "i8")}), '{"type":"struct","fields":[]}'
 GONE = ("--purge", "--older-than", "0s", "--force")
 
 
@@ -96,6 +108,41 @@ def test_as_consumed_the_last_reader_takes_the_tag_away(monkeypatch: pytest.Monk
     run_both()
     assert refs() == {"main"}
     assert len(snapshots()) == 1
+
+
+class CommittingDrivers(Drivers):
+    """Each vertex with a table commits to it, and keeps its snapshot with a tag, as a driver does."""
+
+    def run(self, spec: RegionSpec, folder: Path) -> None:
+        deployed, outputs = tables_of(open_stores(RecoverySettings.load())), []
+        for vertex in spec.vertices:
+            if not vertex.is_result:
+                continue
+            made = PartitionManifest(vertex.name, f"{spec.location}/{vertex.name}", (), 0, NO_COLUMNS)
+            if vertex.table is not None:
+                commit = TableCommit.of(spec, vertex)
+                lake().load_table("db.cleaned").append(ROWS, snapshot_properties={ICEBERG_TOKEN: commit.token})
+                found = deployed.committed(vertex.name, commit.table, commit.token)
+                assert found is not None
+                assert commit.tag is not None
+                deployed.keep(found, commit.tag)
+                made = replace(found, schema=NO_COLUMNS, rows=1)
+            outputs.append(made)
+        finish_attempt(spec, AttemptResult(tuple(outputs), 2.0, None), logging.getLogger("tests"))
+
+
+def test_as_consumed_the_last_vertex_that_reads_it_takes_the_tag_away(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    CommittingDrivers().install(monkeypatch)
+    (recovery / "a.csv").write_text("1\n")
+    monkeypatch.setenv(RETENTION, "as-consumed")
+    regions = job_dag("dagjobs.tabled_lake:tabled").task_dict
+    params = {"lake": str(recovery)}
+    run_try(regions[f"{GROUP}.cleaned"], params=params)
+    assert len(ours()) == 1, "its reader has not read it yet"
+    run_try(regions[f"{GROUP}.report"], params=params)
+    assert refs() == {"main"}
 
 
 def test_on_run_success_the_publish_takes_it_away(monkeypatch: pytest.MonkeyPatch) -> None:

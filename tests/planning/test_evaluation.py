@@ -136,6 +136,19 @@ def test_fault_177_an_attempt_that_was_given_up_may_have_been_committed_to_the_t
         assert case.evaluate().why_must_run("P").text() == detail
 
 
+@pytest.mark.parametrize(("results", "must_run"), [((), "C"), (("C",), "")])
+def test_fault_177_an_attempt_that_was_given_up_may_have_written_over_what_nobody_can_look_at(results, must_run):
+    """A transfer to a database has no result here: what an attempt that died has left there is not seen."""
+    case = Case({"P": (), "C": ("P",)}).finish_all().mark("C", 2, is_claimed=True, has_outcome=True)
+    regions = (replace(region, results=results) if region.name == "C" else region for region in case.plan.regions)
+    case.plan = replace(case.plan, regions=tuple(regions))
+    assert case.must_run() == must_run
+    if must_run:
+        detail = "C: result was altered (attempt 2 may have written over what attempt 1 has)"
+        assert case.evaluate().why_must_run("C").text() == detail
+        assert case.finish("C", 3).must_run() == ""
+
+
 def test_changed_code_runs_the_region_and_what_rests_on_it():
     #      P
     #    /   \

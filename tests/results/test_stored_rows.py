@@ -272,6 +272,18 @@ def test_a_delta_table_is_its_newest_version(output: Output) -> None:
     assert (again.text, again.rows) == (known, 4)
 
 
+def test_a_delta_table_is_the_one_in_the_named_folder(output: Output) -> None:
+    """In a URL, ``%20`` would be a space, and a question mark the end of the path."""
+    deltalake.write_deltalake(str(output.folder / "a b"), ROWS)
+    deltalake.write_deltalake(str(output.folder / "a"), ROWS)
+    deltalake.write_deltalake(str(output.folder / "a?b"), ROWS.slice(1))
+    assert output.registered(LocalStore(str(output.folder / "a?b"))).digest().rows == 3
+    encoded = LocalStore(str(output.folder / "a%20b"))
+    encoded.put("_delta_log/0.json", b"{}")
+    with pytest.raises(NotComparable, match="delta-rs would take another folder"):
+        output.registered(encoded).digest()
+
+
 @pytest.mark.parametrize(
     ("files", "said"),
     [

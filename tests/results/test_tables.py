@@ -363,6 +363,29 @@ def test_a_version_whose_files_were_vacuumed_has_expired(folder: DeltaFolder) ->
     assert "was vacuumed, one of 1 of its files" in str(folder.lost(registered))
 
 
+def test_files_in_folders_of_odd_values_are_there_until_they_are_vacuumed(folder: DeltaFolder) -> None:
+    """The log has their names encoded, once more than they are."""
+    values = ["a b", "a/b", "50%", "%2F", "\u00fc", "a=b", "q'q", "", None]
+    odd = pa.table({"p": values, "n": pa.array(range(len(values)), "i8")})
+    properties = deltalake.CommitProperties(custom_metadata={DELTA_TOKEN: MINE})
+    deltalake.write_deltalake(
+        folder.uri, odd, partition_by=["p"], commit_properties=properties, storage_options=folder.options or None
+    )
+    registered = folder.made()
+    deltalake.write_deltalake(folder.uri, odd.slice(1), mode="overwrite", storage_options=folder.options or None)
+    assert folder.lost(registered) is None
+    folder.table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert f"was vacuumed, one of {len(values)} of its files" in str(folder.lost(registered))
+
+
+@pytest.mark.parametrize("name", ["a b", "what?x", "c#", "50%", "\u00fc"])
+def test_a_table_of_delta_is_looked_for_in_the_folder_that_is_named(tmp_path: Path, name: str) -> None:
+    folder = DeltaFolder(f"{tmp_path}/{name}", {}, open_store)
+    folder.commit()
+    for uri in (folder.uri, f"file://{folder.uri}"):
+        assert folder.tables.delta_loader(uri)(None).version() == 0
+
+
 def test_a_version_that_only_appended_needs_files_that_are_there(folder: DeltaFolder) -> None:
     folder.commit(MINE, "append")
     registered = folder.made()

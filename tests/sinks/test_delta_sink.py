@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pyarrow as pa
 import pytest
 from staging import Resources, stage, token
 
-from airflow_recovery.errors import InputAltered, SinkRefused, SinkUnavailable
+from airflow_recovery.errors import InputAltered, JobDefinitionError, SinkRefused, SinkUnavailable
 from airflow_recovery.sinks import Committable, Committer, DeltaTable, Probe
 from airflow_recovery.sinks import delta as module
 from airflow_recovery.sinks.staged import StagedRows
@@ -45,6 +46,25 @@ class Lake:
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     return Lake(str(tmp_path / "lake"), LocalStore(str(tmp_path / "results")), Resources())
+
+
+@pytest.mark.parametrize(("name", "begins"), [("what?x", "what"), ("c#", "c"), ("50% off", "50"), ("a b", "a")])
+def test_rows_are_committed_to_the_folder_that_is_named_and_to_no_other(tmp_path: Path, name: str, begins: str) -> None:
+    """To delta-rs a URL's path ends before a question mark: that is the folder of another table."""
+    other = tmp_path / "lake" / begins
+    deltalake.write_deltalake(str(other), pa.table({"carrier": ["B6"]}))
+    lake = Lake("", LocalStore(str(tmp_path / "results")), Resources())
+    lake.uri = f"file://{tmp_path}/lake/{name}"
+    lake.committer("replace").commit(lake.committable())
+    lake.uri = f"{tmp_path}/lake/{name}"
+    assert lake.rows() == GIVEN
+    lake.uri = str(other)
+    assert lake.rows() == ["B6"]
+
+
+def test_a_folder_that_delta_rs_takes_for_another_one_is_refused() -> None:
+    with pytest.raises(JobDefinitionError, match="uri=: expected a folder without a '%' before two hex"):
+        DeltaTable(uri="s3://lake/50%25")
 
 
 GIVEN = sorted(map(str, CARRIERS))

@@ -269,7 +269,9 @@ def raises(warehouse: Warehouse, code: str) -> None:
     )
 
 
-@pytest.mark.parametrize("code", ["22003", "23505", "28000", "42501", "3F000", "44000"])
+@pytest.mark.parametrize(
+    "code", ["0A000", "22003", "23505", "28000", "42501", "3F000", "44000", "54000", "55000", "P0001"]
+)
 def test_fault_98_by_its_sqlstate_it_is_refused_for_good(warehouse, code):
     raises(warehouse, code)
     with pytest.raises(SinkRefused, match=f"SQLSTATE {code}.* no retry helps"):
@@ -290,12 +292,19 @@ UNFIT = [
     ("ALTER delay SET NOT NULL", {"carrier": ["Jo Doe"], "delay": [None]}, "null value in column"),
     ("ALTER carrier TYPE integer USING 1", {"carrier": ["Jo Doe"], "delay": [1.0]}, "invalid text representation"),
     ("ALTER carrier TYPE varchar(2)", {"carrier": ["Jo Doe"], "delay": [1.0]}, "string data right truncation"),
+    (
+        "ADD CHECK (true); CREATE FUNCTION {schema}.says() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE EXCEPTION 'no %% here', NEW.carrier; END $$; CREATE TRIGGER says BEFORE INSERT ON {schema}.delays "
+        "FOR EACH ROW EXECUTE FUNCTION {schema}.says()",
+        {"carrier": ["Jo Doe"], "delay": [1.0]},
+        "raise exception .SQLSTATE P0001",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("change", "rows", "said"), UNFIT)
 def test_fault_98_what_is_said_of_a_refusal_does_not_hold_the_row(warehouse, change, rows, said):
-    warehouse.ask(f"ALTER TABLE {warehouse.table} {change}")
+    warehouse.ask(f"ALTER TABLE {warehouse.table} {change.format(schema=warehouse.schema)}")
     given = warehouse.committable(rows=rows)
     with pytest.raises(SinkRefused, match=said) as error:
         committer(warehouse).commit(given)
@@ -306,7 +315,7 @@ def test_fault_98_what_is_said_of_a_refusal_does_not_hold_the_row(warehouse, cha
 def test_control_the_driver_says_the_row(warehouse, monkeypatch):
     monkeypatch.setattr(module, "_safe_message", str)
     change, rows, _ = UNFIT[0]
-    warehouse.ask(f"ALTER TABLE {warehouse.table} {change}")
+    warehouse.ask(f"ALTER TABLE {warehouse.table} {change.format(schema=warehouse.schema)}")
     with pytest.raises(SinkRefused, match="Jo Doe"):
         committer(warehouse).commit(warehouse.committable(rows=rows))
 

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.sinks.staged import StagedRows
+from airflow_recovery.sinks.staged import StagedRows, _in_utc
 from airflow_recovery.store.local import LocalStore
 
 AT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901)
@@ -48,6 +48,21 @@ def test_sparks_timestamps_are_moments_in_utc_at_any_depth(tmp_path):
     assert first == {"t": at, "s": {"a": at}, "l": [at, None], "m": [("k", at)], "n": 1}
     assert second["t"] == LATE.replace(tzinfo=UTC)
     assert third == {"t": None, "s": None, "l": None, "m": None, "n": 3}
+
+
+def test_a_dot_in_the_name_of_a_column_makes_no_other_moment_of_it(tmp_path):
+    """Without its zone, PostgreSQL would take the clock of its session."""
+    moments = pyarrow.array([AT], pyarrow.timestamp("us"))
+    (batch,) = staged(
+        tmp_path, pyarrow.table({"at.utc": moments, "at": moments}), use_deprecated_int96_timestamps=True
+    ).batches()
+    assert batch.to_pylist() == [{"at.utc": AT.replace(tzinfo=UTC), "at": AT.replace(tzinfo=UTC)}]
+
+
+def test_a_time_without_a_zone_beside_a_moment_in_one_struct_stays_one():
+    both = pyarrow.struct([("moment", pyarrow.timestamp("us")), ("clock", pyarrow.timestamp("us"))])
+    found = _in_utc(pyarrow.list_(both), iter(["INT96", "INT64"])).value_type
+    assert [found.field(at).type.tz for at in range(2)] == ["UTC", None]
 
 
 def test_a_time_without_a_zone_stays_one(tmp_path):
