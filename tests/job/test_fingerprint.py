@@ -479,6 +479,24 @@ def test_a_job_decorator_is_no_code_but_another_object_with_such_a_method_is(pro
     assert vertex_fingerprint(project(other_registry).flights, "a", {}) != before
 
 
+def test_a_table_at_the_top_of_a_module_counts_with_the_functions_that_it_names(project: Project) -> None:
+    text = (
+        "from airflow_recovery import job\nflights = job('flights')\n"
+        "def first(x):\n    return x + 1\ndef second(x):\n    return x + 1\n"
+        "STEPS = {'first': first}\nSTEPS['second'] = second\n"
+        "@flights.source\ndef a(spark):\n    return STEPS[spark]\n"
+    )
+    texts = (
+        text,
+        *(
+            text.replace(f"{name}(x):\n    return x + 1", f"{name}(x):\n    return x + 2")
+            for name in ("first", "second")
+        ),
+    )
+    modules = (project({"shop/__init__.py": "", "shop/flights.py": each}) for each in texts)
+    assert len({vertex_fingerprint(module.flights, "a", {}) for module in modules}) == 3
+
+
 def test_what_only_the_declaration_uses_is_no_code(project: Project) -> None:
     base = changed("shop/flights.py", '"n": 1})', '"n": UNUSED})')
     before = of_cleaned(project(base))
