@@ -161,7 +161,7 @@ class InputsUnknown(JournalError):
 
 
 class ObjectTooLarge(RecordInvalid, StoreError):
-    """An object is larger than its reader takes: nothing that recovery writes is. None of it was read."""
+    """An object is larger than its reader takes: nothing that this version writes is. None of it was read."""
 
 
 class StreamDamaged(RecordInvalid):

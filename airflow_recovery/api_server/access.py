@@ -1,12 +1,11 @@
-"""Who may do what, and what is written of it into Airflow's audit log. Airflow decides; this only asks.
+"""Who may do what. Airflow decides; this only asks.
 
 These modules of Airflow are no public API: this file, `app` and `dag_runs` are all that touches them.
 """
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import Depends, HTTPException, Request
 
@@ -14,17 +13,13 @@ from airflow_recovery.airflow_compat import (
     DagAccessEntity,
     DagDetails,
     DagModel,
-    Log,
     get_auth_manager,
     requires_access_dag,
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from airflow_recovery.airflow_compat import BaseUser
 
-MAX_EXTRA_CHARS = 4000
 _FOREIGN_SITES = ("cross-site", "same-site")
 
 
@@ -55,20 +50,3 @@ def may_act(user: BaseUser, dag_id: str) -> bool:
             method="PUT", access_entity=DagAccessEntity.TASK_INSTANCE, details=details, user=user
         )
     )
-
-
-def audit(session: Session, who: str, event: str, dag_id: str, run_id: str, extra: dict[str, Any]) -> None:
-    """Put an action into Airflow's audit log, for good, before it is done: as Airflow does with its own."""
-    text = json.dumps(extra)
-    session.add(
-        Log(
-            event=event,
-            task_instance=None,
-            owner=who,
-            owner_display_name=who,
-            extra=text if len(text) <= MAX_EXTRA_CHARS else json.dumps({"cut": text[:MAX_EXTRA_CHARS]}),
-            dag_id=dag_id,
-            run_id=run_id,
-        )
-    )
-    session.commit()

@@ -16,7 +16,8 @@ from fastapi import Depends, FastAPI, HTTPException
 
 from airflow_recovery.airflow_compat import DagAccessEntity, GetUserDep, SessionDep, requires_access_dag
 from airflow_recovery.api_server import page, rest_pin, rest_plan, rest_release, rest_run
-from airflow_recovery.api_server.access import MAY_ACT, MAY_CLEAR, audit, same_origin
+from airflow_recovery.api_server.access import MAY_ACT, MAY_CLEAR, same_origin
+from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.compare_and_clear import RunMissing, clear, observe
 from airflow_recovery.api_server.description import describe
 from airflow_recovery.api_server.rebuild import run_of_key, set_finished

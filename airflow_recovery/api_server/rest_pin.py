@@ -6,7 +6,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_recovery.airflow_compat import GetUserDep, SessionDep
-from airflow_recovery.api_server.access import MAY_ACT, audit
+from airflow_recovery.api_server.access import MAY_ACT
+from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.dag_runs import find_dag_run
 from airflow_recovery.api_server.journals import view_of
 from airflow_recovery.api_server.rest_errors import RESPONSES

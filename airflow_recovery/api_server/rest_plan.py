@@ -13,7 +13,8 @@ from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_recovery.airflow_compat import GetUserDep, SessionDep
-from airflow_recovery.api_server.access import MAY_ACT, MAY_ASK, audit
+from airflow_recovery.api_server.access import MAY_ACT, MAY_ASK
+from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.compare_and_clear import clear, observe
 from airflow_recovery.api_server.dag_runs import find_dag_run
 from airflow_recovery.api_server.journals import deployment_stores, evaluation_of, not_asked, view_of

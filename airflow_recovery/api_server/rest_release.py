@@ -8,7 +8,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from airflow_recovery.airflow_compat import GetUserDep, SessionDep
-from airflow_recovery.api_server.access import MAY_ACT, MAY_ASK, audit
+from airflow_recovery.api_server.access import MAY_ACT, MAY_ASK
+from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.dag_runs import find_dag_run
 from airflow_recovery.api_server.journals import deployment_results, deployment_stores, evaluation_of, view_of
 from airflow_recovery.api_server.rest_errors import RESPONSES, Outdated

@@ -40,21 +40,7 @@ def clear_producers(
     since an earlier report and this process still does not see it.
     """
     tries = run.tries(observation)
-    skipped = [region for region in lost if region in tries and tries[region].state == "skipped"]
-    if skipped:
-        run.events.record(RegionSkipped(occurred_at=run.now(), region=caller, why=f"{skipped[0]} was skipped"))
-        raise InputSkipped(
-            f"{caller} reads {', '.join(skipped)}, which was skipped in this run and has no result from an earlier "
-            f"attempt that is valid and there ({lost[skipped[0]].text()}). {caller} is skipped as well; clear "
-            f"{skipped[0]} to have it made."
-        )
-    removed = [region for region in lost if region in tries and tries[region].state == REMOVED_STATE]
-    if removed:
-        raise InputUnreachable(
-            f"{caller} can't run before {', '.join(lost)} has, and Airflow has removed {', '.join(removed)} from this "
-            "run: the version of the DAG that the run uses has no such task. Clear the whole run on the DAG's latest "
-            "version."
-        )
+    _refuse_what_no_clear_brings_back(run, caller, lost, {region: each.state for region, each in tries.items()})
     plan = _report(run, evaluation, caller, lost, tries)
     request = ClearRequest(
         producers={run.task_keys[region]: tries[region].ti_id for region in lost if region in tries},
@@ -83,8 +69,11 @@ def refuse_without_clear_client(
 ) -> ClearNotConfigured:
     """The error where producers would have to be cleared and nothing is configured to do it.
 
-    The loss is reported all the same, so that a producer that is cleared by hand looks at its data.
+    The loss is reported all the same, so that a producer that is cleared by hand looks at its data. Raises as
+    `clear_producers` where a producer was skipped or removed: what it did any task may ask.
     """
+    states = run.task_instances.states([run.task_keys[region] for region in lost])
+    _refuse_what_no_clear_brings_back(run, caller, lost, {region: states.get(run.task_keys[region]) for region in lost})
     _report(run, evaluation, caller, lost, {})
     reasons = "; ".join(reason.text() for reason in lost.values())
     return ClearNotConfigured(
@@ -92,6 +81,30 @@ def refuse_without_clear_client(
         f"another task. By hand: clear {', '.join(run.task_keys[region] for region in lost)}, each with its downstream "
         f"tasks, this one among them; what is still valid is kept. {HOW_TO_CONFIGURE_CLEARS}"
     )
+
+
+def _refuse_what_no_clear_brings_back(
+    run: Run, caller: str, lost: Mapping[str, Reason], states: Mapping[str, str | None]
+) -> None:
+    """Raises `InputSkipped` for a producer that was skipped, and `InputUnreachable` for one that was removed.
+
+    ``states`` are those of the producers' tasks, by region.
+    """
+    skipped = [region for region in lost if states.get(region) == "skipped"]
+    if skipped:
+        run.events.record(RegionSkipped(occurred_at=run.now(), region=caller, why=f"{skipped[0]} was skipped"))
+        raise InputSkipped(
+            f"{caller} reads {', '.join(skipped)}, which was skipped in this run and has no result from an earlier "
+            f"attempt that is valid and there ({lost[skipped[0]].text()}). {caller} is skipped as well; clear "
+            f"{skipped[0]} to have it made."
+        )
+    removed = [region for region in lost if states.get(region) == REMOVED_STATE]
+    if removed:
+        raise InputUnreachable(
+            f"{caller} can't run before {', '.join(lost)} has, and Airflow has removed {', '.join(removed)} from this "
+            "run: the version of the DAG that the run uses has no such task. Clear the whole run on the DAG's latest "
+            "version."
+        )
 
 
 def _report(

@@ -18,6 +18,7 @@ from airflow_recovery.attempt.task_instances import (
     Observation,
 )
 from airflow_recovery.console.deployment import Deployment
+from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import open_committers
@@ -107,9 +108,16 @@ class AirflowDeployment:
         try:
             from airflow_recovery.airflow_compat import create_session
             from airflow_recovery.api_server import compare_and_clear
+            from airflow_recovery.api_server.audit import audit_command
 
             with create_session() as session:
-                return by(partial(compare_and_clear.observe, session), partial(compare_and_clear.clear, session))
+
+                def clear(dag_id: str, run_id: str, request: ClearRequest) -> ClearResult:
+                    asked = {"consumers": list(request.consumers)}
+                    audit_command(session, user_name(), "recovery_clear", dag_id, run_id, asked)
+                    return compare_and_clear.clear(session, dag_id, run_id, request)
+
+                return by(partial(compare_and_clear.observe, session), clear)
         except Exception as error:  # a host without a database; how to clear is said then
             log.debug("Tasks of %s / %s were not cleared in the metadata database: %s", dag_id, run_id, error)
             return None
@@ -149,10 +157,14 @@ class AirflowDeployment:
 
             return RecoveryApiHook(self._settings.api_conn_id).rebuild(dag_id, request)
         from airflow_recovery.airflow_compat import create_session
-        from airflow_recovery.api_server.rebuild import set_finished
+        from airflow_recovery.api_server.audit import audit_command
+        from airflow_recovery.api_server.rebuild import run_of_key, set_finished
 
         try:
             with create_session() as session:
+                if not request.dry_run:
+                    run_id, asked = run_of_key(session, dag_id, request.run_key), {"tasks": list(request.notes)}
+                    audit_command(session, user_name(), "recovery_rebuild", dag_id, run_id, asked)
                 return set_finished(session, dag_id, request)
         except ValueError as error:
             raise ConfigurationError(str(error)) from error

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 from airflow_recovery.errors import (
     AttemptLost,
     ObjectMissing,
+    ObjectTooLarge,
     PagesDisagree,
     RecordInvalid,
     StoreTimeout,
     StoreUnavailable,
     WriteLost,
 )
-from airflow_recovery.journal.codec import checked_record, decode_record
+from airflow_recovery.journal.codec import MAX_RECORD_BYTES, checked_record, decode_record
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.masking import Mask, masked
 from airflow_recovery.journal.plans import GroupsOfRun, plan_hash
@@ -238,7 +239,8 @@ class Journal:
         What was loaded before is not decoded again, and of a region of which nothing has changed since the state is
         the same object (`airflow_recovery.planning.evaluation` evaluates what is another one).
 
-        Raises `PagesDisagree` where a record names an attempt that the listing lacks: list again.
+        Raises `PagesDisagree` where a record names an attempt that the listing lacks: list again; and `ObjectTooLarge`
+        where an outcome is, before any is read.
         """
         wanted = listing.state.regions.keys() if regions is None else set(regions)
         kinds = [(kind.mark or "", kind) for kind in RECORD_KINDS.values() if kind.content is not None]
@@ -249,6 +251,7 @@ class Journal:
                     # A claim is read of an open attempt alone: of one that has ended, the outcome says more.
                     if getattr(attempt, mark) and (kind.record is not Claim or not attempt.has_outcome):
                         keys[self.layout.attempt(region, n, kind.name)] = (region, n, kind)
+        self._check_sizes(listing, keys)
         etags = {key: listing.objects[key].etag for key in keys}
         bodies = self._cache.bodies(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
         contents: dict[str, dict[int, dict[str, Any]]] = {}
@@ -573,6 +576,18 @@ class Journal:
             # What one damaged plan would have told, another one may tell as well.
             with suppress(RecordInvalid, ObjectMissing):
                 self._read(PlanRecord, key)
+
+    def _check_sizes(self, listing: Listing, keys: Mapping[str, tuple[str, int, RecordKind]]) -> None:
+        """Raises `ObjectTooLarge`. Earlier versions wrote such outcomes, and read none: nothing rests on one."""
+        for key, (region, attempt, kind) in keys.items():
+            info = listing.objects[key]
+            if info.size > MAX_RECORD_BYTES and kind.record is Outcome:
+                raise ObjectTooLarge(
+                    f"{self.store.base_uri}/{info.key}: expected at most {MAX_RECORD_BYTES} bytes in the outcome of "
+                    f"{region}@{attempt}, found {info.size}: an earlier version of recovery may have written it, and "
+                    f"nobody reads it. Delete this object, and clear the task of {region}: it ends attempt {attempt}, "
+                    "and runs again (where its sink appends, first remove what that attempt has appended)."
+                )
 
     def _decode(self, kind: type[R], body: bytes, key: str) -> R:
         where = f"{self.store.base_uri}/{key}"

@@ -15,6 +15,10 @@ from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.inputs import InputGroupRef, InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest
 
+CLEAR_WHAT_WAS_PURGED = (
+    "To have it again, clear the tasks of its DAG run, if nobody has since: they make all of it anew, and publish."
+)
+
 
 @dataclass(frozen=True)
 class PublishedResult:
@@ -37,7 +41,10 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
     where the journal can't be read. Does not look at the data itself.
     """
     where = f"{journal.identity.dag_id} / {journal.identity.run_key} / {journal.identity.group_id}"
-    number = journal.list(()).state.newest_publish
+    listed = journal.list(()).state
+    number = listed.newest_publish
+    if not number and listed.is_closed:
+        raise NotPublished(f"{where}: this run was purged, and nothing is published since. {CLEAR_WHAT_WAS_PURGED}")
     if not number:
         raise NotPublished(f"{where}: nothing is published yet; expected a publish that names {result!r}.")
     publish = journal.read_publish(number)
@@ -57,6 +64,11 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
             continue
         seen.add(ref)
         current, expected = state.of(ref.region).current, named_attempts.get(ref.region, ref.attempt)
+        if current is None and expected <= state.of(ref.region).closed_at:
+            raise NotPublished(
+                f"{where}: this run was purged, {ref.region}@{expected} with it, on which {result!r} of publish "
+                f"{number} rests: its data goes with a later `gc`, or is gone. {CLEAR_WHAT_WAS_PURGED}"
+            )
         if current is None or current.number != expected or current.outcome is None:
             raise NotPublished(
                 f"{where}: {result!r} of publish {number} is no longer valid: it rests on {ref.region}@{expected}, "

@@ -202,6 +202,11 @@ class RunState:
     newest_publish: int = 0
     is_closed: bool = False
 
+    @property
+    def is_purged(self) -> bool:
+        """The run was closed, and no attempt of these regions was claimed since."""
+        return self.is_closed and all(region.latest_attempt <= region.closed_at for region in self.regions.values())
+
     def of(self, region: str) -> RegionState:
         """The state of one region; `NEVER_STARTED` where the run has no object of it."""
         return self.regions.get(region, NEVER_STARTED)

@@ -62,7 +62,7 @@ class Purge:
 
     def execute(self) -> bool:
         """Take the step that is due, if any. False: this run is not being purged, and is swept like every other."""
-        if self._is_closed():
+        if self._run.state.is_purged:
             if self._rest or self._purged_data():
                 self._delete()
             return True
@@ -70,11 +70,6 @@ class Purge:
         if limit_s is None or not self._rest or self._run.silent_s < limit_s:
             return False
         return self._close()
-
-    def _is_closed(self) -> bool:
-        """The run was closed, and no attempt was claimed since."""
-        regions = self._run.state.regions.values()
-        return bool(self._tombstones) and all(region.latest_attempt <= region.closed_at for region in regions)
 
     def _close(self) -> bool:
         run = self._run

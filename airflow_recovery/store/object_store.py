@@ -145,8 +145,8 @@ def check_size(uri: str, size: int, max_bytes: int | None) -> None:
     """Raises `ObjectTooLarge` where the object at ``uri`` has more than ``max_bytes``."""
     if max_bytes is not None and size > max_bytes:
         raise ObjectTooLarge(
-            f"{uri}: expected at most {max_bytes} bytes, found {size}: none of them were read. Recovery writes no such "
-            "object: see who else may write there."
+            f"{uri}: expected at most {max_bytes} bytes, found {size}: none of them were read. This version of "
+            "recovery writes no such object: see who else may write there."
         )
 
 

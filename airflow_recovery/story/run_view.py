@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.in_use import RunInUse, newest_claim, read_run
 from airflow_recovery.journal.journal import Journal, until_pages_agree
+from airflow_recovery.journal.published import CLEAR_WHAT_WAS_PURGED
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.graph import did_you_mean
@@ -34,6 +35,8 @@ class RunView:
             lines.append(f"In other plans only (renamed or removed since): {', '.join(in_use.left)}.")
         if in_use.state.newest_publish:
             lines.append(f"Publish {in_use.state.newest_publish} is the newest.")
+        if in_use.state.is_purged:
+            lines.append(f"It was purged: nothing of it counts, and its data goes. {CLEAR_WHAT_WAS_PURGED}")
         return "\n".join(lines)
 
     def region(self, name: str) -> RegionPlan:

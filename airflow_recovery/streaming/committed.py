@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_recovery.errors import NotPublished
+from airflow_recovery.journal.published import CLEAR_WHAT_WAS_PURGED
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import PlanRecord, RunIdentity
 from airflow_recovery.results.mode import CommittedBatches
@@ -26,7 +27,8 @@ def committed_batches(
 ) -> CommittedBatches:
     """Of every generation that counts. ``newest_batch``: of a running table (``output="complete"``) alone.
 
-    Raises `NotPublished` where ``result`` is not made by a last streaming region, and as `read_channel`.
+    Raises `NotPublished` where ``result`` is not made by a last streaming region, or its run was purged, and as
+    `read_channel`.
     """
     last = next(
         (region for region in plan.regions if result in region.results and StreamingPlan.of(region).channels_in), None
@@ -38,6 +40,11 @@ def committed_batches(
         raise NotPublished(
             f"{run.dag_id} / {run.run_key} / {run.group_id}: expected a result that is made from a channel, batch by "
             f"batch, found {result!r}. There is {', '.join(made) or 'none in this job: read what is published'}."
+        )
+    if state.is_purged:
+        raise NotPublished(
+            f"{run.dag_id} / {run.run_key} / {run.group_id}: this run was purged, and what it has committed of "
+            f"{result!r} with it. {CLEAR_WHAT_WAS_PURGED}"
         )
     (channel,) = StreamingPlan.of(last).channels_in
     files: list[str] = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, ObjectStore
 from airflow_recovery.verify.groups import Groups, has_groups, planned_regions
 from airflow_recovery.verify.history import Attempt, Entry, History, Region
 from airflow_recovery.verify.names import decoded, encoded
@@ -87,14 +87,19 @@ class _Objects:
 
 
 def read_history(store: ObjectStore, run: RunName) -> History:
-    """The run's journal as it is now. Raises the store's errors; an object that can't be read as JSON is ``damaged``.
+    """The run's journal as it is now. Raises the store's errors.
 
-    What is written while it is read may be seen or not.
+    An object that can't be read as JSON, or is too large to be read, is ``damaged``. What is written while it is read
+    may be seen or not.
     """
     listed = {info.key: info for info in store.list(run.prefix)}
     # Plans before the attempts whose inputs they tell.
     wanted = sorted(key for key in listed if _kind(key[len(run.prefix) :]) is not None)
     objects = _Objects()
+    for key in [key for key in wanted if listed[key].size > MAX_OBJECT_BYTES]:
+        wanted.remove(key)
+        why = f"{listed[key].size} bytes; at most {MAX_OBJECT_BYTES} are read: `airflow recovery show` says what to do"
+        _note(objects, key[len(run.prefix) :], listed[key], why)
     for key, body in _get_all(store, wanted):
         _take_or_note(objects, key[len(run.prefix) :], listed[key], body, run)
     return _history(f"{store.base_uri}/{run.prefix}", objects, {key: info.etag for key, info in listed.items()})
@@ -147,11 +152,15 @@ def _take_or_note(objects: _Objects, key: str, info: ObjectInfo, body: bytes, ru
     try:
         _take(objects, key, info, _document(body, run))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        objects.damaged[info.key] = f"{type(error).__name__}: {error}"
-        attempt = _ATTEMPT.fullmatch(key)
-        if attempt:  # there all the same, whatever it says
-            of = Named(decoded(attempt["region"]), int(attempt["number"]))
-            objects.entries.setdefault(of, {})[attempt["kind"]] = _entry(info)
+        _note(objects, key, info, f"{type(error).__name__}: {error}")
+
+
+def _note(objects: _Objects, key: str, info: ObjectInfo, why: str) -> None:
+    objects.damaged[info.key] = why
+    attempt = _ATTEMPT.fullmatch(key)
+    if attempt:  # there all the same, whatever it says
+        of = Named(decoded(attempt["region"]), int(attempt["number"]))
+        objects.entries.setdefault(of, {})[attempt["kind"]] = _entry(info)
 
 
 def _take(objects: _Objects, key: str, info: ObjectInfo, document: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from airflow.models.dagrun import DagRun
 from sqlalchemy import create_engine, insert, select
 from sqlalchemy.orm import Session
 
-from airflow_recovery.api_server.access import MAX_EXTRA_CHARS, audit
+from airflow_recovery.api_server.audit import MAX_EXTRA_CHARS, audit
 from airflow_recovery.api_server.compare_and_clear import RunMissing
 from airflow_recovery.api_server.dag_runs import RunRow, find_dag_run, newest_dag_runs
 

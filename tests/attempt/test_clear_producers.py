@@ -191,9 +191,10 @@ def test_control_without_that_check_producer_and_consumer_play_ping_pong(monkeyp
     assert world.airflow.cleared == ["P"] * 10
 
 
-def test_fault_64_a_skipped_input_skips_its_reader_and_wakes_nobody():
+@pytest.mark.parametrize("can_clear", [True, False])
+def test_fault_64_a_skipped_input_skips_its_reader_and_wakes_nobody(can_clear):
     """P was skipped (branching); C starts all the same, since its trigger rule is all_done."""
-    world = World(PAIR)
+    world = World(PAIR, can_clear=can_clear)
     world.airflow.mark("P", "skipped")
     world.airflow.upstream["C"] = ()
     with pytest.raises(InputSkipped, match="P, which was skipped"):

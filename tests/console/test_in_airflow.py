@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import uuid
@@ -18,10 +19,12 @@ import pytest
 from sqlalchemy import Engine, create_engine, insert, select
 from sqlalchemy.orm import Session
 
+from airflow_recovery.attempt.rebuild import RebuildRequest
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, Observation, TaskTry
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.in_airflow import AirflowDeployment
 from airflow_recovery.console.main import SUBCOMMANDS
+from airflow_recovery.console.user import user_name
 from airflow_recovery.get_provider_info import get_provider_info
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.testing.local_airflow.sqlite import template_database
@@ -182,14 +185,18 @@ def database(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
 
     @contextmanager
     def create_session() -> Iterator[Session]:
-        with Session(engine) as session, session.begin():
+        with Session(engine) as session:
             yield session
+            session.commit()
 
     monkeypatch.setattr("airflow_recovery.airflow_compat.create_session", create_session)
     return engine
 
 
-def test_without_a_connection_tasks_are_cleared_in_the_metadata_database(tmp_path: Path, database: Engine) -> None:
+def test_without_a_connection_tasks_are_cleared_in_the_metadata_database(
+    tmp_path: Path, database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.models import Log
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.state import DagRunState
@@ -209,12 +216,37 @@ def test_without_a_connection_tasks_are_cleared_in_the_metadata_database(tmp_pat
         for key, state in states.items():
             values = {"id": uuid.uuid4(), "dag_id": "flights", "run_id": "manual", "task_id": key, "state": state}
             session.execute(insert(TaskInstance).values(**values, **more))
+    monkeypatch.setattr("sys.argv", ["airflow", "recovery", "restart", "flights", "--connect", "sc://host/;token=t0p"])
     found = deployment(tmp_path).clear("flights", "manual", ["g.a", "g.b", "g.c", "g.gone"])
     assert found == ("g.a", "g.b", "g.c")
     with Session(database) as session:
         now = {each.task_id: each.state for each in session.scalars(select(TaskInstance))}
         assert now == {"g.a": None, "g.b": "restarting", "g.c": None, "g.d": "success"}
         assert session.scalar(select(DagRun.state)) == "queued"
+        (audited,) = session.scalars(select(Log))
+    assert (audited.event, audited.dag_id, audited.run_id) == ("cli_recovery_clear", "flights", "manual")
+    assert (audited.owner, audited.owner_display_name) == (user_name(), user_name())
+    extra = json.loads(audited.extra or "")
+    assert extra["consumers"] == ["g.a", "g.b"]
+    assert extra["host_name"] == socket.gethostname()
+    assert extra["full_command"].startswith("['airflow', 'recovery', 'restart', 'flights', '--connect', 'sc://host/;")
+    assert "t0p" not in extra["full_command"]
+
+
+def test_without_a_connection_a_rebuild_is_in_the_audit_log_but_a_dry_run_is_not(
+    tmp_path: Path, database: Engine
+) -> None:
+    from airflow.models import Log
+    from airflow.models.dagrun import DagRun
+
+    with Session(database) as session, session.begin():
+        session.add(DagRun(dag_id="rebuilt", run_id="manual", run_type="manual"))
+    for is_dry in (True, False):
+        deployment(tmp_path).rebuild("rebuilt", RebuildRequest("run-manual", {"g.a": "a note"}, dry_run=is_dry))
+    with Session(database) as session:
+        (audited,) = session.scalars(select(Log).where(Log.dag_id == "rebuilt"))
+    assert (audited.event, audited.run_id, audited.owner) == ("cli_recovery_rebuild", "manual", user_name())
+    assert json.loads(audited.extra or "")["tasks"] == ["g.a"]
 
 
 def test_a_run_that_the_metadata_database_does_not_have_is_not_cleared(tmp_path: Path, database: Engine) -> None:

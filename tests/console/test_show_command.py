@@ -66,6 +66,15 @@ def test_a_run_in_the_middle_of_it(recorded):
     assert loads["raw"]["results"][0]["rows"] == 1
 
 
+def test_a_run_that_is_being_purged(recorded):
+    recorded.world().go_all()
+    assert "It was purged" not in recorded.call("show", *RUN)[1]
+    recorded.call("gc", "--purge", "--older-than", "0s", "--force", "--grace", "1h")
+    code, said = recorded.call("show", *RUN)
+    assert code == ExitCode.DONE
+    assert "It was purged: nothing of it counts, and its data goes. To have it again, clear the tasks" in said
+
+
 def test_a_report_of_loss_and_a_release_are_told(recorded):
     world = recorded.world()
     world.go_all(["raw"])

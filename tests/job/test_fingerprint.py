@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import os
@@ -478,6 +479,24 @@ def test_a_job_decorator_is_no_code_but_another_object_with_such_a_method_is(pro
     assert vertex_fingerprint(project(other_registry).flights, "a", {}) != before
 
 
+def test_a_table_at_the_top_of_a_module_counts_with_the_functions_that_it_names(project: Project) -> None:
+    text = (
+        "from airflow_recovery import job\nflights = job('flights')\n"
+        "def first(x):\n    return x + 1\ndef second(x):\n    return x + 1\n"
+        "STEPS = {'first': first}\nSTEPS['second'] = second\n"
+        "@flights.source\ndef a(spark):\n    return STEPS[spark]\n"
+    )
+    texts = (
+        text,
+        *(
+            text.replace(f"{name}(x):\n    return x + 1", f"{name}(x):\n    return x + 2")
+            for name in ("first", "second")
+        ),
+    )
+    modules = (project({"shop/__init__.py": "", "shop/flights.py": each}) for each in texts)
+    assert len({vertex_fingerprint(module.flights, "a", {}) for module in modules}) == 3
+
+
 def test_what_only_the_declaration_uses_is_no_code(project: Project) -> None:
     base = changed("shop/flights.py", '"n": 1})', '"n": UNUSED})')
     before = of_cleaned(project(base))
@@ -578,6 +597,42 @@ def test_100_vertices_take_well_under_a_second(project: Project) -> None:
     fingerprints = {vertex_fingerprint(module.flights, f"v{n}", {}) for n in range(100)}
     assert time.process_time() - began < 1.0
     assert len(fingerprints) == 100
+
+
+def nodes_looked_at(project: Project, monkeypatch: pytest.MonkeyPatch, count: int) -> int:
+    """For the fingerprints of so many vertices inside one function, whose defaults and decorators it binds."""
+    body = "".join(
+        f"\n    @flights.vertex(inputs={{'raw': {f'v{n - 1}'!r}}} if {n} else {{}})\n"
+        f"    @scaled(by)\n"
+        f"    def v{n}(raw, factor=by):\n        return helper(raw), factor, {n}\n"
+        for n in range(count)
+    )
+    scaled = (
+        "\ndef scaled(by):\n    def wrap(f):\n        @wraps(f)\n        def inner(*args, **kwargs):\n"
+        "            return f(*args, **kwargs), by\n        return inner\n    return wrap\n"
+    )
+    module = project({**FILES, "shop/flights.py": f"{JOB}{scaled}\ndef declare(by):{body}\ndeclare({count})\n"})
+    looked_at: list[ast.AST] = []
+    iter_fields = ast.iter_fields
+    with monkeypatch.context() as patch:
+        patch.setattr(ast, "iter_fields", lambda node: looked_at.append(node) or iter_fields(node))
+        fingerprints = {vertex_fingerprint(module.flights, f"v{n}", {}) for n in range(count)}
+    assert len(fingerprints) == count
+    return len(looked_at)
+
+
+def test_vertices_inside_one_function_take_as_long_each_however_many_they_are(project: Project, monkeypatch) -> None:
+    """By counting: each looks at its own code, and all of them share one walk of the module."""
+    few, many = (nodes_looked_at(project, monkeypatch, count) for count in (10, 40))
+    assert many < 4.5 * few, many / few
+
+
+@pytest.mark.parametrize("walk", ["names_bound_around", "_functions_of"])
+def test_control_where_each_of_them_walks_the_module_they_take_ever_longer(project: Project, monkeypatch, walk) -> None:
+    fingerprint = sys.modules[vertex_code.__module__]
+    monkeypatch.setattr(fingerprint, walk, getattr(fingerprint, walk).__wrapped__)
+    few, many = (nodes_looked_at(project, monkeypatch, count) for count in (10, 40))
+    assert many > 6 * few, many / few
 
 
 def test_fingerprints_are_short_hex(project: Project) -> None:

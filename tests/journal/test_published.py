@@ -9,7 +9,16 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.published import published_result
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptState, Claim, Outcome, Publish, PublishedRegion, Reset, RunIdentity
+from airflow_recovery.model.records import (
+    AttemptState,
+    Claim,
+    Closed,
+    Outcome,
+    Publish,
+    PublishedRegion,
+    Reset,
+    RunIdentity,
+)
 from airflow_recovery.store.local import LocalStore
 
 
@@ -93,6 +102,28 @@ def test_a_result_that_was_reset(journal):
     with pytest.raises(NotPublished, match="E@1, now reset"):
         published_result(journal, "e")
     assert published_result(journal, "c").attempt == 1
+
+
+def test_a_result_of_a_run_that_is_being_purged(journal):
+    """Between the two sweeps of a `gc` all objects are there, and the tombstone says that they do not count."""
+    journal.close(Closed((InputRef("P", 1), InputRef("C", 1), InputRef("E", 1))), 1)
+    for result in "ec":
+        said = rf"run was purged, {result.upper()}@1 with it.*clear the tasks of its DAG run"
+        with pytest.raises(NotPublished, match=said):
+            published_result(journal, result)
+    # The run has come back, and has come as far as P.
+    finish(journal, "P", 2)
+    with pytest.raises(NotPublished, match="it rests on P@1, now @2"):
+        published_result(journal, "p")
+    with pytest.raises(NotPublished, match="run was purged, C@1 with it"):
+        published_result(journal, "c")
+
+
+def test_a_run_of_which_a_purge_has_left_the_tombstone_alone(local_store):
+    journal = Journal(local_store, RunIdentity("dag", "run-1", "group"), writer="w")
+    journal.close(Closed((InputRef("P", 1),)), 1)
+    with pytest.raises(NotPublished, match="run was purged, and nothing is published since"):
+        published_result(journal, "p")
 
 
 def test_a_later_finish_is_not_read_before_it_is_published(journal):

@@ -5,6 +5,7 @@ source ==raw==> scorer ==scored==> sink -> totals
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,18 @@ def test_another_result_is_refused_by_name() -> None:
     run = run_of()
     with pytest.raises(NotPublished, match=r"found 'scores'\. There is totals"):
         committed_batches(run.results, RUN, run.plan, run.state(), "scores")
+
+
+def test_of_a_run_that_is_being_purged_nothing_is_read() -> None:
+    run = run_of()
+    source, scorer, sink = run.source(), run.scorer(), run.sink()
+    run.emit(source, 5)
+    scorer.work()
+    run.sink_all(sink)
+    state = run.state()
+    closed = {name: replace(region, closed_at=max(region.latest_attempt, 1)) for name, region in state.regions.items()}
+    with pytest.raises(NotPublished, match="this run was purged"):
+        committed_batches(run.results, RUN, run.plan, replace(state, regions=closed, is_closed=True), "totals")
 
 
 def test_the_hook_finds_them_by_the_logical_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
