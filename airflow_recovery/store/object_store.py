@@ -150,12 +150,14 @@ def check_size(uri: str, size: int, max_bytes: int | None) -> None:
         )
 
 
-def checked_key(key: str) -> str:
+def checked_key(key: str, *, listed: bool = False) -> str:
     """``key`` itself, where it stays below the base of a store.
 
-    Raises `ValueError` for an empty or absolute key, for empty, ``.`` or ``..`` segments, and for a NUL.
+    Raises `ValueError` for an empty or absolute key, for empty, ``.`` or ``..`` segments, and for a NUL. ``listed``: as
+    a listing of S3 has named what others have written, where a segment may be empty.
     """
-    if not key or "\0" in key or any(segment in ("", ".", "..") for segment in key.split("/")):
+    refused = (".", "..") if listed else ("", ".", "..")
+    if not key or "\0" in key or any(segment in refused for segment in key.split("/")):
         raise ValueError(f"expected a key below the base of the store, found {key!r}")
     return key
 

@@ -121,3 +121,14 @@ def test_a_sweep_over_s3_deletes_what_is_dead_and_keeps_the_rest(world):
     assert has_data(world, "P", 2)
     assert told(dry)["C@1"] == "kept: it is open"
     assert [each.key for each in world.journal_store.list("_gc/")] == []
+
+
+def test_what_an_application_has_written_with_an_empty_part_in_its_name_goes_as_well(s3_server, world):
+    """As ``f"{folder}/{name}"`` makes it of a folder with a slash at its end; S3 takes it for another key."""
+    dead = world.journal().layout.data_of("P", 1)
+    bucket, _, prefix = world.results.base_uri.removeprefix("s3://").partition("/")
+    client = world.results._clients.sending(1)
+    client.put_object(Bucket=bucket, Key=f"{prefix}/{dead}/out//x", Body=b"x")
+    report = sweep(world, grace_s=0)
+    assert report.unread == []
+    assert not has_data(world, "P", 1)
