@@ -42,7 +42,7 @@ from airflow_recovery.results.sweep_found import (
 from airflow_recovery.results.sweep_probes import sweep_probes
 from airflow_recovery.results.sweep_purge import Purge
 from airflow_recovery.results.sweep_report import Action, SweepReport
-from airflow_recovery.results.sweep_uploads import sweep_uploads
+from airflow_recovery.results.sweep_uploads import listed_uploads, prefixes_of, sweep_uploads
 from airflow_recovery.results.swept_run import DAY_S, SweepOptions, SweptRun
 from airflow_recovery.results.table_tags import RunTags
 from airflow_recovery.results.tables import Tables
@@ -82,7 +82,9 @@ class Sweeper:
         self._views: frozenset[str] = frozenset()
         self._report = SweepReport(options.dry_run)
         self._writer = uuid.uuid4().hex
+        self._uploaded_to: frozenset[str] = frozenset()
         self._runs: list[SweptRun] = []
+        """Those that unfinished uploads are compared with. There are many runs, and each is much."""
 
     def sweep(self) -> SweepReport:
         """Sweep every run once. A run that can't be read is left as it is, and named in the report.
@@ -98,6 +100,8 @@ class Sweeper:
                 self._report.warnings.append(warning)
         # Before the journals, as data is: whose claim is not listed then was never a run's of this deployment.
         self._views = self._listed_views()
+        uploads = listed_uploads(self._results, self._report, self._options)
+        self._uploaded_to = frozenset(prefix for upload in uploads for prefix in prefixes_of(upload))
         runs, unread = find_runs(self._store, self._options.dag_id)
         self._report.unread += unread
         for identity in runs:
@@ -108,7 +112,7 @@ class Sweeper:
                 self._guarded(shared_identity(key))
             for store, now_s in ((self._store, self._now_s), (self._results, self._results_now_s)):
                 sweep_probes(store, self._report, now_s, dry_run=self._options.dry_run)
-        sweep_uploads(self._results, self._runs, self._report, self._results_now_s, self._options)
+        sweep_uploads(self._results, uploads, self._runs, self._report, self._results_now_s, self._options)
         return self._report
 
     def _guarded(self, identity: RunIdentity) -> None:
@@ -126,8 +130,8 @@ class Sweeper:
     def _sweep_run(self, journal: Journal) -> None:
         identity = journal.identity
         run = self._read(journal)
-        # All that unfinished uploads are compared with: what lies in the stores may be much, and there are many runs.
-        self._runs.append(replace(run, ages=Ages(self._now_s, {}), data=RunData(), listed=None))
+        if journal.layout.data in self._uploaded_to:
+            self._runs.append(replace(run, ages=Ages(self._now_s, {}), data=RunData(), listed=None))
         if identity == shared_identity(identity.run_key) and self._end_dead_readers(run):
             run = replace(run, was_read_until_now=True)
         releaser = Releaser(
