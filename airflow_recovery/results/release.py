@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.run_state import Attempt
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.location import key_below
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import Released, RunAttempt
 from airflow_recovery.results.availability import in_pages, list_together
 from airflow_recovery.results.batches_in_use import finishes_made_of
-from airflow_recovery.results.readers import Readers, end_reading, look_for_readers, readers_of
+from airflow_recovery.results.readers import Readers, end_reading, look_for_readers
 from airflow_recovery.results.table_tags import RunTags
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
@@ -89,18 +89,26 @@ class Releaser:
         [deleted] = self.release_all([Candidate(region, attempt, tuple(also))])
         return deleted
 
-    def release_all(self, candidates: Sequence[Candidate], listed: Iterable[ObjectInfo] | None = None) -> list[Deleted]:
+    def release_all(self, candidates: Sequence[Candidate], listed: Sequence[ObjectInfo] | None = None) -> list[Deleted]:
         """Markers, one look for readers, delete. Raises the store's errors; may be called again where that happened.
 
         ``listed``: all objects of the journal, where they were listed before. That is enough for a dry run alone.
         """
         if self._dry_run:
             readers = Readers(self._journal.data_in_use(listed))
-            return [self._delete_unless_read(candidate, readers, {}) for candidate in candidates]
+            state = self._state_now(candidates, listed)
+            return [self._delete_unless_read(candidate, readers, state, {}) for candidate in candidates]
         self._mark([released for candidate in candidates for released in candidate.markers(self._who)])
+        # Readers first: who has adopted a batch has a claim here, or has finished when the state is read.
         readers = look_for_readers(self._journal)
+        state = self._state_now(candidates)
         together = self._listed_together(candidates)
-        return [self._delete_unless_read(candidate, readers, together) for candidate in candidates]
+        return [self._delete_unless_read(candidate, readers, state, together) for candidate in candidates]
+
+    def _state_now(self, candidates: Sequence[Candidate], listed: Sequence[ObjectInfo] | None = None) -> RunState:
+        """The regions of which attempts with batches may go; without a request where there are none."""
+        regions = {candidate.region for candidate in candidates if candidate.attempt.batches or candidate.also}
+        return self._journal.load(self._journal.list(regions, listed)) if regions else RunState()
 
     def _mark(self, markers: Sequence[Released]) -> None:
         if len(markers) <= CONNECTIONS:
@@ -125,13 +133,13 @@ class Releaser:
         return listed
 
     def _delete_unless_read(
-        self, candidate: Candidate, readers: Readers, listed: dict[str, list[ObjectInfo]]
+        self, candidate: Candidate, readers: Readers, state: RunState, listed: dict[str, list[ObjectInfo]]
     ) -> Deleted:
         region, attempt, also, data = candidate
         numbers = (attempt.number, *also)
         texts = readers.of(region, *numbers)
         if attempt.batches or also:
-            texts += self._made_of(region, numbers)
+            texts += self._made_of(region, numbers, state.of(region), readers)
         if texts:
             return Deleted(readers=", ".join(texts))
         if self._dry_run and data is not None and not also:
@@ -160,17 +168,17 @@ class Releaser:
                 return replace(deleted, tags_left=self._tags.let_go(region, number))
         return deleted
 
-    def _made_of(self, region: str, numbers: tuple[int, ...]) -> list[str]:
+    @staticmethod
+    def _made_of(region: str, numbers: tuple[int, ...], state: RegionState, readers: Readers) -> list[str]:
         """Who needs these attempts for a finish that is made of them.
 
         It counts by now, claimed before the marker; or it is read, or a person holds it.
         """
-        state = self._journal.load(self._journal.list([region])).of(region)
         finishes = finishes_made_of(state, numbers)
         if not finishes:
             return []
         counts = [f"{region}@{n}" for n in finishes if state.current is not None and n == state.current.number]
-        return [*counts, *readers_of(self._journal, region, *finishes)]
+        return [*counts, *readers.of(region, *finishes)]
 
     def delete_surplus(
         self, region: str, number: int, outputs: Iterable[PartitionManifest], is_old: Callable[[ObjectInfo], bool]

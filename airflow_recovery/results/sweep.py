@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 
 from airflow_recovery.errors import StoreError
 from airflow_recovery.journal.journal import Journal
@@ -25,7 +26,7 @@ from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.batches_in_use import finishes_made_of, is_decided, newest_claims
 from airflow_recovery.results.cached import CachedViews, views_of_run
 from airflow_recovery.results.mode import ResultsMode
-from airflow_recovery.results.readers import ended, readers_of
+from airflow_recovery.results.readers import Readers, ended, look_for_readers
 from airflow_recovery.results.release import Candidate, Deleted, Releaser
 from airflow_recovery.results.release_rule import ReleaseRule, Verdict
 from airflow_recovery.results.sweep_found import (
@@ -156,6 +157,7 @@ class Sweeper:
             if name in run.names
         }
         released = self._release(run, rule, releaser, verdicts)
+        readers = cache(lambda: look_for_readers(run.journal))
         for name, number in attempts:
             region = run.names.get(name)
             data = run.data.attempts.get((name, number))
@@ -168,7 +170,7 @@ class Sweeper:
                 continue
             verdict = verdicts[name, number]
             if not verdict.may_go:
-                surplus = self._delete_surplus(run, rule, releaser, region, number)
+                surplus = self._delete_surplus(run, rule, releaser, region, number, readers)
                 self._report.add(what, Action.KEPT, verdict.why, objects - surplus.objects, size - surplus.size)
                 if surplus.objects:
                     self._report.add(what, Action.DELETED, "in no batch that is used", surplus.objects, surplus.size)
@@ -284,14 +286,23 @@ class Sweeper:
         )
 
     def _delete_surplus(
-        self, run: SweptRun, rule: ReleaseRule, releaser: Releaser, region: str, number: int
+        self,
+        run: SweptRun,
+        rule: ReleaseRule,
+        releaser: Releaser,
+        region: str,
+        number: int,
+        readers: Callable[[], Readers],
     ) -> Deleted:
-        """Of an attempt with batches that stays: what is in no batch that is used, and is old enough."""
+        """Of an attempt with batches that stays: what is in no batch that is used, and is old enough.
+
+        ``readers`` looks once for all attempts of the run.
+        """
         state = run.state.of(region)
         used = rule.used_batches(region).get(number)
         if not used or not is_decided(state, number):
             return Deleted()
-        if readers_of(run.journal, region, number, *finishes_made_of(state, [number])):
+        if readers().of(region, number, *finishes_made_of(state, [number])):
             return Deleted()  # of a finish that counts no more
         batches = run.journal.read_committed_batches(region, [(number, batch) for batch in sorted(used)])
         latest_s = self._results_now_s - CLOCK_MARGIN_S - self._options.grace_s

@@ -150,7 +150,7 @@ def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:
     for folder in folders(store, run):
         try:
             groups.append(decode(folder))
-        except ValueError:  # so long that its folder is shortened; or no folder of ours
+        except ValueError:  # noqa: PERF203 - so long that its folder is shortened; or no folder of ours
             with suppress(NothingRecorded):
                 groups.append(_identity_below(store, f"{run}{folder}").group_id)
     return groups
