@@ -129,7 +129,9 @@ class Releaser:
         }
         listed: dict[str, list[ObjectInfo]] = {}
         for page in in_pages(objects):
-            listed |= list_together(self._results, page)
+            together = list_together(self._results, page)
+            # Fewer than the run's own listing has seen: of a server that lists in an order of its own. Listed alone.
+            listed |= {prefix: infos for prefix, infos in together.items() if len(infos) >= objects[prefix]}
         return listed
 
     def _delete_unless_read(

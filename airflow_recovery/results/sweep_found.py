@@ -15,7 +15,7 @@ from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout, names_record, parse_number
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore
+from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, in_key_order
 
 TIME_ASKED = "_gc/"
 CLOCK_MARGIN_S = 60.0
@@ -154,7 +154,7 @@ def _keys_of_runs(journal: ObjectStore, prefix: str) -> Iterator[str]:
     while after is not None:
         start, after = after, None
         folder, keys = "", 0
-        for info in journal.list(prefix, start_after=start):
+        for info in in_key_order(journal, journal.list(prefix, start_after=start)):
             if not prefix and info.key.startswith("_") and start < _AFTER_UNDERSCORE:
                 after = _AFTER_UNDERSCORE
                 break
