@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 from clocked import DAY_S, HOUR_S, MINUTE_S, Clock, ClockedStore, clocked_world, has_data, sweep, told
-from fakes import CHAIN, PAIR, InlineThread, Killed, Process, World
+from fakes import CHAIN, PAIR, InlineThread, Killed, Process, ProcessStore, World
 
 from airflow_recovery.attempt import attempt
 from airflow_recovery.attempt.inputs_kept import ReleaseCheck
+from airflow_recovery.attempt.manual_release import look_at_release, release_by_hand
 from airflow_recovery.errors import InputLost, NotMine, NotPublished, RegionFailed
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
@@ -61,6 +62,21 @@ def test_a_fenced_attempts_data_goes_after_the_grace_time(clock):
     assert not has_data(world, "P", 1)
     assert has_data(world, "P", 2)
     assert world.state().of("P").attempts[1].is_released
+
+
+def test_what_a_killed_release_has_left_is_deleted_though_it_is_a_final_result(clock):
+    """Its marker is there: nobody may read it any more."""
+    world = clocked_world(PAIR, clock)
+    world.go_all()
+    hand = look_at_release(world.journal(), world.plan, world.state(), "C", None)
+    process = Process(gate=lambda request: process.kill() if request == "DELETE" else None)
+    with pytest.raises(Killed):
+        release_by_hand(world.journal(), ProcessStore(world.results, process), hand, "ann", force=True)
+    assert has_data(world, "C", 1)
+    report = sweep(world)
+    assert told(report)["C@1"] == "deleted: it was released before"
+    assert not has_data(world, "C", 1)
+    assert has_data(world, "P", 1)
 
 
 def test_an_open_attempts_data_is_never_touched(clock):
