@@ -26,7 +26,6 @@ _CONNECTIONS = 64
 _NEAR = timedelta(days=32)
 """The date in a run id is not the logical date: it is when the run could start, mostly within a month of it."""
 _FIRST_MOMENT = datetime.min.replace(tzinfo=timezone.utc)
-_ALL_RUNS = 1_000_000
 _OBJECTS_A_RUN = 1000
 """As many as one request lists."""
 
@@ -76,17 +75,13 @@ def all_runs(
 ) -> list[RunIdentity]:
     """Every run and group of a DAG, or every run of one group. Raises `NothingRecorded` where there is none.
 
-    ``wanted_key``: of which run keys; of others not even the groups are listed.
+    ``wanted_key``: of which run keys. One listing, in which a page holds many small runs.
     """
     check_dag(store, dag_id)
-    dag = f"{encode(dag_id)}/"
     wanted = None if group_id is None else encode(group_id)
-    encoded = [
-        (key, group)
-        for key in folders(store, dag, most=_ALL_RUNS)
-        if wanted_key(readable(key))
-        for group in folders(store, f"{dag}{key}/")
-    ]
+    found = first_objects(store, f"{encode(dag_id)}/", depth=2, most=_OBJECTS_A_RUN)
+    split = (folder.partition("/") for folder, _ in found)
+    encoded = [(key, group) for key, _, group in split if wanted_key(readable(key))]
     _check_group(store, dag_id, group_id, {group for _, group in encoded})
     return _identities(store, dag_id, [(key, group) for key, group in encoded if wanted in (None, group)])
 
