@@ -181,8 +181,8 @@ def test_a_date_without_an_offset_is_in_utc(text: str, moment: str | None) -> No
 def test_all_runs_are_found_by_the_pages_of_one_listing(journal: ClockedStore) -> None:
     """A large one, of more objects than a page has, costs one more."""
     for number in range(400):
-        for region in ("a", "b", "c"):
-            journal.put(f"d/run-{number:03d}/g/t/{region}/00000001.claim", b"")
+        for name in ("a", "b", "c"):
+            journal.put(f"d/run-{number:03d}/g/t/{name}/00000001.claim", b"")
     journal.put("d/run-007/other/t/a/00000001.claim", b"")
     for number in range(1, 2_000):
         journal.put(f"d/run-008/g/t/a/{number:08d}.claim", b"")
