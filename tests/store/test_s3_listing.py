@@ -51,8 +51,9 @@ def test_a_blank_that_the_server_writes_as_a_plus_sign_is_a_blank(monkeypatch: p
 
     def listed() -> list[str]:
         store = S3Store("s3://bucket/base", endpoint_url="http://127.0.0.1:9", session=new_session("a", "b"))
-        client = store._clients.sending(4)
-        answer = AWSResponse("", 200, HeadersDict({}), SimpleNamespace(stream=lambda: iter([page])))
+        client: Any = store._clients.sending(4)
+        headers: Any = HeadersDict({})
+        answer = AWSResponse("", 200, headers, SimpleNamespace(stream=lambda: iter([page])))
         client.meta.events.register("before-send.s3", lambda request, **of: answer)
         return [info.key for info in store.list()]
 
