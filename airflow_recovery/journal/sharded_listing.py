@@ -12,7 +12,7 @@ from itertools import islice, takewhile
 
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.names import encode
-from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore
+from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, in_key_order
 
 REGIONS_A_SHARD = 490
 """A claim and an outcome each, and a few more, are just below the 1,000 keys of a page: little is listed twice."""
@@ -31,7 +31,8 @@ def list_sharded(store: ObjectStore, layout: JournalLayout, regions: Iterable[st
     names = _folders(layout, regions)
     starts = names[REGIONS_A_SHARD::REGIONS_A_SHARD]
     if names and not starts:
-        yield from (info for info in store.list(layout.prefix) if not info.key.startswith(layout.heartbeats))
+        whole = in_key_order(store, store.list(layout.prefix))
+        yield from (info for info in whole if not info.key.startswith(layout.heartbeats))
         return
     # There is a heartbeat of every attempt: no shard goes through them.
     shards = [("", layout.heartbeats), *_shards([_behind_heartbeats(layout), *starts])]
@@ -72,5 +73,5 @@ def _shards(starts: Sequence[str]) -> list[tuple[str, str | None]]:
 
 
 def _between(store: ObjectStore, layout: JournalLayout, begin: str, end: str | None) -> Iterable[ObjectInfo]:
-    listed = store.list(layout.prefix, start_after=begin)
+    listed = in_key_order(store, store.list(layout.prefix, start_after=begin))
     return listed if end is None else takewhile(lambda info: info.key < end, listed)

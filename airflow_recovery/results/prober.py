@@ -96,7 +96,11 @@ class ResultProber:
                     self._ahead[region, attempt.number, result] = pool.submit(self._look, region, attempt, manifests)
 
     def _list_together(self, asked: Iterable[AskedResult], pool: ThreadPoolExecutor) -> None:
-        """List the locations of managed results, neighbours together. What gives no answer is asked for alone."""
+        """List the locations of managed results, neighbours together.
+
+        What gives no answer is asked for alone, and what seems to lack an object: a server may list in another order
+        than S3 does, so only a listing of its own location says that a result is gone.
+        """
         by_store: dict[int, tuple[ObjectStore, dict[str, PartitionManifest]]] = {}
         for _, attempt, result in asked:
             for manifest in _manifests(attempt, result):
@@ -110,7 +114,9 @@ class ResultProber:
             pages = in_pages({prefix: len(manifest.objects) for prefix, manifest in manifests.items()})
             for future in [pool.submit(list_together, store, page) for page in pages]:
                 with suppress(StoreError):
-                    self._listed |= {manifests[prefix].location: infos for prefix, infos in future.result().items()}
+                    for prefix, infos in future.result().items():
+                        if len(infos) >= len(manifests[prefix].objects):
+                            self._listed[manifests[prefix].location] = infos
 
     def __call__(self, region: str, attempt: Attempt, result: str) -> Reason | None:
         """`None` where every registered object of ``result`` is there as registered, else why not."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.committing import CommitMode
-from airflow_recovery.model.records import AttemptState, Claim, PlanRecord, Publish
+from airflow_recovery.model.records import AttemptState, Claim, Outcome, PlanRecord, Publish
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.retention import ReleasePolicy, Retention, duration_text
 from airflow_recovery.planning.edges import Edges
@@ -104,17 +104,11 @@ class ReleaseRule:
         adopted = self.used_batches(region, but_finish=self._current_number(region, number)).get(number)
         if adopted:
             return Verdict(False, f"{len(adopted)} of its batches are in use")
-        if attempt.outcome.state is AttemptState.FENCED:
-            cause = attempt.outcome.cause
-            return self._orphan(region, number, f"fenced ({cause.value if cause is not None else 'no cause'})")
-        if self._publish is not None and self._is_pinned(region, number):
-            return Verdict(False, f"publish {self._publish.number} names it")
-        current = self._state.of(region).current
-        if current is None:
-            return Verdict(False, "it was reset, and nothing has replaced it")
-        if number < current.number:
-            return self._orphan(region, current.number, f"superseded by attempt {current.number}")
-        return self._current(region, self._template(region), attempt)
+        verdict = self._of_ended(region, number, attempt, attempt.outcome)
+        if attempt.is_released and not verdict.may_go:
+            # Whoever did it was killed, or has left it to the sweeper since somebody read it.
+            return Verdict(True, "it was released before")
+        return verdict
 
     def used_batches(self, region: str, *, but_finish: int | None = None) -> BatchNumbers:
         """The batches of ``region`` that are used, by attempt (`batches_in_use`); empty where it does not commit so."""
@@ -126,6 +120,19 @@ class ReleaseRule:
         makers = made_of(self._state.of(region), number)
         others = self.used_batches(region, but_finish=number) if makers else {}
         return tuple(maker for maker in makers if maker not in others)
+
+    def _of_ended(self, region: str, number: int, attempt: Attempt, outcome: Outcome) -> Verdict:
+        if outcome.state is AttemptState.FENCED:
+            cause = outcome.cause
+            return self._orphan(region, number, f"fenced ({cause.value if cause is not None else 'no cause'})")
+        if self._publish is not None and self._is_pinned(region, number):
+            return Verdict(False, f"publish {self._publish.number} names it")
+        current = self._state.of(region).current
+        if current is None:
+            return Verdict(False, "it was reset, and nothing has replaced it")
+        if number < current.number:
+            return self._orphan(region, current.number, f"superseded by attempt {current.number}")
+        return self._current(region, self._template(region), attempt)
 
     def _current_number(self, region: str, number: int) -> int | None:
         """``number`` where it is the finish that counts: its own use of its batches does not keep it."""

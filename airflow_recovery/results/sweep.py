@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 
 from airflow_recovery.errors import StoreError
 from airflow_recovery.journal.journal import Journal
@@ -25,7 +26,7 @@ from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.batches_in_use import finishes_made_of, is_decided, newest_claims
 from airflow_recovery.results.cached import CachedViews, views_of_run
 from airflow_recovery.results.mode import ResultsMode
-from airflow_recovery.results.readers import ended, readers_of
+from airflow_recovery.results.readers import Readers, ended, look_for_readers
 from airflow_recovery.results.release import Candidate, Deleted, Releaser
 from airflow_recovery.results.release_rule import ReleaseRule, Verdict
 from airflow_recovery.results.sweep_found import (
@@ -42,7 +43,7 @@ from airflow_recovery.results.sweep_found import (
 from airflow_recovery.results.sweep_probes import sweep_probes
 from airflow_recovery.results.sweep_purge import Purge
 from airflow_recovery.results.sweep_report import Action, SweepReport
-from airflow_recovery.results.sweep_uploads import sweep_uploads
+from airflow_recovery.results.sweep_uploads import listed_uploads, prefixes_of, sweep_uploads
 from airflow_recovery.results.swept_run import DAY_S, SweepOptions, SweptRun
 from airflow_recovery.results.table_tags import RunTags
 from airflow_recovery.results.tables import Tables
@@ -82,7 +83,9 @@ class Sweeper:
         self._views: frozenset[str] = frozenset()
         self._report = SweepReport(options.dry_run)
         self._writer = uuid.uuid4().hex
+        self._uploaded_to: frozenset[str] = frozenset()
         self._runs: list[SweptRun] = []
+        """Those that unfinished uploads are compared with. There are many runs, and each is much."""
 
     def sweep(self) -> SweepReport:
         """Sweep every run once. A run that can't be read is left as it is, and named in the report.
@@ -98,6 +101,8 @@ class Sweeper:
                 self._report.warnings.append(warning)
         # Before the journals, as data is: whose claim is not listed then was never a run's of this deployment.
         self._views = self._listed_views()
+        uploads = listed_uploads(self._results, self._report, self._options)
+        self._uploaded_to = frozenset(prefix for upload in uploads for prefix in prefixes_of(upload))
         runs, unread = find_runs(self._store, self._options.dag_id)
         self._report.unread += unread
         for identity in runs:
@@ -108,7 +113,7 @@ class Sweeper:
                 self._guarded(shared_identity(key))
             for store, now_s in ((self._store, self._now_s), (self._results, self._results_now_s)):
                 sweep_probes(store, self._report, now_s, dry_run=self._options.dry_run)
-        sweep_uploads(self._results, self._runs, self._report, self._results_now_s, self._options)
+        sweep_uploads(self._results, uploads, self._runs, self._report, self._results_now_s, self._options)
         return self._report
 
     def _guarded(self, identity: RunIdentity) -> None:
@@ -126,8 +131,8 @@ class Sweeper:
     def _sweep_run(self, journal: Journal) -> None:
         identity = journal.identity
         run = self._read(journal)
-        # All that unfinished uploads are compared with: what lies in the stores may be much, and there are many runs.
-        self._runs.append(replace(run, ages=Ages(self._now_s, {}), data=RunData(), listed=None))
+        if journal.layout.data in self._uploaded_to:
+            self._runs.append(replace(run, ages=Ages(self._now_s, {}), data=RunData(), listed=None))
         if identity == shared_identity(identity.run_key) and self._end_dead_readers(run):
             run = replace(run, was_read_until_now=True)
         releaser = Releaser(
@@ -152,6 +157,7 @@ class Sweeper:
             if name in run.names
         }
         released = self._release(run, rule, releaser, verdicts)
+        readers = cache(lambda: look_for_readers(run.journal))
         for name, number in attempts:
             region = run.names.get(name)
             data = run.data.attempts.get((name, number))
@@ -164,7 +170,7 @@ class Sweeper:
                 continue
             verdict = verdicts[name, number]
             if not verdict.may_go:
-                surplus = self._delete_surplus(run, rule, releaser, region, number)
+                surplus = self._delete_surplus(run, rule, releaser, region, number, readers)
                 self._report.add(what, Action.KEPT, verdict.why, objects - surplus.objects, size - surplus.size)
                 if surplus.objects:
                     self._report.add(what, Action.DELETED, "in no batch that is used", surplus.objects, surplus.size)
@@ -280,14 +286,23 @@ class Sweeper:
         )
 
     def _delete_surplus(
-        self, run: SweptRun, rule: ReleaseRule, releaser: Releaser, region: str, number: int
+        self,
+        run: SweptRun,
+        rule: ReleaseRule,
+        releaser: Releaser,
+        region: str,
+        number: int,
+        readers: Callable[[], Readers],
     ) -> Deleted:
-        """Of an attempt with batches that stays: what is in no batch that is used, and is old enough."""
+        """Of an attempt with batches that stays: what is in no batch that is used, and is old enough.
+
+        ``readers`` looks once for all attempts of the run.
+        """
         state = run.state.of(region)
         used = rule.used_batches(region).get(number)
         if not used or not is_decided(state, number):
             return Deleted()
-        if readers_of(run.journal, region, number, *finishes_made_of(state, [number])):
+        if readers().of(region, number, *finishes_made_of(state, [number])):
             return Deleted()  # of a finish that counts no more
         batches = run.journal.read_committed_batches(region, [(number, batch) for batch in sorted(used)])
         latest_s = self._results_now_s - CLOCK_MARGIN_S - self._options.grace_s

@@ -15,13 +15,14 @@ from airflow_recovery.journal.codec import parse_json
 from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout, names_record, parse_number
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore
+from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, in_key_order
 
 TIME_ASKED = "_gc/"
 CLOCK_MARGIN_S = 60.0
 """The clocks of one store's servers differ: everything is taken for younger by so much."""
 
-_KEYS_TRIED = 3
+KEYS_TRIED = 3
+"""So many records of a run are asked whose it is: one of them may be damaged."""
 
 _AFTER_SLASH = "0"
 """The character behind the slash: where the keys end that are below a folder."""
@@ -120,10 +121,9 @@ def find_runs(journal: ObjectStore, dag_id: str | None = None) -> tuple[list[Run
     for key in _keys_of_runs(journal, "" if dag_id is None else f"{encode(dag_id)}/"):
         parts = key.split("/", 3)
         if len(parts) > 3 and names_record(parts[3]):
-            # Any record will do: all carry the identity of their run. A second and a third are kept in case the first
-            # one is damaged, which is reported where the run itself is read.
+            # Any record will do: all carry the identity of their run. A damaged one is reported where the run is read.
             keys = folders.setdefault("/".join(parts[:3]), [])
-            if len(keys) < _KEYS_TRIED:
+            if len(keys) < KEYS_TRIED:
                 keys.append(key)
     identities: list[RunIdentity] = []
     unread: list[str] = []
@@ -131,7 +131,7 @@ def find_runs(journal: ObjectStore, dag_id: str | None = None) -> tuple[list[Run
         why = ""
         for key in keys:
             try:
-                identities.append(_identity(journal, folder, key))
+                identities.append(identity_of(journal, folder, key))
                 break
             except ObjectMissing:
                 continue  # another sweeper purges it
@@ -154,7 +154,7 @@ def _keys_of_runs(journal: ObjectStore, prefix: str) -> Iterator[str]:
     while after is not None:
         start, after = after, None
         folder, keys = "", 0
-        for info in journal.list(prefix, start_after=start):
+        for info in in_key_order(journal, journal.list(prefix, start_after=start)):
             if not prefix and info.key.startswith("_") and start < _AFTER_UNDERSCORE:
                 after = _AFTER_UNDERSCORE
                 break
@@ -166,8 +166,11 @@ def _keys_of_runs(journal: ObjectStore, prefix: str) -> Iterator[str]:
             yield info.key
 
 
-def _identity(journal: ObjectStore, folder: str, key: str) -> RunIdentity:
-    """From a record: a name in a path may be shortened. Raises `RecordInvalid` where it is none of this place."""
+def identity_of(journal: ObjectStore, folder: str, key: str) -> RunIdentity:
+    """Whose run lies in ``folder``, by the record at ``key``: a name in a path may be shortened.
+
+    Raises `RecordInvalid` where that is none of this place.
+    """
     document = parse_json(journal.get(key).body, where=key)
     names = [document.get(field_.name) if isinstance(document, dict) else None for field_ in fields(RunIdentity)]
     try:

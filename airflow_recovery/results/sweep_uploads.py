@@ -18,15 +18,40 @@ from airflow_recovery.results.swept_run import SweepOptions, SweptRun
 from airflow_recovery.store.object_store import ObjectStore, Upload, UploadStore
 
 
+def listed_uploads(results: ObjectStore, report: SweepReport, options: SweepOptions) -> list[Upload]:
+    """All unfinished uploads; none, and a word in the report, where the store does not say."""
+    if not isinstance(results, UploadStore):
+        return []
+    try:
+        return list(results.uploads(f"{encode(options.dag_id)}/" if options.dag_id else ""))
+    except StoreError as error:
+        report.unread.append(f"unfinished uploads were left as they are: {type(error).__name__}: {error}")
+        return []
+
+
+def prefixes_of(upload: Upload) -> list[str]:
+    """What the prefix of its run may be: a run's has three names, that of shared results two."""
+    parts = upload.key.split("/")
+    return ["/".join([*parts[:depth], ""]) for depth in (3, 2)]
+
+
 def sweep_uploads(
-    results: ObjectStore, runs: Iterable[SweptRun], report: SweepReport, now_s: float, options: SweepOptions
+    results: ObjectStore,
+    uploads: Iterable[Upload],
+    runs: Iterable[SweptRun],
+    report: SweepReport,
+    now_s: float,
+    options: SweepOptions,
 ) -> None:
-    """Abort own leftovers that are older than the grace time. ``now_s`` is the results store's present time."""
+    """Abort own leftovers that are older than the grace time. ``now_s`` is the results store's present time.
+
+    ``uploads`` were listed before ``runs`` were read: a claim comes before its uploads.
+    """
     if not isinstance(results, UploadStore):
         return
     by_prefix = {run.journal.layout.data: run for run in runs}
     try:
-        for upload in results.uploads(f"{encode(options.dag_id)}/" if options.dag_id else ""):
+        for upload in uploads:
             kept = _why_kept(upload, by_prefix, now_s, options.grace_s)
             if kept is None and not options.dry_run:
                 results.abort_upload(upload)
@@ -37,16 +62,13 @@ def sweep_uploads(
 
 
 def _why_kept(upload: Upload, by_prefix: dict[str, SweptRun], now_s: float, grace_s: float) -> str | None:
-    # Below a run's prefix: <region>/<attempt>/...; a run's has three names, that of shared results two.
-    parts = upload.key.split("/")
-    for depth in (3, 2):
-        run = by_prefix.get("/".join([*parts[:depth], ""]))
-        if run is not None:
-            break
-    else:
+    run = next((by_prefix[prefix] for prefix in prefixes_of(upload) if prefix in by_prefix), None)
+    if run is None:
         return "it is another writer's: no journal has such a run"
-    region = run.names.get(parts[depth]) if len(parts) > depth + 2 else None
-    number = parse_number(parts[depth + 1]) if region is not None else None
+    # Below it: <region>/<attempt>/...
+    name, *below = upload.key[len(run.journal.layout.data) :].split("/", 2)
+    region = run.names.get(name) if len(below) == 2 else None
+    number = parse_number(below[0]) if region is not None else None
     if region is None or number is None:
         return "it is another writer's: it belongs to no attempt"
     state = run.state.of(region)

@@ -89,6 +89,11 @@ def translate(error: Exception, *, cloud: str, action: str, uri: str) -> Excepti
             status, _code(head), before=before, text=message[1].rstrip(".") if message else "", cloud=cloud
         )
     kind = _KIND.search(str(error))
+    if "object with invalid path" in head:
+        return StoreMisconfigured(
+            f"{before} {_first_line(head)}. Expected names without an empty part, '.' or '..': the library can't list "
+            "others. Rename that object, or delete it, with the cloud's own tools."
+        )
     if kind is None:
         return StoreMisconfigured(
             f"{before} the answer is not one of {cloud} ({_first_line(head)}). Point the endpoint at the server "

@@ -4,6 +4,7 @@
     RangeStore     a part of an object, which may be too large to be read at once
     UploadStore    the unfinished multipart uploads that a bucket may have besides: they are listed apart, and paid for
     get_many       many reads at once
+    in_key_order   a listing, checked
 
 Keys are relative to the base URI that the store was opened with.
 """
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from airflow_recovery.errors import ObjectTooLarge
+from airflow_recovery.errors import ObjectTooLarge, StoreUnsuitable
 
 MAX_OBJECT_BYTES = 64 * 1024 * 1024
 """The largest object that is read where the reader says nothing else. What is put in one request is smaller."""
@@ -141,6 +142,20 @@ def get_many(store: ObjectStore, keys: Iterable[str], *, connections: int = 64) 
     return {key: stored or store.get(key) for key, stored in small.items()}
 
 
+def in_key_order(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
+    """``listed`` by ``store``, for whoever stops at a key, or goes on behind one. Raises `StoreUnsuitable`."""
+    last = ""
+    for info in listed:
+        if info.key < last:
+            raise StoreUnsuitable(
+                f"{store.base_uri} lists {info.key!r} behind {last!r}: expected the order of the names, in which S3 "
+                "lists. What is recorded would go unseen. Use a server, and a kind of bucket, that lists in this order "
+                "(directory buckets do not)."
+            )
+        last = info.key
+        yield info
+
+
 def check_size(uri: str, size: int, max_bytes: int | None) -> None:
     """Raises `ObjectTooLarge` where the object at ``uri`` has more than ``max_bytes``."""
     if max_bytes is not None and size > max_bytes:
@@ -150,12 +165,14 @@ def check_size(uri: str, size: int, max_bytes: int | None) -> None:
         )
 
 
-def checked_key(key: str) -> str:
+def checked_key(key: str, *, listed: bool = False) -> str:
     """``key`` itself, where it stays below the base of a store.
 
-    Raises `ValueError` for an empty or absolute key, for empty, ``.`` or ``..`` segments, and for a NUL.
+    Raises `ValueError` for an empty or absolute key, for empty, ``.`` or ``..`` segments, and for a NUL. ``listed``: as
+    a listing of S3 has named what others have written, where a segment may be empty.
     """
-    if not key or "\0" in key or any(segment in ("", ".", "..") for segment in key.split("/")):
+    refused = (".", "..") if listed else ("", ".", "..")
+    if not key or "\0" in key or any(segment in refused for segment in key.split("/")):
         raise ValueError(f"expected a key below the base of the store, found {key!r}")
     return key
 

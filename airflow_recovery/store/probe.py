@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from airflow_recovery.errors import ObjectExists, ObjectMissing, StoreError, StoreUnsuitable
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, in_key_order
 
 WRITERS = 8
-ROUNDS = 4
+ROUNDS = ("0/0", "0-0", "1", "2")
+"""The names of what is raced for. A server that lists folder by folder has the first before the second."""
 PROBED = "_probe/"
 RACED = f"{PROBED}raced"
 """An empty object that is written after a race in which one writer won: its age is that of the race."""
@@ -24,8 +25,9 @@ def probe(store: ObjectStore, *, token: str | None = None, always_race: bool = F
     """Try out on objects below ``_probe/`` what a store promises, and delete them.
 
     Returns where a second write was refused, a listing showed the object at once, reading gave the first body back,
-    and of eight writers at the same instant one won, in each of four rounds. Six requests; the race is 33 more, and
-    is run again when the last one is a day old. In a local folder a seventh looks whether the case of names counts.
+    and of eight writers at the same instant one won, in each of four rounds, which are listed in the order of their
+    names. Six requests; the race is 34 more, and is run again when the last one is a day old. In a local folder a
+    seventh looks whether the case of names counts.
     ``always_race`` runs it in any case, and leaves no mark of it.
 
     Raises `StoreUnsuitable` with the property that is missing, or the error of a store that can't be reached.
@@ -43,9 +45,12 @@ def probe(store: ObjectStore, *, token: str | None = None, always_race: bool = F
         if store.base_uri.startswith("file:"):
             _tells_cases_apart(store, key)
         if always_race or not _raced_lately(store, listed):
-            rounds = [f"{key}-race-{number}" for number in range(ROUNDS)]
+            rounds = [f"{key}-race-{name}" for name in ROUNDS]
             written += rounds
-            if _lets_one_writer_win(store, rounds) and not always_race:
+            has_raced = _lets_one_writer_win(store, rounds)
+            for _ in in_key_order(store, store.list(f"{key}-race-")):
+                pass
+            if has_raced and not always_race:
                 with suppress(StoreError):  # then the next probe races again
                     store.put(RACED, b"")
     finally:

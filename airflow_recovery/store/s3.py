@@ -161,7 +161,7 @@ class S3Store:
         """Delete objects, 1000 a request; a key that is not there is not an error."""
         remaining = iter(keys)
         while batch := list(islice(remaining, PAGE_KEYS)):
-            names = [{"Key": self._prefix + checked_key(key)} for key in batch]
+            names = [{"Key": self._prefix + checked_key(key, listed=True)} for key in batch]
             try:
                 deleted = {"Bucket": self._bucket, "Delete": {"Objects": names, "Quiet": True}}
                 answer = self._ask("delete_objects", deleted)
@@ -189,7 +189,7 @@ class S3Store:
 
     def abort_upload(self, upload: Upload) -> None:
         """Delete what was uploaded. One that is completed or aborted already is not an error."""
-        name = self._prefix + checked_key(upload.key)
+        name = self._prefix + checked_key(upload.key, listed=True)
         try:
             self._ask("abort_multipart_upload", {"Bucket": self._bucket, "Key": name, "UploadId": upload.upload_id})
         except Exception as error:

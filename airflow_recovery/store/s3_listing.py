@@ -15,7 +15,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 from xml.sax.saxutils import unescape
 
@@ -51,7 +51,7 @@ def listed_objects(page: Mapping[str, Any], prefix: str) -> Iterator[ObjectInfo]
         return None
     keys, sizes, etags, moments = listed
     if page.get("EncodingType") == "url":
-        keys = map(unquote, keys)
+        keys = map(unquote_plus, keys)  # AWS writes a blank as a plus sign, and a plus sign as %2B
     below = (key[len(prefix) :] for key in keys)
     return map(ObjectInfo, below, map(int, sizes), etags, map(_moment_s, moments))
 

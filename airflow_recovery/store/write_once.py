@@ -121,7 +121,7 @@ class Slots:
         """The numbers above ``after`` that are filled, ascending. One listing; other names are passed over."""
         listed = self.store.list(self.prefix, start_after=self.key(after) if after >= 0 else "")
         names = (info.key[len(self.prefix) :] for info in listed)
-        return [int(name) for name in names if _NUMBER.fullmatch(name)]
+        return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
     def run(self, steps: Steps[R]) -> R:
         """Make all requests of ``steps``, and return what they return."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from airflow_recovery.model.names import decode
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, in_key_order
 
 AFTER_SLASH = chr(ord("/") + 1)
 
@@ -19,7 +19,8 @@ def folders(store: ObjectStore, prefix: str = "", *, most: int = 1000) -> list[s
 def _folders(store: ObjectStore, prefix: str) -> Iterator[str]:
     start_after = ""
     while True:
-        below = (info.key[len(prefix) :] for info in store.list(prefix, start_after=start_after))
+        listed = in_key_order(store, store.list(prefix, start_after=start_after))
+        below = (info.key[len(prefix) :] for info in listed)
         key = next((name for name in below if "/" in name), None)
         if key is None:
             return
@@ -38,7 +39,7 @@ def first_objects(store: ObjectStore, prefix: str, *, depth: int, most: int) -> 
     objects: list[ObjectInfo] = []
     while not is_whole:
         is_whole = True
-        for info in store.list(prefix, start_after=start_after):
+        for info in in_key_order(store, store.list(prefix, start_after=start_after)):
             *parts, _ = info.key[len(prefix) :].split("/", depth)
             if len(parts) < depth:
                 continue

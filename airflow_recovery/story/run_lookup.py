@@ -6,15 +6,16 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from itertools import takewhile, zip_longest
-from typing import Any
+from itertools import islice, takewhile, zip_longest
 
-from airflow_recovery.errors import NothingRecorded, ObjectMissing, RecordInvalid
+from airflow_recovery.errors import JournalError, NothingRecorded, ObjectMissing, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
-from airflow_recovery.journal.layout import run_key
+from airflow_recovery.journal.layout import names_record, run_key
 from airflow_recovery.model.names import decode, encode
 from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.results.sweep_found import KEYS_TRIED, identity_of
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.story.folders import AFTER_SLASH, first_objects, folders, readable
 
@@ -25,7 +26,6 @@ _CONNECTIONS = 64
 _NEAR = timedelta(days=32)
 """The date in a run id is not the logical date: it is when the run could start, mostly within a month of it."""
 _FIRST_MOMENT = datetime.min.replace(tzinfo=timezone.utc)
-_ALL_RUNS = 1_000_000
 _OBJECTS_A_RUN = 1000
 """As many as one request lists."""
 
@@ -45,6 +45,8 @@ def find_run(store: ObjectStore, dag_id: str, run: str, group_id: str | None = N
         key = _key_by_claims(store, dag_id, run)
     groups = [readable(folder) for folder in folders(store, f"{dag}{encode(key)}/")]
     where = f"Run {key} of DAG {dag_id!r}"
+    if not groups:
+        raise NothingRecorded(f"{where} has no group: what lies in its folder is nothing of ours.")
     if group_id is None:
         if len(groups) > 1:
             raise NothingRecorded(f"{where} has {len(groups)} groups: name one with --group: {', '.join(groups)}.")
@@ -73,17 +75,13 @@ def all_runs(
 ) -> list[RunIdentity]:
     """Every run and group of a DAG, or every run of one group. Raises `NothingRecorded` where there is none.
 
-    ``wanted_key``: of which run keys; of others not even the groups are listed.
+    ``wanted_key``: of which run keys. One listing, in which a page holds many small runs.
     """
     check_dag(store, dag_id)
-    dag = f"{encode(dag_id)}/"
     wanted = None if group_id is None else encode(group_id)
-    encoded = [
-        (key, group)
-        for key in folders(store, dag, most=_ALL_RUNS)
-        if wanted_key(readable(key))
-        for group in folders(store, f"{dag}{key}/")
-    ]
+    found = first_objects(store, f"{encode(dag_id)}/", depth=2, most=_OBJECTS_A_RUN)
+    split = (folder.partition("/") for folder, _ in found)
+    encoded = [(key, group) for key, _, group in split if wanted_key(readable(key))]
     _check_group(store, dag_id, group_id, {group for _, group in encoded})
     return _identities(store, dag_id, [(key, group) for key, group in encoded if wanted in (None, group)])
 
@@ -131,21 +129,26 @@ def _check_group(store: ObjectStore, dag_id: str, group_id: str | None, known: s
 
 
 def _identities(store: ObjectStore, dag_id: str, encoded: Iterable[tuple[str, str]]) -> list[RunIdentity]:
-    """Of (run key, group) as their folders are called."""
-    return [_exact(store, RunIdentity(dag_id, readable(key), readable(group))) for key, group in encoded]
+    """Of (run key, group) as their folders are called. Where a name is shortened, and no record says it: none."""
+    identities = []
+    for key, group in encoded:
+        with suppress(NothingRecorded):
+            identities.append(_exact(store, RunIdentity(dag_id, readable(key), readable(group))))
+    return identities
 
 
 def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:
     """The groups of a run that have a journal, by their whole names."""
     run = f"{encode(dag_id)}/{encode(run_key)}/"
 
-    def whole(name: str) -> str:
+    groups = []
+    for folder in folders(store, run):
         try:
-            return decode(name)
-        except ValueError:  # so long that its folder is shortened
-            return str(_record_below(store, f"{run}{name}/")["group_id"])
-
-    return [whole(folder) for folder in folders(store, run)]
+            groups.append(decode(folder))
+        except ValueError:  # noqa: PERF203 - so long that its folder is shortened; or no folder of ours
+            with suppress(NothingRecorded):
+                groups.append(_identity_below(store, f"{run}{folder}").group_id)
+    return groups
 
 
 def _keys_of(run: str) -> Iterable[str]:
@@ -242,19 +245,19 @@ def _exact(store: ObjectStore, identity: RunIdentity) -> RunIdentity:
     names = (identity.dag_id, identity.run_key, identity.group_id)
     if not any("~~" in name for name in names):
         return identity
-    prefix = "/".join(name if "~~" in name else encode(name) for name in names)
-    record = _record_below(store, f"{prefix}/")
-    return RunIdentity(record["dag_id"], record["run_key"], record["group_id"])
+    return _identity_below(store, "/".join(name if "~~" in name else encode(name) for name in names))
 
 
-def _record_below(store: ObjectStore, run: str) -> Any:
-    """A record of the run at this prefix: whole names stand in each. Heartbeats and caches are none."""
-    not_records = (f"{run}h/", f"{run}snap/")
-    records = (info.key for info in store.list(run) if not info.key.startswith(not_records))
-    key = next(records, None)
-    if key is None:
-        raise NothingRecorded(f"The journal {store.base_uri} has no record below {run}.")
-    return parse_json(store.get(key).body, where=key)
+def _identity_below(store: ObjectStore, folder: str) -> RunIdentity:
+    """Whose run lies in this folder. Raises `NothingRecorded` where there is no record, and `RecordInvalid`."""
+    listed = (info.key for info in store.list(f"{folder}/"))
+    error: JournalError = NothingRecorded(f"The journal {store.base_uri} has no record below {folder}/.")
+    for key in islice((key for key in listed if names_record(key[len(folder) + 1 :])), KEYS_TRIED):
+        try:
+            return identity_of(store, folder, key)
+        except RecordInvalid as invalid:  # noqa: PERF203 - the next one may tell
+            error = invalid
+    raise error
 
 
 def _has(store: ObjectStore, prefix: str) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
+from fakes import FolderByFolder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_recovery.errors import StoreAccessDenied
+from airflow_recovery.errors import StoreAccessDenied, StoreUnsuitable
 from airflow_recovery.journal import sharded_listing
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
@@ -149,3 +150,16 @@ def test_a_large_journal_is_listed_in_two_round_trips_where_nobody_knows_how_lar
     store = MeetingStore(finished, 2)
     assert len(list(list_whole(store, LAYOUT, lambda: REGIONS))) == 2_002
     assert store.counts() == {Verb.LIST: 4}
+
+
+@pytest.mark.parametrize("many", [1, sharded_listing.REGIONS_A_SHARD + 1])
+def test_a_journal_that_is_listed_in_another_order_is_refused_by_name(many: int) -> None:
+    """Where a part of the listing ends at a name, what comes behind it would go unseen."""
+    regions = ["a", *(f"a-{number:04d}" for number in range(many))]
+    store = FolderByFolder("memory://journal")
+    for region in regions:
+        store.put(LAYOUT.attempt(region, 1, "claim"), b"")
+    for listed in (list_sharded(store, LAYOUT, regions), list_whole(store, LAYOUT, lambda: regions)):
+        with pytest.raises(StoreUnsuitable, match=r"memory://journal lists '.*/t/a-.*expected the order of the names"):
+            list(listed)
+    assert len(list(store.list())) == len(regions)

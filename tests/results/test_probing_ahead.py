@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from fakes import MemoryStore, World
+from fakes import FolderByFolder, MemoryStore, World
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -135,9 +135,23 @@ def test_very_many_results_are_listed_page_by_page(world: World):
     prober.look_ahead(asked)
     reasons = {result.region: prober(*result) for result in asked}
     assert {region: reason.why for region, reason in reasons.items() if reason} == {"P07": Why.OUTPUT_MISSING}
-    assert store.counts() == {Verb.LIST: 4}, "one file a result, and five results a page"
+    assert store.counts() == {Verb.LIST: 5}, "one file a result, five results a page, and P07 once more, alone"
     prober(*asked[0])
-    assert store.counts() == {Verb.LIST: 5}, "an answer serves once"
+    assert store.counts() == {Verb.LIST: 6}, "an answer serves once"
+
+
+@pytest.mark.usefixtures("very_many")
+def test_results_on_a_server_that_lists_folder_by_folder_are_not_taken_to_be_gone():
+    """There ``a/x`` comes before ``a-b/x``."""
+    names = ["a", *(f"a-{number:02d}" for number in range(20))]
+    world = World(dict.fromkeys(names, ()))
+    world.results = FolderByFolder("memory://results")
+    world.go_all()
+    state = world.state()
+    asked = [AskedResult(name, state.of(name).current, name) for name in names]
+    prober = ResultProber(lambda location: world.results)
+    prober.look_ahead(asked)
+    assert [prober(*result) for result in asked] == [None] * len(names)
 
 
 @pytest.mark.usefixtures("very_many")

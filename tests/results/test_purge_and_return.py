@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -49,16 +49,16 @@ def closed(kept: Kept) -> World:
 
 def while_it_deletes(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """``act`` happens once, after `gc` has looked for the second time whether the run has come back."""
-    delete = Releaser.delete_data
+    delete = Releaser.delete_all
     acted: list[Any] = []
 
-    def late(releaser: Releaser, region: str, number: int):
+    def late(releaser: Releaser, objects: Mapping[tuple[str, int], int]):
         if not acted:
             acted.append(True)
             act()
-        return delete(releaser, region, number)
+        return delete(releaser, objects)
 
-    monkeypatch.setattr(Releaser, "delete_data", late)
+    monkeypatch.setattr(Releaser, "delete_all", late)
 
 
 def comes_back(world: World) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from clocked import DAY_S, HOUR_S, MINUTE_S, Clock, ClockedStore, clocked_world, has_data, sweep, told
-from fakes import CHAIN, PAIR, InlineThread, Killed, Process, World
+from fakes import CHAIN, PAIR, InlineThread, Killed, Process, ProcessStore, World
 
 from airflow_recovery.attempt import attempt
 from airflow_recovery.attempt.inputs_kept import ReleaseCheck
+from airflow_recovery.attempt.manual_release import look_at_release, release_by_hand
 from airflow_recovery.errors import InputLost, NotMine, NotPublished, RegionFailed
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout, shared_identity
@@ -63,6 +64,45 @@ def test_a_fenced_attempts_data_goes_after_the_grace_time(clock):
     assert not has_data(world, "P", 1)
     assert has_data(world, "P", 2)
     assert world.state().of("P").attempts[1].is_released
+
+
+@pytest.mark.parametrize("many", [3, 100])
+def test_data_of_many_attempts_are_deleted_by_one_request(clock, many):
+    names = [f"r{number}" for number in range(many)]
+    world = clocked_world({**dict.fromkeys(names, ()), "C": tuple(names)}, clock)
+    world.go_all()
+    clock.passes(100 * DAY_S)
+    world.results = CountingStore(world.results)
+
+    def requests(**options: object) -> tuple[int, int]:
+        world.results.clear()
+        report = sweep(world, **options)
+        assert report.unread == []
+        return report.deleted_bytes, world.results.count(Verb.DELETE)
+
+    sizes = [len(f"{name} of []") for name in names]
+    assert requests(dry_run=True) == (sum(sizes), 1)  # that of the time
+    assert requests() == (sum(sizes), 2)
+    clock.passes(100 * DAY_S)
+    sweep(world, purge_older_than_s=DAY_S)
+    clock.passes(DAY_S)
+    assert requests(purge_older_than_s=DAY_S)[1] == 2
+    assert [info.key for info in world.results.list()] == []
+
+
+def test_what_a_killed_release_has_left_is_deleted_though_it_is_a_final_result(clock):
+    """Its marker is there: nobody may read it any more."""
+    world = clocked_world(PAIR, clock)
+    world.go_all()
+    hand = look_at_release(world.journal(), world.plan, world.state(), "C", None)
+    process = Process(gate=lambda request: process.kill() if request == "DELETE" else None)
+    with pytest.raises(Killed):
+        release_by_hand(world.journal(), ProcessStore(world.results, process), hand, "ann", force=True)
+    assert has_data(world, "C", 1)
+    report = sweep(world)
+    assert told(report)["C@1"] == "deleted: it was released before"
+    assert not has_data(world, "C", 1)
+    assert has_data(world, "P", 1)
 
 
 def test_an_open_attempts_data_is_never_touched(clock):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -9,7 +11,11 @@ from botocore.config import Config
 from clocked import Clock, clocked_world, has_data, sweep, told
 from fakes import PAIR, Killed, Process, World
 
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.model.retention import Retention
 from airflow_recovery.results import sweep_uploads
+from airflow_recovery.results.sweep import Sweeper
+from airflow_recovery.results.swept_run import SweepOptions, SweptRun
 from airflow_recovery.store.object_store import ObjectStore, Upload
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
@@ -106,6 +112,29 @@ def test_an_upload_within_the_grace_time_stays():
     assert aborted == [upload]
 
 
+@pytest.mark.parametrize("key", [None, "stranger", "{P}/out/part-1"])
+def test_a_run_is_held_no_longer_than_it_is_swept_but_for_its_uploads(monkeypatch, key):
+    """There may be ten thousand runs, each with all that is known of its attempts."""
+    world = clocked_world(PAIR, Clock())
+    dies(world, "P")
+    world.go_all()
+    uploads = [Upload(key.format(P=world.journal().layout.data_of("P", 1)), "u1", 0.0)] if key else []
+    world.results.uploads, world.results.abort_upload = lambda prefix="": iter(uploads), lambda upload: None
+    read: list[weakref.ref[object]] = []
+    unwatched = Sweeper._read
+
+    def watched(sweeper: Sweeper, journal: Journal) -> SweptRun:
+        run = unwatched(sweeper, journal)
+        read.append(weakref.ref(run.state))
+        return run
+
+    monkeypatch.setattr(Sweeper, "_read", watched)
+    sweeper = Sweeper(world.journal_store, world.results, SweepOptions(Retention.keep(), grace_s=0))
+    assert sweeper.sweep().unread == []
+    gc.collect()
+    assert [state() is not None for state in read] == [key == "{P}/out/part-1"]
+
+
 def test_an_upload_that_was_aborted_meanwhile_is_no_error(s3_server, s3_store):
     upload = begin_upload(s3_server, s3_store, "a/b")
     s3_store.abort_upload(upload)
@@ -121,3 +150,14 @@ def test_a_sweep_over_s3_deletes_what_is_dead_and_keeps_the_rest(world):
     assert has_data(world, "P", 2)
     assert told(dry)["C@1"] == "kept: it is open"
     assert [each.key for each in world.journal_store.list("_gc/")] == []
+
+
+def test_what_an_application_has_written_with_an_empty_part_in_its_name_goes_as_well(s3_server, world):
+    """As ``f"{folder}/{name}"`` makes it of a folder with a slash at its end; S3 takes it for another key."""
+    dead = world.journal().layout.data_of("P", 1)
+    bucket, _, prefix = world.results.base_uri.removeprefix("s3://").partition("/")
+    client = world.results._clients.sending(1)
+    client.put_object(Bucket=bucket, Key=f"{prefix}/{dead}/out//x", Body=b"x")
+    report = sweep(world, grace_s=0)
+    assert report.unread == []
+    assert not has_data(world, "P", 1)

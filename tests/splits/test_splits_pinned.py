@@ -11,9 +11,11 @@ from airflow_recovery.attempt.manual_release import look_at_release, release_by_
 from airflow_recovery.attempt.pin import pin as pin_data
 from airflow_recovery.attempt.pin import unpin
 from airflow_recovery.errors import Refused
+from airflow_recovery.journal.journal import DataInUse
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.records import Pin, Released
 from airflow_recovery.results import sweep as sweep_module
+from airflow_recovery.results.readers import Readers
 from airflow_recovery.results.release import Releaser
 
 
@@ -64,7 +66,7 @@ def test_control_a_pin_of_the_attempt_alone_keeps_half_of_it(world, clock, monke
     pin(world)
     other_code(world)
     monkeypatch.setattr(RegionState, "pinned", ())
-    monkeypatch.setattr(Releaser, "_made_of", lambda self, region, numbers: [])
+    monkeypatch.setattr(Releaser, "_made_of", lambda self, *looked_at: [])
     clock.passes(100 * DAY_S)
     sweep(world)
     assert (has_data(world, SOURCE, 1), has_data(world, SOURCE, 2)) == (False, True)
@@ -114,7 +116,7 @@ def test_who_releases_a_batch_looks_for_pins_of_what_is_made_of_it(world):
 
 
 def test_control_without_that_look_the_pinned_result_loses_its_batches(world, monkeypatch):
-    monkeypatch.setattr(Releaser, "_made_of", lambda self, region, numbers: [])
+    monkeypatch.setattr(Releaser, "_made_of", lambda self, *looked_at: [])
     release_after_a_pin(world)
     assert not is_whole(world, 2)
 
@@ -154,7 +156,7 @@ def test_who_reads_a_finish_keeps_the_batches_that_it_took_over(world, clock):
 
 
 def test_control_without_the_look_at_readers_a_batch_goes_below_them(world, clock, monkeypatch):
-    monkeypatch.setattr(sweep_module, "readers_of", lambda journal, region, *numbers: [])
+    monkeypatch.setattr(sweep_module, "look_for_readers", lambda journal: Readers(DataInUse((), frozenset())))
     swept_while_read(world, clock)
     assert not is_whole(world, 2)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from types import SimpleNamespace
 from typing import Any, cast
 
-from clocked import DAY_S, HOUR_S, MINUTE_S, Clock, has_data, sweep, told
-from fakes import Killed, Process
+from clocked import DAY_S, HOUR_S, MINUTE_S, Clock, clocked_world, has_data, sweep, told
+from fakes import Killed, Process, World
 from split_world import SOURCE, SplitWorld, splits
 
 from airflow_recovery.attempt.release import release_consumed
 from airflow_recovery.driver import ModeSpec
 from airflow_recovery.driver import cleanup as scratch
+from airflow_recovery.journal.codec import resealed
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
@@ -22,6 +24,7 @@ from airflow_recovery.results import sweep as sweep_module
 from airflow_recovery.results.release_rule import ReleaseRule
 from airflow_recovery.splits.mode import AdoptedBatches
 from airflow_recovery.splits.spec import SplitSpec
+from airflow_recovery.testing import CountingStore, Verb
 
 
 def objects(world: SplitWorld, attempt: int) -> list[str]:
@@ -51,7 +54,7 @@ def test_what_a_finish_has_adopted_stays_though_its_attempt_was_fenced(world, cl
 
 def test_control_by_attempt_the_adopted_batches_go_and_the_result_is_lost(world, clock, monkeypatch):
     monkeypatch.setattr(ReleaseRule, "used_batches", lambda self, region, but_finish=None: {})
-    monkeypatch.setattr(release.Releaser, "_made_of", lambda self, region, numbers: [])
+    monkeypatch.setattr(release.Releaser, "_made_of", lambda self, *looked_at: [])
     world.dies_at_batch(4)
     world.until_green()
     clock.passes(2 * HOUR_S)
@@ -257,9 +260,45 @@ def test_a_finish_that_has_adopted_batches_is_seen_before_they_are_deleted(world
 
 
 def test_control_without_the_look_at_finishes_the_new_result_loses_its_batches(world, monkeypatch):
-    monkeypatch.setattr(release.Releaser, "_made_of", lambda self, region, numbers: [])
+    monkeypatch.setattr(release.Releaser, "_made_of", lambda self, *looked_at: [])
     finish_while_releasing(world, monkeypatch)
     assert objects(world, 1) == []
+
+
+def copied(world: SplitWorld, many: int) -> World:
+    """The same run, of so many regions as S."""
+    copy = clocked_world({}, world.journal_store.clock)
+    for key, body in world.journal_store.objects.items():
+        document = json.loads(body)
+        texts = [json.dumps(document["body"]).replace('"S"', f'"S{n}"').replace("/S/", f"/S{n}/") for n in range(many)]
+        bodies = list(map(json.loads, texts))
+        if "/plan/" in key:
+            regions = [region for body in bodies for region in body["regions"] if region["name"] != "C"]
+            copy.journal_store.put(key, resealed({**document, "body": {**document["body"], "regions": regions}}))
+        elif "/t/S/" in key:
+            for n, body in enumerate(bodies):
+                copy.journal_store.put(key.replace("/t/S/", f"/t/S{n}/"), resealed({**document, "body": body}))
+    for key, body in world.results.objects.items():
+        for n in range(many):
+            copy.results.put(key.replace("/S/", f"/S{n}/"), body)
+    return copy
+
+
+def test_whether_somebody_reads_batches_is_looked_for_once_however_many_regions_have_some(world, clock):
+    world.dies_at_batch(4)
+    go(world, SOURCE)
+    world.restart(SOURCE)
+    go(world, SOURCE)
+    lists = []
+    for many in (2, 7):
+        run = copied(world, many)
+        clock.passes(2 * HOUR_S)
+        run.journal_store = CountingStore(run.journal_store)
+        report = sweep(run)
+        assert report.unread == []
+        assert sum(action.startswith("deleted") for action in told(report).values()) == 2 * many
+        lists.append(run.journal_store.count(Verb.LIST))
+    assert lists[0] == lists[1]
 
 
 # purge, and drivers that were fenced

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
@@ -277,6 +278,32 @@ def test_a_listing_in_another_order_is_refused_by_name(monkeypatch: pytest.Monke
     monkeypatch.setattr(store, "_client", lambda attempts: Unordered())
     with pytest.raises(StoreUnsuitable, match="Use a bucket, or an Azure account without a hierarchical namespace"):
         list(store.list("t/"))
+
+
+LISTED_BY_GOOGLE = b"""<ListBucketResult><Name>bucket</Name><IsTruncated>false</IsTruncated><Contents>
+<Key>base/a//b</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"e"</ETag><Size>1</Size></Contents></ListBucketResult>"""
+
+
+class OddBucket(BaseHTTPRequestHandler):
+    """A bucket in which somebody has written ``a//b``."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(LISTED_BY_GOOGLE)))
+        self.end_headers()
+        self.wfile.write(LISTED_BY_GOOGLE)
+
+    def log_message(self, *said: object) -> None:
+        pass
+
+
+def test_a_name_that_the_library_cannot_list_is_named() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), OddBucket) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        access = CloudAccess({"skip_signature": "true"}, f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(StoreMisconfigured, match=r'"base/a//b" contained .* Rename that object, or delete it'):
+            list(GoogleStore("gs://bucket/base", access).list())
+        server.shutdown()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fakes import FolderByFolder
 
 from airflow_recovery.errors import ObjectExists, StoreAccessDenied, StoreTimeout, StoreUnsuitable
 from airflow_recovery.store import ObjectStore, probe
@@ -79,18 +80,18 @@ def test_a_probe_whose_first_reply_is_lost_leaves_nothing(local_store: LocalStor
 
 def test_a_policy_without_deletes_is_fine(local_store: LocalStore) -> None:
     probe(FaultyStore(local_store, [Fault(Verb.DELETE, FaultKind.DENIED)]), token="fixed")
-    races = [f"_probe/fixed-race-{number}" for number in range(4)]
+    races = [f"_probe/fixed-race-{name}" for name in ("0-0", "0/0", "1", "2")]
     assert [each.key for each in local_store.list()] == ["_probe/fixed", *races, RACED]
 
 
 # writers at the same instant
 
 
-def test_the_race_is_33_requests_once_a_day_and_the_rest_six(s3_store: ObjectStore) -> None:
+def test_the_race_is_34_requests_once_a_day_and_the_rest_six(s3_store: ObjectStore) -> None:
     counting = CountingStore(s3_store)
     probe(counting)
     assert counting.counts() == {
-        Verb.PUT_IF_ABSENT: 2 + 8 * 4, Verb.PUT: 1, Verb.LIST: 2, Verb.GET: 1, Verb.DELETE: 1,
+        Verb.PUT_IF_ABSENT: 2 + 8 * 4, Verb.PUT: 1, Verb.LIST: 3, Verb.GET: 1, Verb.DELETE: 1,
     }  # fmt: skip
     assert [each.key for each in s3_store.list()] == [RACED]
     counting.clear()
@@ -98,7 +99,7 @@ def test_the_race_is_33_requests_once_a_day_and_the_rest_six(s3_store: ObjectSto
     assert counting.counts() == {Verb.PUT_IF_ABSENT: 2, Verb.LIST: 2, Verb.GET: 1, Verb.DELETE: 1}
     counting.clear()
     probe(counting, always_race=True)  # who asks for a check wants it now
-    assert counting.counts() == {Verb.PUT_IF_ABSENT: 2 + 8 * 4, Verb.LIST: 1, Verb.GET: 1, Verb.DELETE: 1}
+    assert counting.counts() == {Verb.PUT_IF_ABSENT: 2 + 8 * 4, Verb.LIST: 2, Verb.GET: 1, Verb.DELETE: 1}
 
 
 def test_a_race_that_is_a_day_old_is_run_again(local_store: LocalStore, tmp_path: Path) -> None:
@@ -150,6 +151,14 @@ def test_writers_without_an_answer_prove_nothing_and_the_race_is_run_again(store
         assert counting.count(Verb.PUT, RACED) == 0
     probe(counting)
     assert counting.count(Verb.PUT, RACED) == 1
+
+
+def test_a_server_that_lists_folder_by_folder_is_refused() -> None:
+    """Where a listing ends at a name, it would end too early there."""
+    store = FolderByFolder("memory://store")
+    with pytest.raises(StoreUnsuitable, match="expected the order of the names, in which S3 lists"):
+        probe(store)
+    assert list(store.list()) == []
 
 
 # names that differ by case

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from botocore.awsrequest import HeadersDict
+from botocore.awsrequest import AWSResponse, HeadersDict
 
 from airflow_recovery.store import s3_listing
 from airflow_recovery.store.object_store import ObjectInfo
@@ -41,6 +42,24 @@ def test_a_page_is_listed_as_the_sdk_lists_it(s3_server: S3Server, monkeypatch: 
     monkeypatch.setattr("airflow_recovery.store.s3_clients.read_answers_fast", lambda client: None)
     assert ours == listed()
     assert len(ours) == 4
+
+
+def test_a_blank_that_the_server_writes_as_a_plus_sign_is_a_blank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As AWS writes it (both servers of the tests write %20), and as the SDK reads it."""
+    entries = [GOOD.replace(b"a &amp; b", key) for key in (b"base/city=New+York/x", b"base/city=a%2Bb/x")]
+    page = PAGE.replace(b"true", b"false") % b"".join([*entries, b"<EncodingType>url</EncodingType>"])
+
+    def listed() -> list[str]:
+        store = S3Store("s3://bucket/base", endpoint_url="http://127.0.0.1:9", session=new_session("a", "b"))
+        client: Any = store._clients.sending(4)
+        headers: Any = HeadersDict({})
+        answer = AWSResponse("", 200, headers, SimpleNamespace(stream=lambda: iter([page])))
+        client.meta.events.register("before-send.s3", lambda request, **of: answer)
+        return [info.key for info in store.list()]
+
+    ours = listed()
+    monkeypatch.setattr("airflow_recovery.store.s3_clients.read_answers_fast", lambda client: None)
+    assert ours == listed() == ["city=New York/x", "city=a+b/x"]
 
 
 def test_an_object_is_read_as_the_sdk_reads_it(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:

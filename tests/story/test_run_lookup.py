@@ -8,14 +8,15 @@ import pytest
 from clocked import DAY_S, Clock, ClockedStore
 from written_night import Night, region
 
-from airflow_recovery.errors import NothingRecorded
+from airflow_recovery.errors import NothingRecorded, RecordInvalid
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import run_key
+from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import Claim, RunIdentity
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.story import run_lookup
 from airflow_recovery.story.past_runs import past_runs
-from airflow_recovery.story.run_lookup import find_run, moment_of, newest_runs
+from airflow_recovery.story.run_lookup import all_runs, find_run, groups_of, moment_of, newest_runs
 from airflow_recovery.testing import CountingStore, Verb
 
 PLAN = (region("load", final=True),)
@@ -175,3 +176,60 @@ def test_where_not_all_claims_are_read_the_error_says_so(
 def test_a_date_without_an_offset_is_in_utc(text: str, moment: str | None) -> None:
     found = moment_of(text)
     assert (None if found is None else found.isoformat()) == moment
+
+
+def test_all_runs_are_found_by_the_pages_of_one_listing(journal: ClockedStore) -> None:
+    """A large one, of more objects than a page has, costs one more."""
+    for number in range(400):
+        for name in ("a", "b", "c"):
+            journal.put(f"d/run-{number:03d}/g/t/{name}/00000001.claim", b"")
+    journal.put("d/run-007/other/t/a/00000001.claim", b"")
+    for number in range(1, 2_000):
+        journal.put(f"d/run-008/g/t/a/{number:08d}.claim", b"")
+    counting = CountingStore(journal)
+    assert len(all_runs(counting, "d")) == 401
+    assert counting.counts() == {Verb.LIST: 1 + 3 + 1}
+    assert [(run.run_key, run.group_id) for run in all_runs(journal, "d", wanted_key="run-007".__eq__)] == [
+        ("run-007", "g"),
+        ("run-007", "other"),
+    ]
+
+
+# what others have left in the journal
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'"text"', b"{"])
+def test_what_is_no_record_is_not_asked_whose_run_it_is(journal: ClockedStore, body: bytes) -> None:
+    """The folder of a group with a long name says only how it begins."""
+    group = "g" * 150
+    ran(journal, "run-1", group)
+    journal.put(f"d/run-1/{encode(group)}/a.json", body)
+    identity = RunIdentity("d", "run-1", group)
+    assert find_run(journal, "d", "run-1") == identity
+    assert all_runs(journal, "d") == newest_runs(journal, "d", most=1) == [identity]
+    assert groups_of(journal, "d", "run-1") == [group]
+
+
+def test_whose_run_it_is_the_second_record_says_where_the_first_is_damaged(journal: ClockedStore) -> None:
+    group = "g" * 150
+    ran(journal, "run-1", group)
+    folder = f"d/run-1/{encode(group)}"
+    first, *others = (info.key for info in list(journal.list(f"{folder}/")) if "/h/" not in info.key)
+    journal.put(first, b"{")
+    assert groups_of(journal, "d", "run-1") == [group]
+    for key in others:
+        journal.put(key, b"{")
+    with pytest.raises(RecordInvalid, match="not a valid journal document"):
+        groups_of(journal, "d", "run-1")
+
+
+def test_a_folder_without_a_record_is_no_group(journal: ClockedStore) -> None:
+    ran(journal, "run-1")
+    for key in ("d/run-1/lost+found/a", "d/run-1/g~~0/a", "d/run-2/note", "d/run-3/g~~0/a"):
+        journal.put(key, b"?")
+    assert groups_of(journal, "d", "run-1") == ["g"]
+    assert groups_of(journal, "d", "run-2") == groups_of(journal, "d", "run-3") == []
+    assert RunIdentity("d", "run-1", "g") in all_runs(journal, "d")
+    for group in (None, "g"):
+        with pytest.raises(NothingRecorded, match="Run run-2 of DAG 'd' has no group"):
+            find_run(journal, "d", "run-2", group)

@@ -134,6 +134,13 @@ class MemoryStore:
         return ObjectInfo(key, len(body), hashlib.md5(body).hexdigest())
 
 
+class FolderByFolder(MemoryStore):
+    """As a server over folders may list: ``a/x`` before ``a-b/x``."""
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        yield from sorted(super().list(prefix, start_after=start_after), key=lambda info: info.key.split("/"))
+
+
 class ProcessStore:
     """A store as one process sees it."""
 

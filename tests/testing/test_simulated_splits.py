@@ -121,7 +121,7 @@ def test_control_where_batches_of_vanished_splits_are_adopted_rows_of_them_stay(
 
 def test_control_where_the_sweeper_goes_by_attempts_it_deletes_adopted_batches(monkeypatch):
     monkeypatch.setattr(ReleaseRule, "used_batches", lambda self, region, but_finish=None: {})
-    monkeypatch.setattr(Releaser, "_made_of", lambda self, region, numbers: [])
+    monkeypatch.setattr(Releaser, "_made_of", lambda self, *looked_at: [])
     settings = Settings(ZOMBIES.job, {Trouble.SWEEP: 2, Trouble.KILL: 1}, publishes=False, detached_share=0.0)
     finds(settings, "I8: ")
 
