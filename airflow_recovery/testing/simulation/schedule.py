@@ -17,7 +17,8 @@ from airflow_recovery.testing.simulation.strands import Process, Strand, Termina
 from airflow_recovery.testing.simulation.troubles import PAUSED, Troubles
 from airflow_recovery.testing.simulation.verdict import check_end, check_green, check_history
 
-MAX_STEPS = 20_000
+MAX_STEPS = 60_000
+"""Runs that share results, each listing its journal by pages of two keys, have come to an end after 25,700."""
 MAX_TRIES = 60
 TRACE_TAIL = 200
 PREFIX = JournalLayout(IDENTITY).prefix
