@@ -10,9 +10,9 @@ attempts (`airflow_recovery.results.batches_in_use`): they go together, less tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from airflow_recovery.journal.journal import Journal
@@ -41,10 +41,6 @@ class Deleted:
     tags_left: str = ""
 
 
-Attempted = tuple[str, int]
-"""An attempt by its region and its number."""
-
-
 class Candidate(NamedTuple):
     """An attempt of ``region`` that may go, and those that go ``also``. ``data``: what it has, where it was listed."""
 
@@ -52,17 +48,6 @@ class Candidate(NamedTuple):
     attempt: Attempt
     also: tuple[int, ...] = ()
     data: Deleted | None = None
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The attempts that go."""
-        return (self.attempt.number, *self.also)
-
-    def objects(self) -> Iterator[tuple[Attempted, int]]:
-        """The attempts that go, and how many objects each has at least."""
-        for number in self.numbers:
-            is_known = self.data is not None and number == self.attempt.number
-            yield (self.region, number), self.data.objects if self.data is not None and is_known else 0
 
     def markers(self, who: str) -> list[Released]:
         """What is written before anything is deleted."""
@@ -112,22 +97,13 @@ class Releaser:
         if self._dry_run:
             readers = Readers(self._journal.data_in_use(listed))
             state = self._state_now(candidates, listed)
-        else:
-            self._mark([released for candidate in candidates for released in candidate.markers(self._who)])
-            # Readers first: who has adopted a batch has a claim here, or has finished when the state is read.
-            readers = look_for_readers(self._journal)
-            state = self._state_now(candidates)
-        texts = [self._readers(candidate, readers, state) for candidate in candidates]
-        unread = [candidate for candidate, found in zip(candidates, texts, strict=True) if not found]
-        deleted: dict[Attempted, Deleted] = {}
-        if self._dry_run:
-            deleted = {(c.region, c.attempt.number): c.data for c in unread if c.data is not None}
-        objects = {key: count for candidate in unread for key, count in candidate.objects() if key not in deleted}
-        deleted |= self.delete_all(objects)
-        return [
-            Deleted(readers=", ".join(found)) if found else self._let_go(candidate, deleted)
-            for candidate, found in zip(candidates, texts, strict=True)
-        ]
+            return [self._delete_unless_read(candidate, readers, state, {}) for candidate in candidates]
+        self._mark([released for candidate in candidates for released in candidate.markers(self._who)])
+        # Readers first: who has adopted a batch has a claim here, or has finished when the state is read.
+        readers = look_for_readers(self._journal)
+        state = self._state_now(candidates)
+        together = self._listed_together(candidates)
+        return [self._delete_unless_read(candidate, readers, state, together) for candidate in candidates]
 
     def _state_now(self, candidates: Sequence[Candidate], listed: Sequence[ObjectInfo] | None = None) -> RunState:
         """The regions of which attempts with batches may go; without a request where there are none."""
@@ -143,59 +119,55 @@ class Releaser:
             for _ in pool.map(self._journal.release, markers):
                 pass
 
-    def _listed(self, objects: Mapping[Attempted, int]) -> dict[Attempted, list[ObjectInfo]]:
-        """What lies below the prefixes of these attempts: of very many, by a few listings as far as they tell."""
-        prefixes = {self._prefix(*attempt): count for attempt, count in objects.items()}
-        together: dict[str, list[ObjectInfo]] = {}
-        for page in in_pages(prefixes) if len(prefixes) > CONNECTIONS else ():
-            # Fewer than the run's own listing has seen: of a server that lists in an order of its own. Listed alone.
-            answer = list_together(self._results, page)
-            together |= {prefix: infos for prefix, infos in answer.items() if len(infos) >= prefixes[prefix]}
-        return {
-            attempt: together[prefix] if prefix in together else list(self._results.list(prefix))
-            for attempt, prefix in zip(objects, prefixes, strict=True)
+    def _listed_together(self, candidates: Sequence[Candidate]) -> dict[str, list[ObjectInfo]]:
+        """What lies below the prefixes of very many attempts, as far as a few listings tell."""
+        if len(candidates) <= CONNECTIONS:
+            return {}
+        objects = {
+            self._prefix(region, attempt.number): data.objects if data is not None else 0
+            for region, attempt, _, data in candidates
         }
+        listed: dict[str, list[ObjectInfo]] = {}
+        for page in in_pages(objects):
+            together = list_together(self._results, page)
+            # Fewer than the run's own listing has seen: of a server that lists in an order of its own. Listed alone.
+            listed |= {prefix: infos for prefix, infos in together.items() if len(infos) >= objects[prefix]}
+        return listed
 
-    def _readers(self, candidate: Candidate, readers: Readers, state: RunState) -> list[str]:
-        texts = readers.of(candidate.region, *candidate.numbers)
-        if candidate.attempt.batches or candidate.also:
-            texts += self._made_of(candidate.region, candidate.numbers, state.of(candidate.region), readers)
-        return texts
-
-    def _let_go(self, candidate: Candidate, deleted: dict[Attempted, Deleted]) -> Deleted:
-        region, attempt, *_ = candidate
-        # One that goes with two finishes is counted with the first.
-        parts = [deleted.pop((region, number), Deleted()) for number in candidate.numbers]
+    def _delete_unless_read(
+        self, candidate: Candidate, readers: Readers, state: RunState, listed: dict[str, list[ObjectInfo]]
+    ) -> Deleted:
+        region, attempt, also, data = candidate
+        numbers = (attempt.number, *also)
+        texts = readers.of(region, *numbers)
+        if attempt.batches or also:
+            texts += self._made_of(region, numbers, state.of(region), readers)
+        if texts:
+            return Deleted(readers=", ".join(texts))
+        if self._dry_run and data is not None and not also:
+            return data
+        by_attempt = [self.delete_data(region, number, listed.get(self._prefix(region, number))) for number in numbers]
+        deleted = Deleted(
+            sum(deletion.objects for deletion in by_attempt),
+            sum(deletion.size for deletion in by_attempt),
+            tags_left="; ".join(deletion.tags_left for deletion in by_attempt if deletion.tags_left),
+        )
         if attempt.outcome is not None and attempt.outcome.shared is not None and not self._dry_run:
             identity = self._journal.identity
             owner = RunAttempt(*RegionKey.of(identity, region), attempt.number)
             end_reading(self._journal, attempt.outcome.shared, owner, self._who)
-        return Deleted(
-            sum(part.objects for part in parts),
-            sum(part.size for part in parts),
-            tags_left="; ".join(part.tags_left for part in parts if part.tags_left),
-        )
+        return deleted
 
-    def delete_data(self, region: str, number: int) -> Deleted:
-        """As `delete_all`, of one attempt."""
-        return self.delete_all({(region, number): 0})[region, number]
+    def delete_data(self, region: str, number: int, listed: list[ObjectInfo] | None = None) -> Deleted:
+        """Everything below the attempt's own prefix, and its tags; a user's own location or table is never deleted.
 
-    def delete_all(self, objects: Mapping[Attempted, int]) -> dict[Attempted, Deleted]:
-        """Everything below the attempts' own prefixes, and their tags; a user's own location or table is never deleted.
-
-        Whoever calls knows that no finish and no base names anything there. ``objects``: the attempts, and how many
-        objects each has at least.
+        Whoever calls knows that no finish and no base names anything there. ``listed``: what lies there, if known.
         """
-        listed = self._listed(objects)
+        deleted = self._delete(list(self._results.list(self._prefix(region, number))) if listed is None else listed)
         if not self._dry_run:
-            self._results.delete(info.key for infos in listed.values() for info in infos)
-        deleted = {}
-        for (region, number), infos in listed.items():
-            tags_left = ""
-            if not self._dry_run:
-                self._drop_cached(region, number)
-                tags_left = self._tags.let_go(region, number) if self._tags is not None else ""
-            deleted[region, number] = Deleted(len(infos), sum(info.size for info in infos), tags_left=tags_left)
+            self._drop_cached(region, number)
+            if self._tags is not None:
+                return replace(deleted, tags_left=self._tags.let_go(region, number))
         return deleted
 
     @staticmethod
@@ -221,10 +193,12 @@ class Releaser:
         base = self._results.base_uri
         kept = {key_below(base, uri) for output in outputs for uri in output.uris()}
         listed = self._results.list(self._prefix(region, number))
-        surplus = [info for info in listed if info.key not in kept and is_old(info)]
-        if not self._dry_run:
-            self._results.delete(info.key for info in surplus)
-        return Deleted(len(surplus), sum(info.size for info in surplus))
+        return self._delete([info for info in listed if info.key not in kept and is_old(info)])
 
     def _prefix(self, region: str, number: int) -> str:
         return f"{self._journal.layout.data_of(region, number)}/"
+
+    def _delete(self, infos: list[ObjectInfo]) -> Deleted:
+        if infos and not self._dry_run:
+            self._results.delete([info.key for info in infos])
+        return Deleted(len(infos), sum(info.size for info in infos))

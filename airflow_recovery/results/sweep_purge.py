@@ -130,7 +130,6 @@ class Purge:
         pinned, has_come_back = self._look_again()
         objects = size = 0
         tags_left = list(run.data.unasked)
-        going: dict[tuple[str, int], int] = {}
         for name, number in self._purged_data():
             data = run.data.attempts[name, number]
             if (name, number) in pinned:
@@ -138,8 +137,7 @@ class Purge:
                     f"{run.where} / {name}@{number}", Action.KEPT, "it is read or pinned", data.objects, data.size
                 )
                 continue
-            going[run.names[name], number] = data.objects
-        for deleted in self._releaser.delete_all(going).values():
+            deleted = self._releaser.delete_data(run.names[name], number)
             if deleted.tags_left:
                 tags_left.append(deleted.tags_left)
             objects, size = objects + deleted.objects, size + deleted.size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -49,16 +49,16 @@ def closed(kept: Kept) -> World:
 
 def while_it_deletes(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """``act`` happens once, after `gc` has looked for the second time whether the run has come back."""
-    delete = Releaser.delete_all
+    delete = Releaser.delete_data
     acted: list[Any] = []
 
-    def late(releaser: Releaser, objects: Mapping[tuple[str, int], int]):
+    def late(releaser: Releaser, region: str, number: int):
         if not acted:
             acted.append(True)
             act()
-        return delete(releaser, objects)
+        return delete(releaser, region, number)
 
-    monkeypatch.setattr(Releaser, "delete_all", late)
+    monkeypatch.setattr(Releaser, "delete_data", late)
 
 
 def comes_back(world: World) -> None:

@@ -66,30 +66,6 @@ def test_a_fenced_attempts_data_goes_after_the_grace_time(clock):
     assert world.state().of("P").attempts[1].is_released
 
 
-@pytest.mark.parametrize("many", [3, 100])
-def test_data_of_many_attempts_are_deleted_by_one_request(clock, many):
-    names = [f"r{number}" for number in range(many)]
-    world = clocked_world({**dict.fromkeys(names, ()), "C": tuple(names)}, clock)
-    world.go_all()
-    clock.passes(100 * DAY_S)
-    world.results = CountingStore(world.results)
-
-    def requests(**options: object) -> tuple[int, int]:
-        world.results.clear()
-        report = sweep(world, **options)
-        assert report.unread == []
-        return report.deleted_bytes, world.results.count(Verb.DELETE)
-
-    sizes = [len(f"{name} of []") for name in names]
-    assert requests(dry_run=True) == (sum(sizes), 1)  # that of the time
-    assert requests() == (sum(sizes), 2)
-    clock.passes(100 * DAY_S)
-    sweep(world, purge_older_than_s=DAY_S)
-    clock.passes(DAY_S)
-    assert requests(purge_older_than_s=DAY_S)[1] == 2
-    assert [info.key for info in world.results.list()] == []
-
-
 def test_what_a_killed_release_has_left_is_deleted_though_it_is_a_final_result(clock):
     """Its marker is there: nobody may read it any more."""
     world = clocked_world(PAIR, clock)
