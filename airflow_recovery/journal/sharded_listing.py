@@ -31,8 +31,8 @@ def list_sharded(store: ObjectStore, layout: JournalLayout, regions: Iterable[st
     names = _folders(layout, regions)
     starts = names[REGIONS_A_SHARD::REGIONS_A_SHARD]
     if names and not starts:
-        listed = in_key_order(store, store.list(layout.prefix))
-        yield from (info for info in listed if not info.key.startswith(layout.heartbeats))
+        whole = in_key_order(store, store.list(layout.prefix))
+        yield from (info for info in whole if not info.key.startswith(layout.heartbeats))
         return
     # There is a heartbeat of every attempt: no shard goes through them.
     shards = [("", layout.heartbeats), *_shards([_behind_heartbeats(layout), *starts])]
