@@ -178,17 +178,27 @@ def test_a_transfer_runs_where_its_readers_can_live_with_it(given: dict[str, Any
     assert transfer(**given).outputs == {}
 
 
-def test_a_transfer_is_kept_until_what_it_reads_has_changed(
-    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def report_of_one_part(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `transfer_of` reads; its submission does not run, and its connection is there."""
     monkeypatch.setenv("AIRFLOW_CONN_JDBC_DEFAULT", json.dumps({"conn_type": "jdbc", "host": "db", "schema": "s"}))
+    monkeypatch.setenv("SUBMIT_ONLY", "1")
     report = recovery / "report"
     report.mkdir()
     (report / "part-0").write_text("1")
-    monkeypatch.setenv("SUBMIT_ONLY", "1")
-    operator = transfer(
+    return report
+
+
+def transfer_of(report: Path) -> Any:
+    return transfer(
         inputs={"report": str(report)}, spark_conn_id="spark_default", jdbc_conn_id="jdbc_default", jdbc_driver="d"
     )
+
+
+def test_a_transfer_is_kept_until_what_it_reads_has_changed(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = report_of_one_part(recovery, monkeypatch)
+    operator = transfer_of(report)
     assert recoverable(SparkJDBCOperator) is RecoverableSparkJDBCOperator
     assert run_try(operator)["decision"] == "ran"
     assert run_try(operator, try_number=2)["decision"] == "kept"
@@ -204,13 +214,8 @@ def test_fault_177_a_transfer_is_made_again_where_one_of_other_input_was_begun_a
     recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have overwritten the database's table, at which nobody can look."""
-    monkeypatch.setenv("AIRFLOW_CONN_JDBC_DEFAULT", json.dumps({"conn_type": "jdbc", "host": "db", "schema": "s"}))
-    report = recovery / "report"
-    report.mkdir()
-    (report / "part-0").write_text("1")
-    given: dict[str, Any] = {"spark_conn_id": "spark_default", "jdbc_conn_id": "jdbc_default", "jdbc_driver": "d"}
-    operator = transfer(inputs={"report": str(report)}, **given)
-    monkeypatch.setenv("SUBMIT_ONLY", "1")
+    report = report_of_one_part(recovery, monkeypatch)
+    operator = transfer_of(report)
     assert run_try(operator)["decision"] == "ran"
     (report / "part-1").write_text("2")
     with monkeypatch.context() as dying:

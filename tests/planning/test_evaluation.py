@@ -118,6 +118,11 @@ def test_a_reset_does_not_bring_an_older_attempt_back():
     assert case.why("P") is Why.RESET
 
 
+def change_region(case, name, **changes):
+    regions = (replace(region, **changes) if region.name == name else region for region in case.plan.regions)
+    case.plan = replace(case.plan, regions=tuple(regions))
+
+
 @pytest.mark.parametrize(
     ("place", "must_run"),
     [("iceberg://lake/db.p", "PC"), ("delta+s3://lake/p", "PC"), ("s3://lake/p", ""), (None, "")],
@@ -128,8 +133,7 @@ def test_fault_177_an_attempt_that_was_given_up_may_have_been_committed_to_the_t
     """Of a folder, its objects are compared; a table that is at another attempt looks whole."""
     case = Case({"P": (), "C": ("P",)}).finish_all().mark("P", 2, is_claimed=True, has_outcome=True)
     fixed = () if place is None else (("P", place),)
-    regions = (replace(region, fixed=fixed) if region.name == "P" else region for region in case.plan.regions)
-    case.plan = replace(case.plan, regions=tuple(regions))
+    change_region(case, "P", fixed=fixed)
     assert case.must_run() == must_run
     if must_run:
         detail = "P: result was altered (attempt 2 may have been committed to its table after attempt 1)"
@@ -140,8 +144,7 @@ def test_fault_177_an_attempt_that_was_given_up_may_have_been_committed_to_the_t
 def test_fault_177_an_attempt_that_was_given_up_may_have_written_over_what_nobody_can_look_at(results, must_run):
     """A transfer to a database has no result here: what an attempt that died has left there is not seen."""
     case = Case({"P": (), "C": ("P",)}).finish_all().mark("C", 2, is_claimed=True, has_outcome=True)
-    regions = (replace(region, results=results) if region.name == "C" else region for region in case.plan.regions)
-    case.plan = replace(case.plan, regions=tuple(regions))
+    change_region(case, "C", results=results)
     assert case.must_run() == must_run
     if must_run:
         detail = "C: result was altered (attempt 2 may have written over what attempt 1 has)"
