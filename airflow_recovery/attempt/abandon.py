@@ -77,8 +77,8 @@ def look_at_abandon(
         raise Refused(
             f"The target has taken {name}: there is nothing to abandon. Clear the task: its next try writes that down."
         )
-    since = forgotten_before(journal.identity, committer, outcome)
-    if since is not None and today.mode is CommitMode.APPEND:
+    since = forgotten_before(journal.identity, committer, outcome) if today.mode is CommitMode.APPEND else None
+    if since is not None:
         raise Refused(
             f"Expected the target to know whether it has taken {name}, found that it has forgotten what was before "
             f"{since.isoformat()}. Look for its rows there, and remove them; then say so with --not-applied."

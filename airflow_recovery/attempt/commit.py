@@ -318,9 +318,10 @@ class _Commit:
 
     def _check_not_forgotten(self) -> None:
         """What a target in mode replace has forgotten is replaced by the same rows."""
-        identity = self._run.journal.identity
-        since = forgotten_before(identity, self._committer, self._outcome)
-        if since is not None and self._spec.mode is CommitMode.APPEND:
+        if self._spec.mode is not CommitMode.APPEND:
+            return
+        since = forgotten_before(self._run.journal.identity, self._committer, self._outcome)
+        if since is not None:
             raise SinkInDoubt(
                 f"{self._name}: expected its sink to know whether it was committed, found that it has forgotten what "
                 f"was before {since.isoformat()}: its rows may be there, so nothing was done. Look for them in the "
