@@ -25,6 +25,7 @@ use_wheel()
 
 # ruff: noqa: E402
 from cloud_servers import CLOUD_SERVERS, CloudServer, installed_cloud_servers
+from costs import Costs
 from last_results import LastResults
 
 from airflow_recovery.store import ObjectStore
@@ -74,6 +75,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fail-on-skip", action="store_true", help="a skipped test makes the run fail")
     parser.addoption("--drill", type=int, metavar="N", help="run tests of kills at N seeded moments each, not at one")
     parser.addoption("--screenshots", metavar="DIR", help="keep the pictures of the Recovery tab: docs/screenshots")
+    parser.addoption("--costs", metavar="DIR", help="write there what each test costs (tests/support/costs.py reads it)")
     parser.addoption("--seed", type=int, default=1, metavar="S", help="the first of these seeds; test ids show theirs")
 
 
@@ -111,6 +113,10 @@ def pytest_configure(config: pytest.Config) -> None:
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     config.stash[NAMES] = server_names(config)
     config.stash[CLOUDS] = cloud_names(config)
+    if folder := config.getoption("--costs"):
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        if worker != "main" or not config.getoption("numprocesses", None):
+            config.pluginmanager.register(Costs(Path(folder), worker), "costs")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(LastResults(config), "last_results")
 
