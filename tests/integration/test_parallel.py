@@ -116,6 +116,7 @@ def by_file(pipeline: Pipeline) -> DagRun:
     return run
 
 
+@pytest.mark.smoke
 def test_one_of_a_batch_fails_and_one_of_another_loses_its_input_exactly_these_run_again(by_file: DagRun) -> None:
     journal = by_file.journal()
     journal.check()

@@ -94,6 +94,7 @@ def open_streams(server: S3Server, folder: Path, cluster: StandaloneCluster) -> 
         yield pipeline
 
 
+@pytest.mark.smoke
 @pytest.mark.timeout(1200)
 def test_only_what_is_killed_or_cleared_starts_again_and_the_ledger_is_the_difference(pipeline: Pipeline) -> None:
     found = started(pipeline, "stages_single", hold_at=4 * IDS)
