@@ -88,6 +88,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--costs", metavar="DIR", help="write there what each test costs (tests/support/costs.py reads it)"
     )
+    parser.addoption("--times", type=int, metavar="N", help="run each test so often, to see one that fails seldom")
     parser.addoption("--seed", type=int, default=1, metavar="S", help="the first of these seeds; test ids show theirs")
 
 
@@ -151,6 +152,9 @@ def servers_for(file: Path, names: list[str]) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if times := metafunc.config.getoption("--times"):
+        metafunc.fixturenames.append("time")
+        metafunc.parametrize("time", range(times))
     names = servers_for(metafunc.definition.path, metafunc.config.stash[NAMES])
     if "s3_server" in metafunc.fixturenames:
         metafunc.parametrize("s3_server", names, indirect=True, scope="session")
