@@ -27,7 +27,7 @@ def test_a_failed_step_and_a_lost_result_run_again_by_one_click(pipeline: Pipeli
     in_airflow.reads("2 run", "#details")
     in_airflow.press("Run this plan")
 
-    in_airflow.reads("Cleared: made, total", "#details")
+    in_airflow.reads("Cleared: g.made, g.total", "#details")
     journal = run.ends()
     assert journal.executions() == {"made": 2, "total": 2}
     assert journal.rows("total") == [(sum(range(50)),)]
