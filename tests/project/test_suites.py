@@ -55,6 +55,7 @@ def passed(done: subprocess.CompletedProcess[str]) -> set[str]:
     return set(re.findall(r"::(\w+) PASSED", done.stdout))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "run"),
     [
@@ -69,6 +70,7 @@ def test_a_test_has_one_home(arguments: list[str], run: set[str], tmp_path: Path
     assert passed(run_pytest(tmp_path, *arguments)) == run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_a_test_for_which_no_time_is_left_is_listed_and_fails_nothing(processes: str, tmp_path: Path) -> None:
     fails = "def test_a(): assert False\ndef test_b(): assert False\n"

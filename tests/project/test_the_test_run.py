@@ -95,6 +95,7 @@ def test_a_skipped_test_fails_the_run_only_where_asked(tmp_path: Path) -> None:
     assert "a test was skipped" in answer.stdout
 
 
+@pytest.mark.slow
 def test_without_versitygw_moto_is_used_but_not_in_ci(tmp_path: Path) -> None:
     nowhere = {"PATH": "/nonexistent", "GOBIN": "", "HOME": str(tmp_path)}
     answer = run_pytest(tmp_path, "--collect-only", "-q", CI="", **nowhere)
