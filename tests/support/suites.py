@@ -11,13 +11,15 @@ from cloud_servers import CLOUD_SERVERS
 
 OF_REAL_PROCESSES = ("airflow", "browser", "spark")
 """A test with one of these markers starts large programs. It belongs to `make test` only if it is marked `smoke`."""
-SERVER_PARAMETERS = ("store", "s3_server", "cloud_server", "azurite")
+SERVER_PARAMETERS = ("store", "s3_server")
 CONTROL = "control"
 
 
 def is_fast(item: pytest.Item, servers: Sequence[str]) -> bool:
     """Return whether ``item`` belongs to `make test`. Of the S3 ``servers``, only the last one does."""
     if any(map(item.get_closest_marker, ("drill", "slow"))):
+        return False
+    if {"cloud_server", "azurite"}.intersection(getattr(item, "fixturenames", ())):
         return False
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     server = next((parameters[name] for name in SERVER_PARAMETERS if name in parameters), None)
