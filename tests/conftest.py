@@ -102,7 +102,7 @@ def cloud_names(config: pytest.Config) -> list[str]:
         return []
     names = installed_cloud_servers()
     if os.environ.get("CI") and names != [*CLOUD_SERVERS]:
-        raise pytest.UsageError(f"of {', '.join(CLOUD_SERVERS)} not all are installed: run scripts/setup.sh --test")
+        raise pytest.UsageError(f"of {', '.join(CLOUD_SERVERS)} not all are installed: run scripts/setup.sh --all")
     return names
 
 
