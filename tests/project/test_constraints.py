@@ -111,7 +111,7 @@ def test_set_up_is_executable_and_refuses_unknown_arguments_before_it_does_anyth
     done = subprocess.run([script, "--nonsense"], cwd="/", capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "setup: error: unknown argument --nonsense; expected nothing, --s3a, --dev, --test or --drill"
+        "setup: error: unknown argument --nonsense; expected nothing, --s3a, --dev, --test, --all or --drill"
     ]
 
 
