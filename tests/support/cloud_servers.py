@@ -46,9 +46,7 @@ class AzuriteServer(ServerProcess):
     def _command(self) -> list[str]:
         program = shutil.which("azurite-blob")
         if program is None:
-            raise ConfigurationError(
-                "azurite-blob was not found on the PATH: run scripts/setup.sh --all"
-            )
+            raise ConfigurationError("azurite-blob was not found on the PATH: run scripts/setup.sh --all")
         address = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port)]
         # obstore's version of the API may be younger than the server.
         return [program, *address, "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
