@@ -124,6 +124,7 @@ def dealt(pipeline: Pipeline) -> DagRun:
     return run
 
 
+@pytest.mark.drill
 def test_killed_after_700_of_1000_splits_the_rest_is_read(dealt: DagRun) -> None:
     journal = dealt.journal()
     assert journal.executions() == {"numbers[0]": 1, "numbers[1]": 2, "counted": 1}

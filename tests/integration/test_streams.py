@@ -112,6 +112,7 @@ def test_a_sink_that_is_killed_starts_again_alone_and_the_ledger_is_the_differen
     assert_account(found, journal, channel="events")
 
 
+@pytest.mark.drill
 @pytest.mark.timeout(1200)
 def test_only_what_is_killed_or_cleared_starts_again_and_the_ledger_is_the_difference(pipeline: Pipeline) -> None:
     found = started(pipeline, "stages_single", hold_at=4 * IDS)
