@@ -66,7 +66,7 @@ class Commands:
         log: str,
         command: Sequence[object],
         *,
-        advice: str,
+        advice: str = "",
         env: Mapping[str, str] | None = None,
         folder: Path | None = None,
         interruptible: bool = True,
@@ -86,9 +86,9 @@ class Commands:
             output.flush()
             status = self._status(command, output.fileno(), env, folder, interruptible)
         if status != 0:
-            raise Failed(
-                f"{last_lines(path)}\n{Path(str(command[0])).name} ended with {status}. {advice} The log is {path}."
-            )
+            ended = f"{Path(str(command[0])).name} ended with {status}."
+            message = " ".join(filter(None, [ended, advice, f"The log is {path}."]))
+            raise Failed(f"{last_lines(path)}\n{message}")
 
     def stop(self) -> None:
         """End all interruptible programs and what they have started; start no others."""

@@ -101,10 +101,11 @@ def parts_for(target: str) -> list[Part]:
             needs=("virtual environment",),
             seconds=20 if target in ("", "--s3a") else 35,
         ),
+        Part("Spark's Python", spark_is_compiled, compile_spark, needs=("Python packages",), seconds=5),
         Part("bytecode", bytecode_exists, compile_packages, needs=("Python packages",), seconds=20),
         Part("wheel", wheel_exists, make_wheel, needs=("Python packages",), seconds=8),
         Part("Java", java_fits, install_java, seconds=15),
-        Part("Spark's classes", classes_exist, archive_classes, needs=("Python packages", "Java"), seconds=40),
+        Part("Spark's classes", classes_exist, archive_classes, needs=("Spark's Python", "Java"), seconds=40),
     ]
     parts += [server_part(name) for name in SERVERS.get(target, ())]
     if target in SERVERS:
@@ -178,20 +179,33 @@ def _stamp() -> Path:
     return VENV / ".setup-stamp"
 
 
+def spark_is_compiled() -> bool:
+    """Whether Spark's archives of modules were compiled since they were installed."""
+    return _is_stamped(VENV / ".spark-stamp", _stamp().read_text())
+
+
+def compile_spark() -> None:
+    """Compile the modules in Spark's archives.
+
+    No Spark may run meanwhile: a Python worker that reads an archive ends when another file takes its place.
+    """
+    archives = sorted(VENV.glob("lib/python*/site-packages/pyspark/python/lib/*.zip"))
+    commands.run("spark-python", [PYTHON, "-m", "scripts.compiled_archives", *archives])
+    (VENV / ".spark-stamp").write_text(_stamp().read_text())
+
+
 def bytecode_exists() -> bool:
     """Whether the packages were compiled since they were installed."""
     return _is_stamped(VENV / ".bytecode-stamp", _stamp().read_text())
 
 
 def compile_packages() -> None:
-    """Compile the modules that most processes import, in folders and in Spark's archives."""
+    """Compile the modules that most processes import."""
     site = next(VENV.glob("lib/python*/site-packages"))
     # Some packages have files that are no Python, and compileall fails for them. Nothing needs them.
     folders = [path for name in COMPILED if (path := site / name).exists()]
     script = "import compileall, sys; [compileall.compile_dir(each, quiet=2, workers=2) for each in sys.argv[1:]]"
-    commands.run("bytecode", _nice([PYTHON, "-c", script, *folders]), advice="")
-    archives = sorted(site.glob("pyspark/python/lib/*.zip"))
-    commands.run("bytecode", [PYTHON, "-m", "scripts.compiled_archives", *archives], advice="")
+    commands.run("bytecode", _nice([PYTHON, "-c", script, *folders]))
     (VENV / ".bytecode-stamp").write_text(_stamp().read_text())
 
 
@@ -303,7 +317,7 @@ def archive_classes() -> None:
     folder = VENV / "spark-classes"
     environment = {**os.environ, "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
     try:
-        commands.run("classes", [PYTHON, CLASS_ARCHIVE, "--folder", folder], env=environment, advice="")
+        commands.run("classes", [PYTHON, CLASS_ARCHIVE, "--folder", folder], env=environment)
     except Failed as error:
         raise LeftOut(f"no archive was made, and Spark starts more slowly. {str(error).splitlines()[-1]}") from error
     finally:

@@ -122,6 +122,11 @@ def test_what_needs_no_other_part_begins_at_once() -> None:
     assert at_once == {"virtual environment", "Java", "Debian's programs", *servers}
 
 
+def test_no_spark_runs_while_its_archives_of_modules_are_replaced() -> None:
+    (classes,) = [part for part in setup.parts_for("") if part.name == "Spark's classes"]
+    assert "Spark's Python" in classes.needs
+
+
 def test_a_terminal_has_one_line_that_is_rewritten() -> None:
     stream, clock = Terminal(), Clock()
     progress = Progress(stream, clock)
@@ -175,7 +180,7 @@ def test_a_program_that_fails_shows_the_end_of_its_log_and_the_advice(tmp_path: 
 
 def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="/no/such/program could not be started"):
-        Commands(tmp_path).run("java", ["/no/such/program"], advice="")
+        Commands(tmp_path).run("java", ["/no/such/program"])
 
 
 def test_after_a_stop_running_programs_end_and_no_others_start(tmp_path: Path) -> None:
@@ -183,7 +188,7 @@ def test_after_a_stop_running_programs_end_and_no_others_start(tmp_path: Path) -
 
     def run() -> None:
         try:
-            commands.run("server", ["sh", "-c", "echo begun; exec sleep 600"], advice="")
+            commands.run("server", ["sh", "-c", "echo begun; exec sleep 600"])
         except Failed as error:
             errors.append(str(error).splitlines()[-1])
 
@@ -195,7 +200,7 @@ def test_after_a_stop_running_programs_end_and_no_others_start(tmp_path: Path) -
     thread.join(30)
     assert errors[0].startswith("sh ended with -15")
     with pytest.raises(Failed, match="stopped"):
-        commands.run("server", ["true"], advice="")
+        commands.run("server", ["true"])
 
 
 def test_a_failure_ends_the_set_up_with_1_and_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

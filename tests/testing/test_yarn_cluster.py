@@ -25,7 +25,7 @@ def test_its_version_is_that_of_the_wheel_and_what_was_fetched_is_what_is_named(
 
 def test_where_the_jars_are_not_it_says_what_fetches_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.prefix", str(tmp_path))
-    with pytest.raises(ConfigurationError, match=r"setup\.sh --test"), yarn_cluster():
+    with pytest.raises(ConfigurationError, match=r"setup\.sh --all"), yarn_cluster():
         pass
 
 
