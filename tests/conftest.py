@@ -35,9 +35,12 @@ from airflow_recovery.task.class_archive import SHORT_LIVED, NoArchive, SparkIns
 from airflow_recovery.testing import SERVERS, S3Server, find_versitygw
 from airflow_recovery.testing.local_airflow.postgres import PostgresDatabase
 from airflow_recovery.testing.local_airflow.processes import Processes
+from airflow_recovery.testing.patience import HANG_S, NEVER_S
 
 NO_UI = "-Dspark.ui.enabled=false"
 """Nobody looks at it, and its web server is a tenth of a short application. An application that says else has one."""
+PATIENT_SPARK = f"-Dspark.network.timeout={HANG_S:.0f}s -Dspark.python.authenticate.socketTimeout={HANG_S:.0f}s"
+"""No part of a Spark counts as lost because it is slow."""
 
 
 def jvm_options(prefix: Path) -> str:
@@ -49,11 +52,13 @@ def jvm_options(prefix: Path) -> str:
     try:
         archive = find_archive(SparkInstallation.locate(environment), prefix / "spark-classes")
     except (NoArchive, OSError):
-        return f"{SHORT_LIVED} {NO_UI}"
-    return f"{SHORT_LIVED} {NO_UI} {java_options(archive)}"
+        return f"{SHORT_LIVED} {NO_UI} {PATIENT_SPARK}"
+    return f"{SHORT_LIVED} {NO_UI} {PATIENT_SPARK} {java_options(archive)}"
 
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", jvm_options(Path(sys.prefix)))
+# In processes of Airflow that tests start without a `LocalAirflow`, which sets all such limits.
+os.environ.setdefault("AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT", str(NEVER_S))
 # One profile for all: how long an example takes says nothing on a machine that is busy with other tests.
 settings.register_profile(
     "airflow-recovery", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
@@ -75,7 +80,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fail-on-skip", action="store_true", help="a skipped test makes the run fail")
     parser.addoption("--drill", type=int, metavar="N", help="run tests of kills at N seeded moments each, not at one")
     parser.addoption("--screenshots", metavar="DIR", help="keep the pictures of the Recovery tab: docs/screenshots")
-    parser.addoption("--costs", metavar="DIR", help="write there what each test costs (tests/support/costs.py reads it)")
+    parser.addoption(
+        "--costs", metavar="DIR", help="write there what each test costs (tests/support/costs.py reads it)"
+    )
     parser.addoption("--seed", type=int, default=1, metavar="S", help="the first of these seeds; test ids show theirs")
 
 
@@ -173,8 +180,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.s3)
         if "postgres" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.postgres)
-        if os.environ.get("CI") and any(map(item.get_closest_marker, OF_REAL_PROCESSES)):
-            item.add_marker(pytest.mark.flaky(reruns=1))
     if not config.getoption("--drill"):
         # What takes minutes, and of which a part is in what is left.
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("drill")])
@@ -185,8 +190,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 OF_REAL_PROCESSES = ("airflow", "browser", "spark")
-"""Tests with these markers wait for dozens of processes, with deadlines. Where CI is set, one that has failed is run a
-second time, and the summary names it as RERUN: what fails twice is red. Nothing is run again elsewhere."""
+"""Tests with these markers wait for dozens of processes."""
 
 SHARE_A_SPARK = (
     "tests/driver/",
