@@ -36,9 +36,12 @@ from airflow_recovery.task.class_archive import SHORT_LIVED, NoArchive, SparkIns
 from airflow_recovery.testing import SERVERS, S3Server, find_versitygw
 from airflow_recovery.testing.local_airflow.postgres import PostgresDatabase
 from airflow_recovery.testing.local_airflow.processes import Processes
+from airflow_recovery.testing.patience import HANG_S, NEVER_S
 
 NO_UI = "-Dspark.ui.enabled=false"
 """Nobody looks at it, and its web server is a tenth of a short application. An application that says else has one."""
+PATIENT_SPARK = f"-Dspark.network.timeout={HANG_S:.0f}s -Dspark.python.authenticate.socketTimeout={HANG_S:.0f}s"
+"""No part of a Spark counts as lost because it is slow."""
 
 
 def jvm_options(prefix: Path) -> str:
@@ -50,11 +53,13 @@ def jvm_options(prefix: Path) -> str:
     try:
         archive = find_archive(SparkInstallation.locate(environment), prefix / "spark-classes")
     except (NoArchive, OSError):
-        return f"{SHORT_LIVED} {NO_UI}"
-    return f"{SHORT_LIVED} {NO_UI} {java_options(archive)}"
+        return f"{SHORT_LIVED} {NO_UI} {PATIENT_SPARK}"
+    return f"{SHORT_LIVED} {NO_UI} {PATIENT_SPARK} {java_options(archive)}"
 
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", jvm_options(Path(sys.prefix)))
+# In processes of Airflow that tests start without a `LocalAirflow`, which sets all such limits.
+os.environ.setdefault("AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT", str(NEVER_S))
 # One profile for all: how long an example takes says nothing on a machine that is busy with other tests.
 settings.register_profile(
     "airflow-recovery", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ

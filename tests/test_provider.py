@@ -15,6 +15,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from airflow_recovery.get_provider_info import get_provider_info
+from airflow_recovery.testing.patience import HANG_S
 
 OPTIONS = {
     "journal", "results", "aws_conn_id", "results_aws_conn_id", "gcp_conn_id", "wasb_conn_id",
@@ -52,7 +53,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], s
     env |= {"AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow-home")), "COLUMNS": "300"}
     commands = [LIST, GET, SETTINGS, HOOKS]
     program = [sys.executable, "-c", COMMANDS, json.dumps(commands)]
-    done = subprocess.run(program, env=env, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(program, env=env, capture_output=True, text=True, timeout=HANG_S, check=True)
     return dict(zip(commands, json.loads(done.stdout), strict=True))
 
 

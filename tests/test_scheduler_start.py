@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 from airflow_recovery import scheduler_start
 from airflow_recovery.scheduler_start import forks_tasks, on_starting, wait_for_killed_schedulers
 from airflow_recovery.task import preloading
+from airflow_recovery.testing.patience import NEVER_S
 
 THRESHOLD_S = 3
 """A whole number, as Airflow wants it."""
@@ -79,9 +80,14 @@ def orphans(database: Engine) -> Callable[[], int]:
     return look
 
 
-def test_the_tasks_of_one_that_was_killed_are_found_afterwards(database: Engine, orphans: Callable[[], int]) -> None:
+def test_the_tasks_of_one_that_was_killed_are_found_afterwards(
+    database: Engine, orphans: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     add_scheduler(database, "queued", "running", "restarting", "success")
-    assert orphans() == 0  # the control: without the wait, the first look finds nothing
+    # The control: while the last heartbeat is not too old, a look finds nothing.
+    with monkeypatch.context() as patch:
+        patch.setenv("AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD", str(NEVER_S))
+        assert orphans() == 0
     wait_for_killed_schedulers()
     assert orphans() == 3
 
@@ -91,7 +97,8 @@ def test_one_that_lives_is_waited_for_until_its_next_heartbeat(
 ) -> None:
     from airflow.jobs.job import Job
 
-    monkeypatch.setenv("AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD", "200")
+    monkeypatch.setenv("AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD", str(NEVER_S))
+    monkeypatch.setenv("AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL", str(2 * NEVER_S))
     add_scheduler(database, "running")
     slept: list[float] = []
 

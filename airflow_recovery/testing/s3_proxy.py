@@ -19,12 +19,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import S3Server
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_UPSTREAM_TIMEOUT_S = 60.0
 _NOT_FORWARDED = {"connection", "keep-alive", "transfer-encoding", "expect", "content-length"}
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/")
 
@@ -183,7 +183,7 @@ class S3Proxy:
 
     def forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> http.client.HTTPResponse:
         """The server's answer to a request that is sent as it came: its signature covers host, path and headers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._upstream, timeout=_UPSTREAM_TIMEOUT_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self._upstream, timeout=HANG_S)
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in headers.items():
             if name.lower() not in _NOT_FORWARDED:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.server_process import ServerProcess, request
 
 if TYPE_CHECKING:
@@ -153,5 +154,5 @@ def _go_paths() -> list[str]:
     go = shutil.which("go")
     if go is None:
         return [os.path.expanduser("~/go")]
-    answer = subprocess.run([go, "env", "GOPATH"], capture_output=True, text=True, timeout=30, check=False)
+    answer = subprocess.run([go, "env", "GOPATH"], capture_output=True, text=True, timeout=HANG_S, check=False)
     return [piece for piece in answer.stdout.strip().split(os.pathsep) if piece] or [os.path.expanduser("~/go")]

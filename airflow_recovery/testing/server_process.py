@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import StoreUnavailable
 from airflow_recovery.testing.free_port import free_port
+from airflow_recovery.testing.patience import HANG_S
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
+"""A server that has not ended by then is killed: it has nothing to bring to safety."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -93,7 +94,8 @@ class ServerProcess(ABC):
             self._end_process()
         tail = self.log_path.read_text(errors="replace")[-2000:]
         raise StoreUnavailable(
-            f"{self.name} did not answer at {self.endpoint_url} within {_START_TIMEOUT_S:.0f} s. Its log ends:\n{tail}"
+            f"{self.name} did not answer at {self.endpoint_url} within {HANG_S:.0f} s, or has ended. "
+            f"Its log ends:\n{tail}"
         )
 
     def stop(self) -> None:
@@ -121,7 +123,7 @@ class ServerProcess(ABC):
         return {}
 
     def _answers(self) -> bool:
-        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        deadline_s = time.monotonic() + HANG_S
         while time.monotonic() < deadline_s:
             if self._process is None or self._process.poll() is not None:
                 return False
@@ -161,7 +163,7 @@ def request(url: str, body: bytes | None = None) -> None:
     # A proxy of the environment must not get between this process and its own child.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     request = urllib.request.Request(url, body, {"Content-Type": "text/plain"})
-    opener.open(request, timeout=5).close()
+    opener.open(request, timeout=HANG_S).close()
 
 
 def _die_with(parent: int) -> Callable[[], None] | None:

@@ -1,6 +1,6 @@
 """A real standalone cluster, Spark Connect server and history server from the Spark wheel, for demo, tests, benchmarks.
 
-Everything listens on 127.0.0.1 on free ports, dies with the process that started it, and is waited for with a deadline.
+Everything listens on 127.0.0.1 on free ports, and dies with the process that started it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,8 +23,7 @@ from airflow_recovery.driver.connect_server import CLIENT_VARIABLES
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.testing.free_port import free_port
-
-START_DEADLINE_S = 120.0
+from airflow_recovery.testing.patience import HANG_S, wait_until
 
 
 @dataclass(frozen=True)
@@ -156,6 +154,8 @@ def _child(
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(folder / "work"),
+        # A worker that is slow is not lost.
+        "SPARK_MASTER_OPTS": f"-Dspark.worker.timeout={HANG_S:.0f}",
         **(settings or {}),
     }
     # Code reaches executors by the archive alone, as it does on a cluster of other machines.
@@ -178,7 +178,7 @@ def _child(
 
 
 def end_process(process: subprocess.Popen[bytes]) -> None:
-    """Ask a process to end, and kill it where it has not after 20 s."""
+    """Ask a process to end. Kill it if it has not ended after 20 s: what is left then is lost."""
     process.terminate()
     try:
         process.wait(timeout=20)
@@ -188,25 +188,28 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def _wait(child: _Child, is_ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + START_DEADLINE_S
-    while not is_ready():
-        code = child.process.poll()
-        if code is not None or time.monotonic() > deadline:
-            end = "\n".join(child.log.read_text(errors="replace").splitlines()[-20:])
-            state = "still starting" if code is None else f"ended with {code}"
-            raise ConfigurationError(f"expected {child.process.args!r} to come up, found it {state}. Its log:\n{end}")
-        time.sleep(0.1)
+    def is_over() -> bool:
+        return child.process.poll() is not None
+
+    def describe() -> str:
+        end = "\n".join(child.log.read_text(errors="replace").splitlines()[-20:])
+        return f"Its exit code is {child.process.returncode}. Its log:\n{end}"
+
+    try:
+        wait_until(is_ready, f"{child.process.args!r} to come up", describe=describe, is_over=is_over)
+    except AssertionError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def _accepts(port: int) -> bool:
     with socket.socket() as probe:
-        probe.settimeout(1)
+        probe.settimeout(HANG_S)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _json(ui_url: str) -> dict[str, Any] | None:
     try:
-        with urllib.request.urlopen(f"{ui_url}/json/", timeout=2) as answer:
+        with urllib.request.urlopen(f"{ui_url}/json/", timeout=HANG_S) as answer:
             document = json.load(answer)
     except (OSError, ValueError):
         return None

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -17,9 +16,7 @@ from pathlib import Path
 
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.driver.submit import submit_environment
-
-DEADLINE_S = 240.0
-"""A JVM on a busy machine takes its time."""
+from airflow_recovery.testing.patience import HANG_S, wait_until
 
 _APPLICATION = """
 import json, os, signal, sys, time
@@ -130,17 +127,17 @@ class StreamingDriverProcess:
         return int(path.read_text())
 
     def wait(self, what: Callable[[], bool], awaited: str) -> None:
-        """Until it is so. Raises `AssertionError` with its log, where its attempt ends before, or it takes too long."""
-        deadline = time.monotonic() + DEADLINE_S
-        while not what():
-            is_over = self._current is not None and self._path(self._current, ".code").exists() and not what()
-            if is_over or self.process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"waited in vain for {awaited}; its log:\n{self.log()}")
-            time.sleep(0.05)
+        """Wait until it is so. Raises `AssertionError` with the log if the attempt ends before."""
+
+        def is_over() -> bool:
+            has_ended = self._current is not None and self._path(self._current, ".code").exists()
+            return has_ended or self.process.poll() is not None
+
+        wait_until(what, awaited, describe=lambda: f"The driver's log:\n{self.log()}", is_over=is_over)
 
     def wait_for_death(self) -> None:
         """Wait until the driver has killed itself."""
-        self.process.wait(DEADLINE_S)
+        self.process.wait(HANG_S)
 
     def log(self) -> str:
         """What the driver has written to its log."""

@@ -27,6 +27,7 @@ from airflow_recovery.testing.fetched_jars import fetched_jars
 from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow.processes import Processes
 from airflow_recovery.testing.local_airflow.reaper import MARKER
+from airflow_recovery.testing.patience import HANG_S, NEVER_S
 from airflow_recovery.testing.spark_cluster import spark_home
 
 RESOURCE_MANAGER = "resource-manager"
@@ -37,8 +38,6 @@ MAIN = {
 }
 SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SCHEDULER = "yarn.scheduler.capacity"
-START_DEADLINE_S = 300.0
-"""Of two JVMs: two minutes were too short on a machine that others keep busy."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class YarnCluster:
             "application-type": "YARN",
             "queue": queue,
             "max-app-attempts": 1,
-            "am-container-spec": {"commands": {"command": "exec sleep 3600"}},
+            "am-container-spec": {"commands": {"command": f"exec sleep {NEVER_S}"}},
             "resource": {"memory": memory_mb, "vCores": 1},
         }
         _answer(f"{self.url}/ws/v1/cluster/apps", "POST", submission)
@@ -109,9 +108,7 @@ def yarn_cluster(*, memory_mb: int = 4096, spark_conf: Mapping[str, str] | None 
         try:
             for daemon in (RESOURCE_MANAGER, NODE_MANAGER):
                 processes.start(daemon, _command(folder, daemon), _daemon_environment(), folder)
-            processes.wait_until(
-                lambda: _active_nodes(url) == 1, START_DEADLINE_S, "a node", lambda: f"of {url}", NODE_MANAGER
-            )
+            processes.wait_until(lambda: _active_nodes(url) == 1, "a node", lambda: f"of {url}", NODE_MANAGER)
             yield YarnCluster(url, folder, environment, processes)
         finally:
             processes.stop()
@@ -159,6 +156,9 @@ def _yarn_site(folder: Path, ports: Mapping[str, int], memory_mb: int) -> dict[s
         # Daemons of other clusters wait for a second before they say anything.
         "yarn.nodemanager.heartbeat.interval-ms": "100",
         "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "100",
+        # No node and no application master counts as lost because it is slow.
+        "yarn.nm.liveness-monitor.expiry-interval-ms": str(NEVER_S * 1000),
+        "yarn.am.liveness-monitor.expiry-interval-ms": str(NEVER_S * 1000),
         # A client whose resource manager is gone gives up, after a quarter of an hour otherwise.
         "yarn.resourcemanager.connect.max-wait.ms": "20000",
         "yarn.resourcemanager.connect.retry-interval.ms": "1000",
@@ -179,6 +179,7 @@ def _spark_defaults(folder: Path) -> dict[str, str]:
         "spark.yarn.jars": f"local:{spark_home()}/jars/*",
         "spark.yarn.stagingDir": (folder / "staging").as_uri(),
         "spark.ui.showConsoleProgress": "false",
+        "spark.yarn.am.waitTime": f"{HANG_S:.0f}s",
         "spark.yarn.am.extraJavaOptions": SMALL_JVM,
         "spark.yarn.am.memory": "512m",
         "spark.driver.memory": "512m",
@@ -212,7 +213,7 @@ def _answer(url: str, method: str = "GET", document: Mapping[str, Any] | None = 
     body = None if document is None else json.dumps(document).encode()
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     request = urllib.request.Request(url, data=body, headers=headers, method=method)
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=HANG_S) as answer:
         text = answer.read()
     parsed: dict[str, Any] = json.loads(text) if text else {}
     return parsed

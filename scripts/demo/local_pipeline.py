@@ -15,6 +15,7 @@ from typing import NoReturn
 from airflow_recovery.store import ObjectStore, open_store
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.local_airflow.settings import PATIENT
 from airflow_recovery.testing.s3_server import (
     ACCESS_KEY,
     REGION,
@@ -74,7 +75,7 @@ def open_local_pipeline(folder: Path, lake: Path, *, on_s3: bool = False) -> Ite
             REPOSITORY / "dags",
             env=environment,
             parallelism=TASKS_AT_ONCE,
-            fast=False,  # short time-outs are for crash tests: on a slow machine they would cause failures of their own
+            fast=False,  # Airflow looks as often as it does in production
         )
         with airflow:
             yield LocalPipeline(folder, airflow, s3, f"{data}/results")
@@ -121,6 +122,7 @@ def environment_of(folder: Path, lake_uri: str, results_uri: str, s3: S3Server) 
     """What Airflow and Spark of a demo are told by environment variables. ``folder``: for Spark's own files."""
     aws = {"region_name": REGION, "endpoint_url": s3.endpoint_url}
     return {
+        **PATIENT,
         "AIRFLOW__RECOVERY__JOURNAL": journal_uri(),
         "AIRFLOW__RECOVERY__RESULTS": results_uri,
         "AIRFLOW__RECOVERY__AWS_CONN_ID": "recovery_s3",

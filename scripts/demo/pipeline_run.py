@@ -14,7 +14,6 @@ from airflow_recovery.model.records import RunIdentity
 from scripts.demo.journal_view import JournalView
 from scripts.demo.local_pipeline import LocalPipeline
 
-RUN_TIMEOUT_S = 900.0
 LOOK_EVERY_S = 0.5
 """Each look costs the API server some of the time that the run needs."""
 SHOWN_STATES = ("running", "success", "failed", "up_for_retry", "upstream_failed")
@@ -77,8 +76,8 @@ class PipelineRun:
     def until(self, done: Callable[[States], bool]) -> None:
         """Poll until ``done(states)``, and print each change of a task once.
 
-        Raises `DemoFailed` where a task fails for good, and `LocalAirflowError` with the states of all tasks after
-        `RUN_TIMEOUT_S`.
+        Raises `DemoFailed` if a task fails permanently, and `LocalAirflowError` with the states of all tasks if the run
+        hangs.
         """
 
         def poll() -> bool:
@@ -95,9 +94,7 @@ class PipelineRun:
                 raise DemoFailed(f"failed for good: {', '.join(failed)}\nlogs: {self._airflow.home / 'logs'}")
             return done(states)
 
-        self._airflow.wait_until(
-            poll, RUN_TIMEOUT_S, f"run {self.run_id}", lambda: self._airflow.describe(self.dag_id, self.run_id)
-        )
+        self._airflow.wait_until(poll, f"run {self.run_id}", lambda: self._airflow.describe(self.dag_id, self.run_id))
 
     def to_the_end(self) -> None:
         """Wait for its success. Raises as `until`."""

@@ -40,7 +40,7 @@ def open_live_pipeline(folder: Path, lake: Path, dags: Path = REPOSITORY / "dags
             dags,
             env=_environment(folder, lake, s3),
             parallelism=TASKS_AT_ONCE,
-            fast=False,  # short time-outs are for crash tests: on a slow machine they would cause failures of their own
+            fast=False,  # Airflow looks as often as it does in production
         )
         with airflow:
             yield LivePipeline(folder, airflow, s3)

@@ -23,6 +23,7 @@ from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.streaming.channel_records import ChannelIdentity
 from airflow_recovery.streaming.client import ChannelClient
 from airflow_recovery.streaming.reading import batch_of, committed_outputs
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.spark_drivers import driver_of
 from scripts.demo_approximate.live_pipeline import LivePipeline
 
@@ -33,7 +34,6 @@ READS = {SCORER: SOURCE, SINK: SCORER}
 """Whose channel a region reads."""
 BATCH_S = 4.0
 """So long the source takes for a batch of days at least: a month is half a minute."""
-TIMEOUT_S = 1200.0
 SHOWN = ("running", "success", "failed", "up_for_retry", "upstream_failed")
 
 
@@ -140,7 +140,7 @@ class LiveRun:
             self._print_changes()
             return done(self.look())
 
-        airflow.wait_until(poll, TIMEOUT_S, what, lambda: airflow.describe(self.dag_id, self.run_id))
+        airflow.wait_until(poll, what, lambda: airflow.describe(self.dag_id, self.run_id))
 
     def kill(self, region: str) -> int:
         """``kill -9`` of the newest attempt of a region: spark-submit's JVM and every process below it. Its attempt."""
@@ -171,7 +171,7 @@ class LiveRun:
         airflow.api("PATCH", f"/dags/{self.dag_id}/dagRuns/{self.run_id}", {"state": "failed"})
         names = [f"{self.dag_id}.{region}@{state.latest_attempt}" for region, state in self.state().regions.items()]
         airflow.wait_until(
-            lambda: not any(driver_of(name, airflow.home) for name in names), TIMEOUT_S, "the end of the run's drivers"
+            lambda: not any(driver_of(name, airflow.home) for name in names), "the end of the run's drivers"
         )
 
     def _client(self, edge: str, generation: int) -> ChannelClient:
@@ -200,7 +200,7 @@ def kill_family(driver: psutil.Process) -> int:
     for child in family:
         with suppress(psutil.NoSuchProcess):
             child.kill()
-    psutil.wait_procs(family, timeout=10)
+    psutil.wait_procs(family, timeout=HANG_S)
     return len(family)
 
 

@@ -239,7 +239,7 @@ class Soak:
         name = RunName("chain", self.runs.fresh_day())
         self.ground.faults.watch(f"journal/{name.dag_id}/{name.run_key}/{name.group_id}/")
         self.runs.start(name)
-        self.runs.airflow.wait_run(name.dag_id, self.runs.states[name].run_id, PATIENCE_S)
+        self.runs.airflow.wait_run(name.dag_id, self.runs.states[name].run_id)
         counted = dict(self.ground.faults.watched)
         self.ground.faults.watch("")
         self._write("requests", counted)

@@ -20,6 +20,7 @@ from airflow_recovery.api_server.state_backend import answer
 from airflow_recovery.attempt.clear_protocol import Answer
 from airflow_recovery.model.codec import from_json
 from airflow_recovery.model.keys import MAX_MAP_INDEX, TaskKey
+from airflow_recovery.testing.patience import HANG_S
 
 SCOPE = TaskScope(dag_id="d", run_id="r", task_id="t", map_index=-1)
 ODD = ["P|1" + "0" * 30, f"P|{MAX_MAP_INDEX + 1}", "P|-1", "P|", "P|x", "P|\u0663", "P| 3", "P|1|2", "P|1e3"]
@@ -86,5 +87,5 @@ def test_nothing_of_it_asks_a_store() -> None:
         "from airflow_recovery.api_server import compare_and_clear, notes, pools, state_backend\n"
         "print(sorted({'airflow_recovery.api_server.journals', 'airflow_recovery.store.s3'} & set(sys.modules)))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=True)
     assert found.stdout.splitlines()[-1] == "[]"

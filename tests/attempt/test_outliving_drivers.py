@@ -23,15 +23,7 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import AttemptState
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow
-
-DEADLINE_S = 60.0
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+from airflow_recovery.testing.patience import HANG_S, wait_until
 
 
 class KilledTask:
@@ -42,7 +34,7 @@ class KilledTask:
         self.looks = 0
         task = subprocess.Popen([sys.executable, outliving.__file__, "task", str(folder)])
         self.heartbeat = folder / "journal" / JournalLayout(outliving.IDENTITY).heartbeat("P", 1)
-        until(lambda: self.data(1) and self.heartbeat.exists())
+        wait_until(lambda: self.data(1) and self.heartbeat.exists(), "data and a heartbeat of P@1")
         task.kill()
         task.wait()
         self.driver = psutil.Process(int((folder / "1.pid").read_text()))
@@ -102,7 +94,7 @@ def killed(tmp_path: Path) -> Iterator[KilledTask]:
 
 
 def test_fault_3_the_driver_of_a_killed_task_is_followed_and_one_application_ran(killed: KilledTask) -> None:
-    result = killed.next_try(DEADLINE_S, lambda look: killed.go(1) if look == 5 else None)
+    result = killed.next_try(HANG_S, lambda look: killed.go(1) if look == 5 else None)
     assert (result.decision, result.attempt, result.seconds_saved) == (Decision.KEPT, 1, 3600.0)
     assert result.outcome.writer == "writer-1"
     assert killed.runner.pids == []
@@ -114,7 +106,7 @@ def test_control_without_following_a_second_application_runs(
 ) -> None:
     monkeypatch.setattr(region_task, "reconnect", lambda *given: False)
     killed.go(2)
-    assert killed.next_try(DEADLINE_S).attempt == 2
+    assert killed.next_try(HANG_S).attempt == 2
     assert len(killed.runner.pids) == 1
 
 
@@ -123,7 +115,7 @@ def test_fault_11_a_frozen_driver_that_was_fenced_stops_when_it_wakes_and_not_on
 ) -> None:
     killed.fence_frozen()
     killed.driver.resume()  # its job would go on for hours: nobody lets it finish
-    until(lambda: killed.is_driver_over)
+    wait_until(lambda: killed.is_driver_over, "the end of the driver")
     assert killed.data(1) == []
     assert (killed.state(1), killed.state(2)) == (AttemptState.FENCED, AttemptState.FINISHED)
 
@@ -133,10 +125,10 @@ def test_fault_11_control_a_driver_that_does_not_look_works_on_until_its_finish_
     killed.fence_frozen()
     killed.driver.resume()
     signs = killed.signs()
-    until(lambda: killed.signs() > signs + 3)
+    wait_until(lambda: killed.signs() > signs + 3, "three more heartbeats")
     assert not killed.is_driver_over
     killed.go(1)
-    until(lambda: killed.is_driver_over)
+    wait_until(lambda: killed.is_driver_over, "the end of the driver")
     assert killed.data(1) == []
 
 
@@ -144,21 +136,21 @@ def test_fault_11_a_frozen_driver_is_fenced_and_cleans_up_when_it_wakes(killed: 
     killed.fence_frozen()
     killed.go(1)
     killed.driver.resume()
-    until(lambda: not killed.data(1))
-    until(lambda: killed.is_driver_over)
+    wait_until(lambda: not killed.data(1), "the removal of the data of P@1")
+    wait_until(lambda: killed.is_driver_over, "the end of the driver")
     assert (killed.state(1), killed.state(2)) == (AttemptState.FENCED, AttemptState.FINISHED)
     assert len(killed.data(2)) == 1
 
 
 def test_a_driver_that_is_gone_is_not_waited_for(killed: KilledTask) -> None:
     killed.driver.kill()
-    until(lambda: killed.is_driver_over)
+    wait_until(lambda: killed.is_driver_over, "the end of the driver")
     killed.go(2)
-    assert killed.next_try(DEADLINE_S).attempt == 2
+    assert killed.next_try(HANG_S).attempt == 2
     assert killed.looks == 0
 
 
 def test_a_driver_that_dies_while_it_is_followed_is_noticed_at_the_next_look(killed: KilledTask) -> None:
     killed.go(2)
-    assert killed.next_try(DEADLINE_S, lambda look: killed.driver.kill() if look == 3 else None).attempt == 2
+    assert killed.next_try(HANG_S, lambda look: killed.driver.kill() if look == 3 else None).attempt == 2
     assert killed.looks == 3

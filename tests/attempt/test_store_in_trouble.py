@@ -31,6 +31,7 @@ from airflow_recovery.journal.stream import EventWriter, NoEvents, StreamClosed
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectStore, StoredObject
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_proxy import Fate
 
 pytestmark = pytest.mark.s3
@@ -71,7 +72,7 @@ class InABucket(World):
             return super().go(region, **given)  # type: ignore[arg-type]
         finally:
             self.before_close()
-            self.closed.append(self.stream.close(timeout_s=30 if self.is_patient else 0.5))
+            self.closed.append(self.stream.close(timeout_s=HANG_S if self.is_patient else 0.5))
             self.stream = None
 
     is_patient = True
@@ -105,7 +106,7 @@ class SlowProxy(S3Proxy):
     def evaluate(self, request: S3Request) -> Fate | None:
         time.sleep(self.delay_s)
         if is_stream(request):
-            assert self.takes_events.wait(60), "somebody waits for an event to be written"
+            assert self.takes_events.wait(HANG_S), "somebody waits for an event to be written"
         return super().evaluate(request)
 
 

@@ -19,6 +19,7 @@ from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.doctor.checking import Check
 from airflow_recovery.doctor.result import CheckResult, ok, wrong
 from airflow_recovery.store import open_store
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import REGION
 
 SECRET = "postgresql://ann:hunter2@db/x"
@@ -112,19 +113,17 @@ def test_a_store_that_does_not_answer_does_not_hold_the_process(tmp_path: Path) 
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         command = [sys.executable, "-m", "airflow_recovery", "doctor", "--component", "triggerer", "--timeout", "1"]
         env = {**os.environ, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-        began_s = time.monotonic()
         done = subprocess.run(
             [*command, "--journal", "s3://b/j", "--endpoint-url", endpoint, "--s3-region", REGION],
             env=env,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=HANG_S,
             check=False,
         )
     assert done.returncode == ExitCode.UNFIT, done.stderr
     assert "WRONG the journal: expected an answer within 1 s, found none." in done.stdout
     assert "WRONG the results: expected an answer within 1 s, found none." in done.stdout
-    assert time.monotonic() - began_s < 60
 
 
 HELD = """
@@ -138,7 +137,7 @@ leave(9)
 def test_a_check_that_is_left_behind_does_not_hold_the_process() -> None:
     """As Spark's client does, with threads for which Python waits."""
     held = [sys.executable, "-c", HELD]
-    assert subprocess.run([*held, "doctor: a region"], timeout=60, check=False).returncode == ExitCode.UNFIT
+    assert subprocess.run([*held, "doctor: a region"], timeout=HANG_S, check=False).returncode == ExitCode.UNFIT
     with pytest.raises(subprocess.TimeoutExpired):  # control: any other command's thread is waited for
         subprocess.run([*held, "another"], timeout=5, check=False)
 

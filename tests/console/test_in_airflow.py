@@ -28,6 +28,7 @@ from airflow_recovery.console.user import user_name
 from airflow_recovery.get_provider_info import get_provider_info
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.testing.local_airflow.sqlite import template_database
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 RUN = ("flights", "2026-01-01")
@@ -42,7 +43,7 @@ def airflow(home: Path, journal: str, *arguments: str) -> subprocess.CompletedPr
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite:////nowhere/airflow.db",
     }
     command = [sys.executable, "-m", "airflow", "recovery", *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
 @pytest.mark.airflow
@@ -83,7 +84,7 @@ def test_the_aws_connection_is_read_from_the_environment_or_the_metadata_databas
 
     def call(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "airflow", *arguments]
-        return subprocess.run(command, env=env | more, capture_output=True, text=True, timeout=300, check=False)
+        return subprocess.run(command, env=env | more, capture_output=True, text=True, timeout=HANG_S, check=False)
 
     of_environment = call("recovery", "show", *RUN, AIRFLOW_CONN_RECOVERY_S3=json.dumps(connection))
     assert of_environment.returncode == ExitCode.NOT_FOUND, of_environment.stderr

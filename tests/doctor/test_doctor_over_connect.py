@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_recovery.doctor.region import ROWS
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.spark_cluster import ConnectServer
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark]
@@ -29,8 +30,8 @@ def test_a_region_on_a_connect_server(connect: ConnectServer, tmp_path: Path) ->
     }
 
     def doctor(*arguments: str) -> dict[str, dict[str, str]]:
-        command = [sys.executable, "-m", "airflow", "recovery", "doctor", "--json", "--timeout", "120", *arguments]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=400, check=False)
+        command = [sys.executable, "-m", "airflow", "recovery", "doctor", "--json", "--timeout", "1800", *arguments]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=HANG_S, check=False)
         assert token not in done.stdout + done.stderr
         return {load["check"]: load for load in json.loads(done.stdout)["results"]}
 

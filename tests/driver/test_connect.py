@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,6 @@ from urllib.parse import urlsplit
 
 import pytest
 from paths import CODE
-from runtime_deadlines import until
 from runtime_specs import journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
 
 from airflow_recovery.driver import RegionSpec
@@ -24,6 +24,7 @@ from airflow_recovery.driver.exit_report import read_failure, read_receipt
 from airflow_recovery.driver.failure import is_missing_input, is_user_error
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model.records import AttemptState, FenceCause, Outcome
+from airflow_recovery.testing.patience import HANG_S, wait_until
 from airflow_recovery.testing.spark_cluster import ConnectServer
 
 USER = "airflow"
@@ -79,7 +80,7 @@ def client(url: str, folder: Path, *specs: RegionSpec, before: str = "") -> subp
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    return process.communicate(timeout=200)[0]
+    return process.communicate(timeout=HANG_S)[0]
 
 
 @pytest.mark.spark
@@ -139,7 +140,7 @@ def hanging(
     spec = replace(spec, heartbeat_s=0.2)
     process = client(connect.url, folder, spec, before=before)
     try:
-        until(ready.exists, "the operation runs", deadline_s=120)
+        wait_until(ready.exists, "the operation runs")
         yield spec, process, go, ready
     finally:
         go.touch()
@@ -147,19 +148,17 @@ def hanging(
         process.communicate()
 
 
-def wait_beat(ready: Path, deadline_s: float = 60.0) -> None:
-    """Until a task touches the file."""
+def wait_beat(ready: Path) -> None:
+    """Wait until a task touches the file."""
     before = ready.stat().st_mtime_ns
-    until(lambda: ready.stat().st_mtime_ns != before, "a beat", deadline_s=deadline_s)
+    wait_until(lambda: ready.stat().st_mtime_ns != before, "a beat")
 
 
 def has_timed_out(ready: Path) -> bool:
     """Whether no task touches the file within two seconds; each of them does it ten times a second."""
-    try:
-        wait_beat(ready, 2)
-    except AssertionError:
-        return True
-    return False
+    before = ready.stat().st_mtime_ns
+    time.sleep(2)
+    return ready.stat().st_mtime_ns == before
 
 
 @pytest.mark.spark
@@ -167,7 +166,7 @@ def test_kill_of_the_client_ends_its_operation(connect: ConnectServer, tmp_path:
     with hanging(connect, tmp_path) as (spec, process, _, ready):
         wait_beat(ready)
         process.send_signal(signal.SIGKILL)
-        until(lambda: has_timed_out(ready), "the operation is interrupted", deadline_s=60)
+        wait_until(lambda: has_timed_out(ready), "the operation is interrupted")
         assert outcome_of(spec) is None
 
 
@@ -179,7 +178,7 @@ def test_fault_11_a_client_whose_attempt_was_fenced_interrupts_its_operation(
         fenced = Outcome(spec.region, spec.attempt, AttemptState.FENCED, "w", "now", cause=FenceCause.OWN_FAILURE)
         journal_of(spec).fence(fenced)
         # Its main thread waits for the operation, which nobody lets go on.
-        process.wait(120)
+        process.wait(HANG_S)
         assert process.stdout is not None
         assert "raised AttemptLost" in process.stdout.read()
     outcome = outcome_of(spec)
@@ -208,11 +207,11 @@ def test_without_watchdog_the_operation_goes_on_until_it_is_interrupted(connect:
             input=f"{connect.url} {session}",
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=HANG_S,
             check=True,
         )
         assert done.stdout.split() == ["1", "0"]  # then the session is closed, and that is no error
-        until(lambda: has_timed_out(ready), "the operation is interrupted", deadline_s=60)
+        wait_until(lambda: has_timed_out(ready), "the operation is interrupted")
 
 
 def test_session_of_an_attempt() -> None:
@@ -253,5 +252,5 @@ def test_importing_the_client_leaves_the_collector_as_it_was() -> None:
         "    import_client()\n"
         "    print(gc.isenabled(), gc.get_freeze_count() > before)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=True)
     assert done.stdout.split() == ["True", "True", "False", "False"]  # the second finds it imported

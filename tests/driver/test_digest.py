@@ -15,6 +15,7 @@ from airflow_recovery.driver.reader import read_manifest
 from airflow_recovery.driver.writer import write_result
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.store import open_store
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.spark_cluster import ConnectServer
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def test_not_covered_a_sum_of_floats_depends_on_the_order_in_which_it_is_added(s
 
 def test_over_connect_it_is_the_same(spark: SparkSession, connect: ConnectServer, tmp_path: Path) -> None:
     command = [sys.executable, str(Path(__file__).with_name("digest_cases.py")), connect.url, str(tmp_path / "connect")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     document = json.loads(done.stdout.splitlines()[-1])
 

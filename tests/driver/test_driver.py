@@ -17,7 +17,7 @@ from typing import Any
 
 import pyspark
 import pytest
-from runtime_deadlines import is_alive, until
+from process_life import is_alive
 from runtime_specs import journal_of, outcome_of, region_spec, troubled, vertex, write_numbers
 
 from airflow_recovery.driver import RegionSpec, StoreSpec, driver
@@ -33,6 +33,7 @@ from airflow_recovery.driver.submit import APPLICATION, QUIET_CONF, submit_envir
 from airflow_recovery.errors import Failure, NotSetUp, RegionFailed, kind_of
 from airflow_recovery.model.records import AttemptState, FenceCause, Outcome, ReadMetrics
 from airflow_recovery.task.region_program import region_failed
+from airflow_recovery.testing.patience import HANG_S, wait_until
 from airflow_recovery.testing.spark_cluster import StandaloneCluster
 
 pytestmark = pytest.mark.spark
@@ -79,7 +80,7 @@ def submit(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
         check=False,
     )
     return done.returncode, done.stdout
@@ -344,11 +345,11 @@ def test_kill_of_the_task_process_ends_jvm_and_driver(tmp_path: Path, where: str
     ready, go = tmp_path / "ready", tmp_path / "go"
     spec = region_spec(tmp_path, *troubled(where, ready=ready, go=go))
     with submitted_by_a_parent(spec, tmp_path, is_protected=True) as (parent, jvm):
-        until(ready.exists, "the vertex runs", deadline_s=120)
+        wait_until(ready.exists, "the vertex runs")
         family = [jvm, *descendants(jvm)]
         assert len(family) >= 2
         parent.send_signal(signal.SIGKILL)
-        until(lambda: not any(is_alive(descendant) for descendant in family), "all are dead")
+        wait_until(lambda: not any(is_alive(descendant) for descendant in family), "all are dead")
     go.touch()
     assert outcome_of(spec) is None
 
@@ -358,10 +359,10 @@ def test_fault_11_a_driver_that_was_fenced_stops_spark_in_the_middle_of_a_job(tm
     ready, go = tmp_path / "ready", tmp_path / "go"
     spec = replace(region_spec(tmp_path, *troubled("beat", ready=ready, go=go)), heartbeat_s=0.2)
     with submitted_by_a_parent(spec, tmp_path, is_protected=True) as (parent, jvm):
-        until(ready.exists, "the vertex runs", deadline_s=120)
+        wait_until(ready.exists, "the vertex runs")
         fenced = Outcome(spec.region, spec.attempt, AttemptState.FENCED, "w", "now", cause=FenceCause.OWN_FAILURE)
         journal_of(spec).fence(fenced)
-        until(lambda: not is_alive(jvm), "the application has ended")
+        wait_until(lambda: not is_alive(jvm), "the application has ended")
         parent.wait()
     assert "This attempt was fenced, a later one counts: its Spark job is stopped." in (tmp_path / "log").read_text()
     assert not list((tmp_path / "data").rglob("*.*"))
@@ -374,12 +375,12 @@ def test_without_protection_an_orphan_finishes(tmp_path: Path) -> None:
     ready, go = tmp_path / "ready", tmp_path / "go"
     spec = region_spec(tmp_path, *troubled("python", ready=ready, go=go))
     with submitted_by_a_parent(spec, tmp_path, is_protected=False) as (parent, jvm):
-        until(ready.exists, "the vertex runs", deadline_s=120)
+        wait_until(ready.exists, "the vertex runs")
         parent.send_signal(signal.SIGKILL)
         parent.wait()
         go.touch()
-        until(lambda: outcome_of(spec) is not None, "the orphan has finished", deadline_s=120)
-        until(lambda: not is_alive(jvm), "and is gone")
+        wait_until(lambda: outcome_of(spec) is not None, "the orphan has finished")
+        wait_until(lambda: not is_alive(jvm), "and is gone")
 
 
 def test_the_wheels_spark_submit_is_found() -> None:

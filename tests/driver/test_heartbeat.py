@@ -17,6 +17,7 @@ from airflow_recovery.model.records import AttemptState, AttemptTrace, FenceCaus
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.testing import CountingStore, Verb
+from airflow_recovery.testing.patience import HANG_S
 
 LOG = logging.getLogger("test_heartbeat")
 
@@ -46,7 +47,7 @@ def test_it_changes_while_the_block_runs_and_the_driver_is_named(tmp_path: Path)
     store = Watched(tmp_path, 3)
     with Heartbeat(lambda: store, "h", "tag", log=LOG, every_s=0.01) as signs:
         signs.tell_application("app-1")
-        assert store.is_enough.wait(60)
+        assert store.is_enough.wait(HANG_S)
     beat = store.beat()
     assert beat is not None
     assert (beat.tag, beat.process, beat.application_id, beat.ended) == ("tag", own_process(), "app-1", False)
@@ -56,7 +57,7 @@ def test_it_changes_while_the_block_runs_and_the_driver_is_named(tmp_path: Path)
 def test_whoever_only_waits_for_the_driver_is_not_it(tmp_path: Path) -> None:
     store = Watched(tmp_path, 1)
     with Heartbeat(lambda: store, "h", "tag", log=LOG, is_driver=False):
-        assert store.is_enough.wait(60)
+        assert store.is_enough.wait(HANG_S)
     assert store.beat() == Beat("tag", 1)
 
 
@@ -73,7 +74,7 @@ def test_a_store_that_does_not_answer_stops_nothing(tmp_path: Path, caplog: pyte
     store = Watched(tmp_path, 2)
     store.refuses = True
     with caplog.at_level(logging.WARNING), Heartbeat(lambda: store, "h", "tag", log=LOG, every_s=0.01):
-        assert store.is_enough.wait(60)
+        assert store.is_enough.wait(HANG_S)
     assert "A heartbeat could not be written: 503" in caplog.text
     with pytest.raises(ObjectMissing):
         store.get("h")
@@ -110,7 +111,7 @@ def test_fault_11_a_fenced_attempt_is_stopped_and_ends_as_such_whatever_its_work
 
     def work() -> None:
         with signs:
-            assert fenced.is_stopped_twice.wait(60)
+            assert fenced.is_stopped_twice.wait(HANG_S)
             raise RuntimeError("SparkContext was shut down")
 
     with pytest.raises(AttemptLost, match="fenced while it was at work") as raised:
@@ -130,7 +131,7 @@ def test_a_look_that_gets_no_answer_stops_nothing(tmp_path: Path, caplog: pytest
     store = Watched(tmp_path, 3)
     watch = FenceWatch(no_answer, lambda: pytest.fail("it was stopped"))
     with Heartbeat(lambda: store, "h", "tag", log=LOG, every_s=0.01, watch=watch):
-        assert store.is_enough.wait(60)
+        assert store.is_enough.wait(HANG_S)
     assert "Whether this attempt was fenced could not be seen" in caplog.text
 
 

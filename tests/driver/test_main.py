@@ -19,6 +19,7 @@ from airflow_recovery.driver.start_advice import SAYS, keep_output, start_failur
 from airflow_recovery.driver.submit import APPLICATION
 from airflow_recovery.errors import DriverLost, NotSetUp, UserCodeError
 from airflow_recovery.task.region_program import region_failed
+from airflow_recovery.testing.patience import HANG_S
 
 OLD = """
 import runpy, sys
@@ -40,7 +41,7 @@ def run(spec: RegionSpec, folder: Path, archive: Path, *, before: str = "") -> t
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         check=False,
     )
     return done.returncode, done.stdout

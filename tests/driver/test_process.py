@@ -13,11 +13,12 @@ from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
-from runtime_deadlines import is_alive, until
+from process_life import is_alive
 
 from airflow_recovery.driver.process import PARENT_DIED, WATCH, die_with_parent, watch_parent
+from airflow_recovery.testing.patience import HANG_S, wait_until
 
-CHILD = "import sys, time\nprint('up', flush=True)\ntime.sleep(120)"
+CHILD = "import sys, time\nprint('up', flush=True)\ntime.sleep(86400)"
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def family(tmp_path: Path, how: str) -> Iterator[tuple[subprocess.Popen[bytes], 
     )
     parent = subprocess.Popen([sys.executable, "-c", program])
     try:
-        until(pid_file.exists, "the child is up")
+        wait_until(pid_file.exists, "the child is up")
         child = int(pid_file.read_text())
         yield parent, child
     finally:
@@ -53,14 +54,14 @@ def popen(extra: str = "", program: str = CHILD) -> str:
 def test_child_with_the_request_dies_at_once(tmp_path: Path) -> None:
     with family(tmp_path, popen(", preexec_fn=die_with_parent")) as (parent, child):
         parent.send_signal(signal.SIGKILL)
-        until(lambda: not is_alive(child), "the child is dead")
+        wait_until(lambda: not is_alive(child), "the child is dead")
 
 
 def test_watching_child_ends_itself(tmp_path: Path) -> None:
     watching = "from airflow_recovery.driver.process import watch_parent\nwatch_parent(period_s=0.05)\n" + CHILD
     with family(tmp_path, popen(program=watching)) as (parent, child):
         parent.send_signal(signal.SIGKILL)
-        until(lambda: not is_alive(child), "the child is dead")
+        wait_until(lambda: not is_alive(child), "the child is dead")
 
 
 def test_without_protection_the_child_lives_on(tmp_path: Path) -> None:
@@ -76,11 +77,11 @@ def test_watch_ends_the_process_when_the_parent_changes(monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "getppid", lambda: next(parents))
     monkeypatch.setattr(os, "_exit", codes.append)
     stop = watch_parent(period_s=0.001)
-    until(lambda: bool(codes), "the watch has noticed")
+    wait_until(lambda: bool(codes), "the watch has noticed")
     stop.set()
     for each in threading.enumerate():
         if each.name == WATCH:
-            each.join(5.0)  # else it may end the process of the next test
+            each.join(HANG_S)  # else it may end the process of the next test
     assert set(codes) == {PARENT_DIED}
 
 

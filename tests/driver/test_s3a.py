@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from runtime_deadlines import until
 from runtime_specs import region_spec, vertex
 
 from airflow_recovery.driver import RegionSpec, StoreSpec, VertexSpec, driver
@@ -26,6 +25,7 @@ from airflow_recovery.model.records import ExternalObject, Outcome
 from airflow_recovery.results.availability import AvailabilityState, probe_manifest
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import Answer, LostReply, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing.patience import wait_until
 from airflow_recovery.testing.s3_policy import Enforced, documented
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 from airflow_recovery.testing.s3a_jars import class_path_variables, s3a_jars
@@ -172,8 +172,12 @@ def test_fault_21_23_a_region_on_s3_is_written_read_lost_and_made_again(
             paths[at].with_suffix(".part").write_text(spec.to_json())
             paths[at].with_suffix(".part").rename(paths[at])
             code = Path(f"{paths[at]}.code")
-            until(lambda: code.exists() or process.poll() is not None, log_path.read_text(), deadline_s=120)
-            assert code.exists(), log_path.read_text()
+            wait_until(
+                code.exists,
+                "the driver's exit code",
+                describe=log_path.read_text,
+                is_over=lambda: process.poll() is not None,
+            )
             return int(code.read_text())
 
         log_path = tmp_path / "driver.log"
@@ -246,7 +250,7 @@ def hadoop_asks_until_it_ends(server: S3Server, folder: Path, bounds: Mapping[st
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(command, env={**os.environ, **server.environment()}, stderr=log, stdout=log)
             try:
-                until(lambda: process.poll() is not None or len(asked) >= give_up_at, "the end of the storm")
+                wait_until(lambda: process.poll() is not None or len(asked) >= give_up_at, "the end of the storm")
             finally:
                 process.kill()
                 process.wait()

@@ -9,8 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from airflow_recovery.driver.server_keeper import Keeper, Order, StartedKeeper, 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.store import open_store
 from airflow_recovery.testing.free_port import free_port
+from airflow_recovery.testing.patience import NEVER_S, wait_until
 
 PREFIX = "_servers/d/r/g/"
 SERVER = """
@@ -54,7 +53,7 @@ order["store"] = StoreSpec(**order["store"])
 keeper = StartedKeeper(Order(**order), os.environ)
 keeper.wait_up()
 print(keeper.pid, flush=True)
-time.sleep(600)
+time.sleep(86400)
 """
 
 
@@ -68,7 +67,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def order(tmp_path: Path) -> Order:
     port = free_port()
     command = (sys.executable, "-c", SERVER, str(port))
-    return Order(command, "127.0.0.1", port, 600.0, StoreSpec(f"file://{tmp_path}/journal"), PREFIX)
+    return Order(command, "127.0.0.1", port, NEVER_S, StoreSpec(f"file://{tmp_path}/journal"), PREFIX)
 
 
 def started(order: Order) -> tuple[StartedKeeper, psutil.Process]:
@@ -77,13 +76,6 @@ def started(order: Order) -> tuple[StartedKeeper, psutil.Process]:
     assert keeper.wait_up() is None
     (server,) = psutil.Process(keeper.pid).children()
     return keeper, server
-
-
-def eventually(claim: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not claim():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def is_gone(pid: int) -> bool:
@@ -95,7 +87,7 @@ def is_gone(pid: int) -> bool:
 
 def end_of(order: Order, number: int) -> dict[str, Any]:
     path = Path(order.store.uri.removeprefix("file://")) / end_key(PREFIX, number)
-    eventually(path.exists)
+    wait_until(path.exists, f"{path}")
     document: dict[str, object] = json.loads(path.read_text())
     return document
 
@@ -124,7 +116,7 @@ def test_fault_144_a_task_is_killed_before_it_has_recorded_its_server(order: Ord
     (server,) = psutil.Process(keeper).children()
     task.kill()
     task.wait()
-    eventually(lambda: is_gone(keeper) and is_gone(server.pid))
+    wait_until(lambda: is_gone(keeper) and is_gone(server.pid), "the end of keeper and server")
     assert not leftovers()
 
 
@@ -132,7 +124,7 @@ def test_fault_144_a_keeper_is_killed_and_its_server_dies_with_it(order: Order) 
     keeper, server = started(order)
     keeper.leave(1)
     os.kill(keeper.pid, signal.SIGKILL)
-    eventually(lambda: is_gone(server.pid))
+    wait_until(lambda: is_gone(server.pid), "the end of the server")
     assert leftovers()  # nobody was there to remove them
 
     port = free_port()
@@ -147,7 +139,7 @@ def test_a_server_lives_on_without_the_task_and_ends_when_it_is_idle(order: Orde
     keeper.leave(1)
     assert end_of(order, 1)["why"] == "nobody was connected to it for 0 s"
     assert is_gone(server.pid)
-    eventually(lambda: not leftovers())
+    wait_until(lambda: not leftovers(), "the folder to be removed")
 
 
 class Looks:
@@ -158,7 +150,7 @@ class Looks:
         self._leaves_at_s = leaves_at_s
         folder.mkdir()
         self.keeper = Keeper(order, folder, clock=lambda: self.now_s, pause=self._pause)
-        eventually(lambda: self._connects(order))
+        wait_until(lambda: self._connects(order), "the server to accept a connection")
 
     def _connects(self, order: Order) -> bool:
         try:

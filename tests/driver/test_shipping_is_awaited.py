@@ -15,6 +15,7 @@ import pytest
 from runtime_specs import region_spec, vertex
 
 from airflow_recovery.driver import connect
+from airflow_recovery.testing.patience import HANG_S
 
 LOG = logging.getLogger("test_shipping_is_awaited")
 
@@ -41,7 +42,7 @@ class Session:
         pass
 
     def addArtifacts(self, archive: str, *, pyfile: bool) -> None:
-        assert self.may_arrive.wait(30)
+        assert self.may_arrive.wait(HANG_S)
         self.order.append("code arrives")
         self.has_arrived.set()
 

@@ -29,6 +29,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import Outcome
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import REGION
 from airflow_recovery.testing.spark_cluster import spark_home
 from scripts.sparks import NEWEST, installed_spark
@@ -87,7 +88,7 @@ def write(bare_python: str, one_s3_server: S3Server, journal: S3Store) -> Write:
             env=bare_environment(code),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=HANG_S,
             check=False,
         )
 
@@ -175,7 +176,7 @@ def test_a_python_without_a_client_writes_to_a_cloud_with_the_workers(
     command = [bare_python, "-c", CLOUD_WRITES_ONCE, uri, str(cloud_server.access().endpoint_url)]
     for given, said in ((sdk_archives(uri), "True"), ([], "airflow-recovery[")):
         done = subprocess.run(
-            [*command, *map(str, given)], env=environment, capture_output=True, text=True, timeout=120, check=False
+            [*command, *map(str, given)], env=environment, capture_output=True, text=True, timeout=HANG_S, check=False
         )
         assert said in done.stdout + done.stderr, done.stderr
     assert cloud_server.open(uri).get("a").body == b"1"
@@ -294,7 +295,7 @@ def submitted(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
         check=False,
     )
     return done.returncode, done.stdout

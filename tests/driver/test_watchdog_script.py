@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_recovery.driver import watchdog_script as pipe_watch
+from airflow_recovery.testing.patience import HANG_S
 
 ORDER = b'{"url": "sc://h:1/;token=hush"}\n'
 
@@ -34,7 +35,7 @@ def watch(told: Path, said: bytes) -> subprocess.CompletedProcess[bytes]:
         cwd=told.parent,
         env={**os.environ, "PYTHONPATH": str(told.parent)},
         capture_output=True,
-        timeout=60,
+        timeout=HANG_S,
         check=True,
     )
 

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from airflow_recovery.testing.patience import HANG_S
+
 pytest.importorskip("kubernetes")
 pytest.importorskip("airflow.providers.cncf.kubernetes")
 
@@ -19,7 +21,7 @@ HOOKS = "from airflow.providers.apache.spark.hooks import spark_submit"
 def said(*lines: str) -> str:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, env=env, check=False, timeout=120
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, env=env, check=False, timeout=HANG_S
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]

@@ -19,6 +19,7 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import MotoServer, S3Server
+from airflow_recovery.testing.patience import HANG_S
 
 
 @pytest.fixture(autouse=True)
@@ -286,7 +287,7 @@ print([each for each in sys.modules if each == "boto3" or each.endswith("aws.hoo
         env={**os.environ, "AIRFLOW_CONN_AWS": connection},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         check=False,
     )
     assert done.stdout.strip().endswith("[]"), done.stdout + done.stderr

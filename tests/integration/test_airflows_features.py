@@ -184,7 +184,6 @@ def test_the_metrics_arrive_at_a_statsd_server(story: Story, pipeline: Pipeline,
     before = story.metrics_before
     pipeline.airflow.wait_until(
         lambda: all(metrics.counters[name] - before[name] >= count for name, count in at_least.items()),
-        30.0,
         "the metrics of the story",
         lambda: str(metrics.counters - before),
     )

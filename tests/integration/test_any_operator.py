@@ -29,8 +29,7 @@ for each in ("--day", "--in", "--out"):
     parser.add_argument(each)
 given = {name: value and value.removeprefix("file://") for name, value in vars(parser.parse_args()).items()}
 gate = pathlib.Path(__file__ + ".hold")
-deadline = time.monotonic() + 600
-while gate.exists() and time.monotonic() < deadline:
+while gate.exists():
     time.sleep(0.05)
 failure = pathlib.Path(__file__ + ".fail")
 if failure.exists():

@@ -23,7 +23,7 @@ def next_run(pipeline: Pipeline) -> DagRun:
     before = runs()
     (asset,) = airflow.api("GET", "/assets?name_pattern=spoken")["assets"]
     airflow.api("POST", "/assets/events", {"asset_id": asset["id"]})
-    airflow.wait_until(lambda: bool(runs() - before), 60.0, "a run of listening")
+    airflow.wait_until(lambda: bool(runs() - before), "a run of listening")
     (run_id,) = runs() - before
     run = DagRun(pipeline, "listening", run_id, "", pipeline.folder)
     assert airflow.wait_run("listening", run_id) == "success", run.story()

@@ -172,7 +172,7 @@ def test_partitions_that_are_reprocessed_by_other_runs_keep_what_stands_and_two_
         file.unlink()
     (gates / "total.hold").touch()
     again = backfill("completed")
-    airflow.wait_until(lambda: called(gates) == 3, 120, "total to be called again", lambda: str(states(first)))
+    airflow.wait_until(lambda: called(gates) == 3, "total to be called again", lambda: str(states(first)))
     (old, _), (live, live_state) = states(first).items()
     assert (old, live_state) == (runs[0]["dag_run_id"], "running")
 

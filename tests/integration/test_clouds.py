@@ -171,7 +171,7 @@ def open_pipeline(folder: Path, cloud: Cloud, server: CloudServer) -> Iterator[C
     with LocalAirflow(folder / "airflow", dags, env=env) as airflow:
         airflow.api("POST", "/connections", {**connection, "connection_id": "the_cloud"})
         nothing: Any = None
-        yield CloudPipeline(airflow, nothing, "", folder, run_timeout_s=480, server=server, example=cloud.example)
+        yield CloudPipeline(airflow, nothing, "", folder, server=server, example=cloud.example)
 
 
 def test_an_attempt_that_dies_and_a_result_that_is_lost_on_a_cloud_are_made_again(clouds: CloudPipeline) -> None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from pipeline import STEP_TIMEOUT_S, DagRun, Pipeline
+from pipeline import DagRun, Pipeline
 from warehouse import Warehouse
 
 from airflow_recovery.testing.spark_drivers import kill_9
@@ -39,7 +39,7 @@ def kill_inside_the_commits(run: DagRun, warehouse: Warehouse) -> None:
         found = run.airflow.task_processes(run.dag_id, run.run_id, run.task(sink))
         assert found is not None
         kill_9(found.task)
-        run.airflow.wait_until(found.is_gone, STEP_TIMEOUT_S, f"the end of {sink}'s process")
+        run.airflow.wait_until(found.is_gone, f"the end of {sink}'s process")
     assert [warehouse.rows(sink) for sink in SINKS] == [[], []]
     warehouse.unlock()
 

@@ -10,7 +10,6 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -85,7 +84,7 @@ class Bundle:
             parsed = airflow.api("GET", f"/dags/{dag_id}")["last_parsed_time"]
             return datetime.fromisoformat(parsed.replace("Z", "+00:00")) > touched and tasks() == set(regions)
 
-        airflow.wait_until(is_done, self.pipeline.step_timeout_s, f"tasks {regions}", lambda: str(tasks()))
+        airflow.wait_until(is_done, f"tasks {regions}", lambda: str(tasks()))
 
     def impact_of(self, dag_id: str, since: str, until: str, old: Path | str, *options: str) -> Any:
         """As `impact`, of the runs of these dates."""
@@ -378,7 +377,7 @@ def test_a_job_that_commits_split_by_split(pipeline: Pipeline) -> None:
 @pytest.mark.drill
 def test_a_deploy_while_splits_are_read(pipeline: Pipeline) -> None:
     """What has been committed of the old code is given up by whoever runs next, as it was said."""
-    bundle, run = Bundle(pipeline, OF_THE_SPLITS), split_run(replace(pipeline, step_timeout_s=300))
+    bundle, run = Bundle(pipeline, OF_THE_SPLITS), split_run(pipeline)
     run.hold("lines-1-2")  # two batches are read at once: one of them is committed before the third is called
     run.start()
     run.wait_called("lines-1-2")
@@ -400,7 +399,6 @@ def test_a_deploy_while_splits_are_read(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.drill
-@pytest.mark.timeout(1800)
 def test_a_chain_of_streams(pipeline: Pipeline) -> None:
     bundle, streams = Bundle(pipeline, OF_THE_STREAMS), started(pipeline, "deployed_streams")
     run, chain = streams.run, {"events", "scores", "table"}
@@ -426,7 +424,6 @@ def test_a_chain_of_streams(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.drill
-@pytest.mark.timeout(1200)
 def test_a_channel_that_is_a_written_result_from_now_on(pipeline: Pipeline) -> None:
     bundle, streams = Bundle(pipeline, OF_THE_STREAMS), started(pipeline, "deployed_streams")
     run, regions = streams.run, {"events", "scores", "table", "report"}
@@ -440,7 +437,6 @@ def test_a_channel_that_is_a_written_result_from_now_on(pipeline: Pipeline) -> N
 
 
 @pytest.mark.drill
-@pytest.mark.timeout(1200)
 def test_a_deploy_while_a_stream_is_at_work(pipeline: Pipeline) -> None:
     bundle, streams = Bundle(pipeline, OF_THE_STREAMS), started(pipeline, "deployed_streams", hold_at=4 * IDS)
     run, chain = streams.run, ("events", "scores", "table")

@@ -113,7 +113,7 @@ def lake(tmp_path: Path, one_s3_server: S3Server, postgres: dict[str, str | int]
         catalog = load_catalog("lake", **properties, **s3)
         secret = str(postgres["password"])
         running = TablesPipeline(
-            airflow, one_s3_server, bucket, tmp_path, {}, 480.0, catalog=catalog, options=options, secret=secret
+            airflow, one_s3_server, bucket, tmp_path, catalog=catalog, options=options, secret=secret
         )
         running.set_aws_password(SECRET_KEY)
         connection = {"connection_id": "lake", "conn_type": "generic", "extra": json.dumps(properties)}

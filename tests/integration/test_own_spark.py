@@ -12,6 +12,8 @@ import psutil
 import pytest
 from pipeline import Pipeline, empty_folder
 
+from airflow_recovery.testing.patience import HANG_S
+
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
 SQUARES = [(sum(n * n for n in range(9)),)]
@@ -101,7 +103,7 @@ def test_fault_142_an_existing_application_is_killed_with_its_server_and_it_alon
     (application,) = applications(pipeline, "right")
     (server,) = keeper.children()
     server.kill()
-    psutil.wait_procs([server], timeout=30)
+    psutil.wait_procs([server], timeout=HANG_S)
     application.kill()
     run.release("right")
     journal = run.ends()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from pipeline import STEP_TIMEOUT_S, DagRun, Pipeline
+from pipeline import DagRun, Pipeline
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
@@ -35,7 +35,7 @@ def lose_in_the_middle(pipeline: Pipeline) -> DagRun:
     run.airflow.api("PATCH", f"/dags/{run.dag_id}/dagRuns/{run.run_id}", {"state": "failed"})
     run.forget()
     # Released before Airflow has ended it, it might finish all the same; that is another story.
-    run.airflow.wait_until(processes.is_gone, STEP_TIMEOUT_S, "the end of right's process")
+    run.airflow.wait_until(processes.is_gone, "the end of right's process")
     run.release("right")
     run.airflow.api("PATCH", f"/dags/{run.dag_id}", {"is_paused": True})
     # By hand, and under another name: the logical date is what the journal knows it by.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pipeline import STEP_TIMEOUT_S, Pipeline, empty_folder
+from pipeline import Pipeline, empty_folder
 
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.sweep import Sweeper
@@ -34,7 +34,7 @@ def test_fault_70_five_backfill_dates_make_a_shared_result_once(pipeline: Pipeli
         runs = airflow.dag_runs("dimension")
         return "\n".join(airflow.describe("dimension", run["dag_run_id"]) for run in runs)
 
-    airflow.wait_until(lambda: waiting() == 4, STEP_TIMEOUT_S, "four dates wait in the triggerer", story)
+    airflow.wait_until(lambda: waiting() == 4, "four dates wait in the triggerer", story)
     (gates / "airports.hold").unlink()
     runs = airflow.wait_backfill(backfill)
     assert [run["state"] for run in runs] == ["success"] * 5

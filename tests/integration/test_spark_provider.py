@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -113,8 +112,7 @@ def kill_spark_once(run: DagRun, *tasks: str) -> None:
 def test_every_spark_that_dies_begins_again_and_a_lost_result_is_made_again_by_its_producer_alone(
     pipeline: Pipeline, code: None, warehouse: Warehouse
 ) -> None:
-    patient = replace(pipeline, run_timeout_s=600, step_timeout_s=300)
-    run = patient.run("spark_operators", day=fresh_day(AFTER_THE_EXAMPLES_BEGIN))
+    run = pipeline.run("spark_operators", day=fresh_day(AFTER_THE_EXAMPLES_BEGIN))
     run.group_id = "~28operators~29"
     warehouse.ask("SELECT pg_advisory_lock(1)")
     run.start()

@@ -8,13 +8,13 @@ pulled      lines[i] ~ numbers[i] --> counted       64 files; 4 subtasks, which 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from journal_objects import JournalObjects
-from pipeline import RUN_TIMEOUT_S, DagRun, Pipeline, empty_folder, is_gone
+from pipeline import DagRun, Pipeline, empty_folder, is_gone
 
 from airflow_recovery.testing.spark_drivers import kill_9
 
@@ -44,11 +44,6 @@ def start(pipeline: Pipeline, dag_id: str, files: int, hold: Iterable[str]) -> D
 
 def instance(run: DagRun, index: int) -> dict[str, Any]:
     return run.airflow.task_instance(run.dag_id, run.run_id, TASK, index)
-
-
-def wait(run: DagRun, claim: Callable[[], bool], what: str) -> None:
-    """Longer than for a step: several JVMs start at once."""
-    run.airflow.wait_until(claim, RUN_TIMEOUT_S, what, run.story)
 
 
 def kill_driver(run: DagRun, region: str) -> None:
@@ -95,7 +90,7 @@ def test_killed_after_20_of_40_splits_the_rest_is_read(pipeline: Pipeline) -> No
     held = ["lines-0-2", "lines-0-3"]
     run = start(pipeline, "alone", 40, held)
     # Two batches of ten are committed: each of the two threads commits before it calls again.
-    wait(run, lambda: all(map(run.calls, held)), f"calls {held}")
+    run.wait(lambda: all(map(run.calls, held)), f"calls {held}")
     kill_driver(run, "numbers")
     run.release(*held)
 
@@ -115,11 +110,11 @@ def dealt(pipeline: Pipeline) -> DagRun:
     held = ["lines-1-2", "lines-1-3"]
     run = start(pipeline, "dealt", 1000, held)
     # The batches before these are committed: a thread commits before it calls again.
-    wait(run, lambda: all(map(run.calls, held)), f"calls {held}")
-    wait(run, lambda: instance(run, 0)["state"] == "success", "the end of subtask 0")
+    run.wait(lambda: all(map(run.calls, held)), f"calls {held}")
+    run.wait(lambda: instance(run, 0)["state"] == "success", "the end of subtask 0")
     kill_driver(run, "numbers[1]")
     run.release(*held)
-    wait(run, lambda: instance(run, 1)["state"] == "success", "the end of subtask 1")
+    run.wait(lambda: instance(run, 1)["state"] == "success", "the end of subtask 1")
     ended(run)
     return run
 
@@ -172,10 +167,10 @@ def pulled(pipeline: Pipeline) -> DagRun:
     """Each of four holds two batches; 2 has committed two before, and is killed."""
     held = [f"lines-{index}-{call}" for index in range(4) for call in ((2, 3) if index == 2 else (0, 1))]
     run = start(pipeline, "pulled", 64, held)
-    wait(run, lambda: all(map(run.calls, held)), f"calls {held}")
+    run.wait(lambda: all(map(run.calls, held)), f"calls {held}")
     kill_driver(run, "numbers[2]")
     run.release(*held)
-    wait(run, lambda: instance(run, 2)["state"] == "success", "the end of subtask 2")
+    run.wait(lambda: instance(run, 2)["state"] == "success", "the end of subtask 2")
     ended(run)
     return run
 

@@ -20,6 +20,7 @@ from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, RunIdentity
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.simulation.memory import Clock, MemoryStore
 
 IDENTITY = RunIdentity("dag", "date-2026-01-01T000000Z", "g")
@@ -44,9 +45,9 @@ def finished() -> MemoryStore:
 class MeetingStore(CountingStore):
     """Answers a page only when ``parties`` listings ask at the same time."""
 
-    def __init__(self, inner: MemoryStore, parties: int, heartbeat_timeout_s: float = 30) -> None:
+    def __init__(self, inner: MemoryStore, parties: int, timeout_s: float = HANG_S) -> None:
         super().__init__(inner)
-        self._meet = threading.Barrier(parties, timeout=heartbeat_timeout_s)
+        self._meet = threading.Barrier(parties, timeout=timeout_s)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         found = self.inner.list(prefix, start_after=start_after)
@@ -67,7 +68,7 @@ def test_a_thousand_finished_regions_are_listed_in_one_round_trip(finished: Memo
 
 def test_control_one_listing_asks_for_one_page_after_the_other(finished: MemoryStore, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sharded_listing, "REGIONS_A_SHARD", 10_000)
-    journal = Journal(MeetingStore(finished, 2, heartbeat_timeout_s=0.2), IDENTITY, writer="w")
+    journal = Journal(MeetingStore(finished, 2, timeout_s=0.2), IDENTITY, writer="w")
     with pytest.raises(threading.BrokenBarrierError):
         journal.list(REGIONS)
 
@@ -94,7 +95,7 @@ def test_missing_outcomes_are_read_over_64_connections(finished: MemoryStore, mo
 
     def get(key: str, max_bytes: int):
         if key in first:
-            meet.wait(30)
+            meet.wait(HANG_S)
         return read(key, max_bytes)
 
     monkeypatch.setattr(finished, "get", get)

@@ -17,12 +17,21 @@ from pipeline import AWS_CONNECTION, Pipeline, environment, small_connect_server
 
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 HERE = Path(__file__).parent
 INTEGRATION = HERE.parent / "integration"
 API_DOWN_S = 10.0
 API_DOWN_IN_A_DRILL_S = 60.0
+IMPATIENT = {
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "30",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
+    "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "3",
+    "AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT": "30s",
+}
+"""Schedulers, supervisors and drivers are killed and frozen here. A part that is only slow may count as dead, too: what
+these tests assert holds for whatever is killed."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -55,7 +64,7 @@ def pipeline(
     server = start_s3_server(s3_server_names[-1])
     bucket = f"kills-{uuid.uuid4().hex[:8]}"
     server.create_bucket(bucket)
-    env = environment(folder, bucket, connect_url)
+    env = environment(folder, bucket, connect_url) | IMPATIENT
     # Not in the database, which will be lost.
     extra = {"region_name": REGION, "endpoint_url": server.endpoint_url}
     connection = {"conn_type": "aws", "login": ACCESS_KEY, "password": SECRET_KEY, "extra": extra}
@@ -72,5 +81,5 @@ def undisturbed(pipeline: Pipeline, connect_url: str) -> dict[str, list[tuple[An
     """The rows of each result where nothing happens."""
     command = [sys.executable, str(HERE / "undisturbed.py"), connect_url]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(pipeline.folder / "dags")])}
-    said = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True, timeout=120).stdout
+    said = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True, timeout=HANG_S).stdout
     return {name: [tuple(row) for row in rows] for name, rows in json.loads(said).items()}

@@ -17,9 +17,9 @@ from journal_objects import JournalObjects
 from pipeline import DagRun, is_gone
 
 from airflow_recovery.testing.local_airflow import TaskProcesses
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.spark_drivers import driver_of, kill_9
 
-DEADLINE_S = 600
 POLL_INTERVAL_S = 0.1
 
 Disturbance = Iterator[None]
@@ -84,7 +84,7 @@ class DisturbedRun:
 
 def disturb(disturbed: DisturbedRun, *disturbances: Disturbance) -> None:
     """Go on with all of them until all of them have ended."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + HANG_S
     left = list(disturbances)
     while left:
         disturbed.look()

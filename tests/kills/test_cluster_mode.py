@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import cluster_task
@@ -20,17 +20,10 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.records import AttemptState
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing.fake_airflow import FakeAirflow
+from airflow_recovery.testing.patience import HANG_S, wait_until
 from airflow_recovery.testing.spark_cluster import StandaloneCluster, standalone_cluster
 
-DEADLINE_S = 180.0
 pytestmark = pytest.mark.spark
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -47,7 +40,7 @@ def test_fault_3_the_driver_of_a_killed_task_is_followed_and_one_application_ran
     log = (tmp_path / "task.log").open("w")
     command = [sys.executable, cluster_task.__file__, str(tmp_path), cluster.master_url]
     task = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
-    until((tmp_path / "ready").exists, f"the vertex runs: {(tmp_path / 'task.log')}")
+    wait_until((tmp_path / "ready").exists, f"the vertex runs: {(tmp_path / 'task.log')}")
     task.kill()
     task.wait()
     assert journal.read_outcome("r", 1) is None
@@ -61,7 +54,7 @@ def test_fault_3_the_driver_of_a_killed_task_is_followed_and_one_application_ran
     looks: list[float] = []
     airflow = FakeAirflow({"r": ()})
     runner = cluster_task.ClusterRunner(tmp_path, "second try", master=cluster.master_url)
-    heartbeat_timeouts = HeartbeatTimeouts(10.0, poll_s=0.3, sleep=sleep)
+    heartbeat_timeouts = HeartbeatTimeouts(HANG_S, poll_s=0.3, sleep=sleep)
     result = task_of(airflow.start("r"), airflow, runner, heartbeat_timeouts, cluster_task.PLAN).execute()
 
     assert (result.decision, result.attempt, result.outcome.state) == (Decision.KEPT, 1, AttemptState.FINISHED)

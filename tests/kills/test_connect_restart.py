@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,10 +21,10 @@ from airflow_recovery.task.attempt_sessions import ServerChoice
 from airflow_recovery.task.region_program import region_failed
 from airflow_recovery.task.region_session import RegionSession
 from airflow_recovery.testing.free_port import free_port
+from airflow_recovery.testing.patience import HANG_S, wait_until
 from airflow_recovery.testing.spark_cluster import connect_server
 
 LOG = logging.getLogger("tests.connect_restart")
-DEADLINE_S = 120.0
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("outside_connect")]
 
 
@@ -50,14 +49,10 @@ def test_fault_75_a_lost_session_is_no_failure_of_the_code_and_the_next_attempt_
     with connect_server(port=port) as server:
         task = threading.Thread(target=run, daemon=True)
         task.start()
-        deadline = time.monotonic() + DEADLINE_S
-        while not ready.exists():
-            assert task.is_alive(), raised
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(ready.exists, "the UDF to begin", describe=lambda: str(raised), is_over=lambda: not task.is_alive())
         os.kill(server.pid, signal.SIGKILL)
     with connect_server(port=port):
-        task.join(DEADLINE_S)
+        task.join(HANG_S)
         assert raised
         assert isinstance(region_failed(first, read_failure(first), raised[0]), SessionLost)
         assert outcome_of(first) is None

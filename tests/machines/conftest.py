@@ -26,15 +26,15 @@ from airflow_recovery.testing.spark_cluster import connect_server
 HERE = Path(__file__).parent
 INTEGRATION = HERE.parent / "integration"
 
-PATIENT = {
-    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
-    "AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT": "20s",
-    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
-    # Of a task that waits for a machine which is still starting, too: it is only sent once more.
+LIMITS = {
+    # A task that the broker has lost is sent again after this time. So is a task whose machine is still starting, as
+    # often as it takes.
     "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": "60",
     "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": "5",
+    "AIRFLOW__SCHEDULER__NUM_STUCK_IN_QUEUE_RETRIES": "1000",
+    # A task that can't be sent is tried again after this time.
+    "AIRFLOW__CELERY__OPERATION_TIMEOUT": "60",
 }
-"""Nobody is to be taken for dead because this machine is busy with all the others."""
 
 PRELOADS = """
 import sys
@@ -97,7 +97,7 @@ def open_pipeline(folder: Path, server: S3Server) -> Iterator[MachinesPipeline]:
         for variable, value in class_path_variables().items():
             patch.setenv(variable, value)
         with connect_server(conf=conf) as spark:
-            env = environment(folder, bucket, spark.url) | PATIENT
+            env = environment(folder, bucket, spark.url) | LIMITS
             extra = {"region_name": REGION, "endpoint_url": server.endpoint_url}
             connection = {"conn_type": "aws", "login": ACCESS_KEY, "password": SECRET_KEY, "extra": extra}
             env |= {
@@ -114,5 +114,4 @@ def open_pipeline(folder: Path, server: S3Server) -> Iterator[MachinesPipeline]:
             settings.parent.mkdir(parents=True)
             settings.write_text(PRELOADS)
             with airflow:
-                # Each step has more processes than those of other tests, and some of them are lost.
-                yield MachinesPipeline(airflow, server, bucket, folder, run_timeout_s=1200, step_timeout_s=900)
+                yield MachinesPipeline(airflow, server, bucket, folder)

@@ -68,6 +68,11 @@ def start_held(pipeline: MachinesPipeline, dag_id: str) -> DagRun:
     return run
 
 
+def miss_heartbeat(run: DagRun, region: str = "total") -> None:
+    """Let Airflow find that the task of a region gives no heartbeat: its machine is dead, frozen or cut off."""
+    run.airflow.miss_heartbeat(run.dag_id, run.run_id, run.task(region))
+
+
 def assert_total(pipeline: MachinesPipeline, journal: JournalObjects, executions: dict[str, int]) -> None:
     """A run of `relay` has ended well, and each region has run so many times."""
     journal.check()

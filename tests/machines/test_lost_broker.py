@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import redis
 from kombu import Connection
-from machines_run import MachinesPipeline, assert_total, machine_of, start_held, start_worker
+from machines_run import MachinesPipeline, assert_total, machine_of, miss_heartbeat, start_held, start_worker
 from pipeline import DagRun, is_gone
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
 
 ONCE = {"numbers": 1, "total": 1}
 TWICE = {"numbers": 1, "total": 2}
@@ -83,6 +83,7 @@ def test_fault_163_one_message_is_given_to_two_workers_while_the_machine_of_the_
         send_again(pipeline, "twice")
         other = start_worker(pipeline, workers, "twice")
         run.wait(lambda: received(pipeline, other) == received(pipeline, frozen), "the same message on both machines")
+        miss_heartbeat(run)
         run.wait_called("total", 2)
         assert len(received(pipeline, other)) == 2
         assert (run.tries("total"), machine_of(run, "total")) == (2, other)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import psutil
 import pytest
-from machines_run import MachinesPipeline, assert_total, machine_of, start_held, start_worker
+from machines_run import MachinesPipeline, assert_total, machine_of, miss_heartbeat, start_held, start_worker
 from pipeline import DagRun, is_gone
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
 
 
 def driver_and_task(run: DagRun) -> list[psutil.Process]:
@@ -20,13 +20,14 @@ def driver_and_task(run: DagRun) -> list[psutil.Process]:
 
 def test_a_worker_is_killed_with_its_drivers(pipeline: MachinesPipeline, workers: list[str]) -> None:
     """The next try is on another machine: that it knows no process of that id there says nothing to it."""
-    run = start_held(pipeline, "anywhere")
+    run = start_held(pipeline, "killed")
     killed = machine_of(run, "total")
     processes = driver_and_task(run)
 
     pipeline.airflow.kill(killed)
 
     run.wait(lambda: all(is_gone(process) for process in processes), "the end of the machine's processes")
+    miss_heartbeat(run)
     run.wait_called("total", 2)
     assert {killed, machine_of(run, "total")} == {"worker-1", "worker-2"}
     run.release("total")
@@ -49,6 +50,7 @@ def test_a_driver_that_lives_on_a_machine_without_airflow_is_followed_from_anoth
 
     airflow.cut_off(cut)
     other = start_worker(pipeline, workers, "followed")
+    miss_heartbeat(run)
 
     run.wait(lambda: run.tries("total") == 2 and "waiting for it" in run.log("total", 2), "the next try to follow")
     assert machine_of(run, "total") == other
@@ -70,6 +72,7 @@ def test_what_a_machine_without_airflow_does_after_its_attempt_was_ended_counts_
 
     airflow.cut_off(cut)
     start_worker(pipeline, workers, "fenced")
+    miss_heartbeat(run)
 
     run.wait_called("total", 2)
     assert machine_of(run, "total") != cut

@@ -13,7 +13,7 @@ import pytest
 from machines_run import MachinesPipeline, assert_total, start_worker
 from pipeline import DagRun
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
 
 
 def common_address() -> str:

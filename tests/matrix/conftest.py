@@ -71,8 +71,6 @@ def open_pipeline(
         "AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE": str(folder / "pods" / "kubeconfig"),
         # A cell is two or four starts of a Spark: an archive of its classes would not be made in time to be used.
         "AIRFLOW__RECOVERY__DRIVER_JVM": "plain",
-        # A task on a busy machine may be late with a heartbeat.
-        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
         **(extra or {}),
     }
     del env["PYSPARK_PYTHON"]
@@ -90,8 +88,7 @@ def open_pipeline(
     for name in [name for name in airflow.env if name.startswith("AWS_") and name != "AWS_EC2_METADATA_DISABLED"]:
         del airflow.env[name]
     with airflow:
-        # A machine that others keep busy is no cell that fails.
-        running = Pipeline(airflow, server, bucket, folder, run_timeout_s=600, step_timeout_s=300)
+        running = Pipeline(airflow, server, bucket, folder)
         running.set_aws_password(SECRET_KEY)
         yield running
 

@@ -25,6 +25,7 @@ from kubernetes_task import documented_conf, documented_rights, documented_roles
 from pipeline import DagRun, Pipeline
 from streams_run import IDS, assert_account, started, untouched
 
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import ACCESS_KEY, SECRET_KEY
 from airflow_recovery.testing.spark_cluster import connect_server, standalone_cluster
 from airflow_recovery.testing.spark_drivers import kill_9
@@ -32,7 +33,7 @@ from airflow_recovery.testing.yarn_cluster import YarnCluster
 from scripts.matrix.cells import NO_CLUSTER_MODE, NO_CONNECT, NO_STREAMS
 from scripts.sparks import NEWEST, Spark, installed_spark
 
-pytestmark = [pytest.mark.drill, pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.drill, pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
 MANAGERS = ("local", "standalone", "yarn", "kubernetes")
 WITHOUT_CONNECT = ("3.5",)
@@ -269,7 +270,7 @@ def test_a_standalone_cluster_in_cluster_mode_is_refused(pipeline: Pipeline, ser
         env={**os.environ, "SPARK_HOME": str(spark.home)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode != 0

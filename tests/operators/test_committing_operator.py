@@ -32,6 +32,7 @@ from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.sinks import CommittingSink, DeltaTable, IcebergTable, PostgresTable, ProbedSink
 from airflow_recovery.task.dag_operators import plan_of_dag
+from airflow_recovery.testing.patience import HANG_S
 
 WRITER = str(CODE / "parquet_writer.py")
 PROBED = ProbedSink(apply="dagjobs.committing:append_line", is_applied="dagjobs.committing:has_line")
@@ -404,7 +405,7 @@ def test_fault_97_what_is_appended_is_abandoned_by_a_person(strict: Table, recov
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "AIRFLOW_HOME": str(recovery), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite:////no/db"}
         words = [sys.executable, "-m", "airflow", "recovery", *arguments]
-        return subprocess.run(words, env=env, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(words, env=env, capture_output=True, text=True, timeout=HANG_S, check=False)
 
     assert call(*command).returncode == ExitCode.REFUSED  # of whoever might still commit nothing is known
     assert call("confirm", *command[1:]).returncode == ExitCode.CLEAR_BY_HAND

@@ -14,6 +14,7 @@ import pytest
 from paths import CODE
 
 from airflow_recovery.testing.local_airflow.sqlite import template_database
+from airflow_recovery.testing.patience import HANG_S
 
 pytestmark = pytest.mark.airflow
 
@@ -50,7 +51,7 @@ def dag_test(folder: Path, database: Path, what: str, **settings: str) -> dict[s
     env = environment(folder, **settings)
     file = shutil.copy(CODE / "dag_run_in_process.py", folder / "dags")
     command = [sys.executable, file, what, str(lake)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     answer["log"] = done.stdout + done.stderr

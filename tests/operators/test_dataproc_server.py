@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 import pytest
 from dataproc_server import PROJECT, REGION, DataprocServer, google_provider, use_google_provider
 from job_servers import WRITER, gated
+
+from airflow_recovery.testing.patience import wait_until
 
 pytestmark = pytest.mark.drill
 
@@ -41,10 +42,7 @@ def client(kind: str, server: DataprocServer, **changes: str) -> Any:
 
 
 def until(ask: Callable[[], Any], wanted: object) -> None:
-    deadline = time.monotonic() + 120
-    while (answer := ask()) != wanted:
-        assert time.monotonic() < deadline, f"{answer!r} in place of {wanted!r}"
-        time.sleep(0.02)
+    wait_until(lambda: ask() == wanted, repr(wanted), describe=lambda: f"The answer is {ask()!r}.")
 
 
 def job_of(program: str, *arguments: str, **more: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.operators import doctor as module
 from airflow_recovery.operators.doctor import RecoveryDoctorOperator
 from airflow_recovery.task.region_trial import RegionTrial, region_check
+from airflow_recovery.testing.patience import HANG_S
 
 CHECK = "a region on spark_default"
 
@@ -63,7 +64,7 @@ def test_a_region_that_takes_too_long_is_stopped(recovery: Path, drivers: Driver
     drivers.stop = killed.set
 
     def hang() -> None:
-        assert killed.wait(60)
+        assert killed.wait(HANG_S)
         raise RegionFailed("killed", Failure("Killed", "killed"))
 
     drivers.meanwhile = hang
@@ -102,8 +103,8 @@ def test_a_real_region_by_the_command_line(tmp_path: Path) -> None:
         "AIRFLOW__RECOVERY__RESULTS": f"file://{tmp_path}/results",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
     }
-    command = [sys.executable, "-m", "airflow", "recovery", "doctor", "--spark", "--json", "--timeout", "120"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=400, check=False)
+    command = [sys.executable, "-m", "airflow", "recovery", "doctor", "--spark", "--json", "--timeout", "1800"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     loads = {load["check"]: load for load in json.loads(done.stdout)["results"]}
     assert loads[CHECK]["found"].startswith(f"{ROWS} rows in ")
@@ -122,7 +123,7 @@ def test_a_server_that_says_nothing_does_not_hold_the_command(tmp_path: Path) ->
         }
         command = [sys.executable, "-m", "airflow", "recovery", "doctor", "--spark", "--conn", "silent"]
         done = subprocess.run(
-            [*command, "--spark-timeout", "3"], env=env, capture_output=True, text=True, timeout=200, check=False
+            [*command, "--spark-timeout", "3"], env=env, capture_output=True, text=True, timeout=HANG_S, check=False
         )
     assert done.returncode == ExitCode.UNFIT, done.stdout + done.stderr
     assert "WRONG a region on silent: expected an answer within 3 s, found none." in done.stdout

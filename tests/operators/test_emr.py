@@ -19,6 +19,7 @@ from airflow_recovery.errors import JobDefinitionError, RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import recoverable
 from airflow_recovery.task import operator_submission
+from airflow_recovery.testing.patience import HANG_S
 
 ROLE = "arn:aws:iam::123456789012:role/emr"
 AWS = {"aws_conn_id": None, "region_name": REGION, "do_xcom_push": False, "outputs": ["out"], "task_id": "t"}
@@ -122,7 +123,7 @@ def test_a_job_is_given_up_after_as_many_questions_as_the_operator_was_told(
     with pytest.raises(RegionFailed, match="RUNNING after 1 s, and was ended"):
         run_try(task)
     (job,) = cluster.jobs.values()
-    assert job.process.wait(60) == -9
+    assert job.process.wait(HANG_S) == -9
 
 
 @BOTH

@@ -21,6 +21,7 @@ from job_servers import DatabricksServer, JobServer, LivyServer
 from test_dag_test import BACKEND, environment
 
 from airflow_recovery.testing.local_airflow.sqlite import template_database
+from airflow_recovery.testing.patience import HANG_S
 
 pytestmark = pytest.mark.airflow
 
@@ -106,7 +107,7 @@ def test_a_failure_and_a_lost_result_of_a_service_in_one_run(
         (tmp_path / "airflow.db").write_bytes(template_database(environment(tmp_path)).read_bytes())
         file = shutil.copy(EXAMPLES / f"{example}.py", tmp_path / "dags")
         command = [sys.executable, "-c", RUN, str(file)]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=HANG_S, check=False)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         found = json.loads(done.stdout.splitlines()[-1])
         assert found == {"run": "success", "states": {"clean": "success", "report": "success"}}

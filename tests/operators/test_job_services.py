@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -28,6 +27,7 @@ from airflow_recovery.errors import JobDefinitionError, RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import recoverable
 from airflow_recovery.task import operator_submission, outliving_job
+from airflow_recovery.testing.patience import HANG_S, wait_until
 
 
 @dataclass(frozen=True)
@@ -197,10 +197,7 @@ def submitter(request: pytest.FixtureRequest, recovery: Path, monkeypatch: pytes
 
 
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 300
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} is not there"
-        time.sleep(0.02)
+    wait_until(path.exists, str(path))
 
 
 def test_a_job_writes_to_the_place_of_its_attempt_and_is_kept(submitter: Submitter) -> None:
@@ -247,7 +244,7 @@ def test_a_kill_ends_the_job(submitter: Submitter) -> None:
         thread.join(0.02)
         assert thread.is_alive(), errors
     task.on_kill()
-    thread.join(300)
+    thread.join(HANG_S)
     assert (job.is_ended_by_request, job.code) == (True, -9)
     assert len(errors) == 1
     assert submitter.attempt(1).has_outcome
@@ -287,7 +284,7 @@ def test_a_job_that_has_failed_since_is_made_again(submitter: Submitter) -> None
     wait_for(submitter.folder / "started")
     (job,) = submitter.server.jobs.values()
     job.process.terminate()
-    job.process.wait(60)
+    job.process.wait(HANG_S)
     (submitter.folder / "go").touch()
     assert submitter.run(task, 2)["attempt"] == 2
     assert (submitter.attempt(1).has_outcome, submitter.attempt(1).is_finished) == (True, False)

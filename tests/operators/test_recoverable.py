@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from datetime import date, datetime, timezone
 from functools import partial
@@ -23,6 +22,7 @@ from airflow_recovery.errors import ClearNotConfigured, JobDefinitionError, Regi
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, recoverable
 from airflow_recovery.task.dag_operators import plan_of_dag
+from airflow_recovery.testing.patience import HANG_S, wait_until
 
 Bash = recoverable(BashOperator, paths="plain")
 WRITE = "mkdir -p '{output:out}' && echo rows > '{output:out}/part-0'"
@@ -405,7 +405,7 @@ def test_an_operator_that_defers_after_all_is_ended_and_refused_by_name(recovery
 
 def test_a_kill_ends_the_process_that_was_started(recovery: Path) -> None:
     started = recovery / "started"
-    task = bash(bash_command=f"echo > {started}; exec sleep 600 # {{output:out}}").prepare_for_execution()
+    task = bash(bash_command=f"echo > {started}; exec sleep 86400 # {{output:out}}").prepare_for_execution()
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -416,11 +416,9 @@ def test_a_kill_ends_the_process_that_was_started(recovery: Path) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    deadline = time.monotonic() + 300
-    while not started.exists() and time.monotonic() < deadline:
-        thread.join(0.05)
+    wait_until(started.exists, "the command to begin", is_over=lambda: not thread.is_alive())
     task.on_kill()
-    thread.join(300)
+    thread.join(HANG_S)
     assert not thread.is_alive(), "the sleep was not ended"
     assert "non-zero exit code -15" in str(errors[0])
 

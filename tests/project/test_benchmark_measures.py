@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from airflow_recovery.testing.patience import HANG_S, NEVER_S, wait_until
 from benchmarks.mtbf import Killer
 from benchmarks.peers.comparison import KILLED, LOSES, Ledger, Outcome, ran_at_once
 from benchmarks.peers.flights import steps
 
 
 def test_a_killer_strikes_who_runs_and_counts_the_failures_that_find_nobody() -> None:
-    sleepers = [subprocess.Popen(["sleep", "60"]) for _ in range(2)]
+    sleepers = [subprocess.Popen(["sleep", str(NEVER_S)]) for _ in range(2)]
 
     def running() -> list[psutil.Process]:
         return [psutil.Process(sleeper.pid) for sleeper in sleepers if sleeper.poll() is None]
 
     try:
         with Killer(1, 0.02, running).at_work() as killer:
-            deadline = time.monotonic() + 30
-            while not (len(killer.kills) == 2 and killer.missed) and time.monotonic() < deadline:
-                time.sleep(0.01)
-        assert [sleeper.wait(10) for sleeper in sleepers] == [-9, -9]
+            wait_until(lambda: len(killer.kills) == 2 and killer.missed, "two kills and a miss")
+        assert [sleeper.wait(HANG_S) for sleeper in sleepers] == [-9, -9]
         assert len(killer.kills) == 2
         assert killer.missed
         assert min(killer.missed) > max(killer.kills)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_recovery.testing.patience import HANG_S
 from scripts.wheel import INSTALLED
 
 if TYPE_CHECKING:
@@ -261,8 +262,10 @@ def test_a_kill_ends_every_process_of_a_driver() -> None:
 
     from scripts.demo_approximate.live_run import kill_family
 
-    code = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
-    with subprocess.Popen([sys.executable, "-c", f"{code}print(1, flush=True); time.sleep(600)"], stdout=-1) as parent:
+    code = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(86400)']); "
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{code}print(1, flush=True); time.sleep(86400)"], stdout=-1
+    ) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()
         family = psutil.Process(parent.pid)
@@ -270,6 +273,6 @@ def test_a_kill_ends_every_process_of_a_driver() -> None:
         reaper = threading.Thread(target=parent.wait)
         reaper.start()
         assert kill_family(family) == 2
-        reaper.join(30)
+        reaper.join(HANG_S)
         assert parent.returncode is not None
         assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_recovery.testing.patience import HANG_S
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -192,7 +194,7 @@ def test_a_rehearsed_pause_lasts_while_its_file_is_there(tmp_path: Path) -> None
     rehearse_pause(str(tmp_path), paths[:1])
     assert paused.is_alive()
     (tmp_path / f"2013-07-15{PAUSE}").unlink()
-    paused.join(60)
+    paused.join(HANG_S)
     assert not paused.is_alive()
 
 

@@ -154,9 +154,7 @@ def test_the_worst_of_its_parameters_and_phases_counts_until_that_one_passes() -
     assert told(KILLED, run(cache, (f"{KILLED}[b]", "teardown", "failed")))[0] == "failed"
     assert told(KILLED, run(cache, (f"{KILLED}[a]", "call", "passed")))[0] == "failed"
     assert told(KILLED, run(cache, (f"{KILLED}[b]", "setup", "skipped")))[0] == "skipped"
-    assert (
-        told(KILLED, run(cache, (f"{KILLED}[b]", "call", "rerun"), (f"{KILLED}[b]", "call", "passed")))[0] == "passed"
-    )
+    assert told(KILLED, run(cache, (f"{KILLED}[b]", "call", "passed")))[0] == "passed"
 
 
 def test_a_set_up_alone_has_passed_nothing_and_other_tests_are_not_kept() -> None:

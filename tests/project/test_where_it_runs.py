@@ -15,6 +15,7 @@ from airflow_recovery.doctor.spark import NO_PYTHON_IN_CLUSTER_MODE
 from airflow_recovery.driver.region_spec import ModeSpec
 from airflow_recovery.driver.spark_version import OLDEST_CONNECT
 from airflow_recovery.streaming.spec import StreamingSpec
+from airflow_recovery.testing.patience import HANG_S
 from scripts.matrix import recording
 from scripts.matrix.__main__ import to_try
 from scripts.matrix.cells import NO_DEFERRING, NO_FOLDERS, OPERATORS, STORES, Cell, cells
@@ -43,7 +44,7 @@ def test_pytest_knows_each_test_by_its_parameters() -> None:
     tests = {cell.test for cell in cells() if cell.test}
     files = sorted({test.partition("::")[0] for test in tests})
     command = [sys.executable, "-m", "pytest", *files, "--drill", "1", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert tests <= set(done.stdout.splitlines())
 

@@ -19,6 +19,7 @@ from airflow_recovery.results import prober as probing
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
+from airflow_recovery.testing.patience import HANG_S
 
 MANY = [f"P{at:02d}" for at in range(20)]
 COLLECTS = {**dict.fromkeys(MANY, ()), "C": tuple(MANY)}
@@ -48,7 +49,7 @@ class Meeting(CountingStore):
 
 def test_twenty_inputs_are_looked_for_in_one_round_trip(world: World):
     store = Meeting(world.results)
-    store.meet = threading.Barrier(len(MANY), timeout=30)
+    store.meet = threading.Barrier(len(MANY), timeout=HANG_S)
     prober = ResultProber(lambda location: store)
     found = currents(world)
     prober.look_ahead(found)

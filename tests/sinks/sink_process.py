@@ -30,6 +30,7 @@ from airflow_recovery.sinks import CommitMode, CommittingSink, sink_of, spec_of
 from airflow_recovery.sinks import postgres as module
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectInfo
+from airflow_recovery.testing.patience import NEVER_S
 
 IDENTITY = RunIdentity("dag", "date-1", "flights")
 REGION = "delays"
@@ -127,18 +128,16 @@ class Case:
 class TaskProcess:
     """A forked process that runs one try; at ``step`` it sends ``harm`` to itself.
 
-    Where it does nothing for ``idle_s`` inside a transaction, the server ends that.
+    Its transaction may be idle for as long as the test takes.
     """
 
-    def __init__(
-        self, case: Case, step: str = "", harm: signal.Signals = signal.SIGKILL, *, idle_s: int = module.IDLE_TIMEOUT_S
-    ) -> None:
+    def __init__(self, case: Case, step: str = "", harm: signal.Signals = signal.SIGKILL) -> None:
         self._report, report = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             said = "unknown"
             try:
-                module.IDLE_TIMEOUT_S = idle_s
+                module.IDLE_TIMEOUT_S = module.LOCK_TIMEOUT_S = NEVER_S
                 _harm_at(step, harm)
                 case.task()
                 said = "success"

@@ -19,6 +19,7 @@ from airflow_recovery.sinks.staged import StagedRows
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
+from airflow_recovery.testing.patience import HANG_S
 
 CARRIERS = ["AA", "UA", None, ""]
 
@@ -107,7 +108,7 @@ def race(lake: Lake, monkeypatch: pytest.MonkeyPatch, given: list[Committable]) 
         found = read(self, of)
         if threading.get_ident() not in waited:
             waited.add(threading.get_ident())
-            both.wait(20)
+            both.wait(HANG_S)
         return found
 
     monkeypatch.setattr(module._DeltaCommitter, "_table", together)

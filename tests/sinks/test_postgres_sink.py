@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import threading
-import time
 import traceback
+from concurrent.futures import wait as futures_wait
 from dataclasses import replace
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from airflow_recovery.errors import ConfigurationError, InputAltered, SinkRefuse
 from airflow_recovery.sinks import Committer, DatabaseAddress, Held, PostgresTable, Probe
 from airflow_recovery.sinks import postgres as module
 from airflow_recovery.store.local import LocalStore
+from airflow_recovery.testing.patience import HANG_S, NEVER_S
 
 GIVEN = [("AA", 1.5), ("UA", -2.0), (None, 3.0), ("", None)]
 
@@ -50,7 +51,7 @@ def test_case_14_of_two_processes_with_one_token_one_applies_it(warehouse, monke
     take = module._PostgresCommitter._take
 
     def together(self, cursor, of):
-        both.wait(20)
+        both.wait(HANG_S)
         return take(self, cursor, of)
 
     monkeypatch.setattr(module._PostgresCommitter, "_take", together)
@@ -113,7 +114,7 @@ def test_two_runs_that_replace_at_once_leave_the_rows_of_one(warehouse, monkeypa
     insert = module._PostgresCommitter._insert
 
     def together(self, cursor, of, columns):
-        both.wait(20)
+        both.wait(HANG_S)
         return insert(self, cursor, of, columns)
 
     monkeypatch.setattr(module._PostgresCommitter, "_insert", together)
@@ -149,15 +150,17 @@ def test_fault_12_a_transaction_that_breaks_leaves_nothing(warehouse, monkeypatc
 
 def test_whoever_is_frozen_with_the_token_holds_nobody_up(warehouse, monkeypatch):
     """The server ends a transaction that does nothing, and the next process goes on."""
-    monkeypatch.setattr(module, "IDLE_TIMEOUT_S", 1)
+    monkeypatch.setattr(module, "LOCK_TIMEOUT_S", NEVER_S)
     held, frozen = threading.Event(), threading.Event()
     take, errors = module._PostgresCommitter._take, []
 
     def freezes(self, cursor, of):
         taken = take(self, cursor, of)
         if threading.current_thread() is not threading.main_thread():
+            # Not before: one that is only slow would lose its transaction, too.
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = '1s'")
             held.set()
-            frozen.wait(30)
+            frozen.wait(HANG_S)
         return taken
 
     monkeypatch.setattr(module._PostgresCommitter, "_take", freezes)
@@ -171,7 +174,7 @@ def test_whoever_is_frozen_with_the_token_holds_nobody_up(warehouse, monkeypatch
 
     thread = threading.Thread(target=zombie)
     thread.start()
-    assert held.wait(20)
+    assert held.wait(HANG_S)
     committer(warehouse).commit(given)
     frozen.set()
     thread.join()
@@ -404,17 +407,27 @@ def test_control_libpq_refuses_what_is_airflows(warehouse, monkeypatch):
 
 @pytest.mark.parametrize("is_kept_alive", [True, False])
 def test_fault_99_a_file_that_is_slow_to_fetch_ends_no_transaction(warehouse, monkeypatch, is_kept_alive):
-    """The second file comes when the server would have ended a transaction that does nothing; else: the control."""
-    monkeypatch.setattr(module, "IDLE_TIMEOUT_S", 1)
-    if not is_kept_alive:
+    """While the second file is fetched, the transaction is used three times; else, the control, the server ends it."""
+    pauses: list[float] = []
+
+    def wait_less(futures, pause_s):
+        pauses.append(pause_s)
+        return futures_wait(futures, 0.05)
+
+    if is_kept_alive:
+        monkeypatch.setattr(module, "wait", wait_less)
+    else:
+        monkeypatch.setattr(module, "IDLE_TIMEOUT_S", 1)
         monkeypatch.setattr(module, "_kept_alive", lambda cursor, batches: batches)
     get, of_ours = LocalStore.get, "FROM pg_stat_activity WHERE application_name = 'airflow-recovery'"
+    uses: set[object] = set()
 
     def slow(self, key, **given):
-        deadline = time.monotonic() + 60
-        while key.endswith("part-1.parquet") and time.monotonic() < deadline:
-            found = warehouse.ask(f"SELECT now() - xact_start > interval '3 s' {of_ours}")
-            if found in ([], [(True,)]):
+        while key.endswith("part-1.parquet"):
+            if not is_kept_alive and not warehouse.ask(f"SELECT 1 {of_ours}"):
+                break
+            uses.update(warehouse.ask(f"SELECT query_start {of_ours} AND query = 'SELECT 1'"))
+            if len(uses) >= 3:
                 break
         return get(self, key, **given)
 
@@ -423,6 +436,7 @@ def test_fault_99_a_file_that_is_slow_to_fetch_ends_no_transaction(warehouse, mo
     if is_kept_alive:
         committer(warehouse).commit(given)
         assert warehouse.rows() == GIVEN
+        assert {*pauses} == {module.IDLE_TIMEOUT_S / 3}
     else:
         with pytest.raises(SinkUnavailable):
             committer(warehouse).commit(given)

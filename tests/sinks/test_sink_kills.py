@@ -19,9 +19,12 @@ from airflow_recovery.sinks import postgres as module
 GIVEN = [("AA", 1.5), ("UA", -2.0), (None, 3.0), ("", None)]
 
 
-FOR_EVER_S = 600
-SOON_S = 2
-"""Whoever is frozen in a transaction loses it after this; its successor waits longer."""
+def end_transactions(case: Case) -> None:
+    """End what is frozen in a transaction, as the server does after `IDLE_TIMEOUT_S`: test_postgres_sink.py."""
+    case.warehouse.ask(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = 'airflow-recovery' AND state LIKE 'idle in transaction%%'"
+    )
 
 
 @pytest.fixture
@@ -52,8 +55,9 @@ def test_fault_12_killed_at_every_step_the_rows_are_there_once(case, step):
 
 @pytest.mark.parametrize("step", STEPS)
 def test_case_14_a_zombie_that_wakes_at_any_step_adds_nothing(case, step):
-    zombie = TaskProcess(case, step, signal.SIGSTOP, idle_s=SOON_S)
+    zombie = TaskProcess(case, step, signal.SIGSTOP)
     assert zombie.wait() == "stopped"
+    end_transactions(case)
     assert TaskProcess(case).wait() == "success"
     check_committed_once(case)
     zombie.go_on()
@@ -70,7 +74,7 @@ def test_fault_12_sigterm_inside_the_commit(case, step):
 
 def test_control_without_the_token_a_zombie_adds_its_rows_again(case, monkeypatch):
     monkeypatch.setattr(module._PostgresCommitter, "_take", lambda self, cursor, of: True)
-    zombie = TaskProcess(case, "copy", signal.SIGSTOP, idle_s=FOR_EVER_S)
+    zombie = TaskProcess(case, "copy", signal.SIGSTOP)
     assert zombie.wait() == "stopped"
     assert TaskProcess(case).wait() == "success"
     zombie.go_on()
@@ -108,7 +112,7 @@ def probed(case: Case) -> Case:
 @pytest.mark.parametrize("step", ["copy", "insert", "commit"])
 def test_case_15_in_doubt_until_a_person_confirms(probed, step):
     """The zombie is frozen inside the commit: nothing is visible, and it may be at any moment."""
-    zombie = TaskProcess(probed, step, signal.SIGSTOP, idle_s=FOR_EVER_S)
+    zombie = TaskProcess(probed, step, signal.SIGSTOP)
     assert zombie.wait() == "stopped"
     said = TaskProcess(probed).wait()
     assert said.startswith("SinkInDoubt: delays@1: expected its sink to be committed or its process to be known dead")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from paths import CODE
-from runtime_deadlines import until
 
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask
@@ -45,6 +44,7 @@ from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.task.region_program import region_failed  # here: Airflow sets up logging when it is imported
 from airflow_recovery.testing.fake_airflow import FakeAirflow
+from airflow_recovery.testing.patience import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -340,13 +340,8 @@ class DriverProcess:
         return self.folder / f"{spec.identity.group_id}-{spec.attempt}.code"
 
     def wait(self, what: Callable[[], bool], said: str) -> None:
-        """Until it is so; fails with the driver's log where the process ends before."""
-
-        def over_or_so() -> bool:
-            return self.process.poll() is not None or what()
-
-        until(over_or_so, said, deadline_s=DEADLINE_S)
-        assert what(), self.log()
+        """Wait until it is so; fails with the driver's log if the process ends before."""
+        wait_until(what, said, describe=self.log, is_over=lambda: self.process.poll() is not None)
 
     def code(self, spec: RegionSpec) -> int:
         """Wait for the attempt's exit code."""
@@ -358,7 +353,7 @@ class DriverProcess:
         """To the end, whichever it is."""
         self.begin(spec)
         path, over = self._path(spec), "the end of the attempt"
-        until(lambda: path.exists() or self.process.poll() is not None, over, deadline_s=DEADLINE_S)
+        wait_until(lambda: path.exists() or self.process.poll() is not None, over)
         if not path.exists() or path.read_text() != "0":
             raise RegionFailed(f"Error code is: {self.process.poll()}.")
 

@@ -18,6 +18,7 @@ from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.log import Steps, WriteOnceLog, fill
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, SeededFaults, Verb
+from airflow_recovery.testing.patience import HANG_S
 
 IDENTITY = RunIdentity("dag", "date-2026-01-01", "group")
 FOLDER = "_splits/dag/date-2026-01-01/group/read/"
@@ -72,7 +73,7 @@ def test_threads_that_pull_at_once_are_each_given_something_else(store: ObjectSt
     def read_all(subtask: int) -> list[str]:
         log = log_of(store, f"writer {subtask}", snapshot_every=7)
         given: list[str] = []
-        start.wait(60)
+        start.wait(HANG_S)
         while isinstance(record := log.append(lambda book: pull(subtask, book)), Assign):
             given += record.splits
         return given

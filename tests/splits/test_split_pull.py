@@ -40,11 +40,11 @@ from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import Fault, FaultKind, FaultyStore, LostReply, S3Proxy, S3Request, S3Server, Verb
+from airflow_recovery.testing.patience import HANG_S
 
 IDENTITY = RunIdentity("dag", "date-2026-01-01", "group")
 REGIONS = tuple(f"read[{number}]" for number in range(4))
 SPLITS = 16
-DEADLINE_S = 120.0
 
 
 def splits(count: int = SPLITS) -> tuple[Split, ...]:
@@ -315,7 +315,7 @@ def start(
 
 def said(process: subprocess.Popen[str], word: str) -> None:
     """Wait until it says so. A process that says nothing is killed after a while, which ends its output."""
-    timer = threading.Timer(DEADLINE_S, process.kill)
+    timer = threading.Timer(HANG_S, process.kill)
     timer.start()
     assert process.stdout is not None
     heard = []
@@ -373,7 +373,7 @@ def work(store: ObjectStore, subtask: int, hangs_at: int, code: str, parallelism
     while (batch := pulled.next_batch()) is not None:
         if len(own) == hangs_at:
             print("hangs", flush=True)
-            threading.Event().wait(DEADLINE_S)
+            threading.Event().wait()  # until it is killed
         keys = tuple(split.key for split in batch.splits)
         own.append(CommittedBatch(region, number, len(own), writer, keys, (), "now"))
         journal.commit_batch(own[-1])

@@ -36,6 +36,7 @@ from airflow_recovery.store.cloud import CloudAccess, CloudStore, _without_marke
 from airflow_recovery.store.cloud_errors import from_answer, translate
 from airflow_recovery.store.google import GoogleStore
 from airflow_recovery.store.object_store import ObjectInfo
+from airflow_recovery.testing.patience import HANG_S
 
 BUCKET = "cloud-tests"
 _PRECONDITIONS = ("if-none-match", "x-goog-if-generation-match")
@@ -89,7 +90,7 @@ def test_a_store_that_looks_before_it_writes_is_refused_by_the_race(disturbed: D
         if asked.method != "PUT" or "-race-" not in unquote(asked.path):
             return None
         looked = disturbed.gateway.handed_on(Asked("GET", asked.path, {}, b""))
-        gate.wait(30)
+        gate.wait(HANG_S)
         return without_preconditions(asked) if looked.status == 404 else None
 
     disturbed.rule = look_then_write
@@ -166,7 +167,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for(cloud_server: CloudServe
     ended = threading.Event()
 
     def never(_: Asked) -> Answered:
-        ended.wait(60)
+        ended.wait(HANG_S)
         return Answered(0, {}, b"")
 
     disturbed.rule = never

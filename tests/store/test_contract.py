@@ -12,6 +12,7 @@ from airflow_recovery.model.names import encode
 from airflow_recovery.store import ObjectStore, get_many, probe
 from airflow_recovery.store.object_store import RangeStore
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.testing.patience import HANG_S
 
 
 def keys_of(store: ObjectStore, prefix: str = "", **options: str) -> list[str]:
@@ -58,7 +59,7 @@ def test_eight_writers_of_one_key_have_exactly_one_winner(store: ObjectStore) ->
     gate = threading.Barrier(8)
 
     def write(key: str, writer: int) -> bool:
-        gate.wait(30)
+        gate.wait(HANG_S)
         try:
             store.put_if_absent(key, b"%d" % writer)
         except ObjectExists:

@@ -14,6 +14,7 @@ from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.log import PutAnswer, PutSlot, ReadBack, ReadSlot, WriteOnceLog, fill
 from airflow_recovery.store.write_once import AHEAD, ListedSlots, PeekedSlots, Slots
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, Verb
+from airflow_recovery.testing.patience import HANG_S
 
 PREFIX = "log/"
 KINDS = [Slots, ListedSlots, PeekedSlots]
@@ -67,7 +68,7 @@ def test_processes_that_append_at_once_each_decide_with_all_before(store: Object
 
     def count_up(writer: int) -> None:
         process = Process(store, str(writer), kind)
-        start.wait(60)
+        start.wait(HANG_S)
         for _ in range(5):
             process.append(len)
 

@@ -14,6 +14,7 @@ from airflow_recovery.journal import codec
 from airflow_recovery.store import ObjectStore, get_many, object_store
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, StoredObject
+from airflow_recovery.testing.patience import HANG_S
 
 MIB = 1024 * 1024
 
@@ -74,7 +75,7 @@ class Watched(LocalStore):
         with self._lock:
             self.now += found.info.size
             self.peak = max(self.peak, self.now)
-        self._meet.wait(30)
+        self._meet.wait(HANG_S)
         with self._lock:
             self.now -= found.info.size
         return found

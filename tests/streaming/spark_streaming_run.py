@@ -33,6 +33,7 @@ from airflow_recovery.streaming.mode import ChannelRef, StreamingOutcome
 from airflow_recovery.streaming.producer import ChannelProducer, SegmentBody
 from airflow_recovery.streaming.reading import committed_outputs, read_channel
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
+from airflow_recovery.testing.patience import HANG_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -190,7 +191,7 @@ def channel_spec(edge: str, **options: Any) -> ChannelSpec:
         "reconnect": Reconnect.REWIND,
         "overflow": Overflow.BLOCK,
         "max_bytes": 10**9,
-        "block_timeout_s": 60.0,
+        "block_timeout_s": HANG_S,
         "subpartitions": SUBS,
         "partition_by": (),
         "budget": UNLIMITED,

@@ -31,6 +31,7 @@ from airflow_recovery.streaming.producer import ChannelProducer
 from airflow_recovery.streaming.producing import publish
 from airflow_recovery.streaming.sweep import sweep
 from airflow_recovery.testing import CountingStore, Fault, FaultKind, FaultyStore, SeededFaults, Verb
+from airflow_recovery.testing.patience import HANG_S
 
 
 def sink(store: ObjectStore, attempt: int = 1, reconnect: Reconnect = Reconnect.REWIND) -> ChannelConsumer:
@@ -102,7 +103,7 @@ def test_a_producer_that_blocks_goes_on_when_the_consumer_has_committed(local_st
     waits = threading.Thread(target=source.emit, args=range(12, 30), daemon=True)
     waits.start()
     drain(sink(store))
-    waits.join(60)
+    waits.join(HANG_S)
     assert not waits.is_alive()
     drain(sink(store, 2))
     assert sorted(committed_rows(store)) == list(range(30))

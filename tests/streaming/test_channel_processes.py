@@ -18,8 +18,7 @@ from channel_ends import Source, client, committed_rows, drain, lost_rows
 from airflow_recovery.model.channel_options import Reconnect
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
-
-DEADLINE_S = 120
+from airflow_recovery.testing.patience import HANG_S
 
 
 class ChannelEndProcess:
@@ -58,7 +57,7 @@ class ChannelEndProcess:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(DEADLINE_S)
+        self._process.wait(HANG_S)
 
     def is_alive(self) -> bool:
         return self._process.poll() is None
@@ -67,7 +66,7 @@ class ChannelEndProcess:
         """Through every gate to the end."""
         while self._next_gate():
             pass
-        return self._process.wait(DEADLINE_S)
+        return self._process.wait(HANG_S)
 
     def close(self) -> None:
         if self.is_alive():

@@ -17,6 +17,7 @@ from airflow_recovery.driver.store_sdks import sdk_archives
 from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import REGION
 from airflow_recovery.testing.s3a_jars import class_path_variables
 from airflow_recovery.testing.spark_cluster import spark_home
@@ -83,7 +84,7 @@ def test_fault_155_a_stock_python_plans_reads_and_writes_channels_on_s3(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
         check=False,
     )
 

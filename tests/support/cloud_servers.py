@@ -30,6 +30,7 @@ from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.store.azure import AzureStore
 from airflow_recovery.store.cloud import CloudAccess, CloudStore
 from airflow_recovery.store.google import GoogleStore
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.server_process import ServerProcess
 
 ACCOUNT = "devstoreaccount1"
@@ -245,7 +246,7 @@ class Gateway:
 
     def send(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Answered:
         """Ask the server."""
-        connection = HTTPConnection(self._target, timeout=60)
+        connection = HTTPConnection(self._target, timeout=HANG_S)
         try:
             kept = {name: text for name, text in (headers or {}).items() if name.lower() not in _OF_ONE_CONNECTION}
             connection.request(method, path, body or None, kept)
@@ -256,7 +257,7 @@ class Gateway:
 
     def streamed(self, method: str, path: str, headers: Mapping[str, str]) -> Answered:
         """Ask the server for an object, whose body is handed on piece by piece."""
-        connection = HTTPConnection(self._target, timeout=60)
+        connection = HTTPConnection(self._target, timeout=HANG_S)
         kept = {name: text for name, text in headers.items() if name.lower() not in _OF_ONE_CONNECTION}
         connection.request(method, path, headers={**kept, "Connection": "close"})
         answer = connection.getresponse()
@@ -370,7 +371,7 @@ def _send(method: str, url: str, body: bytes, headers: dict[str, str]) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     sent = urllib.request.Request(url, body or None, headers, method=method)
     try:
-        opener.open(sent, timeout=30).close()
+        opener.open(sent, timeout=HANG_S).close()
     except urllib.error.HTTPError as error:
         if error.code != 409:  # it is there already
             raise

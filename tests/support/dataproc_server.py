@@ -27,6 +27,8 @@ from typing import Any
 
 from job_servers import JobProcess
 
+from airflow_recovery.testing.patience import HANG_S
+
 PROJECT, REGION = "recovery-tests", "europe-west1"
 ROBOT = f"robot@{PROJECT}.iam.gserviceaccount.com"
 
@@ -86,7 +88,7 @@ class DataprocServer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._server.stop(0).wait(60)
+        self._server.stop(0).wait(HANG_S)
         self._proxy.shutdown()
         self._proxy.server_close()
         for job in self.jobs.values():

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from job_servers import JobProcess
 
+from airflow_recovery.testing.patience import HANG_S
+
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
 
@@ -48,7 +50,7 @@ class EmrCluster:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join(60)
+        self._thread.join(HANG_S)
         for job in self.jobs.values():
             job.kill()
         self._patch.undo()

@@ -11,10 +11,6 @@ import pytest
 
 
 def is_last_of(paths: Path | tuple[Path, ...], item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Whether no test below ``paths`` comes behind ``item``, for the hook `pytest_runtest_teardown` of a conftest.py.
-
-    False where pytest-rerunfailures is about to run that one again.
-    """
+    """Whether no test below ``paths`` comes after ``item``, for the hook `pytest_runtest_teardown`."""
     below = paths if isinstance(paths, tuple) else (paths,)
-    is_last = nextitem is None or not any(nextitem.path.is_relative_to(path) for path in below)
-    return is_last and not getattr(item, "_finalizers_suspended", False)
+    return nextitem is None or not any(nextitem.path.is_relative_to(path) for path in below)

@@ -18,6 +18,8 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from airflow_recovery.testing.patience import HANG_S
+
 Answer = tuple[int, Any]
 
 
@@ -55,7 +57,7 @@ class JobProcess:
         if self.code is None:
             self.is_ended_by_request = True
             self.process.kill()
-        self.process.wait(60)
+        self.process.wait(HANG_S)
 
 
 class JobServer:

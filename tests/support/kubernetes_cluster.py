@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ import requests
 
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.testing.free_port import free_port
+from airflow_recovery.testing.patience import HANG_S, wait_until
 from airflow_recovery.testing.spark_cluster import end_process
 
 PROGRAM = "kube-apiserver-with-etcd"
@@ -35,7 +35,6 @@ ADMIN, WORKER = "admin", "airflow-worker"
 DRIVER = "spark-driver"
 """The service account of drivers."""
 
-START_DEADLINE_S = 180.0
 _SERVICE_KEY, _CERTIFICATE, _AUDIT_POLICY, _AUDIT = "service-accounts.pem", "apiserver.crt", "audit.json", "audit.log"
 
 
@@ -77,7 +76,7 @@ class KubernetesCluster:
             data=None if body is None else json.dumps(body),
             headers={"Authorization": f"Bearer {self.tokens[user]}", "Content-Type": kind},
             verify=str(self.certificate),
-            timeout=30,
+            timeout=HANG_S,
         )
         document: dict[str, Any] = answer.json() if answer.content else {}
         if not answer.ok:
@@ -167,7 +166,7 @@ class KubernetesCluster:
 
 @contextmanager
 def kubernetes_cluster(program: Path) -> Iterator[KubernetesCluster]:
-    """A cluster without nodes, ready when it has its own roles. Raises `RuntimeError` with the end of its log."""
+    """A cluster without nodes, ready when it has its own roles. Raises `AssertionError` with the end of its log."""
     with tempfile.TemporaryDirectory(prefix="airflow-recovery-kubernetes-") as name:
         folder, port = Path(name), free_port()
         tokens = {user: secrets.token_hex(16) for user in (ADMIN, WORKER)}
@@ -194,12 +193,12 @@ def kubernetes_cluster(program: Path) -> Iterator[KubernetesCluster]:
                 preexec_fn=die_with_parent,
             )
         try:
-            deadline = time.monotonic() + START_DEADLINE_S
-            while not _is_ready(cluster):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    end = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
-                    raise RuntimeError(f"expected {program} to come up, found it {process.poll()}. Its log:\n{end}")
-                time.sleep(0.2)
+            wait_until(
+                lambda: _is_ready(cluster),
+                f"{program} to come up",
+                describe=lambda: "\n".join(log.read_text(errors="replace").splitlines()[-20:]),
+                is_over=lambda: process.poll() is not None,
+            )
             yield cluster
         finally:
             end_process(process)

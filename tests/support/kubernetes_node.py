@@ -33,6 +33,7 @@ from urllib.parse import parse_qs, urlsplit
 from kubernetes_cluster import KubernetesCluster, KubernetesError
 
 from airflow_recovery.driver.process import die_with_parent
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.spark_cluster import spark_home
 from scripts.sparks import Spark
 
@@ -104,7 +105,7 @@ class Node:
         for container in self._containers.values():
             container.kill()
         for container in self._containers.values():
-            container.thread.join(30)
+            container.thread.join(HANG_S)
         self._kubelet.shutdown()
         self._kubelet.server_close()
 
@@ -170,7 +171,7 @@ def node_of(
         yield node
     finally:
         node.stop()
-        thread.join(10)
+        thread.join(HANG_S)
         shutil.rmtree(folder, ignore_errors=True)
 
 

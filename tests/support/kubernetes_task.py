@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 from kubernetes_cluster import DRIVER, WORKER, KubernetesCluster
 from kubernetes_node import Node
-from runtime_deadlines import until
-from tries_on_cluster import BUCKET, DEADLINE_S, ClusterTask, spark_connection
+from tries_on_cluster import BUCKET, ClusterTask, spark_connection
 
+from airflow_recovery.testing.patience import wait_until
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 from airflow_recovery.testing.s3a_jars import s3a_jars
 
@@ -134,7 +134,7 @@ class PodTask(ClusterTask):
 
     def until_gone(self, pod: str) -> None:
         """Until the API server has no such pod, and nothing of it runs."""
-        until(lambda: pod not in self.pods() and not self.node.is_running(pod), f"{pod} is gone", deadline_s=DEADLINE_S)
+        wait_until(lambda: pod not in self.pods() and not self.node.is_running(pod), f"{pod} is gone")
 
     def end(self) -> None:
         super().end()

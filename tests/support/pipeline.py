@@ -24,6 +24,7 @@ from airflow_recovery.store import ObjectStore, open_store
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION
 from airflow_recovery.testing.spark_cluster import ConnectServer, connect_server
 from airflow_recovery.testing.spark_drivers import driver_of
@@ -37,31 +38,24 @@ EXAMPLE_CODE = "example_code"
 SPARK_HISTORY = "https://history.example.com"
 AFTER_THE_EXAMPLES_BEGIN = "2013-03-01"
 """A run of a date before its DAG's ``start_date`` has no tasks, and is a success."""
-RUN_TIMEOUT_S = 240.0
-STEP_TIMEOUT_S = 120.0
 
 _days = itertools.count()
 
 
 def fresh_day(begin: str = "2001-01-01") -> str:
-    """A date that no other run has, nor the first try of a test that runs again. The next call gives the one after."""
+    """Return a date that no other run has. The next call returns the date after it."""
     return (date.fromisoformat(begin) + timedelta(days=next(_days))).isoformat()
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """``bucket`` is this pipeline's own. Journal on S3, results on the local disk.
-
-    A run is waited for ``run_timeout_s``, and ``step_timeout_s`` for each step of it.
-    """
+    """``bucket`` is this pipeline's own. Journal on S3, results on the local disk."""
 
     airflow: LocalAirflow
     s3: S3Server
     bucket: str
     folder: Path
     connections: dict[str, str] = field(default_factory=dict)
-    run_timeout_s: float = RUN_TIMEOUT_S
-    step_timeout_s: float = STEP_TIMEOUT_S
 
     def run(
         self, dag_id: str, conf: Mapping[str, Any] | None = None, *, name: str = "", day: str | None = None
@@ -173,7 +167,7 @@ class DagRun:
 
     def ends(self, state: str = "success") -> JournalObjects:
         """Wait for the end of the run, which must be ``state``; the journal then."""
-        found = self.airflow.wait_run(self.dag_id, self.run_id, self.pipeline.run_timeout_s)
+        found = self.airflow.wait_run(self.dag_id, self.run_id)
         assert found == state, self.story()
         return self.journal()
 
@@ -192,7 +186,7 @@ class DagRun:
         return f"{self.group_id}.{region}" if self.group_id == "g" else region
 
     def wait(self, claim: Any, what: str) -> None:
-        self.airflow.wait_until(claim, self.pipeline.step_timeout_s, what, self.story)
+        self.airflow.wait_until(claim, what, self.story)
 
     def state(self, region: str) -> str | None:
         found = self.airflow.task_instance(self.dag_id, self.run_id, self.task(region))["state"]
@@ -247,7 +241,7 @@ class DagRun:
             cwd=self.airflow.home,
             capture_output=True,
             text=True,
-            timeout=STEP_TIMEOUT_S,
+            timeout=HANG_S,
             check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr
@@ -285,7 +279,7 @@ class DagRun:
 
 
 def empty_folder(path: Path) -> Path:
-    """Made anew: where CI is set, a test that has failed runs again, and finds what its first try has left."""
+    """Make an empty folder. An existing one is removed: another test may have used it."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     return path

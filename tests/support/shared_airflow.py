@@ -35,9 +35,6 @@ PER_RUN_BACKEND = {
 }
 
 
-PATIENT = {"AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60"}
-"""Nobody here waits for Airflow to miss a heartbeat, and a busy machine may be late with one."""
-
 NOT_BY_SCHEDULE = """
 import pendulum
 
@@ -130,7 +127,7 @@ def open_pipeline(
     """``extra``: variables; ``examples``: those that not every Airflow can import."""
     bucket = f"integration-{uuid.uuid4().hex[:8]}"
     server.create_bucket(bucket)
-    env = environment(folder, bucket, connect_url) | PATIENT | PER_RUN_BACKEND | extra
+    env = environment(folder, bucket, connect_url) | PER_RUN_BACKEND | extra
     dags = copy_dags(folder, examples)
     # Airflow itself refuses backfills on SQLite where anybody else writes, and its scheduler dies of a run that is
     # deleted under it.

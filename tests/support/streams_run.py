@@ -24,9 +24,6 @@ FILES, IDS = 12, 50
 REGIONS = ("events", "scores", "table")
 """Of the job `scoring` (`tests/integration/dags/integration_jobs/streams.py`)."""
 
-PATIENCE_S = 400.0
-"""For one step; a busy machine starts Spark slowly, and streaming regions start one after the other."""
-
 
 @dataclass
 class Streams:
@@ -45,10 +42,10 @@ class Streams:
         part.rename(gate)
 
     def wait(self, claim: Callable[[], bool], what: str) -> None:
-        self.run.airflow.wait_until(claim, PATIENCE_S, what, self.run.story)
+        self.run.airflow.wait_until(claim, what, self.run.story)
 
     def ends(self, state: str = "success") -> JournalObjects:
-        found = self.run.airflow.wait_run(self.run.dag_id, self.run.run_id, PATIENCE_S)
+        found = self.run.airflow.wait_run(self.run.dag_id, self.run.run_id)
         assert found == state, self.run.story()
         return self.run.journal()
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runtime_deadlines import until
 from tries import RUN_KEY
 
 from airflow_recovery.journal.journal import Journal
@@ -24,12 +23,12 @@ from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow.sqlite import template_database
+from airflow_recovery.testing.patience import HANG_S, wait_until
 
 CODE = Path(__file__).with_name("code")
 ONE_TRY = CODE / "one_try.py"
 DAG_FILE = CODE / "dag_on_cluster.py"
 BUCKET = "cluster-tests"
-DEADLINE_S = 300.0
 
 
 def s3_environment(server: S3Server) -> dict[str, str]:
@@ -51,7 +50,7 @@ class Try:
 
     def said(self) -> dict[str, Any]:
         """What it has returned or raised. Waits for its end."""
-        self.process.wait(DEADLINE_S)
+        self.process.wait(HANG_S)
         assert self.said_path.exists(), self.log[-6000:]
         said: dict[str, Any] = json.loads(self.said_path.read_text())
         return said
@@ -121,7 +120,7 @@ class ClusterTask(ABC):
         file = shutil.copy(DAG_FILE, self.folder / "dags")
         (self.folder / "airflow.db").write_bytes(template_database(environment).read_bytes())
         command = [sys.executable, file, self.uri("lost"), json.dumps(self.options)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=550, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False)
         assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
         said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return said
@@ -192,12 +191,13 @@ class ClusterTask(ABC):
         return [info.key for info in self.store("results").list() if f"/{attempt}/" in info.key]
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        def is_so() -> bool:
-            ended = self.tries[-1].process.poll()
-            assert condition() or ended is None, f"{what}: the try ended with {ended}:\n{self.tries[-1].log[-6000:]}"
-            return bool(condition())
-
-        until(is_so, what, deadline_s=DEADLINE_S)
+        newest = self.tries[-1]
+        wait_until(
+            condition,
+            what,
+            describe=lambda: f"The try's exit code is {newest.process.poll()}. Its log:\n{newest.log[-6000:]}",
+            is_over=lambda: newest.process.poll() is not None,
+        )
 
     def end(self) -> None:
         """Kill what still runs."""

@@ -17,13 +17,14 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 
+from airflow_recovery.testing.patience import HANG_S
+
 Found = TypeVar("Found")
 OPTIONS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server"),
     *("--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
     "--window-size=1400,1000",
 )
-WAIT_S = 60.0
 
 
 @contextmanager
@@ -37,6 +38,10 @@ def open_browser() -> Iterator[webdriver.Chrome]:
         options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options, Service(str(programs["chromedriver"])))
+    assert not isinstance(driver.command_executor, str)
+    driver.command_executor.client_config.timeout = int(HANG_S)
+    driver.set_page_load_timeout(HANG_S)
+    driver.set_script_timeout(HANG_S)
     try:
         yield driver
     finally:
@@ -139,7 +144,7 @@ class Browser:
         self.driver.save_screenshot(str(self._screenshots / f"{name}.png"))
 
     def wait(self, look: Callable[[], Found], what: str, describe: Callable[[], str] = lambda: "") -> Found:
-        deadline = time.monotonic() + WAIT_S
+        deadline = time.monotonic() + HANG_S
         while True:
             try:
                 found = look()
@@ -148,5 +153,5 @@ class Browser:
             if found:
                 return found
             if time.monotonic() > deadline:
-                raise AssertionError(f"waited for {what}. {describe()}")
+                raise AssertionError(f"Expected {what} within {HANG_S:.0f} s. {describe()}")
             time.sleep(0.05)

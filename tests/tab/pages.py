@@ -16,6 +16,7 @@ from starlette.routing import Mount, Route
 
 from airflow_recovery.api_server.app import app as plugin_app
 from airflow_recovery.attempt.clear_protocol import API_PREFIX
+from airflow_recovery.testing.patience import HANG_S
 
 SANDBOX = "allow-scripts allow-same-origin allow-forms allow-downloads"
 """What Airflow lets a framed page do."""
@@ -51,7 +52,7 @@ def serve() -> Iterator[Site]:
     finally:
         # A browser's open connection would keep it, and its thread would be there in the tests of other folders.
         server.should_exit = server.force_exit = True
-        thread.join(60)
+        thread.join(HANG_S)
     assert not thread.is_alive()
 
 

@@ -47,7 +47,7 @@ def failed_run(airflow: LocalAirflow) -> FailedRun:
 
     def make(run_id: str, dag_id: str = "night") -> str:
         airflow.trigger(dag_id, run_id=run_id)
-        assert airflow.wait_run(dag_id, run_id, 120) == "failed", airflow.describe(dag_id, run_id)
+        assert airflow.wait_run(dag_id, run_id) == "failed", airflow.describe(dag_id, run_id)
         return run_id
 
     return make
@@ -93,7 +93,7 @@ def test_fault_65_a_failed_run_is_repaired_from_airflows_own_page(
     browser.reads("Cleared: by_route, busiest", "#details")
     browser.reads("✓ run: 3", "#legend")
     assert browser.script("return window.stays") == "the same page"
-    assert airflow.wait_run("night", run_id, 60) == "success"
+    assert airflow.wait_run("night", run_id) == "success"
     assert tries(airflow, run_id) == {"raw": 1, "by_route": 2, "busiest": 1}
     assert audited(airflow, run_id) == [("admin", "airflow_recovery.run_plan")]
     browser.reads("of Spark saved against clearing everything: 1 region did not run again", "#summary")
@@ -103,8 +103,8 @@ def test_fault_65_a_failed_run_is_repaired_from_airflows_own_page(
     assert airflow.request("POST", f"{path_of(run_id)}/plan/run", plan_of(airflow, run_id, restart=["busiest"])).json()[
         "cleared"
     ] == ["busiest"]
-    airflow.wait_until(lambda: tries(airflow, run_id)["busiest"] == 2, 60, "busiest to run again")
-    assert airflow.wait_run("night", run_id, 60) == "success"
+    airflow.wait_until(lambda: tries(airflow, run_id)["busiest"] == 2, "busiest to run again")
+    assert airflow.wait_run("night", run_id) == "success"
     released = airflow.request("POST", f"{path_of(run_id)}/release", {"region": "by_route", "attempt": 2}).json()
     assert released["files"] == 1
     browser.reads("○ released: 1", "#legend")
@@ -210,7 +210,7 @@ def test_fault_17_who_clears_a_task_while_a_plan_is_looked_at_makes_it_stale(
     browser.press("What must run?")
     browser.reads("2 run", "#details")
     assert "by_route" in airflow.clear("night", run_id, ["by_route"], downstream=True)
-    assert airflow.wait_run("night", run_id, 60) == "success"
+    assert airflow.wait_run("night", run_id) == "success"
 
     browser.expects_in_console("409")
     browser.press("Run this plan")
@@ -241,7 +241,7 @@ def test_fault_66_what_was_marked_by_hand_is_looked_at_and_made(
     browser.reads("2 run", "#details")
     browser.press("Run this plan")
     browser.reads("✓ run: 3", "#legend")
-    assert airflow.wait_run("night", run_id, 60) == "success"
+    assert airflow.wait_run("night", run_id) == "success"
     assert tries(airflow, run_id)["by_route"] == 2
 
 
@@ -261,7 +261,7 @@ def test_fault_16_many_clicks_at_once_are_one(
     with ThreadPoolExecutor(4) as pool:
         late = list(pool.map(lambda _: airflow.request("POST", f"{path_of(run_id)}/plan/run", kept), range(4)))
     assert {(each.status_code, each.json()["code"]) for each in late} == {(409, "outdated")}
-    assert airflow.wait_run("night", run_id, 60) == "success"
+    assert airflow.wait_run("night", run_id) == "success"
     assert tries(airflow, run_id) == {"raw": 1, "by_route": 2, "busiest": 1}
     assert audited(airflow, run_id) == [("admin", "airflow_recovery.run_plan")]
 

@@ -7,8 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,6 +28,7 @@ from airflow_recovery.task.class_archive import (
 )
 from airflow_recovery.task.driver_jvm import driver_environment, jvm_variables, user_option
 from airflow_recovery.task.spark_submission import connect_server_command
+from airflow_recovery.testing.patience import wait_until
 
 SUBMIT = """#!/bin/sh
 # Dumps as a JVM does that ends with -XX:ArchiveClassesAtExit; fails where it is told to.
@@ -80,20 +79,13 @@ def variables(environment: dict[str, str], mode: DriverJvm = DriverJvm.QUICK) ->
     return jvm_variables(mode, None, "spark-submit", environment)
 
 
-def wait_for(claim: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not claim():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 def test_the_first_driver_starts_plainly_and_those_after_it_with_the_archive(environment, folder, spark, caplog):
     with caplog.at_level("INFO"):
         assert variables(environment) == WITHOUT_ARCHIVE
     (why,) = caplog.messages
     assert why.startswith("The driver's JVM starts without an archive of Spark's classes: it is made in the background")
     archive = folder / f"{spark.key()}.jsa"
-    wait_for(archive.exists)
+    wait_until(archive.exists, "the archive")
     options = f"-Xlog:disable -XX:SharedArchiveFile={archive}"
     assert variables(environment)["SPARK_SUBMIT_OPTS"] == f"{HOT_CODE_LATER} {options}"
     short = variables(environment, DriverJvm.SHORT_LIVED)

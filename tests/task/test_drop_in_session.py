@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.store import open_store
 from airflow_recovery.task import drop_in_session, run_spark
 from airflow_recovery.task.attempt_sessions import ServerChoice
+from airflow_recovery.testing.patience import wait_until
 
 URL = "sc://127.0.0.1:1/;authorization=Bearer%20t0ken"
 SESSION = """
@@ -126,7 +126,7 @@ def test_fault_142_an_application_whose_server_is_gone_does_not_wait_for_it(
     monkeypatch.setattr(drop_in_session, "LOOK_EVERY_S", 0.05)
     monkeypatch.setattr(Server, "why_lost", lambda self: "it was killed" if (recovery / "told").exists() else None)
     with pytest.raises(DriverLost, match=r"127\.0\.0\.1:1 is gone: it was killed"):
-        on_worker(task_of(recovery, "import time; time.sleep(600)"))
+        on_worker(task_of(recovery, "import time; time.sleep(86400)"))
 
 
 def test_a_server_that_does_not_answer_once_is_not_gone(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,15 +156,13 @@ def test_control_a_failure_of_its_own_is_no_lost_server(recovery: Path) -> None:
 def test_fault_148_a_kill_ends_it_and_what_it_has_begun_on_the_server(
     recovery: Path, interrupted: list[tuple[str, str]]
 ) -> None:
-    task = task_of(recovery, "import time; time.sleep(600)")
+    task = task_of(recovery, "import time; time.sleep(86400)")
     started: list[RecoverableSparkSubmitOperator] = []
     prepare = task.prepare_for_execution
     task.prepare_for_execution = lambda: started.append(prepare()) or started[-1]
 
     def kill() -> None:
-        until = time.monotonic() + 60
-        while not (recovery / "told").exists() and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until((recovery / "told").exists, "the application to begin")
         started[0].on_kill()
 
     killer = threading.Thread(target=kill)

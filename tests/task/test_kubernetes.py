@@ -19,12 +19,12 @@ import pytest
 from kubernetes_cluster import DRIVER, WORKER, KubernetesCluster, find_program, kubernetes_cluster
 from kubernetes_node import Node, node_of
 from kubernetes_task import PAGE, PodTask, documented_conf, documented_rights
-from runtime_deadlines import until
-from tries_on_cluster import BUCKET, DEADLINE_S
+from tries_on_cluster import BUCKET
 
 from airflow_recovery.driver.failure_class import CLASS_LABEL, label_of
 from airflow_recovery.model.records import AttemptState, FenceCause
 from airflow_recovery.testing import S3Proxy, S3Server
+from airflow_recovery.testing.patience import wait_until
 from airflow_recovery.testing.s3_policy import Enforced, documented
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION
 from airflow_recovery.testing.s3a_jars import s3a_jars
@@ -216,7 +216,7 @@ def test_a_driver_on_a_node_that_is_cut_off_finishes_nothing(pod_task: MakeTask)
 
         task.open_gate()
 
-        until(lambda: not task.node.is_running(zombie), "the first driver has noticed", deadline_s=DEADLINE_S)
+        wait_until(lambda: not task.node.is_running(zombie), "the first driver has noticed")
         assert not second.said_path.exists()
     answer = second.answer()
     assert (answer["decision"], answer["attempt"]) == ("ran", 2)
@@ -246,7 +246,7 @@ def test_a_driver_whose_executors_a_quota_refuses_waits_for_them(pod_task: MakeT
     pod = task.until_pod_waits()
     task.cluster.limit(task.namespace, pods="0")
     task.open_gate()
-    until(lambda: "exceeded quota" in task.node.log_of(pod), "the driver hears of it", deadline_s=DEADLINE_S)
+    wait_until(lambda: "exceeded quota" in task.node.log_of(pod), "the driver hears of it")
     assert first.process.poll() is None
 
     task.cluster.unlimit(task.namespace)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import requests
 from kubernetes_cluster import DRIVER, WORKER, KubernetesCluster, KubernetesError, find_program, kubernetes_cluster
 from kubernetes_fake import FakePods, fake_pods
 from kubernetes_node import Node, node_of
+
+from airflow_recovery.testing.patience import HANG_S, wait_until
 
 pytestmark = pytest.mark.drill
 
@@ -60,7 +61,7 @@ class Pods:
 
     def status(self, name: str, *phases: str) -> dict[str, Any]:
         """As soon as it has one of these phases."""
-        until(lambda: self.phase(name) in phases, f"{name} is {phases}")
+        wait_until(lambda: self.phase(name) in phases, f"{name} is {phases}")
         return dict(self.cluster.ask("GET", f"{PODS}/{name}")["status"])
 
     def phase(self, name: str) -> str:
@@ -73,13 +74,6 @@ class Pods:
 @pytest.fixture
 def pods(cluster: KubernetesCluster, node: Node) -> Pods:
     return Pods(cluster, node)
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def test_a_container_has_files_processes_and_an_address_of_its_own(pods: Pods) -> None:
@@ -113,12 +107,12 @@ def test_a_deleted_pod_is_told_and_then_killed(pods: Pods) -> None:
     pods.make("listens", "sh", "-c", "trap 'echo told; exit 0' TERM; while true; do sleep 0.1; done")
     pods.status("listens", "Running")
     pods.cluster.delete_pod(NAMESPACE, "listens")
-    until(lambda: pods.phase("listens") == "404", "it is gone")
+    wait_until(lambda: pods.phase("listens") == "404", "it is gone")
     assert pods.node.log_of("listens") == "told\n"
     pods.make("deaf", "sh", "-c", "trap '' TERM; while true; do sleep 0.1; done")
     pods.status("deaf", "Running")
     pods.cluster.delete_pod(NAMESPACE, "deaf", grace_s=1)
-    until(lambda: pods.phase("deaf") == "404", "it is gone")
+    wait_until(lambda: pods.phase("deaf") == "404", "it is gone")
     assert not pods.node.is_running("deaf")
 
 
@@ -137,7 +131,7 @@ def test_a_node_that_is_cut_off_runs_what_was_deleted_by_force(pods: Pods) -> No
     with pods.node.cut_off():
         pods.cluster.delete_pod(NAMESPACE, "zombie", grace_s=0)
         assert (pods.phase("zombie"), pods.node.is_running("zombie")) == ("404", True)
-    until(lambda: not pods.node.is_running("zombie"), "it is killed")
+    wait_until(lambda: not pods.node.is_running("zombie"), "it is killed")
 
 
 def test_a_quota_refuses_a_pod(pods: Pods) -> None:
@@ -152,7 +146,7 @@ def test_a_quota_refuses_a_pod(pods: Pods) -> None:
 def get(url: str, path: str, cluster: KubernetesCluster | None, method: str = "GET") -> requests.Response:
     headers = {"Authorization": f"Bearer {cluster.tokens[WORKER]}"} if cluster is not None else {}
     verify = str(cluster.certificate) if cluster is not None else False
-    return requests.request(method, url + path, headers=headers, verify=verify, timeout=30)
+    return requests.request(method, url + path, headers=headers, verify=verify, timeout=HANG_S)
 
 
 def said(answer: requests.Response) -> Any:

@@ -25,6 +25,7 @@ from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.timed import TimedStore
 from airflow_recovery.task import metrics
 from airflow_recovery.task.metrics import MeteredEvents, RecoveryMetrics
+from airflow_recovery.testing.patience import HANG_S
 
 
 class Sent:
@@ -91,7 +92,7 @@ def test_they_are_sent_to_statsd_as_airflow_is_configured_to(
 ) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(10)
+        server.settimeout(HANG_S)
         host, port = server.getsockname()
         for name, value in {"ON": "True", "HOST": host, "PORT": port, "PREFIX": "night"}.items():
             monkeypatch.setenv(f"AIRFLOW__METRICS__STATSD_{name}", str(value))

@@ -29,11 +29,11 @@ from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task import drop_in
 from airflow_recovery.task.spark_submission import SparkSubmission
 from airflow_recovery.testing import LostReply, S3Proxy, S3Request, S3Server
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_proxy import Fate
 
 pytestmark = pytest.mark.s3
 
-DEADLINE_S = 60.0
 CLAIM_OF_C = "/t/c/00000001.claim"
 OUTCOME_OF_C = "/t/c/00000001.outcome"
 
@@ -73,7 +73,7 @@ class Race(S3Proxy):
         is_listing = not request.key and request.query.get("prefix", "").endswith("~28operators~29/")
         if is_listing and self.is_claimed.is_set() and not self.may_list.is_set():
             self.listings += 1
-            assert self.lists_when.wait(DEADLINE_S)
+            assert self.lists_when.wait(HANG_S)
             return self.to_listing()
         return super().evaluate(request)
 

@@ -10,8 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
@@ -37,11 +36,11 @@ from airflow_recovery.store import open_store
 from airflow_recovery.task.region_program import region_failed
 from airflow_recovery.task.region_session import RegionSession
 from airflow_recovery.task.run_spark import OwnServer, RunSpark, StartServer
+from airflow_recovery.testing.patience import HANG_S, NEVER_S, wait_until
 from airflow_recovery.testing.spark_cluster import StandaloneCluster
 
 LOG = logging.getLogger("tests.run_spark")
 RUN = RunIdentity("d", "date-2024-01-01T000000Z", "g")
-DEADLINE_S = 120.0
 CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "512m",
@@ -61,7 +60,7 @@ def _worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_connect: No
     yield
     for keeper in keepers():
         keeper.kill()
-    eventually(lambda: not servers())
+    wait_until(lambda: not servers(), "the end of the server")
 
 
 def keepers() -> list[psutil.Process]:
@@ -82,13 +81,6 @@ def servers() -> list[psutil.Process]:
     return [process for process in found if any(word.startswith(mine) for word in process.info["cmdline"] or ())]
 
 
-def eventually(claim: Callable[[], bool], timeout_s: float = DEADLINE_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not claim():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def stores(folder: Path) -> Any:
     spec = StoreSpec(f"file://{folder}/journal")
     return SimpleNamespace(journal=open_store(spec.uri), journal_spec=spec, results_spec=spec, results=None)
@@ -99,7 +91,7 @@ def run_spark(folder: Path, identity: RunIdentity = RUN, secret: str = "") -> Ru
     return RunSpark(stores(folder), identity, secret=secret, log=LOG)
 
 
-def starting(idle_s: float = 600.0, conf: Mapping[str, str] | None = None) -> StartServer:
+def starting(idle_s: float = NEVER_S, conf: Mapping[str, str] | None = None) -> StartServer:
     operator = SparkSubmitOperator(task_id="start", conn_id="own", conf={**CONF, **(conf or {})})
     return StartServer(operator, "d.g", "worker-1", "127.0.0.1", idle_s)
 
@@ -116,8 +108,12 @@ class Running:
         self.raised: list[Exception] = []
         self._thread = threading.Thread(target=self._run, args=(folder, spec), daemon=True)
         self._thread.start()
-        eventually(lambda: ready.exists() or not self._thread.is_alive())
-        assert ready.exists(), self.raised
+        wait_until(
+            ready.exists,
+            "the UDF to begin",
+            describe=lambda: str(self.raised),
+            is_over=lambda: not self._thread.is_alive(),
+        )
 
     def _run(self, folder: Path, spec: RegionSpec) -> None:
         try:
@@ -126,7 +122,7 @@ class Running:
             self.raised.append(error)
 
     def wait(self) -> None:
-        self._thread.join(DEADLINE_S)
+        self._thread.join(HANG_S)
         assert not self._thread.is_alive()
 
 
@@ -158,16 +154,20 @@ def test_fault_146_the_regions_of_a_run_share_one_server_and_the_teardown_waits_
     running = Running(tmp_path, spec, ready)
     end = threading.Thread(target=run_spark(tmp_path).end)
     end.start()
-    eventually((tmp_path / "journal" / JournalLayout(RUN).servers / "00000002").exists)
+    wait_until(
+        (tmp_path / "journal" / JournalLayout(RUN).servers / "00000002").exists, "the teardown to ask for the end"
+    )
     (keeper,) = keepers()
     woken = keeper.num_ctx_switches().voluntary
-    eventually(lambda: keeper.num_ctx_switches().voluntary >= woken + 3)  # it has looked since
+    wait_until(
+        lambda: keeper.num_ctx_switches().voluntary >= woken + 3, "three looks of the keeper"
+    )  # it has looked since
     assert servers() == [server]
     go.touch()
     running.wait()
     assert state_of(spec) is AttemptState.FINISHED
     assert not running.raised
-    end.join(DEADLINE_S)
+    end.join(HANG_S)
     assert not servers()
     assert run_spark(tmp_path).find() is None
 
@@ -189,7 +189,7 @@ def test_fault_142_a_server_is_killed_within_a_region_and_the_next_attempt_start
     assert state_of(second) is AttemptState.FINISHED
     (keeper,) = keepers()
     os.kill(keeper.pid, signal.SIGKILL)
-    eventually(lambda: not servers())
+    wait_until(lambda: not servers(), "the end of the server")
     assert run_spark(tmp_path).find() is None
     run_spark(tmp_path).end()  # the teardown finds nothing to end
     assert run_spark(tmp_path).find() is None
@@ -257,7 +257,7 @@ def test_fault_145_two_tasks_that_want_it_at_once_keep_one_server(
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(DEADLINE_S)
+            thread.join(HANG_S)
         return found
 
     one, other = both()
@@ -317,7 +317,7 @@ def test_fault_142_existing_applications_share_one_server_and_recover_from_its_d
     (server,) = servers()
 
     def kill_within() -> None:
-        eventually(ready.exists)
+        wait_until(ready.exists, "the application to begin")
         assert servers() == [server]
         os.kill(server.pid, signal.SIGKILL)
 
@@ -333,7 +333,7 @@ def test_fault_142_existing_applications_share_one_server_and_recover_from_its_d
     assert sorted(written["id"].to_pylist()) == list(range(2, 11))
     gc.collect()  # each try of this process holds a connection, as its own process would
     on_worker(stop)
-    eventually(lambda: not keepers())
+    wait_until(lambda: not keepers(), "the end of the keeper")
 
 
 def test_a_server_that_does_not_come_up_fails_by_its_own_words(tmp_path: Path) -> None:

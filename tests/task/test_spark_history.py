@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,7 @@ import requests
 from tries import task_context
 
 from airflow_recovery.task.links import SparkHistoryLink
+from airflow_recovery.testing.patience import HANG_S, wait_until
 from airflow_recovery.testing.spark_cluster import history_server
 
 pytestmark = pytest.mark.spark
@@ -38,7 +38,7 @@ def linked(application_id: str) -> str:
 
 def page(address: str) -> str:
     """Empty where there is none."""
-    request = requests.get(address, timeout=60)
+    request = requests.get(address, timeout=HANG_S)
     return request.text if request.ok else ""
 
 
@@ -49,9 +49,6 @@ def test_the_link_shows_the_application_that_it_names(tmp_path: Path, monkeypatc
     application_id = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()[-1]
     with history_server(events) as url:
         monkeypatch.setenv("AIRFLOW__RECOVERY__SPARK_HISTORY_URL", url)
-        deadline = time.monotonic() + 60
-        while "delays@3" not in page(linked(application_id)):
-            assert time.monotonic() < deadline, "the history server has not found the application"
-            time.sleep(0.1)
+        wait_until(lambda: "delays@3" in page(linked(application_id)), "the history server to find the application")
         # The control: what is no application's id is no page.
         assert page(linked("app-0")) == ""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.spark_drivers import driver_of, kill_9
 
 SUBMIT = "org.apache.spark.deploy.SparkSubmit"
@@ -50,7 +51,7 @@ def test_the_driver_is_found_and_killed(tmp_path: Path) -> None:
         assert driver is not None
         assert driver.pid == running.pid
         kill_9(driver)
-        assert running.wait(10) == -9
+        assert running.wait(HANG_S) == -9
     assert driver_of(NAME, tmp_path) is None
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.patience import HANG_S
 
 BACKEND, PLUGIN = "API server's [state_store] backend", "API server's airflow-recovery"
 STORE_DOOR, REST_DOOR = "clears by the state store", "clears over REST"
@@ -15,9 +16,11 @@ OUR_BACKEND = "airflow_recovery.api_server.state_backend.RecoveryStateBackend"
 
 def doctor_command(airflow: LocalAirflow, *arguments: str, **settings: str) -> dict[str, dict[str, str]]:
     """The results by check, of ``airflow recovery doctor --json``."""
-    command = [sys.executable, "-m", "airflow", "recovery", "doctor", "--json", "--timeout", "120", *arguments]
+    command = [sys.executable, "-m", "airflow", "recovery", "doctor", "--json", "--timeout", "1800", *arguments]
     env = {**airflow.env, **settings}
-    done = subprocess.run(command, env=env, cwd=airflow.home, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=env, cwd=airflow.home, capture_output=True, text=True, timeout=HANG_S, check=False
+    )
     assert done.stdout, done.stderr
     document = json.loads(done.stdout)
     assert (done.returncode == 0) is document["ok"], done.stdout
@@ -28,7 +31,7 @@ def doctor_command(airflow: LocalAirflow, *arguments: str, **settings: str) -> d
 def doctor_task(airflow: LocalAirflow) -> tuple[str | None, str]:
     """How the task ended, and its log."""
     run_id = airflow.trigger("doctor")
-    return airflow.wait_run("doctor", run_id, 240), airflow.log("doctor", run_id, "doctor", 1)
+    return airflow.wait_run("doctor", run_id), airflow.log("doctor", run_id, "doctor", 1)
 
 
 def wrong(results: dict[str, dict[str, str]]) -> list[str]:

@@ -15,6 +15,7 @@ import requests
 from airflow.sdk.api.datamodels._generated import API_VERSION
 
 from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.patience import HANG_S
 
 
 class SilentStore:
@@ -47,7 +48,7 @@ class SilentStore:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(10)
+        self._thread.join(HANG_S)
         self.hang_up()
 
     def hang_up(self) -> None:

@@ -23,6 +23,7 @@ from silent_store import ReportingTask, SilentStore
 from airflow_recovery.api_server.store_routes import ROOM
 from airflow_recovery.attempt.clear_protocol import API_PREFIX, CALL_KEY
 from airflow_recovery.testing.local_airflow import LocalAirflow
+from airflow_recovery.testing.patience import HANG_S, NEVER_S
 
 pytestmark = pytest.mark.airflow
 
@@ -42,6 +43,9 @@ TABS = 200
 SHARED_THREADS = 40
 """Of the pool in which the API server runs what is not asynchronous."""
 
+NO_HEARTBEATS = {"AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": str(NEVER_S)}
+"""A task that is cleared goes on: its supervisor, which would kill it some seconds later, does not hear of that."""
+
 BOTH_CLIENTS = pytest.mark.parametrize("clear_client", ["store", "rest"])
 
 
@@ -59,7 +63,8 @@ def airflow(
     (home / "plugins").mkdir()
     (home / "plugins" / "unprotected_plugin.py").write_text(UNPROTECTED)
     path = os.pathsep.join(filter(None, [str(Path(__file__).parent / "unprotected"), os.environ.get("PYTHONPATH")]))
-    with launching(home, recovery_backend=True, env={**silent_store.environment, "PYTHONPATH": path}) as started:
+    env = {**silent_store.environment, **NO_HEARTBEATS, "PYTHONPATH": path}
+    with launching(home, recovery_backend=True, env=env) as started:
         yield started
 
 
@@ -69,7 +74,7 @@ def reporting(airflow: LocalAirflow) -> ReportingTask:
     (Path(airflow.env["CLEAR_CLIENTS_OUT"])).mkdir(exist_ok=True)
     airflow.trigger("lasting", run_id="lasting")
     noted = Path(airflow.env["CLEAR_CLIENTS_OUT"]) / "lasting"
-    airflow.wait_until(lambda: noted.exists() and len(noted.read_text().split()) == 2, 120, "the task to run")
+    airflow.wait_until(lambda: noted.exists() and len(noted.read_text().split()) == 2, "the task to run")
     return ReportingTask(airflow, "lasting", "lasting", "last")
 
 
@@ -92,7 +97,7 @@ def test_four_consumers_that_lose_one_input_run_its_producer_once_more(
     #   A --> B0, B1, B2 wake A at once; B3 decides late, on an observation from before
     run_id = airflow.trigger("clear_producer", conf={"clear_client": clear_client})
 
-    assert airflow.wait_run("clear_producer", run_id, 240) == "success", airflow.describe("clear_producer", run_id)
+    assert airflow.wait_run("clear_producer", run_id) == "success", airflow.describe("clear_producer", run_id)
 
     assert executions(airflow, run_id, "A") == 2
     cleared = [read(airflow, run_id, f"cleared-{index}") for index in range(4)]
@@ -102,7 +107,7 @@ def test_four_consumers_that_lose_one_input_run_its_producer_once_more(
 def test_without_the_comparison_the_producer_runs_more_often(airflow: LocalAirflow) -> None:
     run_id = airflow.trigger("clear_producer", conf={"clear_client": "store", "compare": False})
 
-    assert airflow.wait_run("clear_producer", run_id, 240) == "success", airflow.describe("clear_producer", run_id)
+    assert airflow.wait_run("clear_producer", run_id) == "success", airflow.describe("clear_producer", run_id)
 
     # Each of the four has lost the same result, and each clears the producer that has made it again; but one whose
     # own call fails finds a new result at its retry. Twice is what the test above holds to.
@@ -115,7 +120,7 @@ def test_the_final_check_clears_running_and_finished_consumers_at_the_observed_t
 ) -> None:
     run_id = airflow.trigger("clear_consumers", conf={"clear_client": clear_client})
 
-    assert airflow.wait_run("clear_consumers", run_id, 240) == "success", airflow.describe("clear_consumers", run_id)
+    assert airflow.wait_run("clear_consumers", run_id) == "success", airflow.describe("clear_consumers", run_id)
 
     answer = read(airflow, run_id, "cleared")
     assert answer["cleared"] == ["C", "D"]
@@ -131,12 +136,12 @@ def test_fault_65_upstream_failed_is_cleared_with_the_fix(
 ) -> None:
     #   X --> Y --> Z; with unblock off (the negative control) Y and Z stay stuck though X is fixed
     run_id = airflow.trigger("clear_unblocks", conf={"clear_client": clear_client, "unblock": unblock})
-    assert airflow.wait_run("clear_unblocks", run_id, 180) == "failed"
+    assert airflow.wait_run("clear_unblocks", run_id) == "failed"
 
     airflow.clear("clear_unblocks", run_id, ["X"])
 
-    airflow.wait_until(lambda: (folder(airflow, run_id) / "unblocked.json").exists(), 180, "X to run again")
-    assert airflow.wait_run("clear_unblocks", run_id, 180) == state
+    airflow.wait_until(lambda: (folder(airflow, run_id) / "unblocked.json").exists(), "X to run again")
+    assert airflow.wait_run("clear_unblocks", run_id) == state
     assert read(airflow, run_id, "unblocked")["cleared"] == (["Y", "Z"] if unblock else [])
     states = {instance["task_id"]: instance["state"] for instance in airflow.task_instances("clear_unblocks", run_id)}
     expected = "success" if unblock else "upstream_failed"
@@ -146,21 +151,21 @@ def test_fault_65_upstream_failed_is_cleared_with_the_fix(
 @BOTH_CLIENTS
 def test_a_zombie_is_refused(airflow: LocalAirflow, clear_client: str) -> None:
     run_id = airflow.trigger("clear_by_zombie", conf={"clear_client": clear_client})
-    airflow.wait_until(lambda: (folder(airflow, run_id) / "started.json").exists(), 180, "Z to start")
+    airflow.wait_until(lambda: (folder(airflow, run_id) / "started.json").exists(), "Z to start")
 
     airflow.clear("clear_by_zombie", run_id, ["Z"])
     (folder(airflow, run_id) / "was-cleared.json").write_text("true")
 
     said = folder(airflow, run_id) / "zombie-said.json"
-    airflow.wait_until(said.exists, 180, "the zombie to speak")
+    airflow.wait_until(said.exists, "the zombie to speak")
     assert read(airflow, run_id, "zombie-said") == {"live_check": "NotMine", "clear": "NotMine"}
-    assert airflow.wait_run("clear_by_zombie", run_id, 180) == "success"
+    assert airflow.wait_run("clear_by_zombie", run_id) == "success"
     assert airflow.task_instance("clear_by_zombie", run_id, "other")["try_number"] == 1
 
 
 def test_the_endpoint_asks_airflow_who_may_do_what(airflow: LocalAirflow) -> None:
     run_id = airflow.trigger("clear_choice", conf={"clear_client": "store"})
-    assert airflow.wait_run("clear_choice", run_id, 180) == "success"
+    assert airflow.wait_run("clear_choice", run_id) == "success"
     base = f"/airflow-recovery/v1/dags/clear_choice/runs/{run_id}"
     observed = airflow.request("POST", f"{base}/observe", {}, user=airflow.viewer).json()["tries"]
     body = {"request": {"producers": {"ask": observed[0]["ti_id"]}, "consumers": {}, "unblock": False}}
@@ -181,7 +186,7 @@ def test_the_endpoint_asks_airflow_who_may_do_what(airflow: LocalAirflow) -> Non
 
 def test_a_finished_run_is_queued_again(airflow: LocalAirflow) -> None:
     run_id = airflow.trigger("clear_choice", run_id=f"again+{uuid.uuid4().hex}", conf={"clear_client": "store"})
-    assert airflow.wait_run("clear_choice", run_id, 180) == "success"
+    assert airflow.wait_run("clear_choice", run_id) == "success"
     base = f"/airflow-recovery/v1/dags/clear_choice/runs/{quote(run_id)}"
     ti_id = airflow.request("POST", f"{base}/observe", {}).json()["tries"][0]["ti_id"]
 
@@ -189,15 +194,15 @@ def test_a_finished_run_is_queued_again(airflow: LocalAirflow) -> None:
     assert airflow.request("POST", f"{base}/clear", body).json() == {"cleared": ["ask"], "unmoved": {}}
 
     airflow.wait_until(
-        lambda: airflow.task_instance("clear_choice", run_id, "ask")["try_number"] == 2, 180, "the task to run again"
+        lambda: airflow.task_instance("clear_choice", run_id, "ask")["try_number"] == 2, "the task to run again"
     )
-    assert airflow.wait_run("clear_choice", run_id, 180) == "success"
+    assert airflow.wait_run("clear_choice", run_id) == "success"
 
 
 def test_open_clear_client_takes_the_state_store(airflow: LocalAirflow) -> None:
     run_id = airflow.trigger("clear_choice", conf={"clear_client": "open", "api_conn_id": "not_there"})
 
-    assert airflow.wait_run("clear_choice", run_id, 180) == "success"
+    assert airflow.wait_run("clear_choice", run_id) == "success"
 
     assert read(airflow, run_id, "said") == {"states": {"ask": "running"}, "tries": ["ask"]}
 
@@ -209,7 +214,7 @@ def test_fault_68_fault_69_what_a_teardown_has_removed_is_set_up_again(
     #   start --> P --> stop, P --> C; the control's start and stop are plain tasks, which a wake-up leaves alone
     run_id = airflow.trigger(dag_id, conf={"clear_client": "store"})
 
-    assert airflow.wait_run(dag_id, run_id, 240) == "success", airflow.describe(dag_id, run_id)
+    assert airflow.wait_run(dag_id, run_id) == "success", airflow.describe(dag_id, run_id)
 
     assert json.loads((folder(airflow, run_id) / "cleared.json").read_text()) == cleared
 
@@ -218,9 +223,7 @@ def test_fault_69_a_setup_is_left_alone_while_a_running_task_uses_it(airflow: Lo
     #   start --> P --> stop, start --> L --> stop, P --> C; the control is in tests/api_server/test_setups_in_use.py
     run_id = airflow.trigger("clear_setup_in_use", conf={"clear_client": "store"})
 
-    assert airflow.wait_run("clear_setup_in_use", run_id, 240) == "success", airflow.describe(
-        "clear_setup_in_use", run_id
-    )
+    assert airflow.wait_run("clear_setup_in_use", run_id) == "success", airflow.describe("clear_setup_in_use", run_id)
 
     assert read(airflow, run_id, "cleared") == ["P"]
     ran = {path.stem for path in folder(airflow, run_id).glob("*-ran-*.json")}
@@ -266,7 +269,7 @@ def open_tabs(airflow: LocalAirflow, prefix: str, number: int, pool: ThreadPoolE
     def ask(_: int) -> requests.Response:
         with requests.Session() as http:
             http.trust_env = False
-            return http.get(f"{airflow.url}{prefix}/dags/lasting/runs/lasting", headers=headers, timeout=120)
+            return http.get(f"{airflow.url}{prefix}/dags/lasting/runs/lasting", headers=headers, timeout=HANG_S)
 
     return [pool.submit(ask, candidate) for candidate in range(number)]
 
@@ -274,17 +277,19 @@ def open_tabs(airflow: LocalAirflow, prefix: str, number: int, pool: ThreadPoolE
 def test_a_store_that_does_not_answer_keeps_no_task_waiting(
     airflow: LocalAirflow, reporting: ReportingTask, silent_store: SilentStore
 ) -> None:
-    assert reporting.heartbeat(60) == 204
+    assert reporting.heartbeat(HANG_S) == 204
     before = silent_store.accepted
     with without_answers(airflow), ThreadPoolExecutor(TABS) as pool:
         tabs = open_tabs(airflow, API_PREFIX, TABS, pool)
-        airflow.wait_until(lambda: silent_store.accepted - before >= ROOM, 60, "the tabs to wait for the store")
+        airflow.wait_until(lambda: silent_store.accepted - before >= ROOM, "the tabs to wait for the store")
 
-        assert reporting.heartbeat(60) == 204
+        assert reporting.heartbeat(HANG_S) == 204
 
         # Those that found room were waiting for the store when the heartbeat came, and when it was answered.
-        assert sum(not tab.done() for tab in tabs) >= ROOM
-        refused = [tab.result(120) for tab in tabs]
+        assert not any(tab.done() for tab in tabs)
+        assert silent_store.accepted - before == ROOM
+        silent_store.hang_up()
+        refused = [tab.result(HANG_S) for tab in tabs]
         assert {each.status_code for each in refused} == {503}
         assert silent_store.accepted - before == ROOM
         told = {each.json()["detail"] for each in refused}
@@ -292,7 +297,7 @@ def test_a_store_that_does_not_answer_keeps_no_task_waiting(
         assert not any("\n" in each for each in told)
         # A tab that is opened now is told at once.
         (late,) = open_tabs(airflow, API_PREFIX, 1, pool)
-        assert "The store does not answer, and is asked again in" in late.result(60).json()["detail"]
+        assert "The store does not answer, and is asked again in" in late.result(HANG_S).json()["detail"]
         assert silent_store.accepted - before == ROOM
 
 
@@ -303,13 +308,13 @@ def test_control_without_threads_of_their_own_the_tabs_stop_the_heartbeats(
     with without_answers(airflow), ThreadPoolExecutor(TABS) as pool:
         tabs = open_tabs(airflow, "/unprotected", TABS, pool)
         taken = before + SHARED_THREADS
-        airflow.wait_until(lambda: silent_store.accepted >= taken, 60, "all threads to be taken")
+        airflow.wait_until(lambda: silent_store.accepted >= taken, "all threads to be taken")
 
         with pytest.raises(requests.Timeout):
             reporting.heartbeat(2)
 
-        airflow.wait_until(lambda: silent_store.hang_up() or all(tab.done() for tab in tabs), 60, "the tabs to end")
-    assert reporting.heartbeat(60) == 204
+        airflow.wait_until(lambda: silent_store.hang_up() or all(tab.done() for tab in tabs), "the tabs to end")
+    assert reporting.heartbeat(HANG_S) == 204
 
 
 @pytest.mark.parametrize("key", ["P|1" + "0" * 30, "P|x"])
@@ -322,7 +327,7 @@ def test_a_key_that_no_task_can_have_is_answered_and_not_asked_again(reporting: 
 
 def test_clear_and_rebuild_are_refused_to_other_sites_and_are_in_the_audit_log(airflow: LocalAirflow) -> None:
     run_id = airflow.trigger("clear_choice", conf={"clear_client": "store"})
-    assert airflow.wait_run("clear_choice", run_id, 180) == "success"
+    assert airflow.wait_run("clear_choice", run_id) == "success"
     base = f"{airflow.url}{API_PREFIX}/dags/clear_choice"
     nothing = json.dumps({"request": {"producers": {}, "consumers": {}, "unblock": True}})
     rebuild = json.dumps({"run_key": f"run-{run_id}", "notes": {}, "dry_run": False})
@@ -331,7 +336,7 @@ def test_clear_and_rebuild_are_refused_to_other_sites_and_are_in_the_audit_log(a
         with requests.Session() as http:
             http.trust_env = False
             http.cookies.set("_token", airflow.token(airflow.admin))
-            return http.post(f"{base}/{path}", data=body, headers=headers, timeout=60).status_code
+            return http.post(f"{base}/{path}", data=body, headers=headers, timeout=HANG_S).status_code
 
     def audited() -> list[tuple[str, str]]:
         found = airflow.api("GET", f"/eventLogs?dag_id=clear_choice&run_id={quote(run_id)}&limit=1000")["event_logs"]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.airflow
 
 def said(airflow: LocalAirflow, conf: dict[str, str]) -> Any:
     run_id = airflow.trigger("clear_choice", conf=conf)
-    assert airflow.wait_run("clear_choice", run_id, 180) == "success", airflow.log("clear_choice", run_id, "ask", 1)
+    assert airflow.wait_run("clear_choice", run_id) == "success", airflow.log("clear_choice", run_id, "ask", 1)
     return json.loads((Path(airflow.env["CLEAR_CLIENTS_OUT"]) / run_id / "said.json").read_text())
 
 

@@ -22,7 +22,7 @@ def test_a_task_has_what_the_scheduler_has_imported(airflow_without_backend: Loc
     noted = out / "preloaded"
     noted.unlink(missing_ok=True)
     run_id = airflow_without_backend.trigger("lasting")
-    airflow_without_backend.wait_until(noted.exists, 90, "the task to note what it has")
+    airflow_without_backend.wait_until(noted.exists, "the task to note what it has")
     assert noted.read_text() == "True"
     airflow_without_backend.set_state("lasting", run_id, "last", "failed")
 
@@ -32,8 +32,8 @@ def test_its_tasks_are_run_again_within_seconds(airflow_without_backend: LocalAi
     Path(airflow.env["CLEAR_CLIENTS_OUT"]).mkdir(exist_ok=True)
     run_id = airflow.trigger("lasting")
     airflow.wait_until(
-        lambda: airflow.task_instance("lasting", run_id, "last")["state"] == "running", 60, "the task to run"
+        lambda: airflow.task_instance("lasting", run_id, "last")["state"] == "running", "the task to run"
     )
     airflow.kill_group("scheduler")
     airflow.start("scheduler")
-    airflow.wait_until(lambda: len(airflow.tries("lasting", run_id, "last")) == 2, 90, "a second try")
+    airflow.wait_until(lambda: len(airflow.tries("lasting", run_id, "last")) == 2, "a second try")

@@ -27,11 +27,11 @@ def test_the_sensor_waits_in_the_triggerer(airflow: LocalAirflow) -> None:
     def state(task_id: str) -> str:
         return str(airflow.task_instance("waits", run_id, task_id)["state"])
 
-    airflow.wait_until(lambda: state("wait") == "deferred" and state("day_before") == "success", 60, "the sensors")
+    airflow.wait_until(lambda: state("wait") == "deferred" and state("day_before") == "success", "the sensors")
     assert state("where") != "success"
 
     PublishedRun(journal, date="2024-01-02T00:00:00+00:00").complete()
-    assert airflow.wait_run("waits", run_id, 60) == "success", airflow.log("waits", run_id, "wait", 1)
+    assert airflow.wait_run("waits", run_id) == "success", airflow.log("waits", run_id, "wait", 1)
     assert airflow.xcom("waits", run_id, "where") == "file:///results/delays/1"
     assert "Published: attempt 1 in file:///results/delays/1" in airflow.log("waits", run_id, "wait", 1)
 
@@ -42,17 +42,17 @@ def test_a_killed_scheduler_is_started_again(airflow: LocalAirflow) -> None:
 
     airflow.start("scheduler")
 
-    assert airflow.wait_run("clear_choice", run_id, 60) == "success"
+    assert airflow.wait_run("clear_choice", run_id) == "success"
 
 
 def test_states_by_hand_and_tries(airflow: LocalAirflow) -> None:
     run_id = airflow.trigger("clear_choice", conf=ASK)
-    assert airflow.wait_run("clear_choice", run_id, 60) == "success"
+    assert airflow.wait_run("clear_choice", run_id) == "success"
 
     airflow.set_state("clear_choice", run_id, "ask", "failed")
     assert airflow.task_instance("clear_choice", run_id, "ask")["state"] == "failed"
     assert airflow.clear("clear_choice", run_id, only_failed=True) == ["ask"]
-    assert airflow.wait_run("clear_choice", run_id, 60) == "success"
+    assert airflow.wait_run("clear_choice", run_id) == "success"
     assert [task_try["try_number"] for task_try in airflow.tries("clear_choice", run_id, "ask")] == [1, 2]
 
 

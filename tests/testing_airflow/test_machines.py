@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -21,13 +21,7 @@ from airflow_recovery.testing.local_airflow.link import Link
 from airflow_recovery.testing.local_airflow.machine import Machine
 from airflow_recovery.testing.local_airflow.processes import Processes
 from airflow_recovery.testing.local_airflow.redis import BROKER, RedisBroker
-
-
-def wait_for(claim: Callable[[], bool], timeout_s: float = 30) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not claim() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return claim()
+from airflow_recovery.testing.patience import HANG_S, wait_until
 
 
 def machine(home: Path, name: str, scratch_bytes: int | None = None) -> Machine:
@@ -42,7 +36,7 @@ def machine(home: Path, name: str, scratch_bytes: int | None = None) -> Machine:
 def run_on(place: Machine, script: str) -> str:
     command = place.command(["bash", "-euc", script])
     env = place.environment(dict(os.environ))
-    return subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True, timeout=30).stdout
+    return subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True, timeout=HANG_S).stdout
 
 
 def test_machines_have_a_name_and_a_disk_of_their_own_and_the_dags_as_they_were_deployed(tmp_path: Path) -> None:
@@ -89,15 +83,15 @@ def test_a_machine_that_is_killed_ends_with_all_its_processes(tmp_path: Path) ->
     processes = Processes(tmp_path)
     place = machine(tmp_path / "home", "first")
     # One of them has left its session and its parent.
-    script = f"setsid sleep 600 & disown; sleep 600 & touch {tmp_path}/home/logs/up; wait"
+    script = f"setsid sleep 86400 & disown; sleep 86400 & touch {tmp_path}/home/logs/up; wait"
     processes.start("first", place.command(["bash", "-c", script]), place.environment(dict(os.environ)), tmp_path)
     try:
-        assert wait_for((tmp_path / "home" / "logs" / "up").exists)
+        wait_until((tmp_path / "home" / "logs" / "up").exists, "the machine to be up")
         unshare = psutil.Process(processes.running["first"].pid)
         inside = unshare.children(recursive=True)
         assert len(inside) >= 3
         processes.kill("first", signal.SIGKILL)
-        assert wait_for(lambda: not any(process.is_running() for process in inside)), inside
+        wait_until(lambda: not any(process.is_running() for process in inside), f"the end of {inside}")
     finally:
         processes.stop()
 
@@ -109,15 +103,16 @@ def test_a_machine_that_is_frozen_does_nothing_and_goes_on_afterwards(tmp_path: 
     script = f"(while :; do echo >>{beats}; sleep 0.01; done) & setsid bash -c 'while :; do sleep 0.01; done' & wait"
     processes.start("first", place.command(["bash", "-c", script]), place.environment(dict(os.environ)), tmp_path)
     try:
-        assert wait_for(beats.exists)
+        wait_until(beats.exists, "a beat")
         with processes.frozen("first"):
             inside = psutil.Process(processes.running["first"].pid).children(recursive=True)
             assert len(inside) >= 3
             assert {process.status() for process in inside} <= {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}
             written = beats.stat().st_size
-            assert not wait_for(lambda: beats.stat().st_size > written, 0.3)
+            time.sleep(0.3)
+            assert beats.stat().st_size == written
         assert processes.is_running("first")
-        assert wait_for(lambda: beats.stat().st_size > written)
+        wait_until(lambda: beats.stat().st_size > written, "a beat of the machine that goes on")
     finally:
         processes.stop()
 
@@ -155,25 +150,27 @@ def echo() -> Iterator[int]:
 def test_a_link_that_is_cut_carries_nothing_and_says_nothing_and_goes_on_when_it_is_mended(echo: int) -> None:
     link = Link(echo)
     try:
-        with socket.create_connection(("127.0.0.1", link.port), timeout=0.5) as before:
+        with socket.create_connection(("127.0.0.1", link.port), timeout=HANG_S) as before:
             before.sendall(b"one")
             assert before.recv(100) == b"one"
             link.cut()
+            before.settimeout(0.5)
             before.sendall(b"two")
             with pytest.raises(TimeoutError):
                 before.recv(100)
-            with socket.create_connection(("127.0.0.1", link.port), timeout=0.5) as meanwhile:
+            with socket.create_connection(("127.0.0.1", link.port), timeout=HANG_S) as meanwhile:
+                meanwhile.settimeout(0.5)
                 meanwhile.sendall(b"three")
                 with pytest.raises(TimeoutError):
                     meanwhile.recv(100)
                 link.mend()
-                before.settimeout(10)
-                meanwhile.settimeout(10)
+                before.settimeout(HANG_S)
+                meanwhile.settimeout(HANG_S)
                 assert (before.recv(100), meanwhile.recv(100)) == (b"two", b"three")
     finally:
         link.close()
     with pytest.raises(OSError):  # noqa: PT011 - whichever the kernel says
-        socket.create_connection(("127.0.0.1", link.port), timeout=0.5)
+        socket.create_connection(("127.0.0.1", link.port), timeout=HANG_S)
 
 
 def test_a_link_whose_other_end_is_gone_says_so() -> None:
@@ -181,7 +178,7 @@ def test_a_link_whose_other_end_is_gone_says_so() -> None:
         port = int(nobody.getsockname()[1])
     link = Link(port)
     try:
-        with socket.create_connection(("127.0.0.1", link.port), timeout=10) as near:
+        with socket.create_connection(("127.0.0.1", link.port), timeout=HANG_S) as near:
             assert near.recv(100) == b""
     finally:
         link.close()
@@ -194,7 +191,7 @@ def test_the_broker_asks_for_its_password_and_keeps_nothing(tmp_path: Path) -> N
         broker.start(processes)
         _, _, place = broker.url.rpartition("@")
         port = int(place.partition(":")[2].partition("/")[0])
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as stranger:
+        with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as stranger:
             stranger.sendall(b"PING\r\n")
             assert b"NOAUTH" in stranger.recv(100)
         password = broker.url.removeprefix("redis://:").partition("@")[0]

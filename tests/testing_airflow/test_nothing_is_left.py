@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -16,6 +14,7 @@ import pytest
 
 from airflow_recovery.testing import local_airflow
 from airflow_recovery.testing.local_airflow import LocalAirflow, reap
+from airflow_recovery.testing.patience import wait_until
 
 pytestmark = pytest.mark.airflow
 
@@ -29,7 +28,7 @@ home = Path(sys.argv[1])
 airflow, pids = run_a_lasting_task(home)
 (home / "pids.partial").write_text(json.dumps(pids))
 (home / "pids.partial").rename(home / "pids.json")
-time.sleep(600)
+time.sleep(86400)
 """
 
 
@@ -40,7 +39,7 @@ def run_a_lasting_task(home: Path) -> tuple[LocalAirflow, list[int]]:
     airflow.start("api-server", "scheduler", "dag-processor")  # what a task needs
     airflow.trigger("lasting", run_id="lasting")
     noted = home / "out" / "lasting"
-    airflow.wait_until(lambda: noted.exists() and len(noted.read_text().split()) == 2, 60, "the task to run")
+    airflow.wait_until(lambda: noted.exists() and len(noted.read_text().split()) == 2, "the task to run")
     sessions = {process.pid for process in airflow.processes.values()}
     detached = [int(piece) for piece in noted.read_text().split()]
     return airflow, sorted({*members(sessions), *detached})
@@ -68,13 +67,6 @@ def is_living(pid: int) -> bool:
         return False
 
 
-def wait_for(claim: Callable[[], bool], timeout_s: float) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not claim() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return claim()
-
-
 def test_stop_ends_a_running_task_and_the_orphans_of_a_killed_scheduler(tmp_path: Path) -> None:
     airflow, pids = run_a_lasting_task(tmp_path / "home")
     try:
@@ -90,18 +82,18 @@ def test_nothing_outlives_the_process_that_started_it(tmp_path: Path) -> None:
     home = tmp_path / "home"
     owner = subprocess.Popen([sys.executable, "-c", OWNER, str(home), str(Path(__file__).parent)])
     try:
-        assert wait_for((home / "pids.json").exists, 120), owner.poll()
+        wait_until((home / "pids.json").exists, "the task to run", is_over=lambda: owner.poll() is not None)
         pids = json.loads((home / "pids.json").read_text())
         assert len(living(pids)) > 5
     finally:
         owner.send_signal(signal.SIGKILL)
         owner.wait()
 
-    assert wait_for(lambda: living(pids) == [], 60), living(pids)
+    wait_until(lambda: living(pids) == [], "the end of all processes", describe=lambda: str(living(pids)))
 
 
 def test_a_stranger_with_a_reused_id_is_left_alone() -> None:
-    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    stranger = subprocess.Popen(["sleep", "86400"], start_new_session=True)
     try:
         created = psutil.Process(stranger.pid).create_time()
 
@@ -117,7 +109,9 @@ def test_by_the_marker_alone_what_has_overwritten_its_environment_would_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # setproctitle, as Airflow's task processes do it, writes over the environment
-    code = "import setproctitle, time; setproctitle.setproctitle('x' * 4000); print('done', flush=True); time.sleep(60)"
+    code = (
+        "import setproctitle, time; setproctitle.setproctitle('x' * 4000); print('done', flush=True); time.sleep(86400)"
+    )
     env = {**os.environ, local_airflow.MARKER: "mine"}
     process = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, start_new_session=True)
     try:

@@ -8,8 +8,7 @@ import pwd
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -19,6 +18,7 @@ import pytest
 from airflow_recovery.testing.local_airflow import LocalAirflow, LocalAirflowError, postgres
 from airflow_recovery.testing.local_airflow.postgres import EMPTY, PostgresDatabase
 from airflow_recovery.testing.local_airflow.processes import DATABASE, Processes
+from airflow_recovery.testing.patience import wait_until
 
 OWNER = """
 import json, sys, time
@@ -29,7 +29,7 @@ database, processes = started(Path(sys.argv[1]))
 said = {"pid": processes.running["postgresql"].pid, "folder": str(database.folder)}
 (Path(sys.argv[1]) / "said.partial").write_text(json.dumps(said))
 (Path(sys.argv[1]) / "said.partial").rename(Path(sys.argv[1]) / "said.json")
-time.sleep(600)
+time.sleep(86400)
 """
 
 
@@ -85,13 +85,6 @@ def server(tmp_path: Path) -> Iterator[tuple[Bare, Processes]]:
 def family(pid: int) -> list[psutil.Process]:
     process = psutil.Process(pid)
     return [process, *process.children(recursive=True)]
-
-
-def wait_for(claim: Callable[[], bool], timeout_s: float) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not claim() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return claim()
 
 
 def test_a_database_is_lost_and_restored_while_somebody_is_connected(
@@ -155,15 +148,15 @@ def test_it_does_not_run_as_root_and_leaves_nothing(tmp_path: Path) -> None:
 def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     owner = subprocess.Popen([sys.executable, "-c", OWNER, str(tmp_path), str(Path(__file__).parent)])
     try:
-        assert wait_for((tmp_path / "said.json").exists, 60), owner.poll()
+        wait_until((tmp_path / "said.json").exists, "the server to be up", is_over=lambda: owner.poll() is not None)
         said = json.loads((tmp_path / "said.json").read_text())
         members = family(said["pid"])
     finally:
         owner.send_signal(signal.SIGKILL)
         owner.wait()
 
-    assert wait_for(lambda: not any(member.is_running() for member in members), 30)
-    assert wait_for(lambda: not Path(said["folder"]).exists(), 10)
+    wait_until(lambda: not any(member.is_running() for member in members), "the end of the server")
+    wait_until(lambda: not Path(said["folder"]).exists(), "the removal of its folder")
 
 
 def test_without_postgresql_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -180,7 +173,7 @@ def test_without_postgresql_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 def test_a_server_that_does_not_start_shows_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(postgres.SETTINGS, "shared_buffers", "nonsense")
 
-    with pytest.raises(LocalAirflowError, match=r"(?s)not ready.*nonsense"):
+    with pytest.raises(LocalAirflowError, match=r"(?s)to be ready.*nonsense"):
         started(tmp_path)
 
 

@@ -14,6 +14,7 @@ from yarn_tasks import MEMORY_MB, TRACKED, YarnTask
 from airflow_recovery.driver.failure_class import CLASS_LABEL, label_of
 from airflow_recovery.model.records import AttemptState, FenceCause
 from airflow_recovery.testing import S3Server
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.s3_server import ACCESS_KEY, SECRET_KEY
 from airflow_recovery.testing.yarn_cluster import YarnCluster
 
@@ -164,7 +165,7 @@ def test_a_full_queue_ends_no_attempt_that_waits_and_one_that_is_timed_out(
         task.until(lambda: task.applications("ACCEPTED"), "the second application is in the queue")
         task.until(task.is_known, "Airflow knows the second application's id")
         second.process.send_signal(signal.SIGTERM)
-        second.process.wait(60)
+        second.process.wait(HANG_S)
         assert task.until_ended(task.applications()[1]["id"]) == "KILLED"
 
         # One whose task is lost goes on to wait, and so does the next try.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime_deadlines import until
-from tries_on_cluster import DEADLINE_S, ClusterTask, spark_connection
+from tries_on_cluster import ClusterTask, spark_connection
 
+from airflow_recovery.testing.patience import wait_until
 from airflow_recovery.testing.yarn_cluster import YarnCluster
 
 TRACKED = {"deploy_mode": "cluster", "yarn_track_via_rm_api": True}
@@ -31,7 +31,7 @@ class YarnTask(ClusterTask):
         def state() -> str:
             return str(self.cluster.application(application_id)["state"])
 
-        until(lambda: state() in ("FINISHED", "FAILED", "KILLED"), "it ends", deadline_s=DEADLINE_S)
+        wait_until(lambda: state() in ("FINISHED", "FAILED", "KILLED"), "it ends")
         return state()
 
     def is_known(self) -> bool:

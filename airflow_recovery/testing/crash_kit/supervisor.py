@@ -15,17 +15,16 @@ from multiprocessing.connection import Connection
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import RecoveryError, SinkInDoubt
-from airflow_recovery.testing.crash_kit.job_setup import Engine, JobSetup
+from airflow_recovery.testing.crash_kit.job_setup import JobSetup
 from airflow_recovery.testing.crash_kit.points import CrashPoint, Harm
 from airflow_recovery.testing.crash_kit.task_process import BROKE, ENDED, FROZEN, be_the_task
 from airflow_recovery.testing.fake_airflow import FakeAirflow
+from airflow_recovery.testing.patience import HANG_S
 from airflow_recovery.testing.simulation.settings import Violation
 
 MAX_TRIES = 12
 """Of one task: two crashes cost it two, and what they set off a few more."""
 RETRIES = 1_000
-_SILENT_S = {Engine.PLAIN: 60.0, Engine.SPARK: 300.0}
-"""So long a try may say nothing; then it hangs."""
 
 
 @dataclass
@@ -101,7 +100,7 @@ class Supervisor:
         """Answer the process until it ends or is frozen."""
         ended = None
         while True:
-            if not pipe.poll(_SILENT_S[self.setup.engine]):
+            if not pipe.poll(HANG_S):
                 _reap(pid)
                 raise Violation(f"{own.task_id} try {own.try_number} hangs")
             try:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +22,7 @@ from airflow_recovery.testing.local_airflow.settings import Login, airflow_envir
 from airflow_recovery.testing.local_airflow.sqlite import SqliteDatabase
 from airflow_recovery.testing.local_airflow.task_processes import TaskProcesses, task_processes
 from airflow_recovery.testing.local_airflow.workers import Workers
+from airflow_recovery.testing.patience import HANG_S
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -35,8 +37,8 @@ class LocalAirflow(RunsApi):
     ``database`` is SQLite in ``home``, or a PostgreSQL server of its own, which is removed at the end; its programs
     must be installed. ``schedulers`` of them run, named ``scheduler``, ``scheduler-2``, ...: more than one needs
     PostgreSQL. ``env`` is added to every component's environment, and wins. ``recovery_backend=False`` keeps Airflow's
-    own state backend. ``fast`` shortens Airflow's time-outs. ``parallelism`` is the number of tasks at once, of each
-    scheduler.
+    own state backend. ``fast`` has Airflow look more often, and lets no process be late (`OFTEN` and `PATIENT` in
+    `settings.py`). ``parallelism`` is the number of tasks at once, of each scheduler.
 
     Without ``workers`` tasks run beside the scheduler (LocalExecutor). With them, they run on as many machines named
     ``worker-1``, ``worker-2``, ... (CeleryExecutor), that share nothing but the network
@@ -94,6 +96,7 @@ class LocalAirflow(RunsApi):
                 recovery_backend=recovery_backend,
                 fast=fast,
             ),
+            **self._database.settings,
             **celery,
             **self._processes.marker,
             **(env or {}),
@@ -124,10 +127,10 @@ class LocalAirflow(RunsApi):
         """How psycopg2 connects to the server that holds the metadata database: to its own one. PostgreSQL only."""
         return self._database.address
 
-    def start(self, *components: str, wait_s: float = 240.0) -> None:
+    def start(self, *components: str) -> None:
         """Start the named ones of ``components``, or all; return when Airflow says that they are healthy.
 
-        Raises `LocalAirflowError` with the component's log where one dies or is not healthy in time.
+        Raises `LocalAirflowError` with the component's log if a component ends, or does not become healthy.
         """
         if not self._processes.is_guarded:
             self._prepare()
@@ -138,9 +141,9 @@ class LocalAirflow(RunsApi):
                 workers[name] = self._workers.start(name, self.env)
             else:
                 self._processes.start(name, airflow_command(name), self._environment_of(name), self.home)
-        self._wait_healthy([name for name in names if name not in workers], wait_s)
+        self._wait_healthy([name for name in names if name not in workers])
         for name, is_ready in workers.items():
-            self.wait_until(is_ready, wait_s, f"{name} to take tasks", component=name)
+            self.wait_until(is_ready, f"{name} to take tasks", component=name)
 
     def add_worker(
         self,
@@ -188,11 +191,15 @@ class LocalAirflow(RunsApi):
 
     def kill(self, component: str, with_signal: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to the one main process of a component, and wait for its end. Its children are left alone."""
+        ports = self._processes.ports(component)
         self._processes.kill(component, with_signal)
+        self._database.end_connections(ports)
 
     def kill_group(self, component: str) -> None:
         """``kill -9`` a component with everything in its process group (LocalExecutor's workers)."""
+        ports = self._processes.ports(component)
         self._processes.kill_group(component)
+        self._database.end_connections(ports)
 
     def restart(self, *components: str) -> None:
         """``kill -9`` of the main processes of the named components that run, and a start of all that are named."""
@@ -205,6 +212,24 @@ class LocalAirflow(RunsApi):
         """The processes of the newest try of a task instance; `None` where it does not run now (or not yet)."""
         wanted = str(self.task_instance(dag_id, run_id, task_id, map_index)["id"])
         return next(iter(task_processes(wanted.__eq__)), None)
+
+    def miss_heartbeat(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> None:
+        """Let Airflow find that a running task instance has given no heartbeat for too long; return when it has.
+
+        For a task that gives none: its supervisor is dead, frozen or cut off. Airflow's own limit stays high, so that
+        no other task meets it. PostgreSQL only.
+        """
+        tried = self.task_instance(dag_id, run_id, task_id, map_index)
+
+        def is_found() -> bool:
+            now = self.task_instance(dag_id, run_id, task_id, map_index)
+            if (now["id"], now["state"]) != (tried["id"], "running"):
+                return True
+            # Again each time: a heartbeat that was on its way may have come after the last one.
+            self._database.miss_heartbeat(str(tried["id"]))
+            return False
+
+        self.wait_until(is_found, f"{task_id} of {run_id} to count as dead", lambda: self.describe(dag_id, run_id))
 
     def recreate_database(self) -> None:
         """Lose the metadata database: it is dropped while everybody is connected to it, and made anew, migrated, empty.
@@ -231,7 +256,7 @@ class LocalAirflow(RunsApi):
         self._database.restore(Path(path))
         self._restart_with_new_database()
 
-    def run_cli(self, *arguments: str, timeout_s: float = 120.0) -> str:
+    def run_cli(self, *arguments: str, timeout_s: float = HANG_S) -> str:
         """Run ``airflow <arguments>`` in this Airflow's environment; its standard output. Raises on failure."""
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments],
@@ -251,17 +276,17 @@ class LocalAirflow(RunsApi):
     def wait_until(
         self,
         claim: Callable[[], bool],
-        timeout_s: float,
         what: str,
         describe: Callable[[], str] = lambda: "",
         *,
         component: str = "scheduler",
+        timeout_s: float = HANG_S,
     ) -> None:
         """Poll ``claim``; raises `LocalAirflowError` with ``what``, ``describe()`` and the log of ``component``.
 
         Raises it at once where any component ends meanwhile.
         """
-        self._processes.wait_until(claim, timeout_s, what, describe, component)
+        self._processes.wait_until(claim, what, describe, component, timeout_s=timeout_s)
 
     def _prepare(self) -> None:
         for folder in (self.home, self._processes.log_folder, self.home / "logs", self.home / "plugins"):
@@ -293,27 +318,44 @@ class LocalAirflow(RunsApi):
             env[key] = self._database.url_for(component_of(name))
         return env
 
-    def _wait_healthy(self, components: Sequence[str], timeout_s: float) -> None:
+    def _wait_healthy(self, components: Sequence[str]) -> None:
         if not components or not self._processes.is_running("api-server"):
             return
         wanted = {
-            HEALTH_KEYS[component_of(component)] for component in components if component_of(component) in HEALTH_KEYS
+            HEALTH_KEYS[component_of(name)]: self._processes.started_at[name]
+            for name in components
+            if component_of(name) in HEALTH_KEYS
         }
         running = filter(self._processes.is_running, self._processes.running)
-        schedulers = sum(component_of(name) == "scheduler" for name in running)
+        schedulers = [self._processes.started_at[name] for name in running if component_of(name) == "scheduler"]
         seen: dict[str, Any] = {}
 
         def healthy() -> bool:
             document = self.health()
             seen.update(document or {})
-            if document is None or any((document.get(name) or {}).get("status") != "healthy" for name in wanted):
+            if document is None:
                 return False
-            # It knows of the healthiest of them alone.
-            return schedulers < 2 or "scheduler" not in wanted or self._living_schedulers() >= schedulers
+            for name, started in wanted.items():
+                health = document.get(name) or {}
+                # A process that was killed counts as healthy until its last heartbeat is too old.
+                beat = health.get(f"latest_{name}_heartbeat")
+                if health.get("status") != "healthy" or beat is None or _moment(beat) < started:
+                    return False
+            # It knows the newest heartbeat of all schedulers only.
+            return len(schedulers) < 2 or "scheduler" not in wanted or self._all_have_begun(schedulers)
 
         names = ", ".join(components)
-        self.wait_until(healthy, timeout_s, f"{names} to be healthy", lambda: str(seen), component=components[0])
+        self.wait_until(healthy, f"{names} to be healthy", lambda: str(seen), component=components[0])
 
-    def _living_schedulers(self) -> int:
-        """Of those that were killed, the last heartbeat counts for some seconds."""
-        return len(self.api("GET", "/jobs?job_type=SchedulerJob&job_state=running&is_alive=true")["jobs"])
+    def _all_have_begun(self, schedulers: Sequence[datetime]) -> bool:
+        """Whether each of the schedulers that were started at these moments has registered itself."""
+        jobs = self.api("GET", "/jobs?job_type=SchedulerJob&limit=100&order_by=-start_date")["jobs"]
+        begun = [_moment(job["start_date"]) for job in jobs]
+        return all(
+            sum(moment >= started for moment in begun) >= sum(other >= started for other in schedulers)
+            for started in schedulers
+        )
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 from airflow_recovery.testing.local_airflow.settings import Login
+from airflow_recovery.testing.patience import HANG_S
 
 if TYPE_CHECKING:
     import requests
-
-REQUEST_TIMEOUT_S = 120
-REQUEST_TRIES = 10
 
 
 class ApiClient:
@@ -32,11 +31,12 @@ class ApiClient:
         """
         headers = {} if anonymous else {"Authorization": f"Bearer {self.token(user or self.admin)}"}
         url = f"{self.url}{path}"
-        for _ in range(REQUEST_TRIES):
-            response = self._session().request(method, url, json=body, headers=headers, timeout=REQUEST_TIMEOUT_S)
-            if response.status_code != 500 or "Database error" not in response.text:
-                break
-        return response
+        deadline = time.monotonic() + HANG_S
+        while True:
+            response = self._session().request(method, url, json=body, headers=headers, timeout=HANG_S)
+            is_locked = response.status_code == 500 and "Database error" in response.text
+            if not is_locked or time.monotonic() > deadline:
+                return response
 
     def api(self, method: str, path: str, body: object = None) -> Any:
         """One request to ``/api/v2<path>`` as admin; its JSON. Raises `LocalAirflowError` on any 4xx or 5xx."""
@@ -49,7 +49,7 @@ class ApiClient:
         """A token for ``user``, fetched at the first call and then kept."""
         if user.user not in self._tokens:
             response = self._session().post(
-                f"{self.url}/auth/token", json={"username": user.user, "password": user.password}, timeout=60
+                f"{self.url}/auth/token", json={"username": user.user, "password": user.password}, timeout=HANG_S
             )
             if not response.ok:
                 raise LocalAirflowError(f"no token for {user.user}: {response.status_code} {response.text[:500]}")
@@ -61,7 +61,7 @@ class ApiClient:
         import requests
 
         try:
-            response = self._session().get(f"{self.url}/api/v2/monitor/health", timeout=5)
+            response = self._session().get(f"{self.url}/api/v2/monitor/health", timeout=HANG_S)
         except requests.RequestException:
             return None
         return dict(response.json()) if response.ok else None

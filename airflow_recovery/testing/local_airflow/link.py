@@ -6,6 +6,8 @@ import socket
 import threading
 from contextlib import suppress
 
+from airflow_recovery.testing.patience import HANG_S
+
 
 class Link:
     """Carries TCP connections from a port of its own to another port of this machine.
@@ -48,7 +50,7 @@ class Link:
     def _connect(self, near: socket.socket) -> None:
         self._whole.wait()
         try:
-            far = socket.create_connection(("127.0.0.1", self._to_port), timeout=10)
+            far = socket.create_connection(("127.0.0.1", self._to_port), timeout=HANG_S)
         except OSError:  # nobody listens there: the same is said here
             _shut(near)
             return

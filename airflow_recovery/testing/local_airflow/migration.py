@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
+from airflow_recovery.testing.patience import HANG_S
 
 
 def cache_folder() -> Path:
@@ -25,7 +26,7 @@ def migrate(env: Mapping[str, str], url: str) -> None:
         env={**env, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
         check=False,
     )
     if done.returncode != 0:

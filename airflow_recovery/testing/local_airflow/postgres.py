@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import secrets
@@ -9,8 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 from airflow_recovery.testing.local_airflow.migration import cache_folder, migrate
 from airflow_recovery.testing.local_airflow.processes import DATABASE, Processes
+from airflow_recovery.testing.patience import HANG_S
 
 OWNER = "airflow"
 EMPTY = "airflow_empty"
@@ -26,12 +27,11 @@ EMPTY = "airflow_empty"
 DEBIAN_PROGRAMS = Path("/usr/lib/postgresql")
 """Debian keeps the programs of each version in ``<version>/bin`` below this folder, and not on the PATH."""
 NEEDED = ("initdb", "postgres", "pg_isready", "createdb", "dropdb", "pg_dump", "pg_restore")
-READY_TIMEOUT_S = 30.0
-POLL_INTERVAL_S = 0.1
 SETTINGS = {
     # A killed scheduler's workers keep its connection open, and with it the lock on the pools that no other scheduler
-    # can do without: the server has to end it. Set it in production, too.
-    "idle_in_transaction_session_timeout": "30s",
+    # can do without: the server has to end it. Production sets 30 s. Here a scheduler may be slow, and
+    # `PostgresDatabase.end_connections` ends those of a killed one.
+    "idle_in_transaction_session_timeout": "30min",
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "max_connections": "200",
@@ -59,6 +59,11 @@ class PostgresDatabase:
         """SQLAlchemy's URL; the same for every component."""
         del component
         return self._url(OWNER)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What Airflow needs with this database: nothing."""
+        return {}
 
     def make_folder(self) -> list[Path]:
         """Make the folder that has to be removed at the end, whatever happens."""
@@ -106,6 +111,27 @@ class PostgresDatabase:
         self._run("dropdb", "--force", OWNER)
         self._fill(OWNER, path)
 
+    def miss_heartbeat(self, ti_id: str) -> None:
+        """Let Airflow believe that the running task instance has given no heartbeat for years."""
+        import psycopg2  # type: ignore[import-untyped]
+
+        address = {**self.address, "dbname": OWNER}
+        with contextlib.closing(psycopg2.connect(**address)) as connection, connection, connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE task_instance SET last_heartbeat_at = '2000-01-01T00:00:00Z' "
+                "WHERE id = %s AND state = 'running'",
+                [ti_id],
+            )
+
+    def end_connections(self, ports: Collection[int]) -> None:
+        """End the connections that come from these ports. Their processes were killed, and others hold them open."""
+        import psycopg2
+
+        with contextlib.closing(psycopg2.connect(**self.address)) as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE client_port = ANY(%s)", [[*ports]]
+            )
+
     def remove(self) -> None:
         """Remove its files. The server has been stopped."""
         if self.folder is not None:
@@ -125,13 +151,11 @@ class PostgresDatabase:
         password.unlink()
 
     def _wait_ready(self, processes: Processes) -> None:
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while subprocess.run(self._command("pg_isready"), capture_output=True, env=self._client_env).returncode != 0:
-            if not processes.is_running(DATABASE) or time.monotonic() > deadline:
-                raise LocalAirflowError(
-                    f"PostgreSQL is not ready after {READY_TIMEOUT_S:.0f} s, or has ended:\n{processes.tail(DATABASE)}"
-                )
-            time.sleep(POLL_INTERVAL_S)
+        def is_ready() -> bool:
+            asked = subprocess.run(self._command("pg_isready"), capture_output=True, env=self._client_env)
+            return asked.returncode == 0
+
+        processes.wait_until(is_ready, "PostgreSQL to be ready", lambda: "", DATABASE)
 
     def _make_empty(self, env: Mapping[str, str]) -> None:
         """Restore what `airflow db migrate` makes; made once for this Airflow version (saves 10 s a start)."""
@@ -164,7 +188,7 @@ class PostgresDatabase:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=HANG_S,
             check=False,
         )
         if done.returncode != 0:

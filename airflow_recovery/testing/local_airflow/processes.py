@@ -11,11 +11,13 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from airflow_recovery.testing.local_airflow import reaper
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
+from airflow_recovery.testing.patience import HANG_S
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 WORKER = "worker"
@@ -24,7 +26,8 @@ DATABASE = "postgresql"
 POLL_INTERVAL_S = 0.5
 STOP_TIMEOUT_S = 2.0
 """Airflow has nothing to bring to safety; what needs longer is killed."""
-DATABASE_STOP_TIMEOUT_S = 10.0
+DATABASE_STOP_TIMEOUT_S = 60.0
+"""It waits for no client. Killed, it would leave a shared memory segment behind."""
 LOG_TAIL_LINES = 40
 
 
@@ -60,6 +63,7 @@ class Processes:
     def __init__(self, log_folder: Path) -> None:
         self.log_folder = log_folder
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.started_at: dict[str, datetime] = {}
         self._marker = uuid.uuid4().hex
         self._sessions: dict[int, float] = {}
         self._reaper: subprocess.Popen[bytes] | None = None
@@ -90,6 +94,7 @@ class Processes:
         """Start ``command`` in ``folder``, as ``user`` where one is named. Nothing where it is running."""
         if self.is_running(name):
             return
+        self.started_at[name] = datetime.now(timezone.utc)
         with self.log_of(name).open("ab") as out:
             self.running[name] = subprocess.Popen(
                 command,
@@ -105,23 +110,32 @@ class Processes:
             )
         self._watch(self.running[name].pid)
 
+    def ports(self, component: str) -> list[int]:
+        """Return the local ports of the TCP connections that the main process of a component has now."""
+        import psutil  # type: ignore[import-untyped]
+
+        with contextlib.suppress(psutil.NoSuchProcess):
+            main = psutil.Process(self.running[component].pid)
+            return [connection.laddr.port for connection in main.net_connections(kind="tcp")]
+        return []
+
     def kill(self, component: str, with_signal: signal.Signals) -> None:
         """Send a signal to the one main process of a component, and wait for its end. Its children are left alone."""
         process = self.running[component]
         process.send_signal(with_signal)
-        process.wait(30)
+        process.wait(HANG_S)
 
     def kill_group(self, component: str) -> None:
         """``kill -9`` a component with everything in its process group."""
         process = self.running[component]
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(30)
+        process.wait(HANG_S)
 
     @contextlib.contextmanager
     def frozen(self, component: str) -> Iterator[None]:
         """Inside, a component stands still with all that it has started, on its machine too; then all of it goes on."""
-        import psutil  # type: ignore[import-untyped]
+        import psutil
 
         main = psutil.Process(self.running[component].pid)
         try:
@@ -138,7 +152,7 @@ class Processes:
         """End every process, politely first; afterwards none is left. Safe to call twice."""
         airflow = [process for name, process in self.running.items() if name != DATABASE]
         self._end(airflow, signal.SIGTERM, STOP_TIMEOUT_S)
-        # Its "fast" shutdown: it waits for no client. Killed, it would leave a shared memory segment behind.
+        # Its "fast" shutdown.
         database = [process for name, process in self.running.items() if name == DATABASE]
         self._end(database, signal.SIGINT, DATABASE_STOP_TIMEOUT_S)
         reaper.reap(self._marker, self._sessions)
@@ -153,7 +167,13 @@ class Processes:
             self._reaper = None
 
     def wait_until(
-        self, claim: Callable[[], bool], timeout_s: float, what: str, describe: Callable[[], str], component: str
+        self,
+        claim: Callable[[], bool],
+        what: str,
+        describe: Callable[[], str],
+        component: str,
+        *,
+        timeout_s: float = HANG_S,
     ) -> None:
         """Poll ``claim``; raises `LocalAirflowError` with ``what``, ``describe()`` and the log of ``component``.
 

@@ -38,7 +38,7 @@ def reap(marker: str, sessions: Mapping[int, float]) -> list[int]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
                 killed.append(process.pid)
-        psutil.wait_procs(living, timeout=2)
+        psutil.wait_procs(living, timeout=2)  # then it looks again
 
 
 def _with_descendants(processes: Iterable[Any]) -> list[Any]:

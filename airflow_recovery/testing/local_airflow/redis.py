@@ -6,7 +6,6 @@ import secrets
 import shutil
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +13,10 @@ from pathlib import Path
 from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 from airflow_recovery.testing.local_airflow.processes import Processes
+from airflow_recovery.testing.patience import HANG_S
 
 BROKER = "redis"
 """The name of its process."""
-READY_TIMEOUT_S = 30.0
-POLL_INTERVAL_S = 0.1
 
 
 class RedisBroker:
@@ -44,13 +42,7 @@ class RedisBroker:
             f'bind 127.0.0.1\nport {self._port}\nrequirepass {self._password}\nsave ""\nappendonly no\n'
         )
         processes.start(BROKER, [str(program), str(settings)], {}, self._folder)
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while not self._answers():
-            if not processes.is_running(BROKER) or time.monotonic() > deadline:
-                raise LocalAirflowError(
-                    f"Redis is not ready after {READY_TIMEOUT_S:.0f} s, or has ended:\n{processes.tail(BROKER)}"
-                )
-            time.sleep(POLL_INTERVAL_S)
+        processes.wait_until(self._answers, "Redis to be ready", lambda: "", BROKER)
 
     @contextmanager
     def down(self, processes: Processes) -> Iterator[None]:
@@ -63,7 +55,7 @@ class RedisBroker:
 
     def _answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self._port), timeout=1) as connection:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=HANG_S) as connection:
                 connection.sendall(f"AUTH {self._password}\r\n".encode())
                 return connection.recv(64).startswith(b"+OK")
         except OSError:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from airflow_recovery.testing.local_airflow.api_client import ApiClient
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 from airflow_recovery.testing.local_airflow.settings import Login
+from airflow_recovery.testing.patience import HANG_S
 
 FINISHED_RUN_STATES = frozenset({"success", "failed"})
 
@@ -27,18 +28,18 @@ class RunsApi(ApiClient, ABC):
     def wait_until(
         self,
         claim: Callable[[], bool],
-        timeout_s: float,
         what: str,
         describe: Callable[[], str] = lambda: "",
         *,
         component: str = "scheduler",
+        timeout_s: float = HANG_S,
     ) -> None:
         """Poll ``claim``; raises `LocalAirflowError` with ``what``, ``describe()`` and the log of ``component``.
 
         Raises it at once where any component ends meanwhile.
         """
 
-    def wait_dag(self, dag_id: str, timeout_s: float = 90.0) -> None:
+    def wait_dag(self, dag_id: str, timeout_s: float = HANG_S) -> None:
         """Wait until the DAG is parsed. Raises at once where a file of the folder cannot be imported."""
         if dag_id in self._ready_dags:
             return
@@ -54,7 +55,7 @@ class RunsApi(ApiClient, ABC):
                 raise LocalAirflowError(f"DAG files that cannot be imported:\n{errors}")
             return False
 
-        self.wait_until(is_parsed, timeout_s, f"DAG {dag_id!r} to be parsed", component="dag-processor")
+        self.wait_until(is_parsed, f"DAG {dag_id!r} to be parsed", component="dag-processor", timeout_s=timeout_s)
         self._ready_dags.add(dag_id)
 
     def trigger(
@@ -83,13 +84,13 @@ class RunsApi(ApiClient, ABC):
         """The state of the DAG run: ``queued``, ``running``, ``success`` or ``failed``."""
         return str(self.api("GET", f"{_run_path(dag_id, run_id)}")["state"])
 
-    def wait_run(self, dag_id: str, run_id: str, timeout_s: float = 300.0) -> str:
-        """Wait until the run has ended; its state. Raises with all tasks' states where it does not end in time."""
+    def wait_run(self, dag_id: str, run_id: str, timeout_s: float = HANG_S) -> str:
+        """Wait until the run has ended; return its state. Raises with all tasks' states if it does not end."""
         self.wait_until(
             lambda: self.run_state(dag_id, run_id) in FINISHED_RUN_STATES,
-            timeout_s,
             f"run {run_id} of {dag_id} to end",
             lambda: self.describe(dag_id, run_id),
+            timeout_s=timeout_s,
         )
         return self.run_state(dag_id, run_id)
 
@@ -203,7 +204,7 @@ class RunsApi(ApiClient, ABC):
             created.append(int(response.json()["id"]))
             return True
 
-        self.wait_until(done, 90.0, f"an earlier backfill of {dag_id} to complete")
+        self.wait_until(done, f"an earlier backfill of {dag_id} to complete")
         return created[0]
 
     def newest_backfill(self, dag_id: str) -> int:
@@ -213,7 +214,7 @@ class RunsApi(ApiClient, ABC):
             raise LocalAirflowError(f"expected a backfill of {dag_id}, found none")
         return int(backfills[0]["id"])
 
-    def wait_backfill(self, backfill_id: int, timeout_s: float = 300.0) -> list[dict[str, Any]]:
+    def wait_backfill(self, backfill_id: int) -> list[dict[str, Any]]:
         """Wait until every run of a backfill's dates has ended, and close it; the runs that are backfills', by date.
 
         Of a partitioned DAG, a date may have several.
@@ -233,7 +234,6 @@ class RunsApi(ApiClient, ABC):
 
         self.wait_until(
             lambda: all(run["state"] in FINISHED_RUN_STATES for run in runs()),
-            timeout_s,
             f"the backfill of {dag_id} to end",
             story,
         )

@@ -9,20 +9,45 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_recovery.testing.patience import HANG_S, NEVER_S
+
 STATE_BACKEND = "airflow_recovery.api_server.state_backend.RecoveryStateBackend"
 
-FAST_SETTINGS = {
-    # Crash tests take seconds instead of minutes.
+OFTEN = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
-    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
-    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "1",
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+    # After its task's process has ended, a supervisor waits so long for a child of that process to close its output.
+    # What was written before is read anyway.
     "AIRFLOW__WORKERS__SOCKET_CLEANUP_TIMEOUT": "3",
-    "AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT": "10s",
 }
+"""How often Airflow looks: tests take seconds instead of minutes. No process is late by any of these."""
+
+PATIENT = {
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": str(NEVER_S),
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": str(NEVER_S),
+    "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": str(NEVER_S),
+    # A triggerer that is killed hands its triggers over after [triggerer] triggerer_health_check_threshold. If the only
+    # triggerer is late, it takes its own triggers over, which changes nothing. So that threshold stays as it is.
+    "AIRFLOW__TRIGGERER__RUNNER_HEALTH_CHECK_THRESHOLD": str(NEVER_S),
+    "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": str(NEVER_S),
+    "AIRFLOW__DAG_PROCESSOR__STALE_DAG_THRESHOLD": str(NEVER_S),
+    "AIRFLOW__DAG_PROCESSOR__HEALTH_CHECK_THRESHOLD": str(NEVER_S),
+    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": str(NEVER_S),
+    "AIRFLOW__CORE__TASK_SUCCESS_OVERTIME": str(NEVER_S),
+    # A request that is repeated because its answer is late may be refused: the first one has been carried out.
+    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": str(HANG_S),
+    "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": str(NEVER_S),
+    "AIRFLOW__EXECUTION_API__JWT_EXPIRATION_TIME": str(NEVER_S),
+    "AIRFLOW__RECOVERY__PREVIOUS_WORKER_TIMEOUT": f"{HANG_S:.0f} s",
+    "AIRFLOW__RECOVERY__REQUEST_TIMEOUT": "600",
+}
+"""The limits of Airflow and of this package: a slow machine meets none of them.
+
+A test that is about a limit sets that one in its own ``env``, or uses `LocalAirflow.miss_heartbeat`.
+"""
 
 
 @dataclass(frozen=True)
@@ -88,5 +113,5 @@ def airflow_environment(  # noqa: PLR0913 - what the processes of an Airflow are
     if recovery_backend:
         env["AIRFLOW__STATE_STORE__BACKEND"] = STATE_BACKEND
     if fast:
-        env.update(FAST_SETTINGS)
+        env |= OFTEN | PATIENT
     return env

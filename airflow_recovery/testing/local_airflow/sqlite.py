@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from airflow_recovery.testing.local_airflow.error import LocalAirflowError
 from airflow_recovery.testing.local_airflow.migration import cache_folder, migrate
 from airflow_recovery.testing.local_airflow.processes import Processes
+from airflow_recovery.testing.patience import HANG_S
 
-TIMEOUT_S = 60
-"""A writer waits for the lock, on a busy machine longer than the default 5 s."""
+TIMEOUT_S = int(HANG_S)
+"""So long a writer waits for the lock. Airflow's default is 5 s."""
 API_TIMEOUT_S = 4
 """Of the API server. It writes its audit log on its event loop: while that waits for the lock, a request that holds the
 lock can't end. Only the time-out ends this, and the request that waited is answered with 500: see `ApiClient.request`.
@@ -61,6 +62,21 @@ class SqliteDatabase:
     def address(self) -> dict[str, str | int]:
         """Raises: no server listens."""
         raise self._refused()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What Airflow needs with this database: a request that has waited for the lock in vain is sent again."""
+        return {
+            "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "1000",
+            "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "5",
+        }
+
+    def miss_heartbeat(self, ti_id: str) -> None:
+        """Raises: another process that writes would lock Airflow out."""
+        raise self._refused()
+
+    def end_connections(self, ports: Collection[int]) -> None:
+        """Does nothing: there are no connections."""
 
     def remove(self) -> None:
         """Does nothing: the file goes with Airflow's home."""

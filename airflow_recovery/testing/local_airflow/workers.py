@@ -13,6 +13,7 @@ from airflow_recovery.testing.local_airflow.link import Link
 from airflow_recovery.testing.local_airflow.machine import Machine
 from airflow_recovery.testing.local_airflow.processes import WORKER, Processes, worker_command
 from airflow_recovery.testing.local_airflow.redis import RedisBroker
+from airflow_recovery.testing.patience import HANG_S, NEVER_S
 
 READY = b" ready."
 """What Celery logs when a worker begins to take tasks, behind its name."""
@@ -45,9 +46,8 @@ class Workers:
             "AIRFLOW__CELERY__BROKER_URL": self._broker.url,
             "AIRFLOW__CELERY__RESULT_BACKEND": f"db+{result_backend}",
             "AIRFLOW__CELERY__SYNC_PARALLELISM": "1",
-            # A busy machine takes longer than the default second.
-            "AIRFLOW__CELERY__OPERATION_TIMEOUT": "30",
-            "AIRFLOW__CELERY_BROKER_TRANSPORT_OPTIONS__VISIBILITY_TIMEOUT": "86400",
+            "AIRFLOW__CELERY__OPERATION_TIMEOUT": str(HANG_S),
+            "AIRFLOW__CELERY_BROKER_TRANSPORT_OPTIONS__VISIBILITY_TIMEOUT": str(NEVER_S),
         }
 
     def add(

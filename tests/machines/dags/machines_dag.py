@@ -40,6 +40,9 @@ def place(group: Any, queues: Mapping[str, str]) -> None:
 
 relay("apart", CONNECT, {"numbers": "worker-1", "total": "worker-2"})
 relay("anywhere", SUBMIT)
+# Their drivers are dead, or frozen, when the next try begins to wait for them.
+relay("killed", SUBMIT, None, {TIMEOUT: "20 s"})
+relay("twice", SUBMIT, {"total": "twice"}, {TIMEOUT: "20 s"})
 # Each of these queues is that of a test's own workers.
 relay("followed", SUBMIT, {"total": "followed"})
 relay("fenced", SUBMIT, {"total": "fenced"}, {TIMEOUT: "0 s"})
@@ -48,7 +51,6 @@ relay("clock", SUBMIT, {"numbers": "clock", "total": "default"})
 relay("folders", SUBMIT, {"numbers": "folder-1", "total": "folder-2"}, numbers=SUBMIT)
 relay("lost", SUBMIT, {"total": "lost"})
 relay("waiting", SUBMIT, {"total": "waiting"})
-relay("twice", SUBMIT, {"total": "twice"})
 
 # The Spark of a run begins on one machine, and is used from another one.
 SMALL = {

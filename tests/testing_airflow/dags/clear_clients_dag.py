@@ -33,10 +33,7 @@ def note(run_id: str, name: str, value: Any = True) -> None:
 
 
 def wait_for(claim: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
     while not claim():
-        if time.monotonic() > deadline:
-            raise TimeoutError("gate did not open")
         time.sleep(0.05)
 
 

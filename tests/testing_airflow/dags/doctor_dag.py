@@ -7,4 +7,4 @@ from airflow.sdk import DAG
 from airflow_recovery.operators.doctor import RecoveryDoctorOperator
 
 with DAG("doctor", schedule=None, catchup=False):
-    RecoveryDoctorOperator(task_id="doctor", timeout_s=120)
+    RecoveryDoctorOperator(task_id="doctor", timeout_s=1800)

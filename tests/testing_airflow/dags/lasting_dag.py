@@ -14,10 +14,10 @@ with DAG("lasting", schedule=None, catchup=False):
 
     @task
     def last() -> None:
-        child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        child = subprocess.Popen(["sleep", "86400"], start_new_session=True)
         preloaded = "airflow_recovery.attempt.region_task" in sys.modules
         Path(os.environ["CLEAR_CLIENTS_OUT"], "preloaded").write_text(str(preloaded))
         Path(os.environ["CLEAR_CLIENTS_OUT"], "lasting").write_text(f"{os.getpid()} {child.pid}")
-        time.sleep(600)
+        time.sleep(86400)
 
     last()

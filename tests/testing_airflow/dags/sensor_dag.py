@@ -10,7 +10,7 @@ from airflow_recovery.sensors import RecoveryResultSensor
 
 with DAG("waits", schedule=None, catchup=False):
     wait = RecoveryResultSensor(
-        task_id="wait", external_dag_id="flights", group_id="group", vertex="delays", poke_interval=1, timeout=60
+        task_id="wait", external_dag_id="flights", group_id="group", vertex="delays", poke_interval=1, timeout=86400
     )
     day_before = RecoveryResultSensor(
         task_id="day_before",
@@ -21,7 +21,7 @@ with DAG("waits", schedule=None, catchup=False):
         deferrable=False,
         mode="poke",
         poke_interval=1,
-        timeout=60,
+        timeout=86400,
     )
 
     @task

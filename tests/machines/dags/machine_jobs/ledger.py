@@ -28,7 +28,6 @@ from airflow_recovery.sinks import (
 from airflow_recovery.sinks.staged import StagedRows
 
 WAREHOUSE = "warehouse"
-PATIENCE_S = 1200.0
 
 ledger = job("ledger")
 
@@ -42,10 +41,7 @@ def held_commit(name: str) -> Iterator[None]:
         return
     root = Path(folder)
     (root / f"{name}.reached").touch()
-    deadline = time.monotonic() + PATIENCE_S
     while (root / "hold").exists():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the commit of {name} was held for more than {PATIENCE_S:.0f} s")
         time.sleep(0.05)
     yield
     (root / f"{name}.done").touch()
