@@ -16,6 +16,7 @@ from airflow_recovery.testing.yarn_cluster import yarn_cluster, yarn_jars
 IVY = Path(__file__).parents[2] / "scripts" / "yarn-ivy.xml"
 
 
+@pytest.mark.slow
 def test_its_version_is_that_of_the_wheel_and_what_was_fetched_is_what_is_named() -> None:
     (client,) = (Path(pyspark.__path__[0]) / "jars").glob("hadoop-client-api-*.jar")
     named = {each.attrib["name"]: each.attrib["rev"] for each in ElementTree.parse(IVY).getroot().iter("dependency")}
