@@ -87,8 +87,8 @@ def test_control_by_hypothesis_own_profile_a_slow_example_fails(profile: str) ->
 
 
 def test_a_skipped_test_fails_the_run_only_where_asked(tmp_path: Path) -> None:
-    assert run_pytest(tmp_path, "-k", "skipped").returncode == 0
-    answer = run_pytest(tmp_path, "-k", "skipped", "--fail-on-skip")
+    assert run_pytest(tmp_path, MOTO, "-k", "skipped").returncode == 0
+    answer = run_pytest(tmp_path, MOTO, "-k", "skipped", "--fail-on-skip")
     assert answer.returncode == 1
     assert "a test was skipped" in answer.stdout
 
