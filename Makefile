@@ -7,8 +7,11 @@ PYTEST_ARGS ?=
 # waits a fifth of its time for processes that it has started.
 WORKERS ?= 3
 
+# Tests start hundreds of Pythons. Each would compile the same files again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-approximate test drill matrix soak faults docs lint types test-types bench vendor clean
+.PHONY: help setup demo demo-approximate test test-all test-rest drill matrix soak faults docs lint types test-types bench vendor clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,10 +39,22 @@ types:
 test-types:
 	$(PYTHON_BIN) -m mypy --config-file tests/mypy.ini
 
-test: ## Set-up, lint, and every test (PYTEST_ARGS="..." for pytest)
+PYTEST = PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest
+PARALLEL := -n $(WORKERS) --dist loadscope
+
+test: ## Set-up, lint, and the tests that every change needs: ten minutes (PYTEST_ARGS="..." for pytest)
 	@scripts/setup.sh --test
 	@$(MAKE) --no-print-directory lint
-	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest -n $(WORKERS) --dist loadscope $(PYTEST_ARGS)
+	$(PYTEST) --suite fast $(PARALLEL) $(PYTEST_ARGS)
+
+test-all: ## Set-up, lint, and every test but those of the drill
+	@scripts/setup.sh --all
+	@$(MAKE) --no-print-directory lint
+	$(PYTEST) $(PARALLEL) $(PYTEST_ARGS)
+
+test-rest: # What `make test-all` runs and `make test` does not: the second half of .ci/run
+	@scripts/setup.sh --all
+	$(PYTEST) --suite rest $(PARALLEL) $(PYTEST_ARGS)
 
 CRASH_KIT := $(ON_WHEEL) airflow_recovery.testing.crash_kit
 
@@ -51,10 +66,10 @@ drill: ## Simulated bad days, processes killed at every point, real kills of Air
 	$(CRASH_KIT) --pairs all --minutes $(or $(MINUTES),10)
 	PYTHONPATH=tests/support/code $(CRASH_KIT) crash_jobs:ledgers --s3 moto --singles 60 --frozen 20 --pairs 40
 	$(CRASH_KIT) --spark --scenario run --singles 3 --frozen 1 --pairs 1
-	$(PYTHON_BIN) -m pytest tests --s3-server moto -m "s3 and not (airflow or browser or spark)" $(PYTEST_ARGS)
-	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests/kills --drill $(or $(DRILL),10) $(PYTEST_ARGS)
-	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON_BIN) -m pytest tests --ignore tests/kills --ignore tests/matrix -m drill --drill 1 \
-		$(PYTEST_ARGS)
+	$(PYTEST) tests --s3-server moto -m "s3 and not (airflow or browser or spark)" $(PYTEST_ARGS)
+	$(PYTEST) tests -m control $(PARALLEL) $(PYTEST_ARGS)
+	$(PYTEST) tests/kills --drill $(or $(DRILL),10) $(PYTEST_ARGS)
+	$(PYTEST) tests --ignore tests/kills --ignore tests/matrix -m drill --drill 1 $(PYTEST_ARGS)
 
 matrix: ## Try the Sparks, executors and clusters that users have, and write docs/where-it-runs.md (ONLY="4.0 connect"; AGAIN=1)
 	@scripts/setup.sh --drill

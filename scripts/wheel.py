@@ -62,6 +62,12 @@ def ensure_installed() -> Path:
     return INSTALLED
 
 
+def is_installed() -> bool:
+    """Whether the installed wheel was made of the files that are here now."""
+    stamp = INSTALLED / _STAMP
+    return stamp.exists() and stamp.read_text() == _sources()
+
+
 def _sources() -> str:
     """A hash of all that the wheel is made of."""
     digest = hashlib.sha256()

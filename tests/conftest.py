@@ -27,6 +27,7 @@ use_wheel()
 from cloud_servers import CLOUD_SERVERS, CloudServer, installed_cloud_servers
 from costs import Costs
 from last_results import LastResults
+from suites import OF_REAL_PROCESSES, Until, is_fast, mark_controls
 
 from airflow_recovery.store import ObjectStore
 from airflow_recovery.store.local import LocalStore
@@ -65,7 +66,7 @@ settings.register_profile(
 )
 settings.load_profile("airflow-recovery")
 
-pytest_plugins = ("airflow_tables", "spark_fixtures", "task_fixtures")
+pytest_plugins = ("airflow_tables", "shared_airflow", "spark_fixtures", "task_fixtures")
 BUCKET = "recovery-tests"
 KILLS = Path(__file__).parent / "kills"
 
@@ -77,12 +78,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="all",
         help="S3 servers to test against; all = moto, and versitygw where it is installed (required where CI is set)",
     )
+    parser.addoption(
+        "--suite",
+        choices=["fast", "rest", "all"],
+        default="all",
+        help="fast = what `make test` runs, rest = what only `make test-all` runs (docs/testing.md)",
+    )
+    parser.addoption(
+        "--until", type=float, metavar="EPOCH_S", help="start no test after this time, and list the others"
+    )
     parser.addoption("--fail-on-skip", action="store_true", help="a skipped test makes the run fail")
     parser.addoption("--drill", type=int, metavar="N", help="run tests of kills at N seeded moments each, not at one")
     parser.addoption("--screenshots", metavar="DIR", help="keep the pictures of the Recovery tab: docs/screenshots")
     parser.addoption(
         "--costs", metavar="DIR", help="write there what each test costs (tests/support/costs.py reads it)"
     )
+    parser.addoption("--times", type=int, metavar="N", help="run each test so often, to see one that fails seldom")
     parser.addoption("--seed", type=int, default=1, metavar="S", help="the first of these seeds; test ids show theirs")
 
 
@@ -105,11 +116,13 @@ def server_names(config: pytest.Config) -> list[str]:
 
 def cloud_names(config: pytest.Config) -> list[str]:
     """Azurite and fake-gcs-server, where they and the library are installed (both where CI is set, and all is run)."""
-    if config.getoption("--s3-server") != "all" or (find_spec("obstore") is None and not os.environ.get("CI")):
+    if config.getoption("--s3-server") != "all" or config.getoption("--suite") == "fast":
+        return []
+    if find_spec("obstore") is None and not os.environ.get("CI"):
         return []
     names = installed_cloud_servers()
     if os.environ.get("CI") and names != [*CLOUD_SERVERS]:
-        raise pytest.UsageError(f"of {', '.join(CLOUD_SERVERS)} not all are installed: run scripts/setup.sh --test")
+        raise pytest.UsageError(f"of {', '.join(CLOUD_SERVERS)} not all are installed: run scripts/setup.sh --all")
     return names
 
 
@@ -120,6 +133,8 @@ def pytest_configure(config: pytest.Config) -> None:
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     config.stash[NAMES] = server_names(config)
     config.stash[CLOUDS] = cloud_names(config)
+    if until := config.getoption("--until"):
+        config.pluginmanager.register(Until(config, until), "until")
     if folder := config.getoption("--costs"):
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         if worker != "main" or not config.getoption("numprocesses", None):
@@ -142,6 +157,9 @@ def servers_for(file: Path, names: list[str]) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if times := metafunc.config.getoption("--times"):
+        metafunc.fixturenames.append("time")
+        metafunc.parametrize("time", range(times))
     names = servers_for(metafunc.definition.path, metafunc.config.stash[NAMES])
     if "s3_server" in metafunc.fixturenames:
         metafunc.parametrize("s3_server", names, indirect=True, scope="session")
@@ -180,17 +198,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.s3)
         if "postgres" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.postgres)
-    if not config.getoption("--drill"):
-        # What takes minutes, and of which a part is in what is left.
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("drill")])
-        items[:] = [item for item in items if not item.get_closest_marker("drill")]
+    mark_controls(items)
+    suite, servers = config.getoption("--suite"), config.stash[NAMES]
+    chosen = [
+        item
+        for item in items
+        if (config.getoption("--drill") or not item.get_closest_marker("drill"))
+        and (suite == "all" or (suite == "fast") == is_fast(item, servers))
+    ]
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = chosen
     if hasattr(config, "workerinput"):  # pytest-xdist hands units out in this order
         real = {work_unit(item.nodeid) for item in items if any(map(item.get_closest_marker, OF_REAL_PROCESSES))}
         items.sort(key=lambda item: rank(work_unit(item.nodeid), real))
 
-
-OF_REAL_PROCESSES = ("airflow", "browser", "spark")
-"""Tests with these markers wait for dozens of processes."""
 
 SHARE_A_SPARK = (
     "tests/driver/",
@@ -217,9 +239,9 @@ SHARE_AN_AIRFLOW = (
     "tests/testing_airflow/test_local_airflow.py",
 )
 """These share one of `tests/testing_airflow/conftest.py`, and are a unit with the name of the first."""
-FIRST_WORKERS = "tests/integration"
-"""These share an Airflow of the session, and take half of the time: one worker has them for its own, and the others
-help when they have nothing else left to do."""
+SHARE_THE_AIRFLOW = ("tests/integration", "tests/tab/test_tab_repairs.py")
+"""These share the Airflow of the session (`tests/support/shared_airflow.py`): one worker has them for its own, and the
+others help when they have nothing else left to do."""
 
 
 ONE_SPARK = "one Spark"
@@ -274,7 +296,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _assign_work_unit(self, node: Any) -> None:
             is_first = node is self.nodes[0]
             for unit in self.workqueue:
-                if unit.startswith(f"{FIRST_WORKERS}/") == is_first:
+                if unit.startswith(SHARE_THE_AIRFLOW) == is_first:
                     self.workqueue.move_to_end(unit, last=False)
                     break
             super()._assign_work_unit(node)

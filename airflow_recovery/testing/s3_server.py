@@ -119,7 +119,7 @@ class VersityServer(S3Server):
         binary = find_versitygw()
         if binary is None:
             raise ConfigurationError(
-                "versitygw was not found on the PATH nor in Go's bin folder. Install it with "
+                "versitygw was not found on the PATH, in this environment, nor in Go's bin folder. Install it with "
                 "`go install github.com/versity/versitygw/cmd/versitygw@v1.8.0`."
             )
         data = self.folder / "buckets"
@@ -139,8 +139,11 @@ def local_server(folder: Path) -> S3Server:
 
 
 def find_versitygw() -> str | None:
-    """The versitygw binary: on the PATH, or where ``go install`` puts it. `None` where it is not installed."""
-    text = shutil.which("versitygw")
+    """Return the versitygw binary, or `None` if it is not installed.
+
+    It is on the PATH, beside this Python (``scripts/setup.sh --s3a``), or in the folder of ``go install``.
+    """
+    text = shutil.which("versitygw") or shutil.which("versitygw", path=f"{sys.prefix}/bin")
     if text is not None:
         return text
     folders = [os.environ.get("GOBIN"), *(f"{path}/bin" for path in _go_paths())]

@@ -1,7 +1,7 @@
 """A real YARN on this machine: a resource manager and a node manager, as processes of their own.
 
 Hadoop's own daemons, of the version that the Spark wheel has its client of, from the jars that ``scripts/setup.sh
---test`` fetches. There is no HDFS: applications put their files into a folder. Everything listens on 127.0.0.1 on free
+--all`` fetches. There is no HDFS: applications put their files into a folder. Everything listens on 127.0.0.1 on free
 ports. A marker in the environment of the daemons and of every container tells what is to be killed in the end.
 
 What it does not do: no Kerberos, no log aggregation, no limits on the memory that a container takes.
@@ -116,7 +116,7 @@ def yarn_cluster(*, memory_mb: int = 4096, spark_conf: Mapping[str, str] | None 
 
 def yarn_jars() -> Path:
     """The folder of the daemons' jars. Raises `ConfigurationError` where it is not in this virtual environment."""
-    return fetched_jars("yarn", "YARN's jars", "hadoop-client-minicluster", "--test")
+    return fetched_jars("yarn", "YARN's jars", "hadoop-client-minicluster", "--all")
 
 
 def _command(folder: Path, daemon: str) -> list[str]:

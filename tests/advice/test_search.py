@@ -115,6 +115,7 @@ def test_a_graph_of_many_boundaries_is_said_to_be_searched_only_near_by() -> Non
     assert "not proved" in best.how
 
 
+@pytest.mark.slow
 def test_a_chain_of_hundreds_is_searched_exactly() -> None:
     steps = [Step(f"v{n}", (f"v{n - 1}",) if n else (), 60.0, GB, 1e-4) for n in range(150)]
     best = best_cuts(Pipeline(steps, PRICES))

@@ -65,6 +65,7 @@ def test_a_person_has_no_task_instance() -> None:
         ClearBody.read({"request": request, "caller": {"ti_id": "id"}})
 
 
+@pytest.mark.slow
 def test_the_plugin_imports_nothing_heavy() -> None:
     code = (
         "import sys; import airflow.plugins_manager; before = set(sys.modules);"

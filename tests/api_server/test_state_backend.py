@@ -79,6 +79,7 @@ def test_a_call_that_is_nested_too_deep_is_refused() -> None:
     assert said("[" * 100_000).error
 
 
+@pytest.mark.slow
 def test_nothing_of_it_asks_a_store() -> None:
     """It runs in the threads of the Execution API: what waits there keeps the heartbeats of tasks waiting."""
     code = (

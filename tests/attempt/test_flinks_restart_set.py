@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+import pytest
 from fakes import PUBLISH, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -191,6 +192,7 @@ def test_the_regions_that_run_are_flinks_restart_set(trouble: Trouble) -> None:
     assert really_ran(trouble) == flinks_restart_set(trouble) == expected(trouble)
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(troubles(st.sampled_from(Determinism)))
 def test_with_determinism_they_are_those_of_flinks_that_have_to(trouble: Trouble) -> None:

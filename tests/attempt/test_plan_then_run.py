@@ -94,6 +94,7 @@ def come_true(world: World, request: Request) -> None:
                 apply_plan(world.journal(), found, "ann")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", TOPOLOGIES.values(), ids=TOPOLOGIES)
 def test_the_regions_that_run_are_those_of_the_plan(topology):
     for seed in range(60):
@@ -135,6 +136,7 @@ class Foreseen(Schedule):
         return {region for _, region, _ in self.world.cluster.ran[self.ran_before :]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", ["chain", "diamond", "ladder"])
 def test_whatever_state_troubles_have_left_the_plan_is_what_then_runs(topology):
     """Crashes, zombies, clears, restarts and losses in any order, cut off at any step."""

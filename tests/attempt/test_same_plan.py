@@ -120,6 +120,7 @@ def test_fault_67_the_same_plan_whatever_was_cleared_emptied_or_dropped(seed: in
     assert all(candidate == plans[0] for candidate in plans), seed
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.integers(0, 10**6))
 def test_fault_67_what_then_runs_is_what_the_plan_says(seed: int) -> None:

@@ -62,6 +62,7 @@ def test_fault_70_control_without_the_conditional_claim_it_is_made_more_than_onc
     assert len(made(backfill)) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_whoever_makes_it_may_die_at_any_moment(seed):
     backfill = Backfill(6, seed, kills=4)

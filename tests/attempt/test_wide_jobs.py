@@ -135,6 +135,7 @@ def read_in(state: Any) -> dict[tuple[str, int], tuple[tuple[str, int], ...]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("every_group_is_wide")
 @pytest.mark.parametrize("seed", range(25))
 def test_a_grouped_plan_runs_again_what_the_plan_written_out_runs_again(seed: int) -> None:
@@ -289,6 +290,7 @@ def test_a_plan_of_groups_says_of_each_region_what_is_rendered_for_it() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_1000_by_1000_all_to_all_from_the_declaration_to_the_plan_after_a_lost_result() -> None:
     plan = declared(1_000).record
     body = codec.encode_record(IDENTITY, plan)

@@ -169,6 +169,7 @@ def shown(recorded, path: Path) -> tuple[int, str, int]:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [huge_index, huge_object, all_large, deep_index])
 def test_a_strangers_bundle_takes_no_more_memory_than_a_run_of_its_size(recorded, bundle, change):
     code, error, most = shown(recorded, rewritten(bundle, change))
@@ -177,6 +178,7 @@ def test_a_strangers_bundle_takes_no_more_memory_than_a_run_of_its_size(recorded
     assert most < 100 * 1024 * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [huge_index, huge_object])
 def test_what_a_bundle_says_of_sizes_is_not_believed(recorded, bundle, change):
     code, _, most = shown(recorded, says_it_is_small(rewritten(bundle, change)))

@@ -36,6 +36,7 @@ def bundle(recorded, tmp_path: Path) -> Bundle:
 AGAIN = {"clean": "again", "by_route": "again", "busiest": "again"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "why", "again"),
     [
@@ -73,6 +74,7 @@ def test_what_has_changed_why_and_what_runs_again_is_what_a_deploy_then_runs(
     assert {region for region, _ in world.ran} == set(again)
 
 
+@pytest.mark.slow
 def test_an_added_vertex_a_removed_one_and_regions_that_are_cut_differently(bundle: Bundle) -> None:
     added = """
 
@@ -234,6 +236,7 @@ def test_equal_versions_a_pipeline_that_was_cut_differently_and_no_runs(bundle: 
     assert (code, said) == (ExitCode.NOT_FOUND, "")
 
 
+@pytest.mark.slow
 def test_a_journal_whose_prefix_is_wrong_is_not_taken_for_one_whose_jobs_are_gone(
     bundle: Bundle, tmp_path: Path
 ) -> None:
@@ -270,6 +273,7 @@ def test_a_run_in_which_nothing_has_finished_is_named(bundle: Bundle) -> None:
     assert re.search(r"^busiest +changed +version= was \"1\", now \"2\"$", said, re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -316,6 +320,7 @@ def test_bad_input(bundle: Bundle, options: list[str], said: str, monkeypatch: p
     assert said in bundle.recorded.errors
 
 
+@pytest.mark.slow
 def test_git_revisions_and_wheels(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = Path(bundle.write("repository"))
     monkeypatch.chdir(repository)
@@ -431,6 +436,7 @@ def no_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://nobody:none@127.0.0.1:1/none")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_database")
 def test_dag_files_are_imported_without_a_database_and_those_that_can_not_be_are_named(bundle: Bundle) -> None:
     old = bundle.write("old", files={"flights_dag.py": DAG})
@@ -478,6 +484,7 @@ def test_dag_files_are_imported_without_a_database_and_those_that_can_not_be_are
     assert "removed: nothing of it runs again" in said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_database")
 def test_existing_applications_are_compared_as_their_operators_are_written(bundle: Bundle) -> None:
     files = {"operators_dag.py": OPERATORS, "clean.py": "print(1)"}
@@ -510,6 +517,7 @@ def test_existing_applications_are_compared_as_their_operators_are_written(bundl
     assert "clean: can't be known without rendering it over dag_run: it counts as one that may run" in run["notes"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_database")
 @pytest.mark.parametrize(("key", "is_known"), [(KEY, True), ("run-manual", False)])
 def test_what_an_operator_takes_of_its_runs_date_is_known_of_a_run_that_has_one(
@@ -578,6 +586,7 @@ def built_wheel(version: str, number: str) -> str:
     return str(folder / "dist" / done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_database")
 def test_wheels_of_dag_bundles_are_as_they_would_be_installed(bundle: Bundle, tmp_path: Path) -> None:
     files = {"flight_dags/flights_dag.py": DAG, "flight_dags/__init__.py": ""}

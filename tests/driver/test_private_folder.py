@@ -107,6 +107,7 @@ def test_a_folder_that_is_taken_for_one_that_was_left_before_it_is_held_is_made_
         assert folder.is_dir()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_old", [True, False])
 def test_an_archive_is_removed_when_nobody_has_asked_for_it_in_days(tmp_path: Path, is_old: bool) -> None:
     with process(HAS_AN_ARCHIVE) as (running, archive):

@@ -18,7 +18,7 @@ from airflow_recovery.store import open_store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.smoke]
 
 WRITE = "0a1b2c3d-0000-1111-2222-0123456789ab"
 OTHER = "ffffffff-0000-1111-2222-0123456789ab"

@@ -27,7 +27,7 @@ from airflow_recovery.task.region_program import region_failed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.smoke]
 
 LOG = logging.getLogger("test_region")
 

@@ -43,6 +43,7 @@ SPEC = RegionSpec(
 )
 
 
+@pytest.mark.slow
 @given(values_of(RegionSpec).map(lambda spec: replace(spec, version=SPEC.version)))
 def test_round_trip(spec: RegionSpec) -> None:
     text = spec.to_json()

@@ -27,12 +27,14 @@ def said(*lines: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_our_operators_do_not_import_it() -> None:
     assert said("import airflow_recovery.operators", IS_THERE) == "False False"
     # The control: without ours before them, the provider's operators import it.
     assert said(OPERATORS, IS_THERE) == "True True"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", [OPERATORS, HOOKS], ids=["operator", "hook"])
 def test_the_provider_finds_it_when_it_asks(provider: str) -> None:
     uses = "print(spark_submit.kube_client.get_kube_client is kube_client.get_kube_client)"

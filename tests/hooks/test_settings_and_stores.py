@@ -269,6 +269,7 @@ def test_airflows_hook_is_asked_unless_the_connection_is_a_key_and_its_secret(
     assert _has_plain_keys(AwsConnectionWrapper(BaseHook.get_connection("aws"))) is is_light
 
 
+@pytest.mark.slow
 def test_a_connection_with_keys_imports_neither_boto3_nor_airflows_aws_hook() -> None:
     code = """
 import sys

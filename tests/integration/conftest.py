@@ -1,89 +1,15 @@
 from __future__ import annotations
 
 import os
-import shutil
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import forty_steps
 import pytest
 from dataproc_server import DataprocServer, google_provider, use_google_provider
-from folder_end import is_last_of
-from metrics_listener import MetricsListener
-from paths import CODE
-from pipeline import FLIGHTS, DagRun, Pipeline, environment, small_connect_server
-from readme_blocks import write_dags
+from pipeline import Pipeline
+from shared_airflow import PER_RUN_BACKEND, open_pipeline
 
 from airflow_recovery.testing import S3Server
-from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.s3_server import SECRET_KEY
-
-HERE = Path(__file__).parent
-EXAMPLES = HERE.parents[1] / "dags"
-OTHER_OPERATORS = ("any_operator", "livy", "databricks", "emr", "emr_steps", "spark_operators", "tables")
-"""Of the examples, those of `test_any_operator.py`, `test_spark_provider.py` and `test_table_example.py`."""
-PER_RUN_BACKEND = {
-    "AIRFLOW__STATE_STORE__BACKEND": "weakened.PerRunBackend",
-    "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "backends"), os.environ.get("PYTHONPATH")])),
-}
-
-
-NOT_BY_SCHEDULE = """
-import pendulum
-
-__all__ = ["dag_policy"]
-
-def dag_policy(dag):
-    if not getattr(dag.timetable, "asset_condition", None):
-        dag.end_date = pendulum.datetime(2020, 1, 1)
-"""
-"""Of Airflow's local settings: no DAG runs by its schedule, which is there for backfills, of dates before that one.
-What an asset triggers does."""
-
-SHARED = pytest.StashKey[ExitStack]()
-
-
-@pytest.fixture(scope="session")
-def shared(pytestconfig: pytest.Config) -> Iterator[ExitStack]:
-    """What is stopped behind the last of these tests."""
-    with ExitStack() as stack:
-        pytestconfig.stash[SHARED] = stack
-        yield stack
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    if SHARED in item.config.stash and is_last_of(HERE, item, nextitem):
-        item.config.stash[SHARED].close()
-
-
-@pytest.fixture(scope="session")
-def connect_url(shared: ExitStack) -> str:
-    return shared.enter_context(small_connect_server()).url
-
-
-@pytest.fixture(scope="session")
-def metrics(shared: ExitStack) -> MetricsListener:
-    """Hears what the processes of `pipeline` tell StatsD."""
-    return shared.enter_context(closing(MetricsListener()))
-
-
-@pytest.fixture(scope="session")
-def pipeline(
-    shared: ExitStack,
-    metrics: MetricsListener,
-    s3_server_names: list[str],
-    tmp_path_factory: pytest.TempPathFactory,
-    start_s3_server: Callable[[str], S3Server],
-    connect_url: str,
-) -> Pipeline:
-    """The product as it is, but for runs that ask for less (`backends/weakened.py`); on the last of the S3 servers."""
-    server = start_s3_server(s3_server_names[-1])
-    return shared.enter_context(
-        open_pipeline(tmp_path_factory.mktemp("pipeline"), server, connect_url, metrics.environment())
-    )
 
 
 @pytest.fixture
@@ -101,64 +27,3 @@ def dataproc(
         s3 = start_s3_server(s3_server_names[-1])
         with open_pipeline(tmp_path / "pipeline", s3, "sc://127.0.0.1:1", extra, ("dataproc",)) as pipeline:
             yield pipeline, server
-
-
-@pytest.fixture(scope="session")
-def two_runs(pipeline: Pipeline) -> dict[str, DagRun]:
-    """Two runs of `diamond` side by side, in which nothing happens."""
-    runs = {name: pipeline.run("diamond", name=name).start() for name in ("undisturbed", "finished")}
-    for run in runs.values():
-        journal = run.ends()
-        journal.check()
-        assert set(journal.executions().values()) == {1}
-    return runs
-
-
-@pytest.fixture(scope="session")
-def undisturbed(two_runs: dict[str, DagRun]) -> DagRun:
-    """It is left alone."""
-    return two_runs["undisturbed"]
-
-
-@pytest.fixture(scope="session")
-def finished(two_runs: dict[str, DagRun]) -> DagRun:
-    """For tests that disturb it after its end, and leave it repaired. They compare with before."""
-    return two_runs["finished"]
-
-
-@contextmanager
-def open_pipeline(
-    folder: Path, server: S3Server, connect_url: str, extra: dict[str, str], examples: Sequence[str] = ()
-) -> Iterator[Pipeline]:
-    """``extra``: variables; ``examples``: those that not every Airflow can import."""
-    bucket = f"integration-{uuid.uuid4().hex[:8]}"
-    server.create_bucket(bucket)
-    env = environment(folder, bucket, connect_url) | PER_RUN_BACKEND | extra
-    dags = copy_dags(folder, examples)
-    # Airflow itself refuses backfills on SQLite where anybody else writes, and its scheduler dies of a run that is
-    # deleted under it.
-    airflow = LocalAirflow(folder / "airflow", dags, database="postgresql", env=env)
-    # Only the connection may let a task in.
-    for name in [each for each in airflow.env if each.startswith("AWS_") and each != "AWS_EC2_METADATA_DISABLED"]:
-        del airflow.env[name]
-    settings = airflow.home / "config" / "airflow_local_settings.py"
-    settings.parent.mkdir(parents=True)
-    settings.write_text(NOT_BY_SCHEDULE)
-    with airflow:
-        pipeline = Pipeline(airflow, server, bucket, folder)
-        pipeline.set_aws_password(SECRET_KEY)
-        yield pipeline
-
-
-def copy_dags(folder: Path, more: Sequence[str]) -> Path:
-    """The DAGs of these tests, with two of the repository's and the README's (`test_examples.py`)."""
-    dags = folder / "dags"
-    write_dags(dags, f"file://{folder}/{FLIGHTS}")
-    shutil.copytree(HERE / "dags", dags, dirs_exist_ok=True)
-    shutil.copytree(CODE / "existing", dags / "existing")
-    forty_steps.write(dags)
-    examples = dags / "examples"
-    shutil.copytree(EXAMPLES / "applications", examples / "applications")
-    for name in ("drop_in.py", "wait_for_delays.py", *(f"examples/{each}.py" for each in (*OTHER_OPERATORS, *more))):
-        shutil.copy(EXAMPLES / name, examples)
-    return dags

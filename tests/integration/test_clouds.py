@@ -139,7 +139,7 @@ def _page(store: Any, prefix: str) -> Mapping[str, Any]:
 def clouds(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CloudPipeline]:
     cloud = CLOUDS[request.param]
     if cloud.server not in installed_cloud_servers():
-        pytest.skip(f"{cloud.server} is not installed: scripts/setup.sh --test")
+        pytest.skip(f"{cloud.server} is not installed: scripts/setup.sh --all")
     with CLOUD_SERVERS[cloud.server](tmp_path / "server") as server, open_pipeline(tmp_path, cloud, server) as running:
         yield running
 

@@ -8,6 +8,7 @@ from pipeline import Pipeline
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3]
 
 
+@pytest.mark.smoke
 def test_two_existing_applications_recover(pipeline: Pipeline) -> None:
     lake = pipeline.folder / "lake"
     lake.mkdir(exist_ok=True)

@@ -58,6 +58,7 @@ def written_by(journal: JournalObjects, attempt: int) -> list[Path]:
     return sorted(prefix.glob("**/*.parquet"))
 
 
+@pytest.mark.smoke
 def test_fault_4_kill_9_of_the_task_after_a_result_was_written(held: DagRun) -> None:
     jvm = held.jvm(REGION, 1)
     processes = processes_of(jvm)

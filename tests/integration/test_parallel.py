@@ -57,6 +57,7 @@ def months(pipeline: Pipeline) -> DagRun:
     return run
 
 
+@pytest.mark.drill
 def test_one_month_fails_and_one_loses_its_input_exactly_these_run_again(months: DagRun) -> None:
     journal = months.journal()
     journal.check()
@@ -72,6 +73,7 @@ def test_one_month_fails_and_one_loses_its_input_exactly_these_run_again(months:
     assert label == "2013-07"
 
 
+@pytest.mark.drill
 def test_a_cleared_index_is_kept_and_so_are_its_neighbours(months: DagRun) -> None:
     before = months.journal()
     cleared = months.airflow.clear(months.dag_id, months.run_id, [("g.cleaned", 6)], downstream=True)
@@ -79,6 +81,7 @@ def test_a_cleared_index_is_kept_and_so_are_its_neighbours(months: DagRun) -> No
     assert months.ends().ran_since(before) == {}
 
 
+@pytest.mark.drill
 def test_four_consumers_lose_one_result_at_once_and_it_is_made_once(months: DagRun) -> None:
     before = months.journal()
     months.delete_outputs("total", *of("counted", list("abcd")))
@@ -116,6 +119,7 @@ def by_file(pipeline: Pipeline) -> DagRun:
     return run
 
 
+@pytest.mark.smoke
 def test_one_of_a_batch_fails_and_one_of_another_loses_its_input_exactly_these_run_again(by_file: DagRun) -> None:
     journal = by_file.journal()
     journal.check()

@@ -1,5 +1,6 @@
 """Sources that commit split by split: drivers killed while they read, in real Airflow with real Spark.
 
+alone       lines ~ numbers --> counted             40 files, read by one task
 dealt       lines[i] ~ numbers[i] --> counted       1,000 files; each has its home in one of 2 subtasks
 pulled      lines[i] ~ numbers[i] --> counted       64 files; 4 subtasks, which come for the next ones
 """
@@ -84,6 +85,22 @@ def ended(run: DagRun) -> JournalObjects:
     return journal
 
 
+@pytest.mark.smoke
+def test_killed_after_20_of_40_splits_the_rest_is_read(pipeline: Pipeline) -> None:
+    held = ["lines-0-2", "lines-0-3"]
+    run = start(pipeline, "alone", 40, held)
+    # Two batches of ten are committed: each of the two threads commits before it calls again.
+    run.wait(lambda: all(map(run.calls, held)), f"calls {held}")
+    kill_driver(run, "numbers")
+    run.release(*held)
+
+    journal = ended(run)
+    assert journal.executions() == {"numbers": 2, "counted": 1}
+    assert splits_by_attempt(journal, "numbers") == {1: 20, 2: 20}
+    assert noted(run, "read") == dict.fromkeys(range(40), 1)
+    assert journal.rows("counted") == once(range(40))
+
+
 # --- a home for each split --------------------------------------------------------------------------------------------
 
 
@@ -102,6 +119,7 @@ def dealt(pipeline: Pipeline) -> DagRun:
     return run
 
 
+@pytest.mark.drill
 def test_killed_after_700_of_1000_splits_the_rest_is_read(dealt: DagRun) -> None:
     journal = dealt.journal()
     assert journal.executions() == {"numbers[0]": 1, "numbers[1]": 2, "counted": 1}

@@ -95,6 +95,25 @@ def open_streams(server: S3Server, folder: Path, cluster: StandaloneCluster) -> 
         yield pipeline
 
 
+@pytest.mark.smoke
+def test_a_sink_that_is_killed_starts_again_alone_and_the_ledger_is_the_difference(pipeline: Pipeline) -> None:
+    found = started(pipeline, "stages_brief", hold_at=4 * IDS)
+    found.wait_done("events", 4 * IDS)
+
+    with untouched(found, ("events", 1)):
+        jvm = found.jvm("table", 1)
+        kill_9(jvm.parent())
+        found.hold_at(8 * IDS)
+        found.wait_view("events", 2)
+        found.wait(lambda: is_gone(jvm), "the end of the sink's JVM")
+    found.hold_at(None)
+
+    journal = found.ends()
+    assert journal.executions() == {"events": 1, "table": 2}
+    assert_account(found, journal, channel="events")
+
+
+@pytest.mark.drill
 def test_only_what_is_killed_or_cleared_starts_again_and_the_ledger_is_the_difference(pipeline: Pipeline) -> None:
     found = started(pipeline, "stages_single", hold_at=4 * IDS)
     run = found.run

@@ -320,6 +320,7 @@ def test_a_vertex_without_inputs_is_told_to_be_a_source() -> None:
     refused(declare, "vertex 'x'", "at least one input", "@source")
 
 
+@pytest.mark.slow
 def test_fault_79_twenty_thousand_vertices_are_declared_and_cut_fast() -> None:
     wide = job("wide")
     began = time.process_time()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from airflow_recovery.job import KeyRangeSplits
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.smoke]
 
 DRIVER = {"driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver"}
 

@@ -148,6 +148,7 @@ def test_an_error_of_the_user_passes_through() -> None:
         flights.run_local(SPARK)
 
 
+@pytest.mark.smoke
 @pytest.mark.spark
 def test_a_job_runs_on_real_spark(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql import functions as F

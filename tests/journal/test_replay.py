@@ -351,6 +351,7 @@ def test_it_is_told_once_even_if_noticed_often() -> None:
     assert [finish.writer for finish in finishes] == ["process 1", "process 2"]
 
 
+@pytest.mark.slow
 def test_replaying_100_000_events_takes_seconds() -> None:
     """50,000 attempts of 1,000 regions, in the streams of 1,000 processes."""
     store = DictStore()

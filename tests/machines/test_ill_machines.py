@@ -57,7 +57,7 @@ def test_a_machine_whose_clock_is_ten_minutes_off_makes_what_any_other_makes(
     pipeline: MachinesPipeline, workers: list[str], offset_s: int
 ) -> None:
     """Its results are kept, found lost, and made again, as those of the others."""
-    assert FAKETIME.exists(), "scripts/setup.sh --test installs it"
+    assert FAKETIME.exists(), "scripts/setup.sh --all installs it"
     wrong = {"LD_PRELOAD": str(FAKETIME), "FAKETIME": f"{offset_s:+d}s", "DONT_FAKE_MONOTONIC": "1"}
     clock = start_worker(pipeline, workers, "clock", env=wrong)
 

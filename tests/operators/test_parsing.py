@@ -58,6 +58,7 @@ def test_a_hundred_regions_import_nothing_heavy_and_ask_nobody() -> None:
     assert parse() == {"asked": [], "heavy": [], "tasks": 20 * 6 + 5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("extra", "key"),
     [

@@ -170,6 +170,7 @@ def regions_told(plan: Plan) -> list[PlannedRegion]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(runs())
 def test_a_plan_of_groups_is_planned_as_its_regions_written_out(drawn) -> None:
@@ -268,6 +269,7 @@ def check_again(data: st.DataObject) -> None:
         assert answers(again) == answers(anew)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data())
 def test_a_run_that_is_listed_again_is_evaluated_as_if_it_were_the_first_time(data: st.DataObject) -> None:

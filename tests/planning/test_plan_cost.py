@@ -43,6 +43,7 @@ def test_all_that_the_shape_drags_in_runs_and_each_result_is_asked_for_once(make
     assert max(asked.values(), default=1) == 1
 
 
+@pytest.mark.slow
 def test_control_where_each_subtask_looks_at_all_the_others_the_cost_is_quadratic(monkeypatch) -> None:
     take_along, add = RestartSet._take_siblings_along, RestartSet._add
 

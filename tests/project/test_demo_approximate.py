@@ -86,6 +86,7 @@ def test_the_chain_has_three_regions() -> None:
     assert live_flights.failover_strategy is FailoverStrategy.APPROXIMATE_SINGLE
 
 
+@pytest.mark.slow
 def test_airflow_takes_both_dags_as_they_are_written(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     folder = REPOSITORY / "dags"

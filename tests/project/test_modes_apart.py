@@ -88,6 +88,7 @@ def type_check(folder: Path, cache: Path) -> subprocess.CompletedProcess[str]:
     return run(folder, "-m", "mypy", "--cache-dir", str(cache), "airflow_recovery")
 
 
+@pytest.mark.slow
 def test_every_module_imports_without_the_mode(without: Path) -> None:
     answer = run(without, "-c", IMPORT_ALL, *PRODUCT)
     assert answer.returncode == 0, answer.stderr

@@ -81,6 +81,7 @@ def test_airflow_takes_every_dag_as_it_is_written(dags: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_control_a_block_that_airflow_does_not_take_is_seen(dags: Path) -> None:
     adopt = dags / "adopt.py"
     adopt.write_text(adopt.read_text().replace('clean.result("cleaned")', 'clean.result("cleaned", 1)'))

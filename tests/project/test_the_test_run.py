@@ -93,16 +93,18 @@ def test_a_skipped_test_fails_the_run_only_where_asked(tmp_path: Path) -> None:
     assert "a test was skipped" in answer.stdout
 
 
-def test_without_versitygw_moto_is_used_but_not_in_ci(tmp_path: Path) -> None:
-    nowhere = {"PATH": "/nonexistent", "GOBIN": "", "HOME": str(tmp_path)}
-    answer = run_pytest(tmp_path, "--collect-only", "-q", CI="", **nowhere)
-    assert "test_server[moto]" in answer.stdout
-    assert "versitygw" not in answer.stdout
-    answer = run_pytest(tmp_path, "--collect-only", CI="1", **nowhere)
-    assert answer.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "go install" in answer.stdout + answer.stderr
-    answer = run_pytest(tmp_path, "--collect-only", MOTO, CI="1", **nowhere)
-    assert answer.returncode == 0
+def test_without_versitygw_moto_is_used_but_not_in_ci(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conftest = pytestconfig.pluginmanager.get_plugin(str(TESTS / "conftest.py"))
+    monkeypatch.setattr(conftest, "find_versitygw", lambda: None)
+    every = Mock(getoption=lambda _: "all")
+    monkeypatch.delenv("CI", raising=False)
+    assert conftest.server_names(every) == ["moto"]
+    monkeypatch.setenv("CI", "1")
+    with pytest.raises(pytest.UsageError, match="go install"):
+        conftest.server_names(every)
+    assert conftest.server_names(Mock(getoption=lambda _: "moto")) == ["moto"]
 
 
 def test_without_the_clouds_servers_they_are_left_out_but_not_in_ci(
@@ -114,7 +116,7 @@ def test_without_the_clouds_servers_they_are_left_out_but_not_in_ci(
     monkeypatch.delenv("CI", raising=False)
     assert conftest.cloud_names(every) == []
     monkeypatch.setenv("CI", "1")
-    with pytest.raises(pytest.UsageError, match=r"azurite, fake-gcs-server.*setup\.sh --test"):
+    with pytest.raises(pytest.UsageError, match=r"azurite, fake-gcs-server.*setup\.sh --all"):
         conftest.cloud_names(every)
     assert conftest.cloud_names(Mock(getoption=lambda _: "moto")) == []
 

@@ -138,6 +138,7 @@ def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return request.param, Environment(tmp_path_factory.mktemp("environment") / "venv", *extras)
 
 
+@pytest.mark.slow
 def test_the_demos_run_on_what_their_set_up_installs(tmp_path: Path) -> None:
     environment = Environment(tmp_path / "venv", "spark", "demo")
 
@@ -160,6 +161,7 @@ def run_in(installed: Environment, folder: Path, code: str) -> subprocess.Comple
     )
 
 
+@pytest.mark.slow
 def test_with_each_extra_a_job_is_declared_and_a_dag_parsed(installed: tuple[str, Environment], tmp_path: Path) -> None:
     _, environment = installed
     (tmp_path / "orders_job.py").write_text(JOB)

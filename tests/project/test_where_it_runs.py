@@ -38,6 +38,7 @@ def test_each_result_is_of_a_cell_and_of_the_test_that_it_names() -> None:
     }
 
 
+@pytest.mark.slow
 def test_pytest_knows_each_test_by_its_parameters() -> None:
     """One that it did not know would end a call of `make matrix` before the first cell."""
     tests = {cell.test for cell in cells() if cell.test}

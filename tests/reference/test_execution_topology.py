@@ -192,6 +192,7 @@ def test_an_unknown_vertex_is_an_error(vertex: int) -> None:
         ExecutionTopology(co_located(2, 2)).region_of_vertex(vertex)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "count"), [(BLOCKING, 100_000), (PIPELINED, 1)])
 def test_one_chain_of_100_000_job_vertices(kind: ResultType, count: int) -> None:
     topology = ExecutionTopology(chain(*[1] * 100_000, kind=kind))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +98,7 @@ def flip(
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(plans(), st.sampled_from(MODES), st.data())
 def test_who_restarts_and_what_becomes_of_the_channels_is_flip_135(

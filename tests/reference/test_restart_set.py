@@ -393,6 +393,7 @@ def test_ten_thousand_by_ten_thousand_pipelined() -> None:
     assert len(region_restart_set(topology, 0, available=lambda _: True)) == 20_000
 
 
+@pytest.mark.slow
 def test_a_chain_of_100_000_job_vertices() -> None:
     size = 100_000
     topology = ExecutionTopology(chain(*[1] * size, kind=BLOCKING))

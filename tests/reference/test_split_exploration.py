@@ -40,6 +40,7 @@ SOME_WAYS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", EVERY_WAY, ids=lambda each: each.text())
 def test_fault_91_in_every_way_through_a_small_case_each_split_is_read_once(case: Case):
     found = explore(case)

@@ -182,6 +182,7 @@ def test_csv_whose_values_may_have_several_lines_is_not_compared(output: Output)
     assert output.digest({"p.txt": b'5" disks\n'})
 
 
+@pytest.mark.slow
 def test_a_file_of_many_parts_is_read_part_by_part(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"a": list(range(300_000)), "b": [float(at) for at in range(300_000)]})
     for suffix in ("parquet", "orc", "json"):

@@ -20,7 +20,7 @@ from airflow_recovery.store.object_store import ObjectStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.smoke]
 
 ROWS = (
     "SELECT * FROM VALUES (1L, 'a \"b\"', TIMESTAMP '2026-01-02 03:04:05.678901 UTC', DATE '2026-01-02', 12.34BD, "

@@ -14,7 +14,7 @@ from airflow_recovery.splits.plan_guard import RowLocalGuard
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.smoke]
 
 Make = Callable[["SparkSession", "DataFrame", "DataFrame"], "DataFrame"]
 WHERE = "job 'flights', vertex 'parsed'"

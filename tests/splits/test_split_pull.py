@@ -229,6 +229,7 @@ def test_fault_56_four_processes_of_which_one_is_killed_while_every_write_loses_
     assert any(".part-" in each for each in lost)
 
 
+@pytest.mark.slow
 def test_fault_91_fewer_processes_more_again_and_code_back_and_forth_on_a_real_store(one_s3_server: S3Server):
     """Four subtasks read all, then two, then four; then code X is killed, code Y is killed, and X reads on."""
     uri = f"s3://recovery-tests/{uuid.uuid4().hex}"

@@ -418,6 +418,7 @@ def test_control_a_blocking_input_that_is_there_lets_it_go_on():
 # --- races and crashes -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "failed", "type_"),
     [

@@ -105,6 +105,7 @@ def test_a_region_that_is_killed_at_any_request_loses_and_repeats_nothing(tmp_pa
         assert world.spark_run.state(edge).ledger == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edge", ["raw", "scores"])
 def test_what_a_region_that_skips_has_lost_is_what_is_in_the_ledger(tmp_path, monkeypatch, edge):
     """At each request: the ledger is the difference, the same records, and state is what was committed."""

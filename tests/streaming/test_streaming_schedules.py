@@ -124,6 +124,7 @@ def settled(seed: int) -> StreamingWorld:
     return world
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_in_the_end_all_is_coherent(seed):
     world = settled(seed)

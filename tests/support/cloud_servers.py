@@ -47,9 +47,7 @@ class AzuriteServer(ServerProcess):
     def _command(self) -> list[str]:
         program = shutil.which("azurite-blob")
         if program is None:
-            raise ConfigurationError(
-                "azurite-blob was not found on the PATH: npm install azurite, as scripts/setup.sh does"
-            )
+            raise ConfigurationError("azurite-blob was not found on the PATH: run scripts/setup.sh --all")
         address = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port)]
         # obstore's version of the API may be younger than the server.
         return [program, *address, "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
@@ -106,7 +104,7 @@ class FakeGcsServer(ServerProcess):
     def _command(self) -> list[str]:
         program = find_fake_gcs()
         if program is None:
-            raise ConfigurationError("fake-gcs-server was not found on the PATH: see scripts/setup.sh")
+            raise ConfigurationError("fake-gcs-server was not found on the PATH: run scripts/setup.sh --all")
         address = [
             "-scheme",
             "http",

@@ -5,9 +5,9 @@
 
 The second command prints the totals by folder, by kind of part that a test starts, and by phase.
 
-A test's processor time includes all processes that the test has started, also daemons: as root on Linux, each worker runs in a
-control group of its own. Elsewhere only processes that have ended count. A part that tests share (an Airflow, a Spark) uses
-processors while any of them runs, so its time falls on the tests during which it was used.
+A test's processor time includes all processes that the test has started: as root on Linux with control groups of
+version 1, each worker runs in a group of its own. Elsewhere only processes that have ended count. A part that tests
+share (an Airflow, a Spark) uses processors all the time, so its time falls on the tests that run meanwhile.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def processor_clock(group: str) -> Callable[[], float]:
         (folder / "cgroup.procs").write_text(str(os.getpid()))
     except OSError:  # not root, or not this kind of control groups
         return lambda: sum(
-            usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+            usage.ru_utime + usage.ru_stime
+            for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         )
     return lambda: int((folder / "cpuacct.usage").read_text()) / 1e9
 

@@ -36,6 +36,19 @@ def browser(chromium: Any, site: Site, pytestconfig: pytest.Config, tmp_path: Pa
 
 
 @pytest.fixture
+def in_airflow(chromium: Any, pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Browser]:
+    """At the end of each test, nothing may be in the console but what the test has named."""
+    folder = pytestconfig.getoption("--screenshots")
+    browser = Browser(chromium, Path(folder) if folder else tmp_path)
+    chromium.get("about:blank")
+    chromium.get_log("browser")
+    # Airflow's own page, before and while somebody logs in.
+    browser.expects_in_console("401")
+    yield browser
+    assert browser.console() == []
+
+
+@pytest.fixture
 def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RestWorld]:
     """Makes a `RestWorld`."""
 

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from airflows_pages import log_in, open_tab
 from axe import serious_findings
 from browser import Browser
 
@@ -52,33 +53,6 @@ def failed_run(airflow: LocalAirflow) -> FailedRun:
     return make
 
 
-@pytest.fixture
-def in_airflow(chromium: Any, pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Browser]:
-    """At the end of each test, nothing may be in the console but what the test has named."""
-    folder = pytestconfig.getoption("--screenshots")
-    browser = Browser(chromium, Path(folder) if folder else tmp_path)
-    chromium.get("about:blank")
-    chromium.get_log("browser")
-    # Airflow's own page, before and while somebody logs in.
-    browser.expects_in_console("401")
-    yield browser
-    assert browser.console() == []
-
-
-def log_in(browser: Browser, airflow: LocalAirflow, login: Login) -> None:
-    browser.driver.get(airflow.url)
-    browser.driver.delete_all_cookies()
-    browser.driver.get(f"{airflow.url}/auth/login")
-    browser.find("input[name=username]").send_keys(login.user)
-    browser.find("input[name=password]").send_keys(login.password)
-    browser.find("button[type=submit]").click()
-    browser.wait(lambda: "/auth/login" not in browser.driver.current_url, "the log-in")
-
-
-def open_tab(browser: Browser, airflow: LocalAirflow, run_id: str, dag_id: str = "night") -> None:
-    browser.open(f"{airflow.url}/dags/{dag_id}/runs/{quote(run_id, safe='')}/plugin/recovery-dag-run")
-
-
 def path_of(run_id: str, dag_id: str = "night") -> str:
     return f"/airflow-recovery/v1/dags/{dag_id}/runs/{quote(run_id)}"
 
@@ -105,7 +79,7 @@ def test_fault_65_a_failed_run_is_repaired_from_airflows_own_page(
     browser, run_id = in_airflow, failed_run("manual+a-bad-night")
     assert airflow.task_instance("night", run_id, "busiest")["state"] == "upstream_failed"
     log_in(browser, airflow, airflow.admin)
-    open_tab(browser, airflow, run_id)
+    open_tab(browser, airflow, run_id, "night")
     browser.reads("✕ failed: 1", "#legend")
     browser.shoot("in-airflow-failed")
     browser.press("What must run?")
@@ -146,7 +120,7 @@ def test_a_viewer_sees_and_changes_nothing_whatever_he_sends_and_nobody_sees_not
 ) -> None:
     browser, run_id = in_airflow, failed_run("manual+viewed")
     log_in(browser, airflow, airflow.viewer)
-    open_tab(browser, airflow, run_id)
+    open_tab(browser, airflow, run_id, "night")
     browser.reads("✕ failed: 1", "#legend")
     browser.press("What must run?")
     browser.reads("You may not run it", "#details")
@@ -232,7 +206,7 @@ def test_fault_17_who_clears_a_task_while_a_plan_is_looked_at_makes_it_stale(
 ) -> None:
     browser, run_id = in_airflow, failed_run("manual+cleared-meanwhile")
     log_in(browser, airflow, airflow.admin)
-    open_tab(browser, airflow, run_id)
+    open_tab(browser, airflow, run_id, "night")
     browser.press("What must run?")
     browser.reads("2 run", "#details")
     assert "by_route" in airflow.clear("night", run_id, ["by_route"], downstream=True)
@@ -255,7 +229,7 @@ def test_fault_66_what_was_marked_by_hand_is_looked_at_and_made(
     browser, run_id = in_airflow, failed_run("manual+marked-by-hand")
     airflow.set_state("night", run_id, "by_route", "success")
     log_in(browser, airflow, airflow.admin)
-    open_tab(browser, airflow, run_id)
+    open_tab(browser, airflow, run_id, "night")
 
     # Airflow's green square is no result.
     browser.open_box("by_route")
@@ -276,7 +250,7 @@ def test_fault_16_many_clicks_at_once_are_one(
 ) -> None:
     browser, run_id = in_airflow, failed_run("manual+double-click")
     log_in(browser, airflow, airflow.admin)
-    open_tab(browser, airflow, run_id)
+    open_tab(browser, airflow, run_id, "night")
     browser.press("What must run?")
     browser.find("#run-plan")
     kept = plan_of(airflow, run_id)

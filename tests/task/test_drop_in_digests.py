@@ -74,6 +74,7 @@ class Lake:
         return [attempt.outcome.outputs[0].digest for attempt in attempts.values() if attempt.outcome]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "now", "becomes"),
     [

@@ -30,6 +30,7 @@ print(json.dumps([sorted(wanted & modules), len(connections), bool(described)]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "modules", "described"),
     [
@@ -60,6 +61,7 @@ print(os.read(read, 100).decode())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("value", "is_left_out"), [("tasks", True), ("none", False)])
 def test_a_fork_leaves_out_of_its_garbage_collection_what_it_shares(value: str, is_left_out: bool) -> None:
     """In a real worker: `tests/machines/test_two_workers.py`."""

@@ -49,6 +49,7 @@ def test_an_undisturbed_chain_delivers_everything_once():
     assert (report.committed, report.lost, report.ended) == (12, 0, "drained")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

@@ -103,11 +103,13 @@ def hangs(crasher: Crasher, fork: Callable[[], int]) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_forked_while_another_thread_is_at_a_point_goes_on(tmp_path: Path) -> None:
     with busy_crasher(tmp_path) as crasher:
         assert not hangs(crasher, crasher.fork)
 
 
+@pytest.mark.slow
 def test_control_a_plain_fork_copies_the_lock_that_nobody_lets_go(tmp_path: Path) -> None:
     with busy_crasher(tmp_path) as crasher:
         assert hangs(crasher, os.fork)
@@ -126,6 +128,7 @@ def test_a_run_and_a_failover_pass_every_named_point(setup):
     assert found >= {("after", Step.TRY), ("after", Step.APPLICATION), ("before", Step.PROBE)}
 
 
+@pytest.mark.slow
 def test_fault_1_to_7_a_kill_at_every_point_that_leaves_another_state(setup):
     loop = CrashLoop(setup())
     points = distinct(loop.points())
@@ -133,6 +136,7 @@ def test_fault_1_to_7_a_kill_at_every_point_that_leaves_another_state(setup):
     assert loop.tally.crashes == len(points) > 30
 
 
+@pytest.mark.slow
 def test_fault_46_a_kill_at_every_point_of_a_failover_s_decision(setup):
     """A report, the wake-up, the moment before and after; and at some points of what the failover has run again."""
     loop = CrashLoop(setup(scenario=Scenario.LOSS))
@@ -145,6 +149,7 @@ def test_fault_46_a_kill_at_every_point_of_a_failover_s_decision(setup):
     assert loop.tally.crashes == len(deciding) + len(again[::4])
 
 
+@pytest.mark.slow
 def test_a_kill_and_a_freeze_at_every_step_of_a_commit(setup):
     """A token sink is rolled forward; where a probe-only one is in doubt, a person makes sure, and confirms."""
     loop = CrashLoop(setup(LEDGERS))
@@ -156,6 +161,7 @@ def test_a_kill_and_a_freeze_at_every_step_of_a_commit(setup):
     assert "ann confirms that epoch 1 of probed@1 is dead" in doubtful.events
 
 
+@pytest.mark.slow
 def test_fault_56_a_kill_around_every_commit_of_a_batch_once_and_twice(setup):
     """Whatever was committed counts once, and nothing is missing: the checker's I14, and the published rows."""
     loop = CrashLoop(setup(DAILIES))
@@ -191,6 +197,7 @@ def test_fault_8_a_second_kill_while_recovering_from_the_first(tmp_path):
     assert tally.crashes >= 16
 
 
+@pytest.mark.slow
 def test_fault_11_fault_14_a_frozen_task_wakes_when_all_is_green(setup):
     """Wherever it stood: what it still wants to write, or to report, is refused. The drill has all points."""
     loop = CrashLoop(setup())
@@ -230,6 +237,7 @@ def test_without_the_fence_an_attempt_is_claimed_beside_an_open_one(setup, monke
     finds(CrashLoop(setup()), "I2 is violated", "task of baton try 1, after claim 1")
 
 
+@pytest.mark.slow
 def test_adopted_blindly_a_dead_attempt_passes_for_a_result(setup, monkeypatch):
     def adopts(self, state, externals):
         opened = state.of(self._region).open_attempt
@@ -298,6 +306,7 @@ def test_rolled_forward_without_a_probe_a_sink_is_committed_twice(setup, monkeyp
 # the command line
 
 
+@pytest.mark.slow
 def test_the_command_line_lists_points_and_replays_one(capsys):
     assert main([RELAY, "--list"]) == 0
     listed = [line.strip() for line in capsys.readouterr().out.splitlines()]

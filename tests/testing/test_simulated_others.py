@@ -83,6 +83,7 @@ SCHEDULES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_promises_hold_whatever_else_is_at_work(name):
     for seed in range(12):
@@ -232,6 +233,7 @@ CONTROLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control(monkeypatch, name):
     control = CONTROLS[name]

@@ -55,6 +55,7 @@ def test_fault_1_to_7_a_crash_after_every_single_step():
     assert max(len(each.ran) for each in killed) == 5
 
 
+@pytest.mark.slow
 def test_fault_8_a_second_crash_at_every_pair_of_steps():
     settings = Settings(job_of(TOPOLOGIES["pair"]))
     steps = simulate(5, settings).steps

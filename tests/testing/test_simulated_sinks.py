@@ -24,6 +24,7 @@ TROUBLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TROUBLES)
 @pytest.mark.parametrize(("kind", "mode"), KINDS)
 def test_fault_12_sinks_hold_what_counts_and_hold_it_once(kind, mode, name):
@@ -32,6 +33,7 @@ def test_fault_12_sinks_hold_what_counts_and_hold_it_once(kind, mode, name):
         simulate(seed, Settings(job, TROUBLES[name], publishes=seed % 2 == 0, store_faults=seed % 3 * 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "mode"), KINDS)
 def test_fault_12_killed_after_every_single_step(kind, mode):
     settings = Settings(with_sinks(job_of(TOPOLOGIES["pair"]), {"C": (kind, mode)}))

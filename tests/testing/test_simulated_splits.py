@@ -34,6 +34,7 @@ TROUBLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TROUBLES)
 @pytest.mark.parametrize("topology", ["pair", "diamond"])
 def test_fault_56_each_split_counts_once_whatever_happens(topology, name):

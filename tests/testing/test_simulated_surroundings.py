@@ -29,6 +29,7 @@ TROUBLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TROUBLES)
 @pytest.mark.parametrize("topology", ["pair", "diamond"])
 def test_what_stands_rests_on_the_external_inputs_that_there_are(topology, name):
@@ -102,11 +103,13 @@ def drivers_with_wrong_clocks(wrong_by_s: float) -> Iterator[Schedule]:
     return (Schedule(seed, settings) for seed in range(SEEDS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong_by_s", WRONG_CLOCKS)
 def test_fault_33_drivers_that_live_are_followed_whatever_the_clocks_say(wrong_by_s):
     assert hasty(drivers_with_wrong_clocks(wrong_by_s)) == []
 
 
+@pytest.mark.slow
 def test_fault_33_control_where_the_stores_clock_is_compared_with_ones_own(monkeypatch):
     def by_two_clocks(self, attempt, beat):
         if self._seen != (attempt, beat):

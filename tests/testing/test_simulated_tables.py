@@ -43,6 +43,7 @@ TROUBLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("troubles", TROUBLES)
 @pytest.mark.parametrize("job", JOBS)
 def test_what_counts_is_in_its_table_whatever_the_catalog_answers_and_others_do(job, troubles):

@@ -16,6 +16,7 @@ from airflow_recovery.testing.yarn_cluster import yarn_cluster, yarn_jars
 IVY = Path(__file__).parents[2] / "scripts" / "yarn-ivy.xml"
 
 
+@pytest.mark.slow
 def test_its_version_is_that_of_the_wheel_and_what_was_fetched_is_what_is_named() -> None:
     (client,) = (Path(pyspark.__path__[0]) / "jars").glob("hadoop-client-api-*.jar")
     named = {each.attrib["name"]: each.attrib["rev"] for each in ElementTree.parse(IVY).getroot().iter("dependency")}
@@ -25,7 +26,7 @@ def test_its_version_is_that_of_the_wheel_and_what_was_fetched_is_what_is_named(
 
 def test_where_the_jars_are_not_it_says_what_fetches_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.prefix", str(tmp_path))
-    with pytest.raises(ConfigurationError, match=r"setup\.sh --test"), yarn_cluster():
+    with pytest.raises(ConfigurationError, match=r"setup\.sh --all"), yarn_cluster():
         pass
 
 

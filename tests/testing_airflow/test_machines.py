@@ -23,6 +23,8 @@ from airflow_recovery.testing.local_airflow.processes import Processes
 from airflow_recovery.testing.local_airflow.redis import BROKER, RedisBroker
 from airflow_recovery.testing.patience import HANG_S, wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def machine(home: Path, name: str, scratch_bytes: int | None = None) -> Machine:
     dags = home.parent / "dags"

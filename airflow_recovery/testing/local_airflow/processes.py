@@ -23,7 +23,7 @@ COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 WORKER = "worker"
 DATABASE = "postgresql"
 """The name of the database server, where there is one: it is stopped after all who use it."""
-POLL_INTERVAL_S = 0.2
+POLL_INTERVAL_S = 0.5
 STOP_TIMEOUT_S = 2.0
 """Airflow has nothing to bring to safety; what needs longer is killed."""
 DATABASE_STOP_TIMEOUT_S = 60.0

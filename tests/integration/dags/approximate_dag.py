@@ -29,6 +29,9 @@ for name, strategy in STRATEGIES.items():
             restart_strategy=OFTEN,
         )
 
+with DAG("stages_brief", schedule=None):
+    SparkJobTaskGroup("g", job="integration_jobs.streams:brief", conn_id="submit", restart_strategy=OFTEN)
+
 with DAG("stages_cluster", schedule=None):
     cluster: Any = SparkJobTaskGroup("g", job="integration_jobs.streams:scoring", conn_id="submit")
     cluster.children["g.scores"]._conn_id = "cluster"

@@ -1,4 +1,7 @@
-"""Files that are read split by split: lines[i] ~ numbers[i] --> counted    `dealt`: i of 2, `pulled`: i of 4."""
+"""Files that are read split by split: lines[i] ~ numbers[i] --> counted
+
+`alone`: one task reads all files; `dealt`: i of 2; `pulled`: i of 4.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,13 @@ FILES = files("{{ conf.lake }}/*.csv")
 calls = itertools.count()
 """Of this driver."""
 
+alone = job("alone")
 dealt = job("dealt")
 pulled = job("pulled")
 
 
 @pulled.source(splits=FILES, parallelism=4, assignment="dynamic", commit="split", batch_bytes=24, params=GATES)
+@alone.source(splits=FILES, commit="split", batch_bytes=60, params=GATES)
 @dealt.source(splits=FILES, parallelism=2, commit="split", batch_bytes=600, params=GATES)
 def lines(spark: Any, splits: Any, context: Any, gates: str) -> Any:
     """Each call is a batch. It says what it was handed, and, behind the gate of its number, that it reads that."""
@@ -33,11 +38,13 @@ def lines(spark: Any, splits: Any, context: Any, gates: str) -> Any:
 
 
 @pulled.vertex(parallelism=4, commit="split", result=BLOCKING)
+@alone.vertex(commit="split", result=BLOCKING)
 @dealt.vertex(parallelism=2, commit="split", result=BLOCKING)
 def numbers(lines: Any) -> Any:
     return lines.where("number >= 0")
 
 
+@alone.sink
 @pulled.sink
 @dealt.sink
 def counted(numbers: Any) -> Any:
