@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from job_tasks import Drivers
 
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.doctor import checking
 from airflow_recovery.doctor.checking import run_checks
 from airflow_recovery.doctor.region import ROWS
 from airflow_recovery.doctor.result import CheckResult, Status, ok, wrong
@@ -29,7 +32,7 @@ from airflow_recovery.testing.patience import HANG_S
 CHECK = "a region on spark_default"
 
 
-def checked(timeout_s: float = 60.0) -> dict[str, CheckResult]:
+def checked(timeout_s: float = HANG_S) -> dict[str, CheckResult]:
     check = region_check(timeout_s)(RecoverySettings.load(), "spark_default")
     return {candidate.check: candidate for candidate in run_checks([check])}
 
@@ -59,11 +62,23 @@ def test_a_region_that_fails_is_told_with_its_cause(recovery: Path, drivers: Dri
     assert files_below(recovery) == []
 
 
-def test_a_region_that_takes_too_long_is_stopped(recovery: Path, drivers: Drivers) -> None:
-    killed = threading.Event()
+def test_a_region_that_takes_too_long_is_stopped(
+    recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, killed = threading.Event(), threading.Event()
     drivers.stop = killed.set
 
+    class Over(queue.SimpleQueue[Any]):
+        """The time for an answer is over as soon as the driver hangs."""
+
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            assert hangs.wait(HANG_S)
+            raise queue.Empty
+
+    monkeypatch.setattr(checking, "queue", SimpleNamespace(SimpleQueue=Over, Empty=queue.Empty))
+
     def hang() -> None:
+        hangs.set()
         assert killed.wait(HANG_S)
         raise RegionFailed("killed", Failure("Killed", "killed"))
 

@@ -14,7 +14,7 @@ from yarn_tasks import MEMORY_MB, TRACKED, YarnTask
 from airflow_recovery.driver.failure_class import CLASS_LABEL, label_of
 from airflow_recovery.model.records import AttemptState, FenceCause
 from airflow_recovery.testing import S3Server
-from airflow_recovery.testing.patience import HANG_S
+from airflow_recovery.testing.patience import HANG_S, NEVER_S
 from airflow_recovery.testing.s3_server import ACCESS_KEY, SECRET_KEY
 from airflow_recovery.testing.yarn_cluster import YarnCluster
 
@@ -155,7 +155,11 @@ def test_a_full_queue_ends_no_attempt_that_waits_and_one_that_is_timed_out(
     hog = yarn.occupy(MEMORY_MB - 256)
     try:
         # Airflow's own time-out kills what has not begun to run.
-        first = task.start(execution_timeout_s=45)
+        first = task.start(execution_timeout_s=NEVER_S)
+        task.until(lambda: task.applications("ACCEPTED"), "the first application is in the queue")
+        task.until(task.is_known, "Airflow knows the first application's id")
+        # Airflow's clock for that is this signal.
+        first.process.send_signal(signal.SIGALRM)
         assert "AirflowTaskTimeout" in first.said()["error"], first.said()
         (app,) = task.applications()
         assert (task.until_ended(app["id"]), task.waiting()) == ("KILLED", [])
