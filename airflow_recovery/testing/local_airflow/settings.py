@@ -17,7 +17,7 @@ OFTEN = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "1",
-    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
     # After its task's process has ended, a supervisor waits so long for a child of that process to close its output.
     # What was written before is read anyway.
