@@ -23,7 +23,7 @@ from silent_store import ReportingTask, SilentStore
 from airflow_recovery.api_server.store_routes import ROOM
 from airflow_recovery.attempt.clear_protocol import API_PREFIX, CALL_KEY
 from airflow_recovery.testing.local_airflow import LocalAirflow
-from airflow_recovery.testing.patience import HANG_S, NEVER_S
+from airflow_recovery.testing.patience import HANG_S
 
 pytestmark = pytest.mark.airflow
 
@@ -43,8 +43,17 @@ TABS = 200
 SHARED_THREADS = 40
 """Of the pool in which the API server runs what is not asynchronous."""
 
-NO_HEARTBEATS = {"AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": str(NEVER_S)}
-"""A task that is cleared goes on: its supervisor, which would kill it some seconds later, does not hear of that."""
+NO_HEARTBEATS = """
+import sys
+
+__all__ = []
+if sys.argv[1:2] == ["scheduler"]:
+    from airflow.sdk.execution_time.supervisor import ActivitySubprocess
+
+    ActivitySubprocess._send_heartbeat_if_needed = lambda self: None
+"""
+"""Airflow's local settings. A task that is cleared goes on: a supervisor hears of that by its heartbeats alone, and
+would kill the task some seconds later."""
 
 BOTH_CLIENTS = pytest.mark.parametrize("clear_client", ["store", "rest"])
 
@@ -63,7 +72,9 @@ def airflow(
     (home / "plugins").mkdir()
     (home / "plugins" / "unprotected_plugin.py").write_text(UNPROTECTED)
     path = os.pathsep.join(filter(None, [str(Path(__file__).parent / "unprotected"), os.environ.get("PYTHONPATH")]))
-    env = {**silent_store.environment, **NO_HEARTBEATS, "PYTHONPATH": path}
+    (home / "config").mkdir()
+    (home / "config" / "airflow_local_settings.py").write_text(NO_HEARTBEATS)
+    env = {**silent_store.environment, "PYTHONPATH": path}
     with launching(home, recovery_backend=True, env=env) as started:
         yield started
 
