@@ -3,8 +3,8 @@ PYTHON_BIN := .venv/bin/python
 # Runs a module of the installed wheel, as a user would, and not the one in this folder.
 ON_WHEEL := $(PYTHON_BIN) -m scripts.wheel
 PYTEST_ARGS ?=
-# Tests that share an Airflow or a Spark run in one worker (tests/conftest.py). One worker more than cores: each of them
-# waits a fifth of its time for processes that it has started.
+# One worker runs the tests that share an Airflow, another one the tests that share a Spark (tests/conftest.py). The default
+# suits two cores: a worker often waits for processes that it has started.
 WORKERS ?= 3
 
 # Tests start hundreds of Pythons. Each would compile the same files again.
@@ -33,7 +33,7 @@ lint: setup ## Style, format, strict types, types in tests; and how many lines e
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync types test-types
 	@$(PYTHON_BIN) -m scripts.room_lines
 
-# They keep caches of their own, and take half a minute of one core each.
+# The two type checks have separate caches, and take half a minute of CPU time each.
 types:
 	$(PYTHON_BIN) -m mypy
 test-types:

@@ -181,7 +181,7 @@ def _stamp() -> Path:
 
 def spark_is_compiled() -> bool:
     """Whether Spark's archives of modules were compiled since they were installed."""
-    return _is_stamped(VENV / ".spark-stamp", _stamp().read_text())
+    return _is_stamped(VENV / ".spark-stamp", packages_hash())
 
 
 def compile_spark() -> None:
@@ -191,7 +191,7 @@ def compile_spark() -> None:
     """
     archives = sorted(VENV.glob("lib/python*/site-packages/pyspark/python/lib/*.zip"))
     commands.run("spark-python", [PYTHON, "-m", "scripts.compiled_archives", *archives])
-    (VENV / ".spark-stamp").write_text(_stamp().read_text())
+    (VENV / ".spark-stamp").write_text(packages_hash())
 
 
 def bytecode_exists() -> bool:
@@ -202,7 +202,7 @@ def bytecode_exists() -> bool:
 def compile_packages() -> None:
     """Compile the modules that most processes import."""
     site = next(VENV.glob("lib/python*/site-packages"))
-    # Some packages have files that are no Python, and compileall fails for them. Nothing needs them.
+    # Some packages contain files that are not valid Python. compileall reports them, and nothing needs them.
     folders = [path for name in COMPILED if (path := site / name).exists()]
     script = "import compileall, sys; [compileall.compile_dir(each, quiet=2, workers=2) for each in sys.argv[1:]]"
     commands.run("bytecode", _nice([PYTHON, "-c", script, *folders]))
@@ -301,7 +301,7 @@ def install_java() -> None:
     apt_install(f"Spark needs Java 17 or newer, found {found}", DEBIAN["java"])
     if not java_fits():
         raise Failed(
-            f"java on the PATH is still {java_major() or 'none'} after the installation; set JAVA_HOME to Java 17"
+            f"java on the PATH is still {java_major() or 'none'} after the installation; set JAVA_HOME to a newer one"
         )
 
 
@@ -367,7 +367,7 @@ def server_part(name: str) -> Part:
     """Return the part that builds or installs a server outside the environment."""
     makers: dict[str, tuple[Callable[[], bool], Callable[[], None], float]] = {
         "versitygw": (versitygw_exists, build_versitygw, 65),
-        "fake-gcs-server": (lambda: _is_program("fake-gcs-server"), build_fake_gcs, 60),
+        "fake-gcs-server": (fake_gcs_exists, build_fake_gcs, 60),
         "Azurite": (azurite_exists, install_azurite, 20),
         "Kubernetes API server": (kubernetes_exists, build_kubernetes, 600),
     }
@@ -383,12 +383,17 @@ def versitygw_exists() -> bool:
 
 
 def build_versitygw() -> None:
-    """Build a small versitygw: `go install` of the real one needs three times as much of the processors."""
-    _need_program("go", "versitygw, the second S3 server,")
+    """Build a small versitygw: `go install` of the real one needs three times as much CPU time."""
+    _need_program("go", "versitygw, the S3 server of the tests,")
     program = PROGRAMS / "versitygw"
     command = [sys.executable, VERSITYGW / "small_build.py", program]
     commands.run("versitygw", _nice(command), advice="Check that the proxy of Go's modules can be reached.")
     (PROGRAMS / "versitygw.stamp").write_text(hash_of(VERSITYGW))
+
+
+def fake_gcs_exists() -> bool:
+    """Whether this version of fake-gcs-server was built."""
+    return _is_stamped(PROGRAMS / "fake-gcs-server.stamp", FAKE_GCS)
 
 
 def build_fake_gcs() -> None:
@@ -397,6 +402,7 @@ def build_fake_gcs() -> None:
     advice = "Check that the proxy of Go's modules can be reached."
     environment = {**os.environ, "GOBIN": str(PROGRAMS)}
     commands.run("fake-gcs-server", _nice(["go", "install", FAKE_GCS]), env=environment, advice=advice)
+    (PROGRAMS / "fake-gcs-server.stamp").write_text(FAKE_GCS)
 
 
 def azurite_exists() -> bool:
@@ -415,7 +421,7 @@ def install_azurite() -> None:
 
 def kubernetes_exists() -> bool:
     """Whether the Kubernetes API server was built."""
-    return (PROGRAMS / "kube-apiserver-with-etcd").exists()
+    return _is_stamped(PROGRAMS / "kube-apiserver-with-etcd.stamp", hash_of(KUBERNETES))
 
 
 def build_kubernetes() -> None:
@@ -424,6 +430,7 @@ def build_kubernetes() -> None:
     command = ["go", "build", "-ldflags", "-s -w", "-o", str(PROGRAMS / "kube-apiserver-with-etcd"), "."]
     advice = "Check that the proxy of Go's modules can be reached."
     commands.run("kubernetes", _nice(command), folder=KUBERNETES, advice=advice)
+    (PROGRAMS / "kube-apiserver-with-etcd.stamp").write_text(hash_of(KUBERNETES))
 
 
 def _links() -> dict[Path, Path]:
@@ -542,7 +549,7 @@ def _need_program(name: str, without_it: str) -> None:
 
 def _nice(command: Sequence[object]) -> Sequence[object]:
     """Give way to the Python packages, for which most other parts wait. No other part waits for this program."""
-    return ["nice", "-n", "19", *command] if shutil.which("nice") else command
+    return ["nice", "-n", "5", *command] if shutil.which("nice") else command
 
 
 def _runs(command: list[str]) -> bool:

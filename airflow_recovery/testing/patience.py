@@ -13,7 +13,7 @@ from collections.abc import Callable
 HANG_S = 1800.0
 """Seconds after which a wait counts as hung. A machine that is ten times slower than usual does not get there."""
 NEVER_S = 86_400
-"""Seconds for a limit of another program (Airflow, Spark, PostgreSQL) that no test may reach."""
+"""A limit of another program (Airflow, Spark, PostgreSQL) that no test may reach: seconds, or a number of failures."""
 
 
 def wait_until(
@@ -33,7 +33,7 @@ def wait_until(
     while not is_so():
         # The state may have come right before the end.
         if is_over() and not is_so():
-            raise AssertionError(f"Expected {what}; it can't come any more.\n{describe()}")
+            raise AssertionError(f"Expected {what}, but the process that brings it about has ended.\n{describe()}")
         if time.monotonic() > deadline:
             raise AssertionError(f"Expected {what} within {HANG_S:.0f} s.\n{describe()}")
         time.sleep(poll_s)

@@ -66,7 +66,7 @@ def passed(done: subprocess.CompletedProcess[str]) -> set[str]:
         (["-m", "control"], {"test_fault_1_control_without_it"}),
     ],
 )
-def test_a_test_has_one_home(arguments: list[str], run: set[str], tmp_path: Path) -> None:
+def test_the_options_select_the_expected_tests(arguments: list[str], run: set[str], tmp_path: Path) -> None:
     assert passed(run_pytest(tmp_path, *arguments)) == run
 
 

@@ -1,11 +1,11 @@
-"""What each test costs: seconds on the clock and of processors, for set-up, call and tear-down.
+"""The wall time and the CPU time of each test, for set-up, call and tear-down.
 
     pytest --costs build/costs ...          writes build/costs/WORKER.jsonl, a line for each phase of each test
     python tests/support/costs.py build/costs
 
-The second command prints the totals by folder, by kind of part that a test starts, and by phase.
+The second command prints the totals by phase, kind, folder, file and test, and of each the 60 largest.
 
-A test's processor time includes all processes that the test has started: as root on Linux with control groups of
+A test's CPU time includes all processes that the test has started: as root on Linux with control groups of
 version 1, each worker runs in a group of its own. Elsewhere only processes that have ended count. A part that tests
 share (an Airflow, a Spark) uses processors all the time, so its time falls on the tests that run meanwhile.
 """
@@ -65,12 +65,12 @@ class Costs:
 
 
 def processor_clock(group: str) -> Callable[[], float]:
-    """Return a function that returns the processor seconds of this process and of all that it has started."""
+    """Return a function that returns the CPU time, in seconds, of this process and of all that it has started."""
     folder = CPU_GROUPS / group
     try:
         folder.mkdir()
         (folder / "cgroup.procs").write_text(str(os.getpid()))
-    except OSError:  # not root, or not this kind of control groups
+    except OSError:  # not root, not this kind of control groups, or a group of this name is left
         return lambda: sum(
             usage.ru_utime + usage.ru_stime
             for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -96,7 +96,7 @@ def report(folder: Path) -> Iterator[str]:
             wall[key(line)] += line["wall"]
             cpu[key(line)] += line["cpu"]
             tests.setdefault(key(line), set()).add(line["test"])
-        yield f"| {name} | tests | seconds of processors | seconds on the clock |\n| --- | ---: | ---: | ---: |"
+        yield f"| {name} | tests | CPU time, s | wall time, s |\n| --- | ---: | ---: | ---: |"
         for group, seconds in cpu.most_common(60):
             yield f"| {group} | {len(tests[group])} | {seconds:.1f} | {wall[group]:.1f} |"
         yield f"| all | {len({line['test'] for line in lines})} | {cpu.total():.1f} | {wall.total():.1f} |\n"

@@ -44,8 +44,8 @@ def dag_policy(dag):
     if not getattr(dag.timetable, "asset_condition", None):
         dag.end_date = pendulum.datetime(2020, 1, 1)
 """
-"""Of Airflow's local settings: no DAG runs by its schedule, which is there for backfills, of dates before that one.
-What an asset triggers does."""
+"""Content of `airflow_local_settings.py`. It ends each schedule in 2020, so that the scheduler starts no run. Backfills
+of earlier dates work, and an asset still triggers its DAGs."""
 
 SHARED = pytest.StashKey[ExitStack]()
 
@@ -90,7 +90,7 @@ def pipeline(
     start_s3_server: Callable[[str], S3Server],
     connect_url: str,
 ) -> Pipeline:
-    """The product as it is, but for runs that ask for less (`backends/weakened.py`); on the last of the S3 servers."""
+    """A full installation on the last S3 server. A run can ask for a weaker back end (`backends/weakened.py`)."""
     server = start_s3_server(s3_server_names[-1])
     return shared.enter_context(
         open_pipeline(tmp_path_factory.mktemp("pipeline"), server, connect_url, metrics.environment())
@@ -110,13 +110,13 @@ def two_runs(pipeline: Pipeline) -> dict[str, DagRun]:
 
 @pytest.fixture(scope="session")
 def undisturbed(two_runs: dict[str, DagRun]) -> DagRun:
-    """It is left alone."""
+    """No test changes this run."""
     return two_runs["undisturbed"]
 
 
 @pytest.fixture(scope="session")
 def finished(two_runs: dict[str, DagRun]) -> DagRun:
-    """For tests that disturb it after its end, and leave it repaired. They compare with before."""
+    """A test may damage this run after its end, and must repair it. It compares the states before and after."""
     return two_runs["finished"]
 
 
@@ -129,10 +129,9 @@ def open_pipeline(
     server.create_bucket(bucket)
     env = environment(folder, bucket, connect_url) | PER_RUN_BACKEND | extra
     dags = copy_dags(folder, examples)
-    # Airflow itself refuses backfills on SQLite where anybody else writes, and its scheduler dies of a run that is
-    # deleted under it.
+    # On SQLite, a backfill fails if another process writes, and the scheduler crashes if a run is deleted.
     airflow = LocalAirflow(folder / "airflow", dags, database="postgresql", env=env)
-    # Only the connection may let a task in.
+    # Tasks must get their AWS credentials from the Airflow connection only.
     for name in [each for each in airflow.env if each.startswith("AWS_") and each != "AWS_EC2_METADATA_DISABLED"]:
         del airflow.env[name]
     settings = airflow.home / "config" / "airflow_local_settings.py"
@@ -145,7 +144,7 @@ def open_pipeline(
 
 
 def copy_dags(folder: Path, more: Sequence[str]) -> Path:
-    """The DAGs of these tests, with two of the repository's and the README's (`test_examples.py`)."""
+    """Copy the DAGs of these tests, those of the README, and the examples that these tests use."""
     dags = folder / "dags"
     write_dags(dags, f"file://{folder}/{FLIGHTS}")
     shutil.copytree(HERE / "dags", dags, dirs_exist_ok=True)

@@ -16,7 +16,7 @@ CONTROL = "control"
 
 
 def is_fast(item: pytest.Item, servers: Sequence[str]) -> bool:
-    """Return whether ``item`` belongs to `make test`. Of the S3 ``servers``, only the last one does."""
+    """Return whether `make test` runs ``item``. If a test runs on several S3 ``servers``, only its last run does."""
     if any(map(item.get_closest_marker, ("drill", "slow"))):
         return False
     if {"cloud_server", "azurite"}.intersection(getattr(item, "fixturenames", ())):
@@ -31,16 +31,16 @@ def is_fast(item: pytest.Item, servers: Sequence[str]) -> bool:
 
 
 def mark_controls(items: Iterable[pytest.Item]) -> None:
-    """Mark the tests that switch a protection off: `pytest -m control` runs all of them."""
+    """Mark the tests with the word `control` in their names. Each switches a protection off, and expects the damage."""
     for item in items:
         if CONTROL in item.name.partition("[")[0].split("_"):
             item.add_marker(CONTROL)
 
 
 class Until:
-    """Starts no test after a moment, and lists at the end which tests have not run. They fail nothing.
+    """Starts no test after a moment, and counts at the end, by file, the tests that did not run.
 
-    Of a run in several processes each worker has one of these, and the controller another one.
+    With pytest-xdist, each worker has an `Until`, and the controller has another one.
     """
 
     def __init__(self, config: pytest.Config, moment: float) -> None:

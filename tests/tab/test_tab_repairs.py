@@ -1,4 +1,4 @@
-"""A run of a declared job over Spark Connect, repaired in the tab of a real Airflow.
+"""The Recovery tab of a real Airflow repairs a run of a declared job that uses Spark Connect.
 
 made --> total        `total` fails, and the result of `made` is lost
 """
@@ -14,7 +14,9 @@ pytestmark = [pytest.mark.airflow, pytest.mark.browser, pytest.mark.spark, pytes
 
 
 @pytest.mark.smoke
-def test_a_failed_step_and_a_lost_result_run_again_by_one_click(pipeline: Pipeline, in_airflow: Browser) -> None:
+def test_the_tab_runs_a_failed_step_and_the_producer_of_a_lost_result_again(
+    pipeline: Pipeline, in_airflow: Browser
+) -> None:
     run = pipeline.run("chain", name="in-the-tab")
     run.make_broken("total")
     run.start().ends("failed")

@@ -23,7 +23,7 @@ OFTEN = {
     # What was written before is read anyway.
     "AIRFLOW__WORKERS__SOCKET_CLEANUP_TIMEOUT": "3",
 }
-"""How often Airflow looks: tests take seconds instead of minutes. No process is late by any of these."""
+"""Intervals of Airflow, shortened so that tests take seconds. A slow process fails by none of them."""
 
 PATIENT = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": str(NEVER_S),
@@ -52,7 +52,7 @@ A test that is about a limit sets that one in its own ``env``, or uses `LocalAir
 
 @dataclass(frozen=True)
 class Login:
-    """A user of this Airflow: name, password and role."""
+    """A user name and a password for this Airflow."""
 
     user: str
     password: str
