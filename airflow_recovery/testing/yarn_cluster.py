@@ -38,6 +38,8 @@ MAIN = {
 }
 SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SCHEDULER = "yarn.scheduler.capacity"
+LIVENESS_MS = str(int(2 * HANG_S * 1000))
+"""YARN refuses more than a third of its interval for new keys, which is a day."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,8 @@ def _yarn_site(folder: Path, ports: Mapping[str, int], memory_mb: int) -> dict[s
         "yarn.nodemanager.heartbeat.interval-ms": "100",
         "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "100",
         # No node and no application master counts as lost because it is slow.
-        "yarn.nm.liveness-monitor.expiry-interval-ms": str(NEVER_S * 1000),
-        "yarn.am.liveness-monitor.expiry-interval-ms": str(NEVER_S * 1000),
+        "yarn.nm.liveness-monitor.expiry-interval-ms": LIVENESS_MS,
+        "yarn.am.liveness-monitor.expiry-interval-ms": LIVENESS_MS,
         # A client whose resource manager is gone gives up, after a quarter of an hour otherwise.
         "yarn.resourcemanager.connect.max-wait.ms": "20000",
         "yarn.resourcemanager.connect.retry-interval.ms": "1000",
