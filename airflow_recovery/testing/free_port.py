@@ -28,7 +28,7 @@ def free_port() -> int:
     while True:
         # Not the generator that a test may have seeded: all tests would try the same ports.
         port = random.SystemRandom().randint(FIRST_PORT, last)
-        if _reserve(folder / str(port)) and _is_free(port):
+        if _reserve(folder / str(port)) and is_free(port):
             return port
 
 
@@ -44,7 +44,8 @@ def _reserve(path: Path) -> bool:
     return True
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Return whether a server can listen on ``port`` of 127.0.0.1 now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -6,7 +6,6 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import StoreUnavailable
-from airflow_recovery.testing.free_port import free_port
+from airflow_recovery.testing.free_port import free_port, is_free
 from airflow_recovery.testing.patience import HANG_S
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class ServerProcess(ABC):
         self.folder.mkdir(parents=True, exist_ok=True)
         # A port that is free now may be taken when the server binds it: then it exits, and we look for another.
         tries = 1 if self.port else 3
-        if self.port and not _is_free(self.port):
+        if self.port and not is_free(self.port):
             # Else whoever has it would answer in the name of our child.
             raise StoreUnavailable(
                 f"Port {self.port} of 127.0.0.1 is taken by another process. End it, or give another port."
@@ -146,16 +145,6 @@ class ServerProcess(ABC):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 def request(url: str, body: bytes | None = None) -> None:
