@@ -417,9 +417,9 @@ def test_a_kill_ends_the_process_that_was_started(recovery: Path) -> None:
     thread = threading.Thread(target=run)
     thread.start()
     wait_until(started.exists, "the command to begin", is_over=lambda: not thread.is_alive())
-    task.on_kill()
+    # The command can begin a moment before Airflow's hook knows its process: a kill in that moment reaches nothing.
+    wait_until(lambda: task.on_kill() or not thread.is_alive(), "the end of the command")
     thread.join(HANG_S)
-    assert not thread.is_alive(), "the sleep was not ended"
     assert "non-zero exit code -15" in str(errors[0])
 
 
