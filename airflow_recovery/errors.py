@@ -244,7 +244,17 @@ class InputLost(RecoveryError):
 
 
 class InputSkipped(RecoveryError):
-    """An input was skipped in this run and has no result from an earlier attempt that is valid and there."""
+    """An input was skipped in this run, so that whoever reads it is skipped as well."""
+
+
+class InputFailed(RecoveryError):
+    """An input has failed in this run, and a trigger rule has started its reader all the same."""
+
+    kind = Kind.FINAL
+
+
+class InputPending(RecoveryError):
+    """An input is not over in this run, and a trigger rule has started its reader before. The reader's task retries."""
 
 
 class InputUnreachable(RecoveryError):

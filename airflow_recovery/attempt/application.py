@@ -52,6 +52,7 @@ class ClaimedAttempt:
             claim.inputs,
             self.externals,
             commit,
+            claim.absent,
             self.work.in_outcome,
         )
 

@@ -33,6 +33,8 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
     owner: RunAttempt | None,
     process: str | None,
     commit_number: int | None,
+    outdated: int | None,
+    absent: tuple[str, ...],
     prepare_journal: Callable[[], None],
 ) -> Claim:
     """Claim the attempt after the newest that ``state`` has, reading ``inputs``. Raises `AttemptLost`.
@@ -40,7 +42,8 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
     A process claims once. One that loses never fights back: the winner is the present task, or will be fenced.
     ``mode``: what the region's mode pins with the claim. ``process``: the process with which the attempt ends; `None`
     where the driver outlives it. ``commit_number``: the number under which its sink's target counts the attempt.
-    ``prepare_journal`` is called before the first claim with this plan.
+    ``outdated`` and ``absent`` are those of `Claim`. ``prepare_journal`` is called before the first claim with this
+    plan.
     """
     run.task_instances.live_check()
     if run.plan_hash not in state.plans:
@@ -64,6 +67,8 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         max_tries=run.task.grant.max_tries if run.task.grant is not None else None,
         mode=mode,
         commit_number=commit_number,
+        outdated=outdated,
+        absent=absent,
     )
     run.journal.claim(claim)
     run.log.info(

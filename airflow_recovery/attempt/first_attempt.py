@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from airflow_recovery.attempt.run import Run, is_untouched
 from airflow_recovery.errors import PagesDisagree
 from airflow_recovery.journal.journal import Listing
 from airflow_recovery.model.records import Outcome
 
 
-def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, Outcome] | None:
-    """What the first attempt of ``region`` reads; `None` where the whole state has to be evaluated.
+def first_attempt_inputs(
+    run: Run, region: str, listing: Listing, absent: Container[str] = ()
+) -> dict[str, Outcome] | None:
+    """What the first attempt of ``region`` reads, but for ``absent`` inputs; `None`: evaluate the whole state.
 
     One plan, attempts 1 only and no marker: all finished regions are valid.
     """
     state = listing.state
     if state.of(region).attempts:
         return None
-    wanted = run.regions[region].inputs
+    wanted = [name for name in run.regions[region].inputs if name not in absent]
     if not wanted:
         is_first = not state.is_closed and state.plans <= {run.plan_hash}
         return {} if is_first else None
@@ -26,7 +30,7 @@ def first_attempt_inputs(run: Run, region: str, listing: Listing) -> dict[str, O
         loaded = run.journal.load(listing, wanted)
     except PagesDisagree:
         return None
-    asked = run.results_read(region, loaded)
+    asked = [question for question in run.results_read(region, loaded) if question.region not in absent]
     run.available.look_ahead(asked)
     inputs: dict[str, Outcome] = {}
     for producer in wanted:

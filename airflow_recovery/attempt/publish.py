@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
+
+from airflow_recovery.attempt.absent_inputs import FAILED_STATES
 from airflow_recovery.attempt.clear_producers import clear_producers, refuse_without_clear_client
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import Observation
-from airflow_recovery.errors import AttemptLost, PagesDisagree
+from airflow_recovery.errors import AttemptLost, InputFailed, PagesDisagree
 from airflow_recovery.journal.journal import LISTING_ROUNDS
 from airflow_recovery.model.records import Publish, PublishedRegion
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason
 
 CALLER = "publish"
+NO_RESULT = FAILED_STATES | {"skipped"}
+"""States of a region's task in which this DAG run has no result of it, whatever the journal has."""
 
 
 class PublishTask:
     """One try of the publish task.
 
     It looks at the final results as a consumer of all of them would: if one is not valid, or is not there, its producer
-    is cleared, and this task retries. A final result whose region was skipped in this run, and has none from an earlier
-    attempt that is valid and there, is left out and named as skipped. The same cut is published once.
+    is cleared, and this task retries. A region that this DAG run has skipped is named as skipped, and none of its
+    results are named, whatever an earlier try has made. The same cut is published once. Raises `InputFailed` if a final
+    region has failed in this run.
     """
 
     def __init__(self, run: Run) -> None:
@@ -29,15 +35,18 @@ class PublishTask:
         """The publish that names the present cut: a new one, or the newest where nothing has changed."""
         for _ in range(LISTING_ROUNDS):
             observation = self._run.task_instances.observe()
+            states = self._states(observation)
+            self._refuse_failed(states)
+            skipped = tuple(name for name in self._run.regions if states[name] == "skipped")
+            left_out = {name for name in self._run.regions if states[name] in NO_RESULT}
             state = self._run.load()
             evaluation = self._run.evaluate(state)
-            skipped = self._skipped(evaluation, observation)
-            lost = self._lost(evaluation, skipped)
+            lost = self._lost(evaluation, left_out)
             if lost:
                 if observation is None:
                     raise refuse_without_clear_client(self._run, evaluation, CALLER, lost)
                 raise clear_producers(self._run, evaluation, CALLER, lost, observation)
-            cut = self._cut(evaluation, skipped)
+            cut = self._cut(evaluation, left_out)
             newest = self._run.journal.read_publish(state.newest_publish) if state.newest_publish else None
             if newest is not None and (newest.regions, newest.skipped) == (cut, skipped):
                 self._run.log.info("Publish %d names these results already.", newest.number)
@@ -54,23 +63,29 @@ class PublishTask:
             return publish
         raise PagesDisagree(f"Others have published {LISTING_ROUNDS} times meanwhile; this task retries.")
 
-    def _skipped(self, evaluation: Evaluation, observation: Observation | None) -> tuple[str, ...]:
+    def _states(self, observation: Observation | None) -> dict[str, str | None]:
+        """The present state of each region's task in Airflow, by region."""
         keys = self._run.task_keys
         if observation is None:
-            waiting = [keys[name] for name in self._run.regions if _why_missing(evaluation, name) is not None]
-            states = self._run.task_instances.states(waiting) if waiting else {}
+            states = self._run.task_instances.states(list(keys.values()))
         else:
             states = {key: task.state for key, task in observation.tries.items()}
-        return tuple(
-            name
-            for name in self._run.regions
-            if states.get(keys[name]) == "skipped" and _why_missing(evaluation, name) is not None
-        )
+        return {name: states.get(keys[name]) for name in self._run.regions}
 
-    def _lost(self, evaluation: Evaluation, skipped: tuple[str, ...]) -> dict[str, Reason]:
+    def _refuse_failed(self, states: Mapping[str, str | None]) -> None:
+        failed = [
+            region.name for region in self._run.plan.regions if region.final and states[region.name] in FAILED_STATES
+        ]
+        if failed:
+            raise InputFailed(
+                f"{', '.join(failed)} has failed in this run, and what an earlier try has made of it is no result of "
+                "this run. Nothing is published. Repair it, and clear it with its downstream tasks."
+            )
+
+    def _lost(self, evaluation: Evaluation, left_out: Container[str]) -> dict[str, Reason]:
         lost: dict[str, Reason] = {}
         for region in self._run.plan.regions:
-            if not region.final or region.name in skipped:
+            if not region.final or region.name in left_out:
                 continue
             reason = _why_missing(evaluation, region.name)
             if reason is not None:
@@ -78,17 +93,17 @@ class PublishTask:
                 lost[region.name] = reason
         return {name: lost[name] for name in self._run.regions if name in lost}
 
-    def _cut(self, evaluation: Evaluation, skipped: tuple[str, ...]) -> tuple[PublishedRegion, ...]:
+    def _cut(self, evaluation: Evaluation, left_out: Container[str]) -> tuple[PublishedRegion, ...]:
         """Every region that is valid, so that the publish pins what its results rest on.
 
-        A skipped one that others rest on is named without results: nobody can read them.
+        One that was skipped, or has failed, is named without results: nobody can read them.
         """
         regions = []
         for region in self._run.plan.regions:
             attempt = evaluation.current(region.name)
             if attempt is None or evaluation.invalid_because(region.name) is not None:
                 continue
-            results = () if region.name in skipped else region.results
+            results = () if region.name in left_out else region.results
             regions.append(PublishedRegion(region.name, attempt.number, attempt.outcome_etag or "", results))
         return tuple(regions)
 

@@ -38,7 +38,7 @@ def is_worth_reconnecting(
         return False
     if epoch is not None and claim.epoch != epoch:
         return False
-    if not run.today.reads(region, claim.inputs):
+    if not run.today.reads(region, claim.inputs, claim.absent) or claim.absent != evaluation.absent(region):
         return False
     if evaluation.why_overtaken(region, claim.inputs) is not None:
         return False

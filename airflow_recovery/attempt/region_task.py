@@ -19,9 +19,10 @@ Each of these is a module of its own; here is only which of them it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from airflow_recovery.attempt.absent_inputs import absent_inputs
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.attempt import claim_attempt, refs_of, run_claimed
 from airflow_recovery.attempt.attempt_outcome import fenced
@@ -46,7 +47,7 @@ from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.build_in_progress import BuiltElsewhere
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import RegionMode
-from airflow_recovery.model.records import Claim, ExternalObject, FenceCause, Outcome
+from airflow_recovery.model.records import Claim, ExternalObject, FenceCause, Kept, Outcome
 from airflow_recovery.planning.coordinators import coordinator_snapshots
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan_making import why_kept
@@ -75,6 +76,18 @@ class RegionResult:
     files_checked: int = 0
     seconds_saved: float = 0.0
     cause: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What only the region's own task sees: its external inputs, and which optional inputs this DAG run lacks.
+
+    ``outdated``: the finish that counts, where it is not valid any more.
+    """
+
+    externals: tuple[ExternalObject, ...] = ()
+    absent: tuple[str, ...] = ()
+    outdated: int | None = None
 
 
 class RegionTask:
@@ -111,18 +124,19 @@ class RegionTask:
         externals = self._application.externals()
         is_checked = False
         for _ in range(LISTING_ROUNDS):
+            absent = absent_inputs(self._run, self._region)
             listing = self._run.list()
             # What its coordinators are restored from is in other outcomes than those of its inputs.
             planned = self._run.regions[self._region]
             is_simple = self._epoch is None and not (planned.coordinators or attempt_of(planned).looks_at_others)
-            inputs = first_attempt_inputs(self._run, self._region, listing) if is_simple else None
+            inputs = first_attempt_inputs(self._run, self._region, listing, absent) if is_simple else None
             if inputs is not None:
-                return self._run_attempt(listing.state, inputs, externals)
+                return self._run_attempt(listing.state, inputs, Seen(externals, absent))
             state = self._run.load(listing=listing)
             if state.plans and not is_checked:
                 self._run.check_owner()
                 is_checked = True
-            result = self._act_on(state, externals)
+            result = self._act_on(state, Seen(externals, absent))
             if result is not None:
                 return result
         raise PagesDisagree(
@@ -130,29 +144,29 @@ class RegionTask:
         )
 
     def _act_on(  # noqa: C901 - what a listing asks for, in the order of the protocol
-        self, state: RunState, externals: tuple[ExternalObject, ...]
+        self, state: RunState, seen: Seen
     ) -> RegionResult | None:
         """What one listing asks for. `None`: the journal was changed, or some time has passed; list it again."""
         opened = state.of(self._region).open_attempt
         if opened is not None:
-            self._end_previous_attempt(state, opened, externals)
+            self._end_previous_attempt(state, opened, seen)
             return None
         prepared = state.of(self._region).prepared_attempt
         if prepared is not None:
             region_state = state.of(self._region)
-            roll_forward(self._run, prepared, region_state, lambda: self._why_it_would_run(state, externals))
+            roll_forward(self._run, prepared, region_state, lambda: self._why_it_would_run(state, seen))
             return None
         if self._epoch is not None and reset_for_epoch(self._run, self._region, state, self._epoch):
             return None
-        evaluation = self._run.evaluate(state, {self._region: externals})
+        evaluation = self._evaluate(state, seen)
         why = evaluation.why_must_run(self._region)
         if why is None:
-            return self._keep(evaluation)
+            return self._keep(evaluation, state)
         if why.why is Why.CODE_CHANGED:
             self._run.task_instances.live_check()
         if not evaluation.is_undecided(self._region) and check_not_appended(self._run, self._region, state):
             return None
-        inputs = self._run.regions[self._region].inputs
+        inputs = [name for name in self._run.regions[self._region].inputs if name not in seen.absent]
         self._run.available.look_ahead(self._run.results_read(self._region, state))
         lost = evaluation.lost_inputs(self._region)
         restart = failover_restart(self._run, state, self._region, why, lost)
@@ -180,7 +194,9 @@ class RegionTask:
             if others.restart(self._run, observation):
                 return None
         self._run.log.info("%s must run: %s.", self._region, why.text())
-        return self._run_attempt(state, _inputs_of(evaluation, inputs), externals, why.text())
+        is_outdated = evaluation.current(self._region) if evaluation.invalid_because(self._region) else None
+        seen = replace(seen, outdated=is_outdated.number if is_outdated is not None else None)
+        return self._run_attempt(state, _inputs_of(evaluation, inputs), seen, why.text())
 
     def _observes_now(self) -> bool:
         """True for the first observation of the tries: what rests on one must be listed after it."""
@@ -189,13 +205,16 @@ class RegionTask:
         self._observation = self._run.task_instances.observe()
         return self._observation is not None
 
-    def _why_it_would_run(self, state: RunState, externals: tuple[ExternalObject, ...]) -> Reason | None:
+    def _why_it_would_run(self, state: RunState, seen: Seen) -> Reason | None:
         self._run.task_instances.live_check()
-        return self._run.evaluate(state, {self._region: externals}).invalid_because(self._region)
+        return self._evaluate(state, seen).invalid_because(self._region)
+
+    def _evaluate(self, state: RunState, seen: Seen) -> Evaluation:
+        return self._run.evaluate(state, {self._region: seen.externals}, {self._region: seen.absent})
 
     # the ways a try can go
 
-    def _keep(self, evaluation: Evaluation) -> RegionResult:
+    def _keep(self, evaluation: Evaluation, state: RunState) -> RegionResult:
         attempt = evaluation.current(self._region)
         if attempt is None or attempt.outcome is None:
             raise AssertionError(f"{self._region} is kept without a finished attempt")
@@ -204,6 +223,10 @@ class RegionTask:
         seconds = outcome.spark_seconds or 0.0
         why = why_kept(evaluation, self._region)
         self._run.log.info("%s is kept: %s. No Spark is started; %.1f s of Spark saved.", self._region, why, seconds)
+        outdated_since = state.of(self._region).outdated_since
+        if outdated_since is not None:
+            self._run.task_instances.live_check()
+            self._run.journal.keep(Kept(self._region, outdated_since, attempt.number))
         final_check(self._run, self._region, attempt.number)
         self._run.journal.noticed(outcome)
         self._run.events.record(
@@ -222,9 +245,10 @@ class RegionTask:
         self,
         state: RunState,
         inputs: Mapping[str, Outcome],
-        externals: tuple[ExternalObject, ...],
+        seen: Seen,
         why: str = "it had not run yet",
     ) -> RegionResult:
+        externals = seen.externals
         self._run.journal.check_fits(self._region, externals)
         self._application.before_claim(state)
         # Read before the claim: nothing that can fail may stand between it and the end of the attempt.
@@ -234,7 +258,7 @@ class RegionTask:
         work = attempt_of(region).work(self._run, region, state, refs, externals)
         check_not_appended(self._run, self._region, state)
         claimed = ClaimedAttempt(
-            self._claim(state, refs, work.in_claim),
+            self._claim(state, refs, work.in_claim, seen),
             inputs,
             externals,
             fingerprint=region.fingerprint or "",
@@ -262,16 +286,16 @@ class RegionTask:
 
     # attempts
 
-    def _end_previous_attempt(self, state: RunState, opened: Attempt, externals: tuple[ExternalObject, ...]) -> None:
+    def _end_previous_attempt(self, state: RunState, opened: Attempt, seen: Seen) -> None:
         if self._builder is not None and self._builder.takes_over(self._run, self._region, opened):
             self._fence_previous_attempt(state, opened)
             return
-        evaluation = self._run.evaluate(state, {self._region: externals})
+        evaluation = self._evaluate(state, seen)
         if (
             opened.claim is not None
             and attempt_of(self._run.regions[self._region]).is_current(self._run, state, opened.claim)
             and is_worth_reconnecting(self._run, state, evaluation, opened, self._application, self._epoch)
-            and reconnect(self._run, opened.claim, self._application, externals)
+            and reconnect(self._run, opened.claim, self._application, seen.externals)
         ):
             return
         self._fence_previous_attempt(state, opened)
@@ -279,14 +303,14 @@ class RegionTask:
     def _void_attempt(self, state: RunState) -> None:
         """An attempt in the name of the one before it, which can't be reset in another way a second time."""
         before = self._run.journal.read_claim(self._region, state.of(self._region).latest_attempt)
-        claim = self._claim(state, before.inputs, before.mode)
+        claim = self._claim(state, before.inputs, before.mode, Seen(absent=before.absent))
         why = "it starts over"
         self._run.journal.fence(fenced(self._run, claim.region, claim.attempt, FenceCause.SUPERSEDED, why))
 
     def _fence_previous_attempt(self, state: RunState, opened: Attempt) -> None:
         fence_previous_attempt(self._run, state, self._region, opened, self._application, self._restarts, self._label)
 
-    def _claim(self, state: RunState, inputs: Sequence[InputRef], mode: RegionMode) -> Claim:
+    def _claim(self, state: RunState, inputs: Sequence[InputRef], mode: RegionMode, seen: Seen) -> Claim:
         try:
             return claim_attempt(
                 self._run,
@@ -298,6 +322,8 @@ class RegionTask:
                 owner=None if self._builder is None else self._builder.owner,
                 process=None if self._application.outlives_task else own_process(),
                 commit_number=number_in_target(self._run, self._region, state),
+                outdated=seen.outdated,
+                absent=seen.absent,
                 prepare_journal=self._prepare_journal,
             )
         except AttemptLost as error:

@@ -45,12 +45,16 @@ class RetryGrant:
 
 @dataclass(frozen=True)
 class TaskIdentity:
-    """The task instance that this process works for. ``ti_id`` is new with every try and every clear."""
+    """The task instance that this process works for. ``ti_id`` is new with every try and every clear.
+
+    ``trigger_rule``: Airflow's, by which this task was started.
+    """
 
     airflow_run_id: str
     try_number: int
     ti_id: str
     grant: RetryGrant | None = None
+    trigger_rule: str = "all_success"
 
 
 class RunMode:
@@ -153,7 +157,10 @@ class Run:
         return until_pages_agree(look)
 
     def evaluate(
-        self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None
+        self,
+        state: RunState,
+        externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
+        absent: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Evaluation:
         """The state, evaluated by the one pure function, with what the modes of the run read for that.
 
@@ -163,7 +170,13 @@ class Run:
         known = {mode: answers.known(self.today, self.journal) for mode, answers in self._modes.items()}
         before = self._evaluated.pop() if self._evaluated else None
         evaluation = Evaluation(
-            self.today, state, available=self.available, externals=externals, known=known, before=before
+            self.today,
+            state,
+            available=self.available,
+            externals=externals,
+            absent=absent,
+            known=known,
+            before=before,
         )
         self._evaluated.append(evaluation)
         return evaluation

@@ -42,6 +42,7 @@ from airflow_recovery.model.records import (
     CommitterDead,
     CommitterEpoch,
     ExternalObject,
+    Kept,
     Lost,
     Outcome,
     Pin,
@@ -251,19 +252,19 @@ class Journal:
                     # A claim is read of an open attempt alone: of one that has ended, the outcome says more.
                     if getattr(attempt, mark) and (kind.record is not Claim or not attempt.has_outcome):
                         keys[self.layout.attempt(region, n, kind.name)] = (region, n, kind)
-        self._check_sizes(listing, keys)
-        etags = {key: listing.objects[key].etag for key in keys}
-        bodies = self._cache.bodies(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
-        contents: dict[str, dict[int, dict[str, Any]]] = {}
-        for key, (region, n, kind) in keys.items():
-            of_attempt = contents.setdefault(region, {}).setdefault(n, {})
-            of_attempt[kind.content or ""] = self._content(kind.record, bodies[key], key, etags[key])
-            if kind.record is Outcome:
-                of_attempt["outcome_etag"] = etags[key]
         regions = dict(listing.state.regions)
-        for region, by_number in contents.items():
-            read = {n: altered(regions[region].attempts[n], **content) for n, content in by_number.items()}
-            regions[region] = RegionState({**regions[region].attempts, **read}, regions[region].closed_at)
+        self._read_into(regions, keys, listing)
+        # What the newest claim says of an earlier finish holds until there is another one.
+        claim = RECORD_KINDS["claim"]
+        states = ((region, regions[region]) for region in wanted if region in regions)
+        after_finish = ((region, now.attempts[now.latest_attempt]) for region, now in states if now.is_followed)
+        ended = {
+            self.layout.attempt(region, newest.number, claim.name): (region, newest.number, claim)
+            for region, newest in after_finish
+            if newest.is_claimed and newest.has_outcome
+        }
+        if ended:
+            self._read_into(regions, ended, listing)
         for region in wanted:
             if region in regions:
                 loaded = self._loaded.get(region)
@@ -273,6 +274,23 @@ class Journal:
         state = replace(listing.state, regions=regions)
         _check_pages(state, wanted)
         return state
+
+    def _read_into(
+        self, regions: dict[str, RegionState], keys: Mapping[str, tuple[str, int, RecordKind]], listing: Listing
+    ) -> None:
+        """Read the records at ``keys``, each one of an attempt of a region, into the states of those regions."""
+        self._check_sizes(listing, keys)
+        etags = {key: listing.objects[key].etag for key in keys}
+        bodies = self._cache.bodies(etags, listing.snapshot, lambda missing: get_many(self.store, missing))
+        contents: dict[str, dict[int, dict[str, Any]]] = {}
+        for key, (region, n, kind) in keys.items():
+            of_attempt = contents.setdefault(region, {}).setdefault(n, {})
+            of_attempt[kind.content or ""] = self._content(kind.record, bodies[key], key, etags[key])
+            if kind.record is Outcome:
+                of_attempt["outcome_etag"] = etags[key]
+        for region, by_number in contents.items():
+            read = {n: altered(regions[region].attempts[n], **content) for n, content in by_number.items()}
+            regions[region] = RegionState({**regions[region].attempts, **read}, regions[region].closed_at)
 
     def renew_snapshot(self, listing: Listing) -> None:
         """Have a snapshot of ``listing``'s outcomes written in the background, where one is due. Never waits."""
@@ -425,6 +443,13 @@ class Journal:
     def reset(self, reset: Reset) -> None:
         """Attempts up to ``reset.attempt`` do not count any more. A reset that is there already is as good."""
         self._put(reset, self.layout.attempt(reset.region, reset.attempt, "reset"), lambda held: True)
+
+    def keep(self, kept: Kept) -> None:
+        """The region's own task has found a finish valid that a later claim calls outdated. Who says so is no matter.
+
+        Raises `AttemptLost` where another try has found another finish valid.
+        """
+        self._put(kept, self.layout.attempt(kept.region, kept.attempt, "kept"), lambda held: held.kept == kept.kept)
 
     def report_lost(self, lost: Lost) -> None:
         """A consumer's report. Its key names what was lost, so two reporters write one object."""

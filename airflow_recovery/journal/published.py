@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from airflow_recovery.errors import JobDefinitionError, NotPublished, ObjectMissing
 from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.inputs import InputGroupRef, InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest
@@ -31,6 +32,24 @@ class PublishedResult:
     region: str
     attempt: int
     manifests: tuple[PartitionManifest, ...]
+
+
+def _why_not_valid(what: str, name: str, region: RegionState, expected: int) -> str | None:
+    """Why ``what``, which rests on attempt ``expected`` of a region, can't be read; `None` if that attempt counts."""
+    current = region.current
+    if current is None and expected <= region.closed_at:
+        return (
+            f"this run was purged, {name}@{expected} with it, on which {what} rests: its data goes with a later `gc`, "
+            f"or is gone. {CLEAR_WHAT_WAS_PURGED}"
+        )
+    if current is None or current.number != expected:
+        now = f"now {f'@{current.number}' if current else 'reset'}"
+    elif region.outdated_since is not None:
+        now = f"which was not valid any more when attempt {region.outdated_since} of it began"
+    else:
+        return None
+    rests = f"it rests on {name}@{expected}, {now}"
+    return f"{what} is no longer valid: {rests}. The run's own tasks repair and publish again."
 
 
 def published_result(journal: Journal, result: str) -> PublishedResult:
@@ -64,16 +83,11 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
             continue
         seen.add(ref)
         current, expected = state.of(ref.region).current, named_attempts.get(ref.region, ref.attempt)
-        if current is None and expected <= state.of(ref.region).closed_at:
-            raise NotPublished(
-                f"{where}: this run was purged, {ref.region}@{expected} with it, on which {result!r} of publish "
-                f"{number} rests: its data goes with a later `gc`, or is gone. {CLEAR_WHAT_WAS_PURGED}"
-            )
-        if current is None or current.number != expected or current.outcome is None:
-            raise NotPublished(
-                f"{where}: {result!r} of publish {number} is no longer valid: it rests on {ref.region}@{expected}, "
-                f"now {f'@{current.number}' if current else 'reset'}. The run's own tasks repair and publish again."
-            )
+        why = _why_not_valid(f"{result!r} of publish {number}", ref.region, state.of(ref.region), expected)
+        if why is not None:
+            raise NotPublished(f"{where}: {why}")
+        if current is None or current.outcome is None:
+            raise AssertionError(f"{ref.region}@{expected} counts, and is not finished")
         todo += Inputs.of(current.outcome.inputs).unseen(seen_groups)
     manifests = []
     for region in regions:

@@ -17,6 +17,7 @@ from airflow_recovery.model.records import AttemptState, Claim, CommitEnd, Commi
 class Attempt:
     """One attempt of a region. ``is_open``: claimed, without an outcome.
 
+    ``is_kept``: after it was claimed, its region's own task has found an earlier finish valid.
     ``is_followed``: a later attempt was claimed, whatever became of it. ``committer_epoch`` and ``dead_epoch``: the
     newest epoch of its committer (0: the first one), and the newest whose process is confirmed to be dead.
     ``pin_turn``: the highest turn of a person's pin on its data. ``batches``: how many batches it has committed, of a
@@ -29,6 +30,7 @@ class Attempt:
     is_reset: bool = False
     is_lost: bool = False
     is_released: bool = False
+    is_kept: bool = False
     is_followed: bool = False
     is_committed: bool = False
     committer_epoch: int = 0
@@ -160,6 +162,23 @@ class RegionState:
             if attempt.is_finished and (attempt.oldest >= n or attempt.oldest > self.invalid_up_to):
                 return attempt
         return None
+
+    @property
+    def is_followed(self) -> bool:
+        """After the finish that counts another attempt was claimed, which has not finished."""
+        return self.current is not None and self.current.number < self.latest_attempt
+
+    @cached_property
+    def outdated_since(self) -> int | None:
+        """The newest attempt, if it was claimed since the finish that counts was not valid any more.
+
+        `None` once the region's own task has found that finish valid again. What made it outdated (an external input,
+        an argument that only its task can render) nobody else can see. Needs the claim of the newest attempt.
+        """
+        newest = self.attempts.get(self.latest_attempt)
+        if newest is None or newest.claim is None or newest.is_kept or self.current is None:
+            return None
+        return newest.number if newest.claim.outdated == self.current.number else None
 
     @cached_property
     def open_attempt(self) -> Attempt | None:

@@ -20,6 +20,7 @@ from airflow_recovery.model.records import (
     CommittedBatch,
     CommitterDead,
     CommitterEpoch,
+    Kept,
     Lost,
     Outcome,
     Pin,
@@ -103,6 +104,14 @@ RECORD_KINDS: dict[str, RecordKind] = {
             mark="is_reset",
             content="reset",
             events=("ExecutionVertexReset",),
+        ),
+        RecordKind(
+            "kept",
+            Kept,
+            "a region's task that keeps a finish which a later claim calls outdated",
+            mark="is_kept",
+            events=("FinishFoundValid",),
+            is_event_optional=True,
         ),
         RecordKind("lost", Lost, "a consumer's task", mark="is_lost", events=("ResultLost",)),
         RecordKind(

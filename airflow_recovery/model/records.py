@@ -6,7 +6,7 @@ the same prefix is refused. `airflow_recovery.journal.codec` turns records into 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -112,12 +112,12 @@ class PlanRecord:
         """The group that has the region of that name, and the region's index in it. Raises `KeyError`."""
         return self._grouped.place(region)
 
-    def reads(self, region: str, refs: Sequence[InputRef]) -> bool:
-        """Whether ``refs`` are the inputs of the region of that name: all of them, and no others."""
-        return self.reads_at(*self.place(region), refs)
+    def reads(self, region: str, refs: Sequence[InputRef], absent: Collection[str] = ()) -> bool:
+        """Whether ``refs`` are the inputs of the region of that name: all but the ``absent`` ones, and no others."""
+        return self.reads_at(*self.place(region), refs, absent)
 
-    def reads_at(self, group: RegionGroup, index: int, refs: Sequence[InputRef]) -> bool:
-        """As `reads`, of the region at that `place`.
+    def reads_at(self, group: RegionGroup, index: int, refs: Sequence[InputRef], absent: Collection[str] = ()) -> bool:
+        """As `reads`, of the region at that `place`. Only an optional input of the region may be absent.
 
         False too where what ``refs`` stand for is not known. As cheap as there are groups, if both name the same ones.
         """
@@ -144,6 +144,10 @@ class PlanRecord:
                 expected.append(producer.name_at(index))
             elif edge.group not in whole:
                 expected += producer.names
+        if absent:
+            if not set(absent) <= set(group.template.optional):
+                return False
+            expected = [name for name in expected if name not in absent]
         return read == expected or set(read) == set(expected)
 
     def grouped(self, region: str, refs: Sequence[InputRef]) -> Sequence[InputRef]:
@@ -288,6 +292,11 @@ class Claim:
     """The process with which the attempt ends (`airflow_recovery.driver.process_identity`); `None`: none is known."""
     commit_number: int | None = later(None)
     """As which attempt the target of its sink is to count it: above whatever was committed there before."""
+    outdated: int | None = later(None)
+    """The finish that its region had then and that was not valid any more. It counts for nobody else either, until the
+    region's own task has found it valid again (`Kept`)."""
+    absent: tuple[Id, ...] = later(())
+    """The optional inputs that this DAG run does not have: regions that were skipped, or have failed."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode pins with the claim."""
 
@@ -327,6 +336,8 @@ class Outcome:
     """(vertex, snapshot of its coordinator as base64)."""
     budget_ended: str | None = later(None)
     """Of a failure after which the region is not restarted: which restart budget it has ended, in words."""
+    absent: tuple[Id, ...] = later(())
+    """As in its claim."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode has recorded of the attempt."""
 
@@ -346,6 +357,7 @@ class AttemptTrace:
     inputs: InputRefs
     externals: tuple[ExternalObject, ...]
     commit: CommitSpec | None = None
+    absent: tuple[Id, ...] = later(())
     mode: RegionMode = flat(BATCH, value_class)
 
     def finished(  # noqa: PLR0913 - what an outcome says
@@ -384,6 +396,7 @@ class AttemptTrace:
             worker=worker,
             commit=self.commit,
             coordinators=coordinators,
+            absent=self.absent,
             mode=self.mode if mode is None else mode,
         )
 
@@ -409,6 +422,18 @@ class Reset:
     altered: bool = later(False)
     """Of a streaming region: what it makes is another thing now (its schema, its subpartitions). Only its output
     channel begins a new generation; what it has read so far stays read, and its checkpoints stand."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """``t/<region>/<n>.kept``: after attempt n was claimed, the region's own task has found an earlier finish valid.
+
+    ``kept``: the number of that finish. Written only where the claim of attempt n calls it outdated.
+    """
+
+    region: Id
+    attempt: int
+    kept: int
 
 
 @dataclass(frozen=True)
@@ -568,6 +593,7 @@ Record = (
     | CommittedBatch
     | Outcome
     | Reset
+    | Kept
     | Lost
     | Released
     | SplitGeneration

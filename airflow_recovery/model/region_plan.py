@@ -59,6 +59,8 @@ class RegionPlan:
     coordinators: tuple[CoordinatorPlan, ...] = later(())
     fixed: tuple[tuple[str, str], ...] = later(())
     """(result, URI as it is declared, perhaps a template) of the results at locations of the user's own."""
+    optional: tuple[Id, ...] = later(())
+    """The regions in ``inputs`` that may be absent: a run that skips one of them runs this region without it."""
     finals: tuple[str, ...] = later(())
     """Of a final region, the results that are read outside the job. Empty, as in older journals: those that nobody
     reads in it, or else all."""

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import TriggerRule
+
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
@@ -41,6 +43,21 @@ log = logging.getLogger(__name__)
 
 VERIFY_MAX_BYTES = 10 * 1024**3
 VERIFY_TIMEOUT_S = 300.0
+RUNS_AFTER_SKIPS = frozenset(
+    {
+        "all_done",
+        "all_done_min_one_success",
+        "all_done_setup_success",
+        "all_skipped",
+        "always",
+        "none_failed",
+        "none_failed_min_one_success",
+        "one_done",
+        "one_failed",
+        "one_success",
+    }
+)
+"""Airflow's trigger rules that start a task although one of its upstream tasks was skipped."""
 UNASKED_LIMITS = ReadLimits(max_bytes=64 * 1024**2, timeout_s=10.0, in_order=True)
 """Where nothing is said: so little is read that nobody notices, and what readers may depend on is the same."""
 
@@ -155,11 +172,37 @@ class DropInOperator(RecoveringOperator):
                 )
             self.set_upstream(producer)
 
-    def result(self, name: str) -> OutputReference:
-        """This operator's output ``name``, to be given as another operator's input. Raises `JobDefinitionError`."""
+    def result(self, name: str, *, optional: bool = False) -> OutputReference:
+        """This operator's output ``name``, to be given as another operator's input. Raises `JobDefinitionError`.
+
+        ``optional``: the reader runs without it where this operator was skipped in the DAG run, or has failed, and the
+        reader's trigger rule (such as ``none_failed_min_one_success``) starts it all the same. ``{input:...}`` is then
+        an empty text.
+        """
         if name not in self.outputs:
             raise JobDefinitionError(f"{self.task_id} has no output {name!r}; it has {', '.join(self.outputs)}.")
-        return OutputReference(self.task_id, name)
+        return OutputReference(self.task_id, name, optional)
+
+    def resolve_template_files(self) -> None:
+        """As Airflow's, which calls it once the whole DAG is known: so what depends on other tasks is checked here."""
+        super().resolve_template_files()
+        self._check_trigger_rule()
+
+    def _check_trigger_rule(self) -> None:
+        """Raise `JobDefinitionError` where a branch may skip an input, and this task would be started without it."""
+        references, rule = self.drop_in.references, TriggerRule(self.trigger_rule).value
+        if rule not in RUNS_AFTER_SKIPS or any(each.optional for each in references.values()):
+            return
+        for name, reference in references.items():
+            before = self._producer(name, reference).get_flat_relatives(upstream=True)
+            branches = [task for task in before if task.inherits_from_skipmixin]
+            if branches:
+                raise JobDefinitionError(
+                    f"{self.task_id}: input {name!r} is made by {reference.task_id}, which {branches[0].task_id} may "
+                    f"skip, and by the trigger rule {rule!r} Airflow starts {self.task_id} all the "
+                    f"same. Say .result({reference.name!r}, optional=True) where it can do without, or leave the "
+                    "trigger rule out: then it is skipped as well."
+                )
 
     @property
     def drop_in(self) -> DropIn:

@@ -72,6 +72,11 @@ class Edges:
             self._inputs[node] = inputs
         return inputs
 
+    def required_inputs(self, node: str) -> Sequence[str]:
+        """`inputs` but for those that may be absent."""
+        optional = self.group(node).template.optional
+        return [name for name in self.inputs(node) if name not in optional] if optional else self.inputs(node)
+
     def readers(self, node: str) -> tuple[str, ...]:
         """Who reads a node, in topological order."""
         readers = self._readers.get(node)

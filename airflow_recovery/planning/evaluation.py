@@ -63,6 +63,7 @@ class Evaluation:
 
     ``externals`` holds today's external inputs of the regions that may be evaluated by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task evaluates them.
+    ``absent``: likewise the optional inputs that this DAG run does not have.
     ``known``: what each mode knows of the run besides its records, by its name, read after ``state`` was listed.
     ``before``: the same plan in an earlier state, or a supposed one. What it has found out of traces that rest on
     nothing that has changed since is taken over, and nothing that it has heard of data.
@@ -76,6 +77,7 @@ class Evaluation:
         *,
         available: Available,
         externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
+        absent: Mapping[str, tuple[str, ...]] | None = None,
         known: Mapping[str, object] | None = None,
         before: Evaluation | None = None,
     ) -> None:
@@ -86,6 +88,7 @@ class Evaluation:
         self.available = available
         self._asks = True
         self._externals = externals or {}
+        self._absent = absent or {}
         self._known = known or {}
         self._read = InputsRead(plan, state)
         self._invalid: dict[str, Reason | None] = {}
@@ -102,8 +105,10 @@ class Evaluation:
     def of(self, plan: PlanRecord, state: RunState, available: Available) -> Evaluation:
         """Another run, or a supposed one, evaluated by the same external inputs."""
         before = self if plan is self.topology else None
-        externals, known = self._externals, self._known
-        return Evaluation(plan, state, available=available, externals=externals, known=known, before=before)
+        externals, absent, known = self._externals, self._absent, self._known
+        return Evaluation(
+            plan, state, available=available, externals=externals, absent=absent, known=known, before=before
+        )
 
     def without_asking(self) -> Evaluation:
         """The same evaluation, which asks for no more data: what was not asked for so far is taken to be there."""
@@ -249,7 +254,9 @@ class Evaluation:
         while queue:
             name = queue.pop()
             wants_data = not self.is_undecided(name)
-            for node in self.edges.inputs(name):
+            # Whether an optional input is absent only the region's own task can tell: it has it made.
+            inputs = self.inputs_of(name) if name == region else self.edges.required_inputs(name)
+            for node in inputs:
                 edge = self.edges.group(name).name if self.edges.members(node) else name, node, wants_data
                 if edge in seen:
                     continue
@@ -259,6 +266,19 @@ class Evaluation:
                         reasons[producer] = reason
                         queue.append(producer)
         return {name: reasons[name] for name in sorted(reasons, key=self.edges.position)}
+
+    def inputs_of(self, region: str) -> Sequence[str]:
+        """The nodes that ``region`` reads in this DAG run, as far as that is known: its inputs but for absent ones."""
+        absent = self.absent(region)
+        inputs = self.edges.inputs(region)
+        return [node for node in inputs if node not in absent] if absent else inputs
+
+    def absent(self, region: str) -> tuple[str, ...]:
+        """The optional inputs that this DAG run does not have; where nobody has asked, as the finish says."""
+        if region in self._absent:
+            return self._absent[region]
+        current = self.state.of(region).current
+        return current.outcome.absent if current is not None and current.outcome is not None else ()
 
     def why_not_committed(self, region: str) -> Reason | None:
         """Of a valid region: its finish is prepared, and has to be committed to its sink before it counts."""
@@ -422,13 +442,17 @@ class Evaluation:
         changed = [name for name in known if mine.get(name) is not earlier.get(name)]
         changed += [
             name
-            for name in self._externals.keys() | before._externals.keys()
-            if self._externals.get(name) != before._externals.get(name) and self._is_planned(name)
+            for name in {*self._externals, *before._externals, *self._absent, *before._absent}
+            if self._told(name) != before._told(name) and self._is_planned(name)
         ]
         doubtful = self.edges.downstream([*changed, *self.edges.of_modes]) if known else set()
         self._invalid = {node: reason for node, reason in known.items() if node not in doubtful}
         self._decided = {node: names for node, names in before._decided.items() if node not in doubtful}
         self._read.take_over(before._read, self._invalid)
+
+    def _told(self, region: str) -> tuple[object, object]:
+        """What its own process knows of a region."""
+        return self._externals.get(region), self._absent.get(region)
 
     def _rests_on(self, node: str) -> Sequence[str]:
         """Whose validity decides on that of ``node``: nobody else's where it has no finish that counts."""
@@ -437,8 +461,9 @@ class Evaluation:
         is_region = group.keys is None or node != template.name
         if is_region and self.state.of(node).current is None:
             return ()
-        inputs, more = self.edges.inputs(node), planning(template.mode.name).producers(template)
-        return inputs + more if more else inputs
+        inputs = self.inputs_of(node) if template.optional else self.edges.inputs(node)
+        more = planning(template.mode.name).producers(template)
+        return (*inputs, *more) if more else inputs
 
     def _evaluate(self, node: str) -> None:
         """Find out whether a node is valid. What it rests on is known."""
@@ -461,7 +486,7 @@ class Evaluation:
         if reason is None and current is not None and current.outcome is not None:
             reason = self._evaluate_inputs(name, current.outcome, planning(group.template.mode.name))
         self._invalid[name] = reason
-        if reason is not None and not self._awaits_a_producer(name):
+        if reason is not None and reason.why is not Why.OUTDATED and not self._awaits_a_producer(name):
             self._decided[name] = [name]
 
     def _evaluate_alone(self, name: str, group: RegionGroup, index: int, attempt: Attempt | None) -> Reason | None:
@@ -483,8 +508,13 @@ class Evaluation:
             moved = planning(mode).why_source_changed(self._regions, name, outcome, self._known[mode])
             if moved is not None:
                 return Reason(name, Why.SPLITS_CHANGED, moved)
-        if not self.topology.reads_at(group, index, outcome.inputs):
+        if name in self._absent and outcome.absent != self._absent[name]:
+            return Reason(name, Why.INPUTS_CHANGED, _other_absent(outcome.absent, self._absent[name]))
+        if not self.topology.reads_at(group, index, outcome.inputs, outcome.absent):
             return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, self._regions[name].inputs))
+        outdated = None if name in self._externals else self.state.of(name).outdated_since
+        if outdated is not None:
+            return Reason(name, Why.OUTDATED, f"attempt {outdated} was claimed since attempt {attempt.number} was")
         template = group.template
         may_be_overwritten = template.fixed or template.writes_elsewhere
         return self._why_overwritten(name, template, attempt.number) if may_be_overwritten else None
@@ -522,7 +552,7 @@ class Evaluation:
         return True
 
     def _why_input_invalid(self, name: str) -> Reason | None:
-        for node in self.edges.inputs(name):
+        for node in self.inputs_of(name):
             below = self._invalid[node]
             superseded = None
             if below is None or self.edges.members(node):
@@ -541,7 +571,7 @@ class Evaluation:
             return False
         if reason.source is not None:
             return False  # what was read of a region while it ran is made anew with it
-        return all(self._may_come_right(name, node) for node in self.edges.inputs(name))
+        return all(self._may_come_right(name, node) for node in self.inputs_of(name))
 
     def _is_invalid(self, name: str) -> bool:
         return self._invalid[name] is not None
@@ -702,6 +732,13 @@ def _other_inputs(read: Sequence[InputRef], reads: Sequence[str]) -> str:
     if max(len(before), len(now)) <= WIDE:
         return f"read {before}, reads {now}"
     return f"read {len(before)} regions, reads {len(now)}, of which {len({*before} & {*now})} are the same"
+
+
+def _other_absent(before: Sequence[str], now: Sequence[str]) -> str:
+    """Which optional inputs are absent now and were not, or are there and were absent."""
+    gone, come = sorted({*now} - {*before}), sorted({*before} - {*now})
+    texts = [f"{', '.join(gone)} is absent in this run"] if gone else []
+    return "; ".join(texts + ([f"{', '.join(come)} was absent, and is there"] if come else []))
 
 
 def _manifests(attempt: Attempt) -> dict[str, PartitionManifest]:

@@ -168,7 +168,7 @@ class _Making:
         self._possible = possible
         self._published = published
         self._edges = evaluation.edges
-        self._read = {node for name in possible for node in self._edges.inputs(name)}
+        self._read = {node for name in possible for node in evaluation.inputs_of(name)}
         """What those read that run or wait."""
         self._before: dict[str, RegionNames] = {}
         """The regions of a node that run or wait."""
@@ -289,7 +289,7 @@ class _Making:
         """The refused region before it. `None` also where it is at work: it has begun."""
         if not self._refused or self._evaluation.state.of(region).open_attempt is not None:
             return None
-        return next(filter(None, map(self._refused_of, self._edges.inputs(region))), None)
+        return next(filter(None, map(self._refused_of, self._evaluation.inputs_of(region))), None)
 
     def _refused_of(self, node: str) -> str | None:
         # All its regions come before those that read it.

@@ -19,6 +19,7 @@ class Why(str, Enum):
     EXTERNAL_CHANGED = "external input changed"
     SPLITS_CHANGED = "its splits are others now"
     INPUTS_CHANGED = "reads other inputs now"
+    OUTDATED = "was outdated when its newest attempt began"
     INPUT_REMADE = "input was made again"
     INPUT_DIFFERS = "input was made again with other rows"
     INPUT_INVALID = "input is not valid"

@@ -77,7 +77,7 @@ class RestartSet:
             own = evaluation.why_invalid_by_itself(region)
         if own is not None:
             return own
-        for node in self._edges.inputs(region):
+        for node in self._evaluation.inputs_of(region):
             followed = self._why_followed(region, node)
             superseded = evaluation.why_node_superseded(region, node, self._runs.__contains__)
             reasons = [reason for reason in (followed, superseded) if reason is not None]
@@ -132,13 +132,15 @@ class RestartSet:
 
     def _is_superseded(self, name: str) -> bool:
         superseded = self._evaluation.why_node_superseded
-        return any(superseded(name, node, self._runs.__contains__) is not None for node in self._edges.inputs(name))
+        return any(
+            superseded(name, node, self._runs.__contains__) is not None for node in self._evaluation.inputs_of(name)
+        )
 
     def _drain(self) -> None:
         self._follow()
         while self._to_ask:
             name = self._to_ask.pop()
-            for node in self._edges.inputs(name):
+            for node in self._evaluation.inputs_of(name):
                 if node not in self._runs and self._is_new_edge(name, node, self._asked):
                     self._ask(name, node)
             self._follow()
@@ -164,7 +166,7 @@ class RestartSet:
             if name in self._undecided:
                 continue
             self._undecided.add(name)
-            for node in self._edges.inputs(name):
+            for node in self._evaluation.inputs_of(name):
                 for producer, _ in self._evaluation.unreadable(name, node, wants_data=False, but=self._runs):
                     if self._evaluation.may_come_right(producer):
                         waiting.append(producer)

@@ -75,6 +75,7 @@ def _region_of(drop_in: DropIn, *, is_final: bool) -> RegionPlan:
             if drop_in.determinism is not Determinism.ALWAYS
         ),
         commit=drop_in.commit_spec,
+        optional=drop_in.optional_producers,
         # As declared: another operator's task can't render it, and all of them have one plan.
         fixed=tuple(
             (qualified(task_id, name), uri) for name, uri in drop_in.declared_outputs.items() if uri is not None

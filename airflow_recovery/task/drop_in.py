@@ -295,6 +295,8 @@ class DropInApplication(SparkApplication):
                     read = [external for external in attempt.externals if external.vertex == name]
                     external = read[0] if read else self._tables.external(declared, name)
                     locations["version", name] = external.etag.rpartition("@")[2]
+            elif declared.task_id in attempt.claim.absent:
+                locations["input", name] = locations["version", name] = ""
             else:
                 outputs = {output.result: output for output in attempt.inputs[declared.task_id].outputs}
                 output = outputs[qualified(declared.task_id, declared.name)]

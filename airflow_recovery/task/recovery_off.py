@@ -20,6 +20,7 @@ from typing import Any
 
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import NullTaskInstances
+from airflow_recovery.hooks.clear_clients import OwnTaskInstance
 from airflow_recovery.hooks.masking import mask_secrets
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
@@ -72,7 +73,7 @@ class RunWithoutRecovery:
         return Run(
             plan=plan,
             journal=self.journal(plan, committing),
-            task_instances=NullTaskInstances(),
+            task_instances=NullTaskInstances(lambda keys: OwnTaskInstance(self._context).states(keys)),
             available=NullProber(),
             task_keys=task_keys,
             task=task_identity(self._context),

@@ -30,10 +30,15 @@ ALL = "*"
 
 @dataclass(frozen=True)
 class OutputReference:
-    """Output ``name`` of the operator ``task_id``, as another operator's input."""
+    """Output ``name`` of the operator ``task_id``, as another operator's input.
+
+    ``optional``: it may be absent. Where the DAG run has skipped its operator, or that has failed, and the trigger rule
+    of the reader starts it all the same, the reader runs without it.
+    """
 
     task_id: str
     name: str
+    optional: bool = False
 
     def __post_init__(self) -> None:
         check_arguments(OutputReference.__init__, vars(self), "OutputReference")
@@ -65,6 +70,13 @@ class DropIn:
     def references(self) -> dict[str, OutputReference]:
         """The inputs that are outputs of other operators, by name."""
         return {name: declared for name, declared in self.inputs.items() if isinstance(declared, OutputReference)}
+
+    @property
+    def optional_producers(self) -> tuple[str, ...]:
+        """The operators all of whose outputs among the inputs are optional."""
+        references = self.references.values()
+        required = {reference.task_id for reference in references if not reference.optional}
+        return tuple(dict.fromkeys(each.task_id for each in references if each.task_id not in required))
 
     @property
     def tables(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_recovery.airflow_compat import is_supervised
+from airflow_recovery.attempt.absent_inputs import ALL_SUCCESS
 from airflow_recovery.attempt.clear_protocol import CLEARS_KEY, RecoveryClear, clears_from_json
 from airflow_recovery.attempt.run import RetryGrant, TaskIdentity
 from airflow_recovery.driver.process import die_with_parent
@@ -48,7 +49,9 @@ def task_identity(context: Mapping[str, Any]) -> TaskIdentity:
     """The task instance that this process works for."""
     instance = context["ti"]
     grant = retry_grant(context)
-    return TaskIdentity(context["dag_run"].run_id, int(instance.try_number), str(instance.id), grant)
+    rule = getattr(getattr(instance, "task", None) or context.get("task"), "trigger_rule", ALL_SUCCESS)
+    rule = getattr(rule, "value", rule)  # the text of Airflow's enumeration is another one
+    return TaskIdentity(context["dag_run"].run_id, int(instance.try_number), str(instance.id), grant, rule)
 
 
 def is_live_run(context: Mapping[str, Any], run_id: str) -> bool:

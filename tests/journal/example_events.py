@@ -41,6 +41,9 @@ COMMIT_EVENTS: list[JobEvent] = [
 ]
 """Not in the first golden stream."""
 
+KEPT_EVENTS: list[JobEvent] = [RecordWritten(occurred_at=AT, record=EXAMPLES["kept"])]
+"""In no golden stream that was written before there were any."""
+
 SPLIT_EVENTS: list[JobEvent] = [
     SplitsCommitted(occurred_at=AT, region="raw", attempt=2, number=1, splits=2, lost=False)
 ]
@@ -73,6 +76,7 @@ EXAMPLE_EVENTS: list[JobEvent] = [
     *COMMIT_EVENTS,
     *SPLIT_EVENTS,
     *HOLD_EVENTS,
+    *KEPT_EVENTS,
     StreamEnded(occurred_at=AT),
 ]
 

@@ -15,6 +15,7 @@ from example_events import (
     FOR_EVER,
     HOLD_EVENTS,
     IDENTITY,
+    KEPT_EVENTS,
     SPLIT_EVENTS,
     STREAMS,
     read,
@@ -30,10 +31,11 @@ FOLDERS: dict[str, list[JobEvent]] = {
     "streams-v1": [
         example_event
         for example_event in EXAMPLE_EVENTS[:-1]
-        if example_event not in (*COMMIT_EVENTS, *HOLD_EVENTS, *SPLIT_EVENTS)
+        if example_event not in (*COMMIT_EVENTS, *HOLD_EVENTS, *KEPT_EVENTS, *SPLIT_EVENTS)
     ],
     "streams-v1-commits": COMMIT_EVENTS,
     "streams-v1-holds": HOLD_EVENTS,
+    "streams-v1-kept": KEPT_EVENTS,
     "streams-v1-splits": SPLIT_EVENTS,
 }
 WRITER = "0a1b2c3d"

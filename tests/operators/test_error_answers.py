@@ -30,7 +30,7 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
     ("final", 502, "misconfigured", "USAGE"): "ConfigurationError",
     ("final", 502, "store_denied", "NO_ANSWER"): "StoreAccessDenied",
     ("final", 502, "unreadable", "NO_ANSWER"): """
-        AppendedAlready ChannelFailed FingerprintError HoldsOther InputDenied InputUnreachable InputsUnknown
+        AppendedAlready ChannelFailed FingerprintError HoldsOther InputDenied InputFailed InputUnreachable InputsUnknown
         LossBudgetExceeded ClearNotConfigured NotSetUp ObjectTooLarge RecordInvalid RestartsExhausted
         SinkInDoubt SinkRefused SplitIdentityError SplitsNotCovered SplitsVanished StreamDamaged SubtasksUnknown
         UserCodeError""",
@@ -42,8 +42,8 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
     ("later", 502, "store_denied", "NO_ANSWER"): "StoreCredentialsExpired",
     ("later", 502, "unreadable", "NO_ANSWER"): """
         BackendNotInstalled ChannelAltered ChannelError ChannelInconsistent ChannelNotOpen ClusterFull DriverLost
-        ExecutorLost HistoryIncomplete InfrastructureFailed InputAltered InputSkipped InputTimedOut InputUnreadable
-        JournalError ManifestInvalid NotPublished OutOfMemory PartitionMissing RecoveryError
+        ExecutorLost HistoryIncomplete InfrastructureFailed InputAltered InputPending InputSkipped InputTimedOut
+        InputUnreadable JournalError ManifestInvalid NotPublished OutOfMemory PartitionMissing RecoveryError
         RegionFailed RestartPending SessionLost BuiltElsewhere SinkNotApplied SinkUnavailable SubtasksFailed
         TransferBroken""",
     ("later", 503, "no_answer", "NO_ANSWER"): """

@@ -335,6 +335,12 @@ class World:
     """Regions that write the same rows whatever they read."""
     limits: RestartLimits | None = None
     """The restart budget of every region."""
+    rules: dict[str, str] = field(default_factory=dict)
+    """The trigger rule of a region's task, where it is not ``all_success``. Such a task waits for nobody."""
+    optional: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The inputs of a region that may be absent."""
+    by_operators: bool = False
+    """Nobody but a region's own task knows its fingerprint, as of an operator's arguments."""
     strategy: FailoverStrategy = FailoverStrategy.REGION
     now: Callable[[], str] = field(default=lambda: "now")
     heartbeat_timeouts: HeartbeatTimeouts = NO_HEARTBEAT_TIMEOUTS
@@ -360,7 +366,8 @@ class World:
         read = {producer for inputs in self.upstream.values() for producer in inputs}
         leaves = tuple(name for name in self.upstream if name not in read or name in self.finals)
         self.leaves = leaves
-        self.airflow = FakeAirflow({**self.upstream, PUBLISH: leaves}, retries=self.retries)
+        waits = {name: () if name in self.rules else inputs for name, inputs in self.upstream.items()}
+        self.airflow = FakeAirflow({**waits, PUBLISH: leaves}, retries=self.retries)
 
     @property
     def plan(self) -> PlanRecord:
@@ -371,14 +378,19 @@ class World:
                 results=self.results_of(name),
                 inputs=tuple(inputs),
                 final=name in self.leaves,
-                fingerprint=self.fingerprints.get(name, "code 1"),
+                fingerprint=None if self.by_operators else self.code_of(name),
                 reads=self.results_read(name),
                 determinism=tuple((result, self.modes[name]) for result in self.results_of(name) if name in self.modes),
+                optional=self.optional.get(name, ()),
                 finals=self.final_results.get(name, ()),
             )
             for name, inputs in self.upstream.items()
         )
         return PlanRecord("jobs:flights", regions, failover_strategy=self.strategy)
+
+    def code_of(self, region: str) -> str:
+        """The fingerprint of its code of today."""
+        return self.fingerprints.get(region, "code 1")
 
     def results_of(self, region: str) -> tuple[str, ...]:
         return self.makes.get(region, (region,))
@@ -424,7 +436,14 @@ class World:
             task_instances=self.airflow.clear_client(own, can_clear=self.can_clear, gate=process.request),
             available=ResultProber(lambda location: results),
             task_keys={name: name for name in self.upstream},
-            task=TaskIdentity(self.run_id, own.try_number, own.ti_id, self.airflow.grant(own.task_id)),
+            task=TaskIdentity(
+                self.run_id,
+                own.try_number,
+                own.ti_id,
+                self.airflow.grant(own.task_id),
+                self.rules.get(own.task_id, "all_success"),
+            ),
+            fingerprints={own.task_id: self.code_of(own.task_id)} if self.by_operators else {},
             now=self.now,
             log=log,
             events=Events(self.events),

@@ -1,0 +1,285 @@
+"""An input counts only if this run has it: whatever an earlier try of the date has left behind (faults 179 to 182)."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import PUBLISH, Process, World
+
+from airflow_recovery.attempt import region_task
+from airflow_recovery.attempt.publish import PublishTask
+from airflow_recovery.attempt.region_task import Decision
+from airflow_recovery.errors import InputFailed, InputLost, InputPending, InputSkipped, NotPublished, RegionFailed
+from airflow_recovery.journal.published import published_result
+from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.model.records import ExternalObject
+
+PAIR = {"a": (), "b": ("a",)}
+JOIN = {"x": (), "y": (), "join": ("x", "y")}
+RULES = ("all_done", "always", "one_failed", "none_failed_min_one_success")
+
+
+def file(etag: str) -> ExternalObject:
+    return ExternalObject("a", "s3://lake/a.csv", 1, etag)
+
+
+def fails(world: World, region: str, **how: object) -> None:
+    """A try of ``region`` claims, and its application fails; Airflow has no retry left."""
+
+    def fail() -> None:
+        raise RegionFailed("broken")
+
+    with pytest.raises(RegionFailed):
+        world.go(region, on_start=fail, **how)
+    world.airflow.mark(region, "failed")
+
+
+def operators(upstream=PAIR, **options) -> World:
+    """A run of operators that is green."""
+    world = World(upstream, by_operators=True, **options)
+    world.go_all()
+    return world
+
+
+def deploys_broken_code(world: World, region: str = "a") -> None:
+    """New code of ``region``, which fails."""
+    world.fingerprints[region] = "code 2"
+    world.airflow.clear(region)
+    fails(world, region)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("by_operators", [True, False])
+def test_fault_179_a_consumer_does_not_use_what_a_failed_producer_had_made_before(rule, by_operators):
+    world = World(PAIR, by_operators=by_operators, rules={"b": rule})
+    world.go_all()
+    deploys_broken_code(world)
+    world.airflow.clear("b")
+    with pytest.raises(InputFailed, match="b reads a, which has failed in this run"):
+        world.go("b")
+    assert world.attempts("b") == 1
+
+
+def test_fault_179_control_without_a_look_at_airflow_the_old_rows_are_kept(monkeypatch):
+    monkeypatch.setattr(region_task, "absent_inputs", lambda run, region: ())
+    monkeypatch.setattr(RegionState, "outdated_since", None)
+    world = operators(rules={"b": "all_done"})
+    deploys_broken_code(world)
+    world.airflow.clear("b")
+    assert world.go("b").decision is Decision.KEPT
+
+
+def test_a_consumer_by_the_default_rule_asks_airflow_for_no_state():
+    world = operators()
+    world.airflow.clear("b")
+    asked: list[str] = []
+    own = world.airflow.start("b")
+    world.region_task(own, Process(asked.append)).execute()
+    assert "states" not in asked
+
+
+@pytest.mark.parametrize("can_clear", [True, False])
+def test_fault_180_a_finish_that_its_own_task_found_outdated_counts_for_nobody(can_clear):
+    """Its producer has failed with new code, and somebody has marked it as a success."""
+    world = operators(can_clear=can_clear)
+    deploys_broken_code(world)
+    world.airflow.mark("a", "success")
+    world.airflow.clear("b")
+    with pytest.raises(Exception, match="was outdated when its newest attempt began") as raised:
+        world.go("b")
+    assert isinstance(raised.value, InputLost) is can_clear
+    assert world.attempts("b") == 1
+
+
+def test_fault_180_so_does_one_whose_external_input_has_changed():
+    world = operators()
+    world.airflow.clear("a")
+    fails(world, "a", externals=(file("e2"),))
+    world.airflow.mark("a", "success")
+    world.airflow.clear("b")
+    with pytest.raises(InputLost):
+        world.go("b")
+    assert world.airflow.cleared == ["a"]
+
+
+def test_fault_180_control_without_the_claims_word_the_old_finish_counts(monkeypatch):
+    monkeypatch.setattr(RegionState, "outdated_since", None)
+    world = operators()
+    deploys_broken_code(world)
+    world.airflow.mark("a", "success")
+    world.airflow.clear("b")
+    assert world.go("b").decision is Decision.KEPT
+
+
+def test_after_a_rollback_the_old_finish_counts_again_once_its_own_task_has_looked():
+    world = operators()
+    deploys_broken_code(world)
+    world.fingerprints["a"] = "code 1"
+    world.airflow.clear("a")
+    world.airflow.clear("b")
+    assert world.state().of("a").outdated_since == 2
+    assert world.go("a").decision is Decision.KEPT
+    assert world.state().of("a").outdated_since is None
+    assert world.go("b").decision is Decision.KEPT
+    keys = [info.key for info in world.journal_store.list("")]
+    assert [key for key in keys if key.endswith(".kept")] == [world.journal().layout.attempt("a", 2, "kept")]
+    assert world.verify().violated == ()
+
+
+def test_a_kept_try_writes_nothing_where_no_claim_calls_its_finish_outdated():
+    world = operators()
+    before = {info.key for info in world.journal_store.list("")}
+    world.airflow.clear("a")
+    world.go("a")
+    assert {info.key for info in world.journal_store.list("")} == before
+
+
+def test_the_broken_code_comes_back_after_a_rollback_and_the_old_finish_is_outdated_again():
+    world = operators()
+    deploys_broken_code(world)
+    world.fingerprints["a"] = "code 1"
+    world.airflow.clear("a")
+    world.go("a")
+    deploys_broken_code(world)
+    assert world.state().of("a").outdated_since == 3
+
+
+def test_an_attempt_that_only_makes_lost_data_again_calls_nothing_outdated():
+    world = operators({"a": ()})
+    world.delete_results("a", 1)
+    world.airflow.clear("a")
+    fails(world, "a")
+    assert world.state().of("a").outdated_since is None
+
+
+def test_fault_180_readers_outside_are_not_given_an_outdated_result():
+    world = operators()
+    world.publish()
+    assert published_result(world.journal(), "b").attempt == 1
+    deploys_broken_code(world)
+    with pytest.raises(NotPublished, match="it rests on a@1, which was not valid any more when attempt 2 of it began"):
+        published_result(world.journal(), "b")
+    world.fingerprints["a"] = "code 1"
+    world.airflow.clear("a")
+    world.go("a")
+    assert published_result(world.journal(), "b").attempt == 1
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_fault_181_the_reader_of_what_this_run_has_skipped_is_skipped_whatever_an_earlier_try_had(rule):
+    world = operators(JOIN, rules={"join": rule})
+    world.airflow.mark("x", "skipped")
+    world.airflow.clear("join")
+    with pytest.raises(InputSkipped, match="join reads x, which was skipped in this run"):
+        world.go("join")
+
+
+def test_fault_181_an_optional_input_that_is_skipped_is_absent_and_its_reader_runs_without_it():
+    world = operators(JOIN, rules={"join": "none_failed_min_one_success"}, optional={"join": ("x", "y")})
+    assert world.content("join") == "join of ['x of []', 'y of []']"
+    world.airflow.mark("x", "skipped")
+    world.airflow.clear("join")
+    result = world.go("join")
+    assert (result.decision, result.cause) == (
+        Decision.RAN,
+        "join: reads other inputs now (x is absent in this run)",
+    )
+    assert world.content("join") == "join of ['y of []']"
+    assert result.outcome.absent == ("x",)
+    world.airflow.clear("join")
+    assert world.go("join").decision is Decision.KEPT
+    world.publish()
+    assert world.journal().read_publish(1).skipped == ("x",)
+    assert world.verify().violated == ()
+    world.airflow.mark("x", "success")
+    world.airflow.clear("join")
+    assert world.go("join").cause == "join: reads other inputs now (x was absent, and is there)"
+    assert world.content("join") == "join of ['x of []', 'y of []']"
+
+
+def test_fault_181_control_where_nobody_asks_airflow_the_other_branch_is_read(monkeypatch):
+    monkeypatch.setattr(region_task, "absent_inputs", lambda run, region: ())
+    world = operators(JOIN, rules={"join": "none_failed_min_one_success"})
+    world.airflow.mark("x", "skipped")
+    world.airflow.clear("join")
+    assert world.go("join").decision is Decision.KEPT
+
+
+@pytest.mark.parametrize("state", ["failed", "upstream_failed", "skipped"])
+def test_an_optional_input_that_never_was_there_is_absent(state):
+    world = World(JOIN, by_operators=True, rules={"join": "all_done"}, optional={"join": ("x",)})
+    world.go("y")
+    world.airflow.mark("x", state)
+    assert world.go("join").outcome.absent == ("x",)
+    assert world.content("join") == "join of ['y of []']"
+
+
+def test_a_reader_further_down_does_not_ask_for_what_its_producer_may_go_without():
+    world = World({**JOIN, "last": ("join",)}, by_operators=True, rules={"join": "all_done"}, optional={"join": ("x",)})
+    world.go("y")
+    world.airflow.mark("x", "skipped")
+    world.go("join")
+    world.go("last")
+    world.delete_results("join", 1)
+    world.delete_results("last", 1)
+    world.airflow.clear("last")
+    with pytest.raises(InputLost):
+        world.go("last")
+    assert world.airflow.cleared == ["join"]
+    world.go("join")
+    world.go("last")
+    assert world.content("last") == "last of [\"join of ['y of []']\"]"
+
+
+def test_an_input_that_is_not_over_is_waited_for():
+    world = World(PAIR, by_operators=True, rules={"b": "always"})
+    with pytest.raises(InputPending, match="b reads a, which is not over in this run"):
+        world.go("b")
+    world.go("a")
+    assert world.go("b").decision is Decision.RAN
+
+
+def test_fault_182_a_region_that_skips_itself_today_is_published_no_more():
+    world = operators({**PAIR, "c": ()})
+    world.publish()
+    world.airflow.clear("a")
+    fails(world, "a", externals=(file("e2"),))
+    for region in "ab":
+        world.airflow.mark(region, "skipped")
+    world.airflow.clear(PUBLISH)
+    world.airflow.upstream[PUBLISH] = ("c",)
+    publish = world.publish()
+    assert publish.skipped == ("a", "b")
+    assert [region.region for region in publish.regions if region.results] == ["c"]
+    with pytest.raises(NotPublished, match="does not name 'b'"):
+        published_result(world.journal(), "b")
+
+
+def test_fault_182_control_where_states_are_not_asked_the_old_result_is_published(monkeypatch):
+    monkeypatch.setattr(PublishTask, "_states", lambda self, observation: dict.fromkeys("abc"))
+    monkeypatch.setattr(RegionState, "outdated_since", None)
+    world = operators({**PAIR, "c": ()})
+    world.airflow.clear("a")
+    fails(world, "a", externals=(file("e2"),))
+    for region in "ab":
+        world.airflow.mark(region, "skipped")
+    world.airflow.upstream[PUBLISH] = ("c",)
+    world.publish()
+    assert published_result(world.journal(), "b").attempt == 1
+
+
+def test_fault_182_even_where_the_publish_task_is_skipped_as_well():
+    world = operators()
+    world.publish()
+    world.airflow.clear("a")
+    fails(world, "a", externals=(file("e2"),))
+    with pytest.raises(NotPublished, match="which was not valid any more"):
+        published_result(world.journal(), "b")
+
+
+def test_a_final_region_that_has_failed_is_not_published_by_what_it_had_before():
+    world = operators({"a": (), "b": ()})
+    deploys_broken_code(world, "b")
+    world.airflow.upstream[PUBLISH] = ()
+    world.airflow.clear(PUBLISH)
+    with pytest.raises(InputFailed, match="b has failed in this run"):
+        world.publish()
