@@ -190,7 +190,8 @@ def _wait(stream: OpenStream, batches: QueryBatches, query: StreamingQuery, prog
             logged_at, logged = time.monotonic(), text
             progress.say(text)
     batches.end()
-    failed = query.exception()
+    # Spark may not have noticed yet that a batch has failed.
+    failed = query.exception() or batches.error
     if failed is not None and not batches.is_refused:
         raise failed
     if stream.source is not None:
