@@ -93,7 +93,8 @@ def _ref(reader: RegionPlan, region: str, outcome: Outcome) -> InputRef:
         for output in outcome.outputs
         if not reader.reads or output.result in reader.reads
     )
-    return InputRef(region, outcome.attempt, tuple((result, digest) for result, digest in digests if digest))
+    digested = tuple((result, digest) for result, digest in digests if digest)
+    return InputRef(region, outcome.attempt, digested, outcome.writer)
 
 
 def run_claimed(

@@ -34,8 +34,8 @@ def reading_of(fingerprint: str | None, inputs: Iterable[InputRef]) -> str:
 
 def _rows_of(part: InputRef | InputGroupRef) -> list[Any]:
     if isinstance(part, InputRef):
-        return [part.region, sorted(part.digests) or part.attempt]
-    return [part.group, part.keys, sorted(part.digests) or to_json(part.attempts)]
+        return [part.region, sorted(part.digests) or part.token or part.attempt]
+    return [part.group, part.keys, sorted(part.digests) or part.tokens or to_json(part.attempts)]
 
 
 class GroupsOfRun:

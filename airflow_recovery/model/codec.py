@@ -160,12 +160,13 @@ PathBelow = Annotated[str, Check("a key that stays where it begins", _is_path_be
 """A key below a prefix: what is read, and one day deleted, is what it says (docs/faults.md, fault 86)."""
 
 
-def later(default: Any) -> Any:
+def later(default: Any, *, compare: bool = True) -> Any:
     """A field that its format did not have at first. It is not written while it has its ``default``.
 
-    So what says the same has the same bytes, and a plan the same hash, whichever version wrote it.
+    So what says the same has the same bytes, and a plan the same hash, whichever version wrote it. Without ``compare``
+    two values are equal whatever they have in this field.
     """
-    return field(default=default, metadata={"later": True})
+    return field(default=default, compare=compare, metadata={"later": True})
 
 
 def needed(default: Any = MISSING, *, factory: Any = MISSING) -> Any:

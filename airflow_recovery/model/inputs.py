@@ -30,12 +30,15 @@ class InputRef:
     """Attempt ``attempt`` of region ``region`` is what an attempt reads.
 
     ``digests``: (result, digest) for each result read whose rows were digested when they were written. Of a region that
-    is read as one of a group there are none: the group has them (`InputGroupRef.digests`).
+    is read as one of a group there are none: the group has them (`InputGroupRef.digests`). ``token``: the writer of the
+    finish that is read; empty where none is known. An attempt with this number and another writer is another one: a
+    journal that has lost a part gives numbers a second time.
     """
 
     region: Id
     attempt: int
     digests: tuple[tuple[str, str], ...] = later(())
+    token: str = later("", compare=False)
 
 
 def _others_written(others: Sequence[tuple[int, int]]) -> Any:
@@ -128,17 +131,19 @@ class InputGroupRef:
     """All regions of the group ``group`` are read, each at its attempt in ``attempts``.
 
     ``keys`` is the group's `RegionGroup.keys_digest` when this was written. ``digests``: (result, `combined_digest` of
-    all regions) for each result read that was digested in all of them.
+    all regions) for each result read that was digested in all of them. ``tokens``: the `combined_digest` of the tokens
+    of all regions (`InputRef.token`); empty where one is not known.
     """
 
     group: Id
     keys: str
     attempts: GroupAttempts
     digests: tuple[tuple[str, str], ...] = later(())
+    tokens: str = later("", compare=False)
 
 
 def combined_digest(digests: Iterable[tuple[str, str]]) -> str:
-    """One digest, 64 hex digits, of (region, digest of its rows) of all regions of a group, in any order.
+    """One digest, 64 hex digits, of (region, digest of its rows, or token) of all regions of a group, in any order.
 
     A sum modulo 2**256 of a hash of each pair, so that one region's can be exchanged without the others'.
     """
@@ -284,7 +289,8 @@ def _group_ref(group: RegionGroup, members: Sequence[InputRef]) -> InputGroupRef
             digests.setdefault(result, []).append((ref.region, digest))
     combined = ((result, combined_digest(pairs)) for result, pairs in digests.items() if len(pairs) == len(members))
     attempts = GroupAttempts.of([ref.attempt for ref in members])
-    return InputGroupRef(group.name, group.keys_digest, attempts, tuple(combined))
+    tokens = combined_digest((ref.region, ref.token) for ref in members) if all(ref.token for ref in members) else ""
+    return InputGroupRef(group.name, group.keys_digest, attempts, tuple(combined), tokens)
 
 
 def _text(ref: InputGroupRef) -> str:

@@ -547,7 +547,7 @@ class Evaluation:
             if self._invalid[ref.region] is not None:
                 return False
             now = self.state.of(ref.region).current
-            if now is None or now.number != ref.attempt:
+            if now is None or not _is_read_at(ref, now):
                 return False
         return True
 
@@ -603,7 +603,7 @@ class Evaluation:
     def _remade(self, pin: InputRef) -> Attempt | None:
         """The current finish of what was read, where it is another one. `None` while there is none."""
         now = self.state.of(pin.region).current
-        return now if now is not None and now.number != pin.attempt else None
+        return now if now is not None and not _is_read_at(pin, now) else None
 
     def why_superseded(self, consumer: str, pin: InputRef) -> Reason | None:
         """Why the finish that counts of what was read at ``pin`` does not count as what ``consumer`` has read."""
@@ -612,6 +612,8 @@ class Evaluation:
             return None
         edge = self.edge(consumer, pin.region)
         read = f"read {pin.region}@{pin.attempt}, now @{now.number}"
+        if now.number == pin.attempt:
+            read = f"read another {pin.region}@{pin.attempt} than there is now"
         digests, present = dict(pin.digests), _manifests(now)
         for result, mode in edge:
             if mode is Determinism.ALWAYS:
@@ -694,6 +696,12 @@ class Evaluation:
         except KeyError:
             return False
         return True
+
+
+def _is_read_at(pin: InputRef, attempt: Attempt) -> bool:
+    """Whether ``attempt``, a finish, is the one that was read at ``pin``."""
+    writer = attempt.outcome.writer if attempt.outcome is not None else ""
+    return attempt.number == pin.attempt and pin.token in ("", writer)
 
 
 def in_order(start: str, needs: Callable[[str], Iterable[str]], done: Container[str]) -> Iterator[str]:

@@ -9,6 +9,9 @@ from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.inputs import GroupAttempts, InputGroupRef, InputRef, Inputs, combined_digest
 from airflow_recovery.model.records import PlanRecord
 
+UNLIKE_ANY = "?"
+"""Stands for a token that no finish has."""
+
 
 class InputsRead:
     """The inputs of records of one state of a run, told by the plan in use where no recorded plan could tell them.
@@ -20,8 +23,9 @@ class InputsRead:
     def __init__(self, plan: PlanRecord, state: RunState) -> None:
         self._plan = plan
         self._state = state
-        self._groups: dict[InputGroupRef, dict[str, InputRef]] = {}
+        self._groups: dict[tuple[InputGroupRef, str], dict[str, InputRef]] = {}
         self._present: dict[tuple[str, str], GroupAttempts] = {}
+        self._are_same: dict[tuple[InputGroupRef, str], bool] = {}
 
     def take_over(self, before: InputsRead, same: Container[str]) -> None:
         """Which attempts of a group count, where it is one of the ``same``: none of its regions has changed."""
@@ -53,8 +57,24 @@ class InputsRead:
             if group in (None, name):
                 names = known.group(ref).names
                 remade = ref.attempts.differences(self._now(ref, names))
+                if not self._are_those_read(ref, names):
+                    remade = [*remade, *sorted(set(range(len(names))) - set(remade))]
                 by_name = self._of_group(known, ref) if remade else {}
                 yield from (by_name[names[index]] for index in remade)
+
+    def _are_those_read(self, ref: InputGroupRef, names: Sequence[str]) -> bool:
+        """The attempts of a group that were read are those that the journal has under their numbers."""
+        if not ref.tokens:
+            return True
+        key = ref, ref.tokens
+        if key not in self._are_same:
+            found = ((name, self._writer(name, number)) for name, number in zip(names, ref.attempts, strict=True))
+            self._are_same[key] = combined_digest(found) == ref.tokens
+        return self._are_same[key]
+
+    def _writer(self, region: str, number: int) -> str:
+        attempt = self._state.of(region).attempts.get(number)
+        return attempt.outcome.writer if attempt is not None and attempt.outcome is not None else ""
 
     def _now(self, ref: InputGroupRef, names: Sequence[str]) -> GroupAttempts:
         """The attempts of a group that count; 0 where there is none."""
@@ -69,7 +89,8 @@ class InputsRead:
         return refs if refs.is_known else refs.with_groups(self._plan.find_group)
 
     def _of_group(self, refs: Inputs, ref: InputGroupRef) -> dict[str, InputRef]:
-        if ref not in self._groups:
+        key = ref, ref.tokens
+        if key not in self._groups:
             attempts = dict(zip(refs.group(ref).names, ref.attempts, strict=True))
             digests: dict[str, list[tuple[str, str]]] = {name: [] for name in attempts}
             for result, combined in ref.digests:
@@ -77,10 +98,12 @@ class InputsRead:
                 if combined_digest((name, digest or "") for name, digest in own.items()) == combined:
                     for name, digest in own.items():
                         digests[name].append((result, digest or ""))
-            self._groups[ref] = {
-                name: InputRef(name, number, tuple(digests[name])) for name, number in attempts.items()
+            # Of one digest over all tokens it can't be told which attempt is another one than was read.
+            token = "" if self._are_those_read(ref, refs.group(ref).names) else UNLIKE_ANY
+            self._groups[key] = {
+                name: InputRef(name, number, tuple(digests[name]), token) for name, number in attempts.items()
             }
-        return self._groups[ref]
+        return self._groups[key]
 
     def _digest(self, region: str, number: int, result: str) -> str | None:
         attempt = self._state.of(region).attempts.get(number)

@@ -22,14 +22,14 @@ def file(etag: str) -> ExternalObject:
     return ExternalObject("a", "s3://lake/a.csv", 1, etag)
 
 
-def fails(world: World, region: str, **how: object) -> None:
+def fails(world: World, region: str, externals: tuple[ExternalObject, ...] = ()) -> None:
     """A try of ``region`` claims, and its application fails; Airflow has no retry left."""
 
     def fail() -> None:
         raise RegionFailed("broken")
 
     with pytest.raises(RegionFailed):
-        world.go(region, on_start=fail, **how)
+        world.go(region, on_start=fail, externals=externals)
     world.airflow.mark(region, "failed")
 
 

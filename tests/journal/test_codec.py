@@ -161,6 +161,18 @@ EXAMPLES: dict[str, Record] = {
         outdated=2,
         absent=("corrections",),
     ),
+    "claim-tokens": Claim(
+        region="delays",
+        attempt=1,
+        writer="w1",
+        plan_hash="0123abcd",
+        inputs=(InputRef("raw", 1, token="w0"),),
+        airflow_run_id="scheduled__2026-01-01",
+        try_number=1,
+        ti_id="019a-7b",
+        tag="airflow-recovery-1",
+        claimed_at="2026-01-01T00:00:00+00:00",
+    ),
     "outcome-absent": Outcome(
         region="delays",
         attempt=3,
@@ -575,6 +587,7 @@ EXAMPLES_2: dict[str, Record] = {
     "claim": replace(cast(Claim, EXAMPLES["claim"]), inputs=READ_AS_GROUPS),
     "outcome": replace(cast(Outcome, EXAMPLES["outcome"]), inputs=READ_AS_GROUPS),
     "claim-runs": replace(cast(Claim, EXAMPLES["claim"]), inputs=Inputs([READ_IN_RUNS])),
+    "claim-tokens": replace(cast(Claim, EXAMPLES["claim"]), inputs=Inputs([replace(READ_IN_RUNS, tokens="ab" * 32)])),
 }
 
 

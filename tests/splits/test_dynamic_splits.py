@@ -30,6 +30,7 @@ from airflow_recovery.errors import (
     SplitsVanished,
 )
 from airflow_recovery.job.enumerators import Enumeration, ResumedEnumerator
+from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import CommittedBatch, ExternalObject, Outcome, PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan, SubtaskPlan
@@ -506,6 +507,7 @@ def test_fault_92_a_reader_takes_no_finish_whose_splits_were_given_back(
     go_all(world)
     if not is_asked:
         monkeypatch.setattr(SplitBook, "invalid_because", lambda self, *given: None)
+        monkeypatch.setattr(RegionState, "outdated_since", None)
     world.airflow.clear(ONE)
     process = Process(lambda request: process.kill() if ".part-" in request else None)
     world.fingerprints = dict.fromkeys(SUBTASKS, "code 2")

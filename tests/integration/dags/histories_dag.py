@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.python import BranchPythonOperator
@@ -13,17 +14,17 @@ from airflow_recovery.operators import RecoveryPublishOperator, recoverable
 Job = recoverable(BashOperator, paths="plain")
 
 
-def said(dag_run, name: str, default: str) -> str:
+def said(dag_run: Any, name: str, default: str) -> str:
     """The text of a file of the gates; ``default`` if there is none."""
     path = Path(dag_run.conf["gates"]) / name
     return path.read_text() if path.exists() else default
 
 
-def taken(dag_run) -> str:
+def taken(dag_run: Any) -> str:
     return said(dag_run, "branch", "x")
 
 
-def made(name: str) -> Job:
+def made(name: str) -> Any:
     return Job(
         task_id=name,
         bash_command=(
@@ -34,7 +35,7 @@ def made(name: str) -> Job:
     )
 
 
-def reads(name: str, *producers: Job, rule: str, optional: bool = False) -> Job:
+def reads(name: str, *producers: Any, rule: str, optional: bool = False) -> Any:
     """It writes what its inputs have, one after the other."""
     read = " ".join(f"$([ -n '{{input:{each.task_id}}}' ] && cat {{input:{each.task_id}}}/o)" for each in producers)
     return Job(
