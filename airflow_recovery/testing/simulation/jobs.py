@@ -259,6 +259,14 @@ def with_drawn_decisions(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     return with_optional(replace(job, is_decided=True, rules=rules, branches=branches, skipping=skipping), optional)
 
 
+def drawn_decided_job(name: str, rng: random.Random) -> SimulatedJob:
+    """A topology whose rows are a function of code and inputs, so that they can be compared with a fresh run's."""
+    upstream = topology(name, rng)
+    modes = [Determinism.ALWAYS, Determinism.VERIFY]
+    job = job_of(upstream, {region: rng.choice(modes) for region in upstream} if rng.random() < 0.5 else None)
+    return with_drawn_decisions(with_drawn_externals(job, rng), rng)
+
+
 def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMode]]) -> SimulatedJob:
     """``job`` in which these regions commit their first result to a sink."""
     regions = tuple(

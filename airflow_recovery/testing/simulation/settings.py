@@ -12,8 +12,8 @@ from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.simulation.jobs import (
     RANDOM,
     SimulatedJob,
+    drawn_decided_job,
     drawn_job,
-    with_drawn_decisions,
     with_drawn_externals,
     with_drawn_folders,
     with_drawn_rows,
@@ -177,7 +177,7 @@ class Settings:
         With generators of its own, so that a seed of `drawn` keeps its schedule.
         """
         rng = random.Random(f"decided {seed}")
-        job = with_drawn_decisions(with_drawn_externals(drawn_job(topology, rng), rng), rng)
+        job = drawn_decided_job(topology, rng)
         kinds = rng.choices(sorted(DECISIONS), k=rng.randint(1, 3)) + rng.sample(BESIDE_DECISIONS, rng.randint(0, 2))
         return cls(
             job=job,
