@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, EARLY_RULES, RUNS, by_trigger_rule
+from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, BLOCKING, EARLY_RULES, RUNS, by_trigger_rule
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 
 Made = Mapping[str, frozenset[tuple[str, ...]]]
@@ -21,15 +21,14 @@ there or not, as the trigger rule decides when its task starts."""
 
 @dataclass(frozen=True)
 class FreshRun:
-    """A run without a history: the ``states`` of its tasks in the end, and what those that succeed have ``made``."""
+    """A run without a history: the ``states`` of its tasks in the end, and what those that succeed have ``made``.
+
+    ``is_certain``: the states do not depend on which task ends first. Otherwise a task may also end as not successful.
+    """
 
     states: Mapping[str, str]
     made: Made
-
-    @property
-    def is_exact(self) -> bool:
-        """Every region makes one thing."""
-        return all(len(variants) == 1 for variants in self.made.values())
+    is_certain: bool
 
 
 def fresh_run(
@@ -42,13 +41,19 @@ def fresh_run(
     marks = by_hand or {}
     states: dict[str, str] = {branch: marks.get(branch, "success") for branch in job.branches}
     made: dict[str, frozenset[tuple[str, ...]]] = {}
+    is_certain = not EARLY_RULES & set(job.rules.values())
     for name, region in job.regions.items():
         branches = [branch for branch, below in job.branches.items() if name in below]
         above = [states[task] for task in (*branches, *region.inputs)]
-        found = by_trigger_rule(job.rules.get(name, ALL_SUCCESS), above)
+        rule = job.rules.get(name, ALL_SUCCESS)
+        found = by_trigger_rule(rule, above)
+        is_left = any(states[branch] == "success" and name not in followed[branch] for branch in branches)
+        # The scheduler takes what ends first.
+        has_both = rule == ALL_SUCCESS and "skipped" in above and BLOCKING & set(above)
+        is_certain &= not (has_both or (is_left and found == "upstream_failed"))
         if name in marks:
             states[name] = marks[name]
-        elif any(states[branch] == "success" and name not in followed[branch] for branch in branches):
+        elif is_left:
             states[name] = "skipped"
         elif found == RUNS:
             states[name], made[name] = one_try(job, name, states, made)
@@ -57,7 +62,7 @@ def fresh_run(
             states[name] = found
         if states[name] != "success":
             made.pop(name, None)
-    return FreshRun(states, made)
+    return FreshRun(states, made, is_certain)
 
 
 def one_try(

@@ -21,7 +21,7 @@ from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import AttemptState, Claim, ExternalObject, FenceCause, Outcome, PlanRecord
 from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.reason import Reason, Why
-from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, BLOCKING, EARLY_RULES, ENDED, RUNS, by_trigger_rule
+from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, BLOCKING, ENDED, RUNS, by_trigger_rule
 from airflow_recovery.testing.simulation.dag_run import PUBLISH, PUBLISH_RULE
 from airflow_recovery.testing.simulation.fresh_run import fresh_run
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
@@ -29,6 +29,7 @@ from airflow_recovery.testing.simulation.settings import Violation
 
 MOST_WAITS = 4
 """So many tries of a task in a row may wait for an input before Airflow has no retries left for it."""
+WAITS = "waits"
 MOST_TRIES = 400
 """Of all tasks between two acts."""
 
@@ -50,12 +51,13 @@ class Question:
 class Look:
     """Which attempts count for a try, and which inputs are absent.
 
-    ``ends_as``: the try ends as ``skipped`` or ``failed`` at once, because of an input that this run does not have.
+    ``ends_as``: the try ends as ``skipped`` or ``failed`` at once, because of an input that this run does not have; or
+    it `WAITS` for one that has not ended. ``evaluation`` is not looked at then.
     ``claimed`` and ``finished`` are further fields of its claim and of its outcome; ``kept`` those that the region's
     newest attempt gets if the try keeps what is there.
     """
 
-    evaluation: Evaluation
+    evaluation: Evaluation | None
     absent: tuple[str, ...] = ()
     ends_as: str | None = None
     claimed: Mapping[str, Any] = field(default_factory=dict)
@@ -181,6 +183,7 @@ class Known:
         seen = self.product.look(question)
         if seen.ends_as is not None:
             return Decision(ends_as=seen.ends_as)
+        assert seen.evaluation is not None
         if seen.evaluation.why_must_run(region) is None:
             return Decision(kept=seen.kept)
         lost = seen.evaluation.lost_inputs(region)
@@ -252,7 +255,7 @@ class History:
     """One history of a run of ``known.job``. Everything that is random comes from ``rng``.
 
     ``states``: of each task in Airflow. ``judged``: of each region whose last try in this run has succeeded, what that
-    try had; `None` if that is not known, or if a person has called it a success. ``told``: what has happened, for people.
+    try had; `None` if that is not known, or if a person has called it a success. ``told``: what happened, for people.
     """
 
     def __init__(self, known: Known, rng: random.Random) -> None:
@@ -275,7 +278,6 @@ class History:
         self._tasks = [*whole.branches, *self.names, PUBLISH]
         self._above |= {**dict.fromkeys(whole.branches, ()), PUBLISH: whole.finals}
         self._rules = {**whole.rules, PUBLISH: PUBLISH_RULE}
-        self._is_exact = not EARLY_RULES & set(whole.rules.values())
         self._published: dict[str, int] = {}
         self._versions = 0
         self.told: list[str] = []
@@ -352,11 +354,9 @@ class History:
 
     def check_end(self) -> None:
         """Once every task has looked: the run has ended as one without a history. Raises `Violation`."""
-        if not self._is_exact:
-            return
         fresh = fresh_run(self.job, self.decides)
         ended = {name: self.states[name] for name in self.names}
-        if ended != {name: fresh.states[name] for name in self.names}:
+        if fresh.is_certain and ended != {name: fresh.states[name] for name in self.names}:
             raise Violation(f"the run ends as {ended}, and a fresh run as {dict(fresh.states)}")
 
     def has_other_code(self, region: str) -> bool:
@@ -379,7 +379,8 @@ class History:
                     ready.append(task)
                 elif found is not None:
                     states[task] = found
-        return ready
+        # Between two tries of a task that waits there is time for all others.
+        return [task for task in ready if not self._waited[task]] or ready
 
     def _branch(self, branch: str) -> None:
         self._followed[branch] = self.decides[branch]
@@ -399,7 +400,9 @@ class History:
 
     def _try(self, region: str) -> None:
         decision = self.known.decide(self.job, tuple(self.numbers), region, self.states, frozenset(self.gone))
-        if decision.ends_as is not None:
+        if decision.ends_as == WAITS:
+            self._retries(region)
+        elif decision.ends_as is not None:
             self._ends(region, decision.ends_as, f"by its inputs {decision.ends_as}")
         elif decision.lost:
             self._waits(region, decision)
@@ -483,6 +486,9 @@ class History:
         for name in decision.lost:
             if self.states[name] in ENDED:
                 self.states[name] = None
+        self._retries(task)
+
+    def _retries(self, task: str) -> None:
         self._waited[task] += 1
         if self._waited[task] > MOST_WAITS:
             self._ends(task, "failed", "no retry is left")

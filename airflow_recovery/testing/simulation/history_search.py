@@ -25,7 +25,7 @@ def job_of_seed(seed: int) -> SimulatedJob:
 
 
 def play(seed: int, known: Known, acts: Iterable[Callable[[History], object]] | None = None) -> History:
-    """The history with that seed, or of these ``acts``; in the end all is cleared. Raises `Violation` with its steps."""
+    """The history with that seed, or of these ``acts``; then all is cleared. Raises `Violation` with its steps."""
     rng = random.Random(seed)
     history = History(known, rng)
     try:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from airflow_recovery.journal.replay import differences
 from airflow_recovery.model.determinism import Determinism
-from airflow_recovery.testing.fake_airflow import EARLY_RULES
 from airflow_recovery.testing.simulation.dag_run import PUBLISH
 from airflow_recovery.testing.simulation.fresh_run import fresh_run
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
@@ -110,7 +109,7 @@ def _check_fresh(run: SimulatedRun, current: Mapping[str, int]) -> None:
             made = tuple(ledger.wrote.get((name, current[name], result)) for result in job.regions[name].results)
             if states[name] == "success" and made not in variants:
                 raise Violation(f"I16: {name}@{current[name]} has other rows than in a fresh run")
-    if not EARLY_RULES & set(job.rules.values()) and states != {name: fresh.states[name] for name in states}:
+    if fresh.is_certain and states != {name: fresh.states[name] for name in states}:
         raise Violation(f"I16: the run ends as {states}, and a fresh run as {dict(fresh.states)}")
 
 
