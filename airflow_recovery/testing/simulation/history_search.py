@@ -14,9 +14,10 @@ from airflow_recovery.testing.simulation.settings import Violation
 HISTORIES_A_JOB = 50
 """So many seeds in a row have the same job, whose decisions are then known for most states."""
 MOST_ACTS = 5
+REPORT_EVERY_S = 30.0
 
 
-def job_of_seed(seed: int) -> SimulatedJob:
+def drawn_job_of(seed: int) -> SimulatedJob:
     """The job of the history with that seed: a named topology, or every second time one that is drawn."""
     number = seed // HISTORIES_A_JOB
     names = list(TOPOLOGIES)
@@ -58,14 +59,27 @@ class Found:
         return f"{self.histories} histories, {found}, in {self.seconds:.1f} s ({rate:.0f} a second)"
 
 
-def search(first: int, count: int, product: Product = TODAY, *, most: int = 1) -> Found:
+def search(
+    first: int,
+    count: int,
+    product: Product = TODAY,
+    *,
+    most: int = 1,
+    job_of_seed: Callable[[int], SimulatedJob] = drawn_job_of,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Found:
     """The histories of ``count`` seeds from ``first`` on, until ``most`` break the rule."""
     against: dict[int, str] = {}
     start_s = time.monotonic()
+    next_s = start_s + REPORT_EVERY_S
     known, seed = Known(job_of_seed(first), product), first
     for seed in range(first, first + count):
         if seed % HISTORIES_A_JOB == 0:
             known = Known(job_of_seed(seed), product)
+            now_s = time.monotonic()
+            if now_s >= next_s:
+                next_s = now_s + REPORT_EVERY_S
+                tell(Found(seed - first, against, now_s - start_s).text())
         try:
             play(seed, known)
         except Violation as violation:

@@ -18,7 +18,7 @@ from airflow_recovery.model.records import ExternalObject, PlanRecord, RunIdenti
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, TRIGGER_RULES
+from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, EARLY_RULES, TRIGGER_RULES
 from airflow_recovery.testing.fake_sink import fake_commit
 
 IDENTITY = RunIdentity("simulated", "date 2026-01-01T00:00:00+00:00", "job")
@@ -255,6 +255,9 @@ def with_drawn_decisions(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
         below = rng.choice(joins) if joins and rng.random() < 0.7 else list(job.regions)
         if len(below) > 1:
             branches["branch"] = tuple(rng.sample(sorted(below), rng.randint(2, min(3, len(below)))))
+    # One that does not wait for its branch may run before that leaves it out.
+    left_out = {name for below in branches.values() for name in below}
+    rules = {name: rule for name, rule in rules.items() if not (name in left_out and rule in EARLY_RULES)}
     skipping = frozenset(name for name in sorted(job.reading) if rng.random() < 0.5)
     return with_optional(replace(job, is_decided=True, rules=rules, branches=branches, skipping=skipping), optional)
 
