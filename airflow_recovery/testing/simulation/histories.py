@@ -179,7 +179,9 @@ class Known:
     ) -> Decision:
         planned, rule = job.regions[region], job.rules.get(region, ALL_SUCCESS)
         of_inputs = {name: states[name] for name in planned.inputs}
-        question = Question(job.plan, state, region, rule, of_inputs, job.externals_of(region), _available(gone))
+        question = Question(
+            job.plan_of(region), state, region, rule, of_inputs, job.externals_of(region), _available(gone)
+        )
         seen = self.product.look(question)
         if seen.ends_as is not None:
             return Decision(ends_as=seen.ends_as)
@@ -199,7 +201,7 @@ class Known:
     def _publish(
         self, job: SimulatedJob, state: RunState, states: Mapping[str, str | None], gone: Container[tuple[str, int]]
     ) -> Decision:
-        evaluation = Evaluation(job.plan, state, available=_available(gone))
+        evaluation = Evaluation(job.shared_plan, state, available=_available(gone))
         without = self.product.left_out(evaluation, {name: states[name] for name in job.regions})
         if without is None:
             return Decision(ends_as="failed")
@@ -217,7 +219,7 @@ class Known:
         """The regions whose results rest on what does not count any more."""
         key = id(job), numbers
         if key not in self._overtaken:
-            evaluation = Evaluation(job.plan, self.state(numbers), available=_available(frozenset()))
+            evaluation = Evaluation(job.shared_plan, self.state(numbers), available=_available(frozenset()))
             bases = ((name, evaluation.basis(name, None)) for name in job.regions)
             self._overtaken[key] = tuple(name for name, basis in bases if evaluation.why_overtaken(name, basis))
         return self._overtaken[key]
@@ -245,8 +247,9 @@ def _ref(job: SimulatedJob, state: RunState, producer: str, reader: str) -> Inpu
 
 
 class Judged(NamedTuple):
-    """What a task that is a success has looked at in this run: which inputs it had, and what lies outside."""
+    """What a task that is a success has looked at in this run: its code, which inputs it had, and what lies outside."""
 
+    fingerprint: str | None
     inputs: tuple[str, ...]
     lines: tuple[str, ...]
 
@@ -278,6 +281,7 @@ class History:
         self._tasks = [*whole.branches, *self.names, PUBLISH]
         self._above |= {**dict.fromkeys(whole.branches, ()), PUBLISH: whole.finals}
         self._rules = {**whole.rules, PUBLISH: PUBLISH_RULE}
+        self._tried: dict[str, tuple[str | None, tuple[ExternalObject, ...]]] = {}
         self._published: dict[str, int] = {}
         self._versions = 0
         self.told: list[str] = []
@@ -400,6 +404,8 @@ class History:
 
     def _try(self, region: str) -> None:
         decision = self.known.decide(self.job, tuple(self.numbers), region, self.states, frozenset(self.gone))
+        if decision.runs or not (decision.ends_as or decision.lost):
+            self._tried[region] = self.job.regions[region].fingerprint, self.job.externals_of(region)
         if decision.ends_as == WAITS:
             self._retries(region)
         elif decision.ends_as is not None:
@@ -541,8 +547,19 @@ class History:
         present = tuple(name for name in planned.inputs if self.states[name] == "success")
         # What has not ended may be absent or not, if the trigger rule did not wait for it.
         is_early = any(self.states[name] not in ENDED for name in planned.inputs)
-        self.judged[region] = judged = None if is_early else Judged(present, tuple(job.lines_of(region)))
+        seen = Judged(planned.fingerprint, present, tuple(job.lines_of(region)))
+        self.judged[region] = judged = None if is_early else seen
+        for name in present:
+            self._check_is_of_newest_code(region, name)
         self._check_rows(region, judged)
+
+    def _check_is_of_newest_code(self, region: str, name: str) -> None:
+        """What a person calls a success counts only if no later try of it was of other code, or found other inputs."""
+        current = self._region(name).current
+        if self.judged.get(name) is None and current is not None and current.outcome is not None:
+            made = current.outcome.fingerprint, current.outcome.externals
+            if self._tried.get(name, made) != made:
+                raise Violation(f"{region} rests on {name}@{current.number}, and a later try of {name} was of others")
 
     def _check_rows(self, region: str, judged: Judged | None) -> None:
         made = self.made[region, self._number(region)]
@@ -550,7 +567,7 @@ class History:
             raise Violation(f"{region}@{self._number(region)} has other rows than in a fresh run")
 
     def _expected(self, region: str, judged: Judged) -> tuple[str, ...]:
-        """The rows that today's code of ``region`` makes, of what its last try in this run had."""
+        """The rows that today's code of ``region``, as far as it is known, makes of what its last try had."""
         job, read = self.job, list(judged.lines)
         for name in judged.inputs:
             above = self.judged.get(name)
@@ -558,7 +575,9 @@ class History:
             made = self.made[name, self._number(name)] if above is None else self._expected(name, above)
             read += [made[job.regions[name].results.index(result)] for result in job.read_of(name, region)]
         planned = job.regions[region]
-        return tuple(rows(region, result, planned.fingerprint, read) for result in planned.results)
+        # New code of an operator, whose task has not looked since, nobody else knows.
+        code = judged.fingerprint if region in job.operators else planned.fingerprint
+        return tuple(rows(region, result, code, read) for result in planned.results)
 
     # states
 

@@ -169,6 +169,7 @@ def _text(job: SimulatedJob) -> str:
         + (f" {job.rules[name]}" if name in job.rules else "")
         + (f" without {', '.join(job.optional[name])}?" if name in job.optional else "")
         + (" reads from outside" if name in job.reading else "")
+        + (" by an operator" if name in job.operators else "")
         + (" skips itself without files" if name in job.skipping else "")
         for name, region in job.regions.items()
     )

@@ -61,6 +61,8 @@ class SimulatedJob:
     """The inputs of a region that may be absent, as `with_optional` puts them into the plan."""
     branches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The branches of its DAG, each with the regions directly below it. At first each follows the first of these."""
+    operators: frozenset[str] = frozenset()
+    """Regions that are operators, whose fingerprints only their own tasks know."""
     skipping: frozenset[str] = frozenset()
     """Regions in ``reading`` whose code skips its task if it finds no file."""
 
@@ -77,8 +79,32 @@ class SimulatedJob:
 
     @cached_property
     def plan_hash(self) -> str:
-        """The identity of ``plan``."""
-        return plan_hash(self.plan)
+        """The identity of `shared_plan`."""
+        return plan_hash(self.shared_plan)
+
+    @cached_property
+    def shared_plan(self) -> PlanRecord:
+        """``plan`` as every task knows it, and as the journal has it: without the fingerprints of ``operators``."""
+        return self._plan_known_to("") if self.operators else self.plan
+
+    def plan_of(self, region: str) -> PlanRecord:
+        """``plan`` as the task of ``region`` knows it."""
+        if region not in self.operators:
+            return self.shared_plan
+        if region not in self._own_plans:
+            self._own_plans[region] = self._plan_known_to(region)
+        return self._own_plans[region]
+
+    @cached_property
+    def _own_plans(self) -> dict[str, PlanRecord]:
+        return {}
+
+    def _plan_known_to(self, task: str) -> PlanRecord:
+        hidden = self.operators - {task}
+        regions = (
+            replace(region, fingerprint=None) if region.name in hidden else region for region in self.plan.regions
+        )
+        return replace(self.plan, regions=tuple(regions))
 
     @cached_property
     def finals(self) -> tuple[str, ...]:
@@ -259,7 +285,11 @@ def with_drawn_decisions(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     left_out = {name for below in branches.values() for name in below}
     rules = {name: rule for name, rule in rules.items() if not (name in left_out and rule in EARLY_RULES)}
     skipping = frozenset(name for name in sorted(job.reading) if rng.random() < 0.5)
-    return with_optional(replace(job, is_decided=True, rules=rules, branches=branches, skipping=skipping), optional)
+    operators = (
+        frozenset(name for name in job.regions if rng.random() < 0.6) if rng.random() < 0.6 else frozenset[str]()
+    )
+    decided = replace(job, is_decided=True, rules=rules, branches=branches, skipping=skipping, operators=operators)
+    return with_optional(decided, optional)
 
 
 def drawn_decided_job(name: str, rng: random.Random) -> SimulatedJob:

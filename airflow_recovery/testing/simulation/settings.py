@@ -198,6 +198,7 @@ class Settings:
             + (" shared between runs" if region.persistent else "")
             + (" to a table" if self.job.tables.keys() & set(region.results) else "")
             + (" reads from outside" if region.name in self.job.reading else "")
+            + (" by an operator" if region.name in self.job.operators else "")
             + (" skips itself without files" if region.name in self.job.skipping else "")
             + (f" {self.job.rules[region.name]}" if region.name in self.job.rules else "")
             + (f" without {', '.join(self.job.optional[region.name])}?" if region.name in self.job.optional else "")

@@ -293,7 +293,7 @@ class World:
         if self.event_files is not None and of is self.main:
             events = self.event_files.begin(self.journal("stream", of).store, of.identity, self._now)
         run = Run(
-            plan=job.plan,
+            plan=job.shared_plan,
             journal=self.journal(f"writer {self._writers}", of, events.record),
             events=events,
             task_instances=of.airflow.clear_client(own, gate=_ask_airflow),
@@ -303,6 +303,7 @@ class World:
             now=lambda: self._now(wrong_by_s),
             log=self.log,
             publish_keys=of.publish_keys,
+            fingerprints={name: job.regions[name].fingerprint or "" for name in job.operators & {own.task_id}},
             heartbeat_timeouts=HeartbeatTimeouts(
                 self.cluster.heartbeat_timeout_s,
                 clock=lambda: self.monotonic_s(wrong_by_s),
