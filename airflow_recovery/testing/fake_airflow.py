@@ -1,8 +1,10 @@
-"""One DAG run of an Airflow that is not there: task instances, tries, `all_success`, compare-and-clear.
+"""One DAG run of an Airflow that is not there: task instances, tries, trigger rules, branches, compare-and-clear.
 
 Keeps to what was found in real Airflow: a task instance gets a new id with every retry and every clear, which is what
 shuts a zombie out; a cleared task that is running is restarted, and its old process's success does not count. The
-comparison is that of `airflow_recovery.api_server.compare_and_clear`.
+comparison is that of `airflow_recovery.api_server.compare_and_clear`. The trigger rules are those of Airflow 3.3
+(`airflow.ti_deps.deps.trigger_rule_dep`), and a task that a branch does not follow is skipped again when somebody
+clears it (`airflow.ti_deps.deps.not_previously_skipped_dep`).
 
 Not thread-safe: a test or a simulation makes one call at a time.
 """
@@ -25,16 +27,57 @@ from airflow_recovery.errors import ClearNotConfigured, NotMine
 
 STARTABLE = frozenset({None, "up_for_retry", "restarting"})
 BLOCKING = frozenset({"failed", "upstream_failed"})
+ENDED = frozenset({"success", "failed", "upstream_failed", "skipped", "removed"})
+"""States in which a task waits for nothing."""
+ALL_SUCCESS = "all_success"
+RUNS = "runs"
+"""What `by_trigger_rule` answers for a task that starts."""
+EARLY_RULES = frozenset({"always", "one_success", "one_failed"})
+"""Trigger rules that may start a task before all tasks above it have ended."""
+TRIGGER_RULES = frozenset({ALL_SUCCESS, "all_done", "none_failed", "none_failed_min_one_success"}) | EARLY_RULES
+
+
+def by_trigger_rule(rule: str, states: Sequence[str | None]) -> str | None:
+    """What becomes of a task with that trigger rule, if the tasks directly above it are in these states.
+
+    `RUNS`, or the state that the scheduler sets: ``skipped`` or ``upstream_failed``; `None`: the task waits.
+    """
+    if rule == "always" or not states:
+        return RUNS
+    failed = states.count("failed") + states.count("upstream_failed")
+    succeeded, skipped = states.count("success"), states.count("skipped")
+    is_done = failed + succeeded + skipped + states.count("removed") == len(states)
+    if rule == "one_failed":
+        return RUNS if failed else "skipped" if is_done else None
+    if rule == "one_success":
+        if is_done and not succeeded:
+            return "skipped" if skipped == len(states) else "upstream_failed"
+        return RUNS if succeeded else None
+    if rule != "all_done" and failed:
+        return "upstream_failed"
+    if rule == ALL_SUCCESS and skipped:
+        return "skipped"
+    if rule == "none_failed_min_one_success" and is_done and not succeeded:
+        return "skipped" if skipped == len(states) else "upstream_failed"
+    return RUNS if is_done else None
 
 
 class FakeAirflow:
     """The task instances of one run. ``upstream`` names every task's direct upstream tasks, in topological order.
 
+    ``rules``: the trigger rules that are not ``all_success``, one of `TRIGGER_RULES` each. ``followed``: what each
+    branch has decided in this run, from its end until its next try starts, as its XCom does.
     ``compares`` switched off makes every clear hit whatever is named in whatever state: the negative control.
     """
 
-    def __init__(self, upstream: Mapping[str, Sequence[str]], *, retries: int = 3) -> None:
+    def __init__(
+        self, upstream: Mapping[str, Sequence[str]], *, retries: int = 3, rules: Mapping[str, str] | None = None
+    ) -> None:
         self.upstream = dict(upstream)
+        self.rules = dict(rules or {})
+        if not TRIGGER_RULES.issuperset(self.rules.values()):
+            raise ValueError(f"expected some of {sorted(TRIGGER_RULES)}, found {sorted(set(self.rules.values()))}")
+        self.followed: dict[str, frozenset[str]] = {}
         self.compares = True
         self.cleared: list[str] = []
         self._retries = retries
@@ -46,6 +89,7 @@ class FakeAirflow:
         self._tries = {name: TaskTry(name, -1, 0, self._new_id(name), None) for name in self.upstream}
         self._max_tries = dict.fromkeys(self.upstream, self._retries)
         self._grants = dict.fromkeys(self.upstream, RetryGrant(self._retries))
+        self.followed.clear()
 
     # what the scheduler does
 
@@ -66,19 +110,24 @@ class FakeAirflow:
         """Whether every task has succeeded."""
         return all(self.state(task) == "success" for task in self.upstream)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether every task has ended, in whatever state. Ask `ready` first: it ends what can't start."""
+        return all(self.state(task) in ENDED for task in self.upstream)
+
     def ready(self) -> list[str]:
         """Tasks that would be started now. Marks what can't ever start: ``upstream_failed`` and ``skipped``."""
         tasks = []
         for task, upstream in self.upstream.items():
             if self.state(task) not in STARTABLE:
                 continue
-            states = {self.state(name) for name in upstream}
-            if states <= {"success"}:
+            found = by_trigger_rule(self.rules.get(task, ALL_SUCCESS), [self.state(name) for name in upstream])
+            if any(self.state(name) in ENDED and task not in self.followed.get(name, (task,)) for name in upstream):
+                found = "skipped"
+            if found == RUNS:
                 tasks.append(task)
-            elif states & BLOCKING:
-                self._set(task, "upstream_failed")
-            elif "skipped" in states:
-                self._set(task, "skipped")
+            elif found is not None:
+                self._set(task, found)
         return tasks
 
     def start(self, task: str) -> TaskTry:
@@ -87,6 +136,7 @@ class FakeAirflow:
             raise ValueError(f"{task} can't start: {self.state(task)}")
         before = self._tries[task]
         self._tries[task] = replace(before, try_number=before.try_number + 1, state="running")
+        self.followed.pop(task, None)
         return self._tries[task]
 
     def is_mine(self, own: TaskTry) -> bool:
@@ -102,6 +152,20 @@ class FakeAirflow:
             self._fail(own.task_id)
         else:
             self._set(own.task_id, state)
+        return True
+
+    def end_branch(self, own: TaskTry, followed: Collection[str]) -> bool:
+        """The process of ``own``, a branch, succeeds, and skips the tasks directly below it that are not ``followed``.
+
+        Not those that run or have succeeded or failed. False: refused, it is a zombie.
+        """
+        if not self.end(own, "success"):
+            return False
+        self.followed[own.task_id] = frozenset(followed)
+        for task, upstream in self.upstream.items():
+            is_left = self.state(task) not in {"running", "success", "failed"}
+            if own.task_id in upstream and task not in followed and is_left:
+                self._set(task, "skipped")
         return True
 
     def lose_heartbeat(self, task: str) -> None:
@@ -136,9 +200,12 @@ class FakeAirflow:
         self.upstream = dict(upstream)
 
     def mark(self, task: str, state: str) -> None:
-        """A user marks a task; it stays the same task instance. After a success, what it had held up is cleared."""
+        """A user marks a task; it stays the same task instance. What a failure had held up below it is cleared.
+
+        Not if it is marked ``failed``: the tasks below it end as they had.
+        """
         self._set(task, state)
-        if state == "success":
+        if state in {"success", "skipped"}:
             for name in self._below({task}):
                 if self.state(name) in BLOCKING:
                     self.clear(name)

@@ -15,6 +15,10 @@ from airflow_recovery.testing.simulation.memory import MemoryStore
 
 PUBLISH = "publish"
 RETRIES = 1_000_000
+DECIDED_RETRIES = 8
+"""In a run that may end red, so that a task whose input never comes is failed one day."""
+PUBLISH_RULE = "none_failed_min_one_success"
+"""The trigger rule of `airflow_recovery.operators.publish`."""
 
 
 @dataclass(eq=False)
@@ -37,9 +41,16 @@ class DagRun:
 
     def __post_init__(self) -> None:
         self.layout = JournalLayout(self.identity)
-        self.airflow = FakeAirflow(self.tasks(), retries=RETRIES)
+        if self.job.is_decided:
+            rules = {**self.job.rules, **dict.fromkeys(self.publish_keys, PUBLISH_RULE)}
+            self.airflow = FakeAirflow(self.tasks(), retries=DECIDED_RETRIES, rules=rules)
+        else:
+            self.airflow = FakeAirflow(self.tasks(), retries=RETRIES)
 
     def tasks(self) -> dict[str, tuple[str, ...]]:
         """Its tasks, each with those that it waits for."""
-        tasks = {name: tuple(region.inputs) for name, region in self.job.regions.items()}
-        return tasks | dict.fromkeys(self.publish_keys, self.job.finals)
+        tasks = {
+            name: (*(branch for branch, below in self.job.branches.items() if name in below), *region.inputs)
+            for name, region in self.job.regions.items()
+        }
+        return dict.fromkeys(self.job.branches, ()) | tasks | dict.fromkeys(self.publish_keys, self.job.finals)

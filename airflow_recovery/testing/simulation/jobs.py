@@ -18,6 +18,7 @@ from airflow_recovery.model.records import ExternalObject, PlanRecord, RunIdenti
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import SplitPlan
+from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, EARLY_RULES, TRIGGER_RULES
 from airflow_recovery.testing.fake_sink import fake_commit
 
 IDENTITY = RunIdentity("simulated", "date 2026-01-01T00:00:00+00:00", "job")
@@ -32,6 +33,8 @@ TOPOLOGIES: dict[str, dict[str, tuple[str, ...]]] = {
     "ladder": {"A": (), "B": (), "C": ("A", "B"), "D": ("B",), "E": ("C", "D"), "F": ("D",)},
 }
 RANDOM = "random"
+FAILS, SKIPS = " fails", " skips"
+"""The end of a fingerprint of code that always fails, or that always skips its task."""
 SPLITS = 3
 """Of each region that commits split by split; and so many files of each that reads from outside."""
 
@@ -50,6 +53,19 @@ class SimulatedJob:
     folders: frozenset[str] = frozenset()
     """Regions whose jobs are given folders, and know of no attempt."""
 
+    is_decided: bool = False
+    """Branches, trigger rules, people and the code decide which of its tasks succeed: a run may end red, or skip."""
+    rules: Mapping[str, str] = field(default_factory=dict)
+    """The trigger rules of its regions' tasks that are not ``all_success``."""
+    optional: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The inputs of a region that may be absent, as `with_optional` puts them into the plan."""
+    branches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The branches of its DAG, each with the regions directly below it. At first each follows the first of these."""
+    operators: frozenset[str] = frozenset()
+    """Regions that are operators, whose fingerprints only their own tasks know."""
+    skipping: frozenset[str] = frozenset()
+    """Regions in ``reading`` whose code skips its task if it finds no file."""
+
     @cached_property
     def regions(self) -> dict[str, RegionPlan]:
         """By name, in topological order."""
@@ -63,8 +79,32 @@ class SimulatedJob:
 
     @cached_property
     def plan_hash(self) -> str:
-        """The identity of ``plan``."""
-        return plan_hash(self.plan)
+        """The identity of `shared_plan`."""
+        return plan_hash(self.shared_plan)
+
+    @cached_property
+    def shared_plan(self) -> PlanRecord:
+        """``plan`` as every task knows it, and as the journal has it: without the fingerprints of ``operators``."""
+        return self._plan_known_to("") if self.operators else self.plan
+
+    def plan_of(self, region: str) -> PlanRecord:
+        """``plan`` as the task of ``region`` knows it."""
+        if region not in self.operators:
+            return self.shared_plan
+        if region not in self._own_plans:
+            self._own_plans[region] = self._plan_known_to(region)
+        return self._own_plans[region]
+
+    @cached_property
+    def _own_plans(self) -> dict[str, PlanRecord]:
+        return {}
+
+    def _plan_known_to(self, task: str) -> PlanRecord:
+        hidden = self.operators - {task}
+        regions = (
+            replace(region, fingerprint=None) if region.name in hidden else region for region in self.plan.regions
+        )
+        return replace(self.plan, regions=tuple(regions))
 
     @cached_property
     def finals(self) -> tuple[str, ...]:
@@ -72,9 +112,12 @@ class SimulatedJob:
         read = {name for region in self.plan.regions for name in region.inputs}
         return tuple(region.name for region in self.plan.regions if region.final or region.name not in read)
 
-    def with_code(self, region: str, version: int) -> SimulatedJob:
-        """The job after the code of ``region`` was changed for that many times; 0: it is as it was first."""
-        changed = f" v{version}" if version else ""
+    def with_code(self, region: str, version: int, end: str = "") -> SimulatedJob:
+        """The job after the code of ``region`` was changed for that many times; 0: it is as it was first.
+
+        ``end``: `FAILS` or `SKIPS` if that is all that the new code does.
+        """
+        changed = f" v{version}{end}" if version else ""
         regions = (
             replace(planned, fingerprint=f"{(planned.fingerprint or '').partition(' v')[0]}{changed}")
             if planned.name == region
@@ -82,6 +125,12 @@ class SimulatedJob:
             for planned in self.plan.regions
         )
         return replace(self, plan=replace(self.plan, regions=tuple(regions)))
+
+    def ends_as(self, region: str, fingerprint: str | None) -> str | None:
+        """``failed`` or ``skipped``, if that is how this code of ``region`` ends now; `None`: it succeeds."""
+        code = fingerprint or ""
+        is_skipped = code.endswith(SKIPS) or (region in self.skipping and not self.listing_of(region))
+        return "failed" if code.endswith(FAILS) else "skipped" if is_skipped else None
 
     def resized(self, whole: SimulatedJob, absent: Collection[str]) -> SimulatedJob:
         """``whole`` without those regions, and nobody reads them; its code is that of this one."""
@@ -203,6 +252,52 @@ def with_drawn_rows(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     if rng.random() < 0.5:
         return job
     return replace(job, unstable=frozenset(region for region in job.regions if rng.random() < 0.4))
+
+
+def with_optional(job: SimulatedJob, optional: Mapping[str, tuple[str, ...]]) -> SimulatedJob:
+    """``job`` in which these inputs of its regions may be absent."""
+    # Until a plan has the field, the product knows nothing of it.
+    known = "optional" in RegionPlan.__dataclass_fields__
+    regions = (
+        replace(region, **{"optional": optional[region.name]}) if known and region.name in optional else region  # type: ignore[arg-type]
+        for region in job.plan.regions
+    )
+    return replace(job, plan=replace(job.plan, regions=tuple(regions)), optional=dict(optional))
+
+
+def with_drawn_decisions(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+    """``job`` with what decides in a DAG run which of its tasks succeed: trigger rules, optional inputs, branches."""
+    rules, optional = {}, {}
+    for region in job.plan.regions:
+        if region.inputs and rng.random() < (0.6 if len(region.inputs) > 1 else 0.3):
+            rules[region.name] = rng.choice([rule for rule in sorted(TRIGGER_RULES) if rule != ALL_SUCCESS])
+            # A DAG with such a rule and without any optional input is refused, but for rules that a skip does not pass.
+            chosen = [name for name in region.inputs if rng.random() < 0.6]
+            if chosen and rng.random() < 0.8:
+                optional[region.name] = tuple(chosen)
+    branches = {}
+    if rng.random() < 0.6:
+        joins = [region.inputs for region in job.plan.regions if len(region.inputs) > 1]
+        below = rng.choice(joins) if joins and rng.random() < 0.7 else list(job.regions)
+        if len(below) > 1:
+            branches["branch"] = tuple(rng.sample(sorted(below), rng.randint(2, min(3, len(below)))))
+    # One that does not wait for its branch may run before that leaves it out.
+    left_out = {name for below in branches.values() for name in below}
+    rules = {name: rule for name, rule in rules.items() if not (name in left_out and rule in EARLY_RULES)}
+    skipping = frozenset(name for name in sorted(job.reading) if rng.random() < 0.5)
+    operators = (
+        frozenset(name for name in job.regions if rng.random() < 0.6) if rng.random() < 0.6 else frozenset[str]()
+    )
+    decided = replace(job, is_decided=True, rules=rules, branches=branches, skipping=skipping, operators=operators)
+    return with_optional(decided, optional)
+
+
+def drawn_decided_job(name: str, rng: random.Random) -> SimulatedJob:
+    """A topology whose rows are a function of code and inputs, so that they can be compared with a fresh run's."""
+    upstream = topology(name, rng)
+    modes = [Determinism.ALWAYS, Determinism.VERIFY]
+    job = job_of(upstream, {region: rng.choice(modes) for region in upstream} if rng.random() < 0.5 else None)
+    return with_drawn_decisions(with_drawn_externals(job, rng), rng)
 
 
 def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMode]]) -> SimulatedJob:

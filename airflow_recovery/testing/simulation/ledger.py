@@ -70,6 +70,8 @@ class Ledger:
         self._names = {encode(name): name for name in self.regions}
         self.finals = tuple(finals)
         self.publishes: dict[int, dict[str, int]] = {}
+        self.handed_out: dict[int, frozenset[str]] = {}
+        """By publish, the regions of which it hands out results."""
         self.plans: dict[str, dict[str, dict[str, Any]]] = {}
         self._modes = modes
         self.wrote = wrote
@@ -334,6 +336,7 @@ class Ledger:
             self._say(f"I2: publish {k} follows publish {max(self.publishes, default=0)}")
         cut = {entry["region"]: entry["attempt"] for entry in body["regions"]}
         self.publishes[k] = cut
+        self.handed_out[k] = frozenset(entry["region"] for entry in body["regions"] if entry["results"])
         for name in self.finals:
             if name not in cut and name not in body["skipped"]:
                 self._say(f"I13: publish {k} lacks {name}")
@@ -362,7 +365,8 @@ class Ledger:
         for name, n in cut.items():
             if n <= above.get(name, 0):
                 return f"the restart of {name}@{above[name]} was not done"
-        todo = [(name, cut.get(name, 0)) for name in self.finals]
+        # Not those of which the run has made none: whether it may lack them is asked elsewhere.
+        todo = [(name, cut[name]) for name in self.finals if name in cut]
         seen: dict[str, int] = {}
         while todo:
             name, n = todo.pop()
@@ -438,7 +442,10 @@ class Ledger:
         plan = self.plans.get(claim["plan_hash"], {})
         if plan and plan[name]["fingerprint"] != region.finish(n)["fingerprint"]:
             return "its code has changed"
-        if plan and set(plan[name].get("inputs", ())) != {producer for producer, _ in _refs(region.finish(n))}:
+        absent = set(region.finish(n).get("absent", ()))
+        if absent != set(claim.get("absent", ())):
+            return "other inputs are absent"
+        if plan and set(plan[name].get("inputs", ())) - absent != {producer for producer, _ in _refs(region.finish(n))}:
             return "it reads other regions"
         if plan and plan[name].get("fixed") and region.latest_attempt > n:
             return "a later attempt may have been committed to its table"

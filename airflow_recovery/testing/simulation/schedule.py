@@ -5,7 +5,14 @@ from __future__ import annotations
 import random
 
 from airflow_recovery.attempt.task_instances import TaskTry
-from airflow_recovery.errors import ConfigurationError, InputUnreachable, RecordInvalid, RecoveryError
+from airflow_recovery.errors import (
+    ConfigurationError,
+    InputSkipped,
+    InputUnreachable,
+    RecordInvalid,
+    RecoveryError,
+    kind_of,
+)
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.testing.simulation import neighbours
 from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_time
@@ -13,6 +20,7 @@ from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM
 from airflow_recovery.testing.simulation.settings import Report, Settings, Trouble, Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.sinks import STOPPED, repair
+from airflow_recovery.testing.simulation.spark import SkipsItself
 from airflow_recovery.testing.simulation.strands import Process, Strand, Terminated, current_runner
 from airflow_recovery.testing.simulation.troubles import PAUSED, Troubles
 from airflow_recovery.testing.simulation.verdict import check_end, check_green, check_history
@@ -45,7 +53,8 @@ class Schedule(SimulatedRun):
         self._is_history_whole = not unsaid & settings.troubles.keys() and settings.releases is None
         self._moment = self._undisturbed_steps = 0
         self._intrudes = self._is_untidy = False
-        self._has_last_round = self.rng.random() < LAST_ROUND_SHARE
+        # A job that is decided is compared with a fresh run once every task has looked at what is decided now.
+        self._has_last_round = self.rng.random() < LAST_ROUND_SHARE or settings.job.is_decided
         # Some schedules let one process run for long, others change at every request.
         self._stickiness = self.rng.choice([0.0, 0.5, 0.8, 0.95])
         self._trouble_rate = self.rng.choice([0.005, 0.02, 0.1])
@@ -132,7 +141,7 @@ class Schedule(SimulatedRun):
                 return self._candidate()
         if not able:
             return None
-        if airflow.is_green and self._only_zombies(able):
+        if self._is_at_rest and self._only_zombies(able):
             # As often as not the next thing happens while the zombies sleep.
             if self._troubles.is_any_left:
                 if rng.random() < 0.3:
@@ -182,7 +191,8 @@ class Schedule(SimulatedRun):
                 self.note(f"AIRFLOW notices that {task} try {now.try_number} is gone")
                 airflow.lose_heartbeat(task)
                 return True
-            if now.state == "failed" and (not able or rng.random() < 0.2):
+            is_repaired = task in self._stopped or not self.world.job.is_decided
+            if now.state == "failed" and is_repaired and (not able or rng.random() < 0.2):
                 stopped = self._stopped.pop(task, None)
                 if stopped is not None:
                     repair(self, task, stopped)
@@ -205,17 +215,21 @@ class Schedule(SimulatedRun):
     def _makes_progress(self) -> bool:
         """Nobody can go on. Is there more to come? Raises `Violation` where the run is stuck, or green and wrong."""
         airflow = self.world.airflow
-        if not airflow.is_green:
+        if not self._is_at_rest:
             states = {task: airflow.state(task) for task in airflow.upstream}
             raise Violation(f"stuck: {states}")
-        check_green(self)
+        if airflow.is_green:
+            check_green(self)
         if self._is_history_whole and not self.alive():
             check_history(self)
         if self._troubles.is_any_left and not self._is_last_round:
-            if self.rng.random() < 0.5:
+            stops = self.rng.random() < 0.5
+            # What was decided before a run has ended makes no history.
+            happened = self._troubles.happen() if self.world.job.is_decided or not stops else None
+            if stops and happened is None:
                 self._troubles.stop()
             else:
-                self.note(self._troubles.happen())
+                self.note(happened)
                 self._is_untidy = True
             return True
         if not self._is_last_round and self._has_last_round:
@@ -237,6 +251,14 @@ class Schedule(SimulatedRun):
             lake.in_flight.clear()
         self.note("everybody who is left dies; all is cleared once more")
         self.world.airflow.clear_all()
+        if self.world.job.is_decided:
+            self.marked = self._troubles.mark_some()
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Every task is green; or has ended, of a run that may end otherwise."""
+        airflow = self.world.airflow
+        return (not airflow.ready() and airflow.has_ended) if self.world.job.is_decided else airflow.is_green
 
     # processes
 
@@ -249,29 +271,38 @@ class Schedule(SimulatedRun):
             self.unseen_marks.discard(task)
         else:
             self.unseen_marks.clear()  # the publish looks at all of them
-        process = self.begins(f"{task} try {own.try_number}", lambda: self._try(own, process))
+        body = self._try_branch if task in self.followed else self._try
+        process = self.begins(f"{task} try {own.try_number}", lambda: body(own, process))
         process.weight = self.rng.choice([1.0, 1.0, 1.0, PAUSED])
         self.tries[process] = own
         return process.strands[0]
+
+    def _try_branch(self, own: TaskTry, process: Process) -> None:
+        del process
+        followed = self.followed[own.task_id]
+        current_runner().switch(f"follows {', '.join(sorted(followed)) or 'none'}")
+        self.world.airflow.end_branch(own, followed)
 
     def _try(self, own: TaskTry, process: Process) -> None:
         task, airflow = own.task_id, self.world.airflow
         try:
             attempt = self.world.execute(own, process)
         except InputUnreachable as error:
-            if Trouble.MARK not in self.settings.troubles:
+            if not {Trouble.MARK, Trouble.HAND} & self.settings.troubles.keys():
                 raise Violation(f"{task}: {error}") from error
             # Somebody has called the lost producer a success, before it looked. The message says to clear it.
             current_runner().switch("reports failure: InputUnreachable")
             if airflow.end(own, "failed"):
                 self.note("USER clears all")
                 airflow.clear_all()
+        except (InputSkipped, SkipsItself) as error:
+            current_runner().switch(f"reports a skip: {type(error).__name__}: {error}"[:200])
+            airflow.end(own, "skipped")
         except (RecoveryError, Terminated) as error:
             current_runner().switch(f"reports failure: {type(error).__name__}: {error}"[:200])
             self._does_what_it_says(error)
-            if airflow.end(own, "failed") and isinstance(error, STOPPED):
-                airflow.mark(task, "failed")
-                self._stopped[task] = error
+            if airflow.end(own, "failed"):
+                self._fails_for_good(task, error)
         except Exception as error:
             raise Violation(f"{task} raises {error!r}") from error
         else:
@@ -281,6 +312,14 @@ class Schedule(SimulatedRun):
                     self.served[task] = attempt
                 if airflow.is_green:
                     check_green(self)
+
+    def _fails_for_good(self, task: str, error: BaseException) -> None:
+        """Not if a retry may help. A job that is decided may stay so; of any other a person mends what is wrong."""
+        if isinstance(error, STOPPED):
+            self._stopped[task] = error
+        elif not (self.world.job.is_decided and kind_of(error).is_final):
+            return
+        self.world.airflow.mark(task, "failed")
 
     def _does_what_it_says(self, error: BaseException) -> None:
         """An administrator, of what concerns the whole deployment."""

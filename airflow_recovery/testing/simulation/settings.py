@@ -12,6 +12,7 @@ from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.simulation.jobs import (
     RANDOM,
     SimulatedJob,
+    drawn_decided_job,
     drawn_job,
     with_drawn_externals,
     with_drawn_folders,
@@ -58,8 +59,28 @@ class Trouble(str, Enum):
     TABLE = "somebody commits to a table, rolls it back, or forces its branch elsewhere"
     VERSION = "a version of this package to come is deployed, or rolled back to this one"
     DEPLOYMENT = "another deployment, with a journal of its own, is given the same place of results"
+    BREAK = "code that always fails is deployed, or the first code again, and the run cleared"
+    SKIP = "a task skips itself from now on: by its code, or because its input is empty; and the run is cleared"
+    BRANCH = "a branch decides otherwise, and is cleared with the run, or with all below it"
+    HAND = "a user marks a task, and it stays so"
 
 
+DECISIONS = frozenset({Trouble.BREAK, Trouble.SKIP, Trouble.BRANCH, Trouble.HAND})
+"""Drawn for jobs that are decided alone (`Settings.decided`): others keep their schedules."""
+BESIDE_DECISIONS = (
+    Trouble.DEPLOY,
+    Trouble.CLEAR_ALL,
+    Trouble.CLEAR,
+    Trouble.RESTART,
+    Trouble.LISTING,
+    Trouble.DATABASE,
+    Trouble.DELETE,
+    Trouble.SWEEP,
+    Trouble.KILL,
+    Trouble.HEARTBEAT,
+    Trouble.PAUSE,
+)
+"""What else may happen to a job that is decided."""
 PURGES = frozenset({Trouble.PURGE, Trouble.RETURN, Trouble.STORE_JUMP})
 """With these, what the journal knows of a run may go."""
 RELEASES = (Retention.as_consumed(), Retention.on_run_success())
@@ -80,8 +101,9 @@ DRASTIC = frozenset(
 
 def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
     """One to five troubles of up to three kinds. One that can't happen to a job does not."""
-    weights = [1 if trouble in DRASTIC else 3 for trouble in Trouble]
-    kinds = rng.choices(list(Trouble), weights, k=rng.randint(1, 3))
+    others = [trouble for trouble in Trouble if trouble not in DECISIONS]
+    weights = [1 if trouble in DRASTIC else 3 for trouble in others]
+    kinds = rng.choices(others, weights, k=rng.randint(1, 3))
     troubles: dict[Trouble, int] = dict.fromkeys(kinds, 1)
     for _ in range(rng.randint(0, 2)):
         troubles[rng.choice(kinds)] += 1
@@ -148,6 +170,24 @@ class Settings:
             clocks_differ_s=random.Random(f"clocks {seed}").choice([0.0, 600.0, 30 * 86_400.0]),
         )
 
+    @classmethod
+    def decided(cls, seed: int, topology: str = RANDOM) -> Settings:
+        """Everything by ``seed``, of a job in whose runs branches, trigger rules, people and code decide who succeeds.
+
+        With generators of its own, so that a seed of `drawn` keeps its schedule.
+        """
+        rng = random.Random(f"decided {seed}")
+        job = drawn_decided_job(topology, rng)
+        kinds = rng.choices(sorted(DECISIONS), k=rng.randint(1, 3)) + rng.sample(BESIDE_DECISIONS, rng.randint(0, 2))
+        return cls(
+            job=job,
+            troubles={kind: kinds.count(kind) for kind in kinds},
+            publishes=rng.random() < 0.7,
+            page_keys=rng.choice([None, None, None, 2, 5]),
+            store_faults=rng.choice([0, 0, 0, 4]),
+            detached_share=rng.choice([0.0, 0.3]),
+        )
+
     def text(self) -> str:
         """For people: what the schedule is about."""
         regions = ", ".join(
@@ -158,13 +198,18 @@ class Settings:
             + (" shared between runs" if region.persistent else "")
             + (" to a table" if self.job.tables.keys() & set(region.results) else "")
             + (" reads from outside" if region.name in self.job.reading else "")
+            + (" by an operator" if region.name in self.job.operators else "")
+            + (" skips itself without files" if region.name in self.job.skipping else "")
+            + (f" {self.job.rules[region.name]}" if region.name in self.job.rules else "")
+            + (f" without {', '.join(self.job.optional[region.name])}?" if region.name in self.job.optional else "")
             + (f" {region.commit.kind.value} sink, {region.commit.mode.value}" if region.commit is not None else "")
             for region in self.job.plan.regions
         )
+        branches = "".join(f"; {name} -> {' | '.join(below)}" for name, below in self.job.branches.items())
         troubles = ", ".join(f"{count} x {kind.value}" for kind, count in self.troubles.items()) or "no trouble"
         releases = self.releases.text() if self.releases is not None else "nothing"
         return (
-            f"{regions}; strategy {self.job.plan.failover_strategy.value}; {troubles}; store faults "
+            f"{regions}{branches}; strategy {self.job.plan.failover_strategy.value}; {troubles}; store faults "
             f"{self.store_faults}, pages of {self.page_keys or 'any number of'} keys, "
             f"{'with' if self.publishes else 'without'} a publish, failures {self.trouble}, clocks wrong by up to "
             f"{self.clocks_differ_s:g} s, released at once: {releases}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.testing.simulation.settings import Settings, Trouble
@@ -16,7 +16,9 @@ class SimulatedRun:
 
     ``served``: the attempt of each region that its task reported last. ``promised``: attempts of each region up to this
     one do not count, as somebody was told. ``unseen_marks``: tasks that a person has called a success, and nobody has
-    looked at since. ``hand``: who is at work where no process is. Everything that is random comes from ``rng``.
+    looked at since. ``followed``: what each branch follows when it runs; ``marked``: how somebody has marked tasks
+    after the run was cleared for the last time. ``hand``: who is at work where no process is. Everything that is random
+    comes from ``rng``.
     """
 
     def __init__(
@@ -52,6 +54,8 @@ class SimulatedRun:
         self.served = dict.fromkeys(settings.job.regions, 0)
         self.unseen_marks: set[str] = set()
         self.is_redeployed = self.is_relisted = False
+        self.followed = {branch: frozenset(below[:1]) for branch, below in settings.job.branches.items()}
+        self.marked: Mapping[str, str] = {}
         self.absent: frozenset[str] = frozenset()
         self._processes: list[Process] = self.world.cluster.processes
         self._versions = 0
@@ -90,12 +94,23 @@ class SimulatedRun:
         """A restart was acknowledged: attempts up to this one do not count."""
         self.promised[region] = max(self.promised[region], attempt)
 
-    def deploy(self, region: str, *, is_rollback: bool = False) -> None:
-        """New code of ``region``, or that which it had in the beginning, and the whole run is cleared."""
+    def deploy(self, region: str, *, is_rollback: bool = False, end: str = "") -> None:
+        """New code of ``region``, or that which it had in the beginning, and the whole run is cleared.
+
+        ``end``: as `SimulatedJob.with_code` has it.
+        """
         self.is_redeployed = True
         self._versions += 1
-        self.world.job = self.world.job.with_code(region, 0 if is_rollback else self._versions)
+        self.world.job = self.world.job.with_code(region, 0 if is_rollback else self._versions, end)
         self.world.airflow.clear_all()
+
+    def decide(self, branch: str, followed: frozenset[str], *, clears_all: bool) -> None:
+        """The branch follows others from now on, and is cleared with all below it, or with the whole run."""
+        self.followed[branch] = followed
+        if clears_all:
+            self.world.airflow.clear_all()
+        else:
+            self.world.airflow.clear(branch, downstream=True)
 
     def has_other_code(self, region: str) -> bool:
         """Than in the beginning."""

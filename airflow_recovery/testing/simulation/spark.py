@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
 from airflow_recovery.driver.heartbeat import Beat
-from airflow_recovery.errors import AttemptLost, Failure, ObjectMissing, RecoveryError, RegionFailed, StoreError
+from airflow_recovery.errors import (
+    AttemptLost,
+    Failure,
+    ObjectMissing,
+    RecoveryError,
+    RegionFailed,
+    StoreError,
+    UserCodeError,
+)
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout, shared_identity
 from airflow_recovery.locations import is_table
@@ -36,6 +44,10 @@ if TYPE_CHECKING:
 PARTS = 2
 Driver = tuple[str, str, int]
 """Of which attempt it is: the prefix of its run, the region, the number."""
+
+
+class SkipsItself(Exception):
+    """The code of a region skips its task, as with `AirflowSkipException`."""
 
 
 @dataclass
@@ -124,7 +136,7 @@ class FakeSpark(SparkApplication):
         self._is_stopped = False
         self._beats = 0
         self._outcome: Outcome | None = None
-        self._error: RecoveryError | None = None
+        self._error: Exception | None = None
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """What is there now: it may be other when the application reads it."""
@@ -189,6 +201,8 @@ class FakeSpark(SparkApplication):
     def _drive(self, attempt: ClaimedAttempt) -> None:
         try:
             self._outcome = self._application(attempt)
+        except SkipsItself as error:
+            self._error = error
         except RecoveryError as error:
             self._error = error if isinstance(error, RegionFailed) else RegionFailed(f"{type(error).__name__}: {error}")
 
@@ -203,6 +217,11 @@ class FakeSpark(SparkApplication):
         ]
         if cluster.rng.random() < cluster.trouble:
             raise RegionFailed("boom", Failure("RuntimeError", "boom"))
+        ends_as = self._today().ends_as(self._region, attempt.fingerprint)
+        if ends_as == "skipped":
+            raise SkipsItself(f"{claim.region}@{claim.attempt} skips its task")
+        if ends_as == "failed":
+            raise UserCodeError(f"{claim.region}@{claim.attempt} always fails", Failure("ValueError", "wrong"))
         results = self._code.regions[self._region].results
         if isinstance(attempt.work, SplitWork):
             return self._read_splits(attempt, results, read)

@@ -11,6 +11,7 @@ from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.scenario import RestartFrom, RestartRegion
 from airflow_recovery.testing.simulation import neighbours, visitors
 from airflow_recovery.testing.simulation.dag_run import DagRun
+from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS
 from airflow_recovery.testing.simulation.ledger import OUTSIDER
 from airflow_recovery.testing.simulation.settings import Trouble
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
@@ -63,6 +64,10 @@ class Troubles:
             Trouble.TABLE: self._table,
             Trouble.VERSION: self._version,
             Trouble.DEPLOYMENT: self._deployment,
+            Trouble.BREAK: self._break,
+            Trouble.SKIP: self._skip,
+            Trouble.BRANCH: self._branch,
+            Trouble.HAND: self._hand,
         }
 
     @property
@@ -214,6 +219,49 @@ class Troubles:
             if self._run.has_other_code(name):
                 act = partial(self._run.deploy, name, is_rollback=True)
                 yield f"USER deploys the first code of {name} again and clears all", act
+
+    def _break(self) -> Iterator[Act]:
+        for name in self._names:
+            act = partial(self._run.deploy, name, end=FAILS)
+            yield f"USER deploys code of {name} that always fails, and clears all", act
+            if self._run.has_other_code(name):
+                act = partial(self._run.deploy, name, is_rollback=True)
+                yield f"USER deploys the first code of {name} again and clears all", act
+
+    def _skip(self) -> Iterator[Act]:
+        for name in self._names:
+            if name in self._world.job.skipping and self._world.job.listing_of(name):
+                yield f"INPUT of {name} becomes empty; USER clears all", partial(self._run.relist, name, ())
+            elif self._rng.random() < 0.5:
+                act = partial(self._run.deploy, name, end=SKIPS)
+                yield f"USER deploys code of {name} that skips its task, and clears all", act
+
+    def _branch(self) -> Iterator[Act]:
+        for branch, below in self._world.job.branches.items():
+            others = [frozenset({name}) for name in below if self._run.followed[branch] != {name}]
+            for followed in (*others, frozenset(below), frozenset[str]()):
+                clears_all = self._rng.random() < 0.5
+                act = partial(self._run.decide, branch, followed, clears_all=clears_all)
+                what = f"{branch} follows {', '.join(sorted(followed)) or 'none'}"
+                yield f"{what}; USER clears {'all' if clears_all else 'it and below'}", act
+
+    def _hand(self) -> Iterator[Act]:
+        states = ("success", "failed", "skipped") if self._run.settings.publishes else ("failed", "skipped")
+        for name in self._names:
+            for state in states:
+                # What a branch or a failure above it holds up is nobody's to call a success.
+                if state != "success" or self._airflow.state(name) in {"failed", "running", "up_for_retry"}:
+                    yield f"USER marks {name} {state}", partial(self._run.mark, name, state)
+
+    def mark_some(self) -> dict[str, str]:
+        """Mark some tasks before they start, if that may happen. Returns their states."""
+        may_mark = Trouble.HAND in self._run.settings.troubles and self._rng.random() < 0.5
+        chosen = [name for name in self._names if self._rng.random() < 0.2] if may_mark else []
+        marked = {name: self._rng.choice(["failed", "skipped"]) for name in chosen}
+        for name, state in marked.items():
+            self._run.note(f"USER marks {name} {state}")
+            self._run.mark(name, state)
+        return marked
 
     def _resize(self) -> Iterator[Act]:
         for name in self._run.removable:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from airflow_recovery.journal.replay import differences
 from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.testing.simulation.dag_run import PUBLISH
+from airflow_recovery.testing.simulation.fresh_run import fresh_run
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.settings import PURGES, Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
@@ -51,6 +53,9 @@ def check_end(run: SimulatedRun) -> None:
     """What stands is one cut, there, right, and published."""
     ledger, job = run.world.ledger, run.world.job
     current = ledger.current()
+    if job.is_decided:
+        _check_fresh(run, current)
+        current = {name: n for name, n in current.items() if run.world.airflow.state(name) == "success"}
 
     def may_write(region: str, result: str, fingerprint: str, read: list[str]) -> set[str]:
         draws = (0, 1) if region in job.unstable else (0,)
@@ -59,22 +64,53 @@ def check_end(run: SimulatedRun) -> None:
     bad = ledger.why_incoherent(current, run.promised) or ledger.why_wrong_rows(current, may_write)
     if bad:
         raise Violation(f"I13: {bad}; current {current}")
-    for name in (ledger.splits.regions | job.reading) & job.regions.keys():
+    for name in (ledger.splits.regions | job.reading) & current.keys():
         read = sorted(external["uri"] for external in ledger.regions[name].finish(current[name])["externals"])
         if read != sorted(external.uri for external in job.externals_of(name)):
             raise Violation(f"I13: {name}@{current[name]} has read {read}, which is not what there is")
     _check_tables(run, current)
     _check_event_files(run)
-    published = ledger.publishes[max(ledger.publishes)] if run.settings.publishes else current
+    has_published = run.settings.publishes and run.world.airflow.state(PUBLISH) == "success"
+    published = ledger.publishes[max(ledger.publishes)] if has_published else current
     for name in job.finals:
+        if name not in current:
+            continue  # this run has none, and may not
         if published[name] != current[name]:
             raise Violation(f"I13: {name}@{published[name]} is published, and {name}@{current[name]} is current")
         if not _holds(run, name, current[name]):
             raise Violation(f"I4: {name}@{current[name]} is green, and its data is not there")
-    # Under `assume` a consumer keeps even what it has made of a producer's older code, or older input.
-    is_assumed = any(mode is Determinism.ASSUME for region in job.plan.regions for _, mode in region.determinism)
-    if not job.unstable and not (is_assumed and (run.is_redeployed or run.is_relisted)):
+    if _must_have_the_same_rows(run) and not job.is_decided:
         _check_undisturbed(job, run.world.ledger.wrote, current)
+
+
+def _must_have_the_same_rows(run: SimulatedRun) -> bool:
+    """As a run without a history. Under `assume` a consumer keeps even what it has made of older code or input."""
+    job = run.world.job
+    is_assumed = any(mode is Determinism.ASSUME for region in job.plan.regions for _, mode in region.determinism)
+    return not job.unstable and not (is_assumed and (run.is_redeployed or run.is_relisted or job.is_decided))
+
+
+def _check_fresh(run: SimulatedRun, current: Mapping[str, int]) -> None:
+    """I16: every green task, and the publish, are what a run without a history comes to now, and no task is red."""
+    ledger, job, airflow = run.world.ledger, run.world.job, run.world.airflow
+    fresh = fresh_run(job, run.followed, run.marked)
+    states = {name: airflow.state(name) for name in job.regions}
+    for name, state in states.items():
+        if state == "success" and fresh.states[name] != state:
+            raise Violation(f"I16: {name}@{current[name]} is green, and {fresh.states[name]} in a fresh run")
+    if run.settings.publishes and airflow.state(PUBLISH) == "success":
+        number = max(ledger.publishes)
+        for name in sorted(ledger.handed_out[number]):
+            if states[name] != "success":
+                named = f"{name}@{ledger.publishes[number][name]}"
+                raise Violation(f"I16: publish {number} names {named}, and {name} is {states[name]}")
+    if _must_have_the_same_rows(run):
+        for name, variants in fresh.made.items():
+            made = tuple(ledger.wrote.get((name, current[name], result)) for result in job.regions[name].results)
+            if states[name] == "success" and made not in variants:
+                raise Violation(f"I16: {name}@{current[name]} has other rows than in a fresh run")
+    if fresh.is_certain and states != {name: fresh.states[name] for name in states}:
+        raise Violation(f"I16: the run ends as {states}, and a fresh run as {dict(fresh.states)}")
 
 
 def _check_tables(run: SimulatedRun, current: Mapping[str, int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.publish import PublishTask
@@ -27,7 +27,7 @@ from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.testing.fake_airflow import FakeAirflow
+from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, FakeAirflow
 from airflow_recovery.testing.fake_sink import FakeTarget
 from airflow_recovery.testing.simulation.dag_run import PUBLISH, DagRun
 from airflow_recovery.testing.simulation.event_files import EventFile, EventFiles
@@ -293,16 +293,17 @@ class World:
         if self.event_files is not None and of is self.main:
             events = self.event_files.begin(self.journal("stream", of).store, of.identity, self._now)
         run = Run(
-            plan=job.plan,
+            plan=job.shared_plan,
             journal=self.journal(f"writer {self._writers}", of, events.record),
             events=events,
             task_instances=of.airflow.clear_client(own, gate=_ask_airflow),
             available=self.prober(results),
             task_keys={name: name for name in job.regions},
-            task=TaskIdentity(of.name, own.try_number, own.ti_id, of.airflow.grant(own.task_id)),
+            task=_identity(of, own),
             now=lambda: self._now(wrong_by_s),
             log=self.log,
             publish_keys=of.publish_keys,
+            fingerprints={name: job.regions[name].fingerprint or "" for name in job.operators & {own.task_id}},
             heartbeat_timeouts=HeartbeatTimeouts(
                 self.cluster.heartbeat_timeout_s,
                 clock=lambda: self.monotonic_s(wrong_by_s),
@@ -394,6 +395,14 @@ class World:
 
 def _modes(job: SimulatedJob) -> dict[tuple[str, str], str]:
     return {(region.name, result): mode.value for region in job.plan.regions for result, mode in region.determinism}
+
+
+def _identity(dag_run: DagRun, own: TaskTry) -> TaskIdentity:
+    grant = dag_run.airflow.grant(own.task_id)
+    # Until a task's identity has the field, the product knows nothing of its trigger rule.
+    known = "trigger_rule" in TaskIdentity.__dataclass_fields__
+    rule: dict[str, Any] = {"trigger_rule": dag_run.airflow.rules.get(own.task_id, ALL_SUCCESS)} if known else {}
+    return TaskIdentity(dag_run.name, own.try_number, own.ti_id, grant, **rule)
 
 
 def _ask_airflow(request: str) -> None:

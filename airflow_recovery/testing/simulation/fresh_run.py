@@ -1,0 +1,101 @@
+"""The rule as an oracle: what a run that has no history makes of the same code, inputs, branches and skips.
+
+Nothing here reads a journal, and nothing of the product's decisions is shared: a task comes to what Airflow's trigger
+rules, the declared inputs and the code say. So a task of a run with a history may be green only if it is here, and
+its rows are then among these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, BLOCKING, EARLY_RULES, RUNS, by_trigger_rule
+from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
+
+Made = Mapping[str, frozenset[tuple[str, ...]]]
+"""What each region may have made: the rows of its results, in their order. More than one only if it reads what may be
+there or not, as the trigger rule decides when its task starts."""
+
+
+@dataclass(frozen=True)
+class FreshRun:
+    """A run without a history: the ``states`` of its tasks in the end, and what those that succeed have ``made``.
+
+    ``is_certain``: the states do not depend on which task ends first. Otherwise a task may also end as not successful.
+    """
+
+    states: Mapping[str, str]
+    made: Made
+    is_certain: bool
+
+
+def fresh_run(
+    job: SimulatedJob, followed: Mapping[str, frozenset[str]], by_hand: Mapping[str, str] | None = None
+) -> FreshRun:
+    """The run of ``job`` in which each branch follows what ``followed`` says of it.
+
+    ``by_hand``: tasks that a person has marked ``failed`` or ``skipped`` before they start.
+    """
+    marks = by_hand or {}
+    states: dict[str, str] = {branch: marks.get(branch, "success") for branch in job.branches}
+    made: dict[str, frozenset[tuple[str, ...]]] = {}
+    is_certain = not EARLY_RULES & set(job.rules.values())
+    for name, region in job.regions.items():
+        branches = [branch for branch, below in job.branches.items() if name in below]
+        above = [states[task] for task in (*branches, *region.inputs)]
+        rule = job.rules.get(name, ALL_SUCCESS)
+        found = by_trigger_rule(rule, above)
+        is_left = any(states[branch] == "success" and name not in followed[branch] for branch in branches)
+        # The scheduler takes what ends first.
+        has_both = rule == ALL_SUCCESS and "skipped" in above and BLOCKING & set(above)
+        is_certain &= not (has_both or (is_left and found == "upstream_failed"))
+        if name in marks:
+            states[name] = marks[name]
+        elif is_left:
+            states[name] = "skipped"
+        elif found == RUNS:
+            states[name], made[name] = one_try(job, name, states, made)
+        else:
+            assert found is not None, f"{name} waits for tasks that have ended: {above}"
+            states[name] = found
+        if states[name] != "success":
+            made.pop(name, None)
+    return FreshRun(states, made, is_certain)
+
+
+def one_try(
+    job: SimulatedJob, region: str, states: Mapping[str, str | None], made: Made
+) -> tuple[str, frozenset[tuple[str, ...]]]:
+    """How a try of ``region`` ends that starts now, and what it may have made if it is a ``success``.
+
+    ``states`` are those of its inputs' tasks in this run, ``made`` what those that are a success have made.
+
+    An input counts only if its task is a success in this run. If one does not, and may not be absent, the task is
+    skipped if its inputs were skipped, and else fails.
+    """
+    planned = job.regions[region]
+    optional = job.optional.get(region, ())
+    missing = {states[name] for name in planned.inputs if states[name] != "success" and name not in optional}
+    if missing:
+        return "skipped" if missing == {"skipped"} else "failed", frozenset()
+    ends_as = job.ends_as(region, planned.fingerprint)
+    if ends_as is not None:
+        return ends_as, frozenset()
+    may_be_early = job.rules.get(region) in EARLY_RULES
+    choices: list[list[list[str]]] = []
+    for name in planned.inputs:
+        if states[name] == "success":
+            at = {result: place for place, result in enumerate(job.regions[name].results)}
+            read = [at[result] for result in job.read_of(name, region)]
+            variants = [[variant[place] for place in read] for variant in sorted(made[name])]
+            choices.append([*variants, []] if may_be_early and name in optional else variants)
+    lines = job.lines_of(region)
+    return "success", frozenset(
+        tuple(
+            rows(region, result, planned.fingerprint, [*(row for part in chosen for row in part), *lines])
+            for result in planned.results
+        )
+        for chosen in product(*choices)
+    )
