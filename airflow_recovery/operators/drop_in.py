@@ -22,6 +22,7 @@ from airflow_recovery.task.references import (
     DropIn,
     OutputReference,
     check_placeholders,
+    check_read_and_written,
     check_targets,
     checked_inputs,
     checked_outputs,
@@ -139,6 +140,7 @@ class DropInOperator(RecoveringOperator):
         if not allow_duplicates:
             self._check_idempotent(idempotent)
         self._check_placeholders()
+        self._check_read_and_written()
         for name, reference in self.drop_in.references.items():
             producer = self._producer(name, reference)
             if producer.recovers is not self.recovers:
@@ -242,6 +244,7 @@ class DropInOperator(RecoveringOperator):
         self.outputs = checked_outputs(self.task_id, self.outputs, may_be_none=self.writes_elsewhere)
         self.inputs = checked_inputs(self.task_id, self.inputs)
         self._check_placeholders(is_rendered=True)
+        self._check_read_and_written(is_rendered=True)
 
     def how_it_appends(self) -> str | None:
         """What in the job's code would write a second time, where its code can be seen."""
@@ -275,6 +278,14 @@ class DropInOperator(RecoveringOperator):
             perhaps_read=[name for name, uri in uris.items() if may_become_table(uri)],
             marks_commits=self.marks_commits,
         )
+
+    def _check_read_and_written(self, *, is_rendered: bool = False) -> None:
+        """What another operator makes is where it declares that, or, once it has run, where it was registered."""
+        references = {name: read for name, read in self.inputs.items() if isinstance(read, OutputReference)}
+        made_at = {
+            name: self._producer(name, read).declared_outputs.get(read.name) for name, read in references.items()
+        }
+        check_read_and_written(self.task_id, self.inputs, self.outputs, self.commit, made_at, is_rendered=is_rendered)
 
     def _uris_read(self) -> dict[str, str | None]:
         """Where the inputs are, as far as that is known by now: of another operator's output, as it is declared."""
