@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 import time
 from abc import abstractmethod
@@ -46,7 +47,7 @@ from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics
 from airflow_recovery.results.availability import probe_manifest
 from airflow_recovery.results.output_digest import digest_output, import_readers
-from airflow_recovery.results.prober import OnAltered
+from airflow_recovery.results.prober import OnAltered, cure_of_altered
 from airflow_recovery.results.table_line import OwnCommits
 from airflow_recovery.results.tables import DELTA_USER_METADATA, ICEBERG_SETTING, Tables, check_names, tag_of, token_of
 from airflow_recovery.task.committed_output import check_prepared
@@ -60,6 +61,7 @@ from airflow_recovery.task.references import (
     filled,
     no_version,
     place_of,
+    placeholders,
     qualified,
 )
 from airflow_recovery.task.spark_submission import SparkSubmission, described
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 1024 * 1024
 _MOST_NAMED = 5
+_OTHER_CHECKPOINT = re.compile(r"_spark_metadata/\S+ doesn't exist")
 
 
 def application_document(operator: SparkSubmitOperator, drop_in: DropIn) -> dict[str, Any]:
@@ -203,7 +206,7 @@ class DropInApplication(SparkApplication):
                 raise OutputAltered(
                     f"{drop_in.task_id} must run again, and {manifest.location} is not as attempt "
                     f"{last.attempt} left it ({availability.evidence[0]}): it may hold newer data, so it is not "
-                    "overwritten. Move that data away and clear this task, or declare on_altered='recompute'."
+                    f"overwritten. {cure_of_altered(manifest.location)}"
                 )
 
     def _check_tables(self, state: RunState) -> None:
@@ -341,8 +344,22 @@ class DropInApplication(SparkApplication):
                 could_not = f"{claim.region}@{claim.attempt} could not start: {failure.message}"
                 raise ERRORS[classify(failure)](could_not, failure) from error
             failure = Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
+            advice = self._advice_on_checkpoints(str(error))
+            if advice:
+                raise UserCodeError(f"{message}. {advice}", failure) from error
             raise ERRORS[classify(failure)](message, failure) from error
         return self._finish(attempt, round(time.monotonic() - started, 3))
+
+    def _advice_on_checkpoints(self, text: str) -> str:
+        """Spark's file sink has met a checkpoint that knows batches which are not in the attempt's folder."""
+        managed = [name for name, uri in self._drop_in.outputs.items() if uri is None]
+        if not managed or not _OTHER_CHECKPOINT.search(text):
+            return ""
+        return (
+            "The checkpoint of its stream is one of an earlier attempt, and the output is a new folder. Give the query "
+            f"{{checkpoint:{managed[0]}}} as its checkpoint, a folder of the same attempt; or give the output a URI of "
+            "its own, which the checkpoint belongs to"
+        )
 
     def status(self, claim: Claim) -> ApplicationStatus:
         """As the cluster manager says; `ApplicationStatus.OVER` where its result would not be used."""
@@ -559,11 +576,13 @@ class DropInSubmission(DropInApplication, SparkSubmission):
         return SparkSubmission.new_job(self, attempt)
 
     def fill(self, job: SparkSubmitOperator, locations: Mapping[tuple[str, str], str]) -> None:
-        """Replace the placeholders in the application's arguments. What it commits to tables carries the token."""
+        """Replace the placeholders in its arguments and settings. What it commits to tables carries the token."""
         job.application_args = filled([str(argument) for argument in job.application_args or ()], locations)
+        conf = dict(job.conf or {})
+        if placeholders(conf):
+            job.conf = conf = filled(conf, locations)
         token = next((text for (kind, _), text in locations.items() if kind == "token"), None)
         if token is not None:
-            conf = dict(job.conf or {})
             metadata = f"{conf.get(DELTA_USER_METADATA, '')} {token}".strip()
             job.conf = {**conf, ICEBERG_SETTING: token, DELTA_USER_METADATA: metadata}
 

@@ -6,10 +6,12 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_recovery.checks import check_arguments, check_location, is_known_later, shown
+from airflow_recovery.checks import check_arguments, check_location, is_known_later, is_template, shown
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job.seen_settings import dynamic_overwrite, fixed_checkpoint
 from airflow_recovery.locations import DELTA, ICEBERG, TableLocation, comparable, is_table, scheme_of, split_uri
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.results.prober import OnAltered
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER = re.compile(r"\{(input|output|version|token|checkpoint):([^{}]*)\}")
 _DOUBLE_BRACES = re.compile(r"\{\{\s*((?:input|output|version|token|checkpoint):[^{}\s]*)\s*\}\}")
+_OF_THE_DEPLOYMENT = re.compile(r"\{\{\s*(?:var|conn)\.[^{}]*\}\}")
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 PathStyle = Literal["spark", "plain"]
 """How a place is written for a job: as Hadoop's file systems name it, or as EMR's and a shell do."""
@@ -344,6 +347,57 @@ def check_placeholders(  # noqa: PLR0913 - what is declared, and what is known o
             f"{task_id}: output {name!r} is a table, and the application is never told with which token to commit: put "
             f"{{token:{name}}} into {where}, and have its commit carry it (docs/tables.md)."
         )
+
+
+def check_settings(
+    task_id: str,
+    fields: Mapping[str, Any],
+    outputs: Mapping[str, str | None],
+    application: Path | None,
+) -> None:
+    """Raise `JobDefinitionError` if settings are seen that can't go with the outputs as they are declared.
+
+    ``fields``: all that the job is given. ``outputs`` as declared, before Airflow has rendered them. ``application``:
+    the job's Python file, if it is one of this machine.
+
+    - A checkpoint at a location of its own, and a managed output without ``{checkpoint:name}``: the checkpoint goes on
+      behind what an earlier attempt has read, and the output begins anew.
+    - Partitions that are replaced one by one in a folder that is the same for all dates: each date alters the result
+      of all others.
+    """
+    told = placeholders(list(fields.values()))
+    managed = [name for name, uri in outputs.items() if uri is None and ("checkpoint", name) not in told]
+    seen = fixed_checkpoint(fields, application) if managed else None
+    if seen is not None:
+        name = managed[0]
+        raise JobDefinitionError(
+            f"{task_id}: expected the checkpoint of a stream at {{checkpoint:{name}}}, since output {name!r} is "
+            f"managed, found {seen}: the checkpoint goes on behind what an earlier attempt has read, and each attempt "
+            f"writes to a new folder, so rows would be missing there. Give the query {{checkpoint:{name}}} as its "
+            "checkpoint; or give the output a URI of its own, which the checkpoint belongs to; or say idempotent=True "
+            "if this is no such checkpoint"
+        )
+    shared = [(name, uri) for name, uri in outputs.items() if uri is not None and _is_for_all_dates(uri)]
+    seen = dynamic_overwrite(fields, application) if shared else None
+    if seen is not None:
+        name, uri = shared[0]
+        raise JobDefinitionError(
+            f"{task_id}: expected a folder for each date as output {name!r}, since its partitions are replaced one by "
+            f"one ({seen}), found {uri}, to which all dates write: each date would alter what the others have "
+            f"registered, and none could run again. Declare the date's own partition, {date_folder(uri)}, and let the "
+            "application write there; or declare a Delta or Iceberg table; or say idempotent=True if only one run ever "
+            "writes there"
+        )
+
+
+def _is_for_all_dates(uri: str) -> bool:
+    """A folder in whose location nothing depends on the run: no template but for variables and connections."""
+    return not (is_table(uri) or may_become_table(uri) or is_template(_OF_THE_DEPLOYMENT.sub("", uri)))
+
+
+def date_folder(uri: str) -> str:
+    """How a folder of each date is written, below one that all dates share."""
+    return f"{uri.rstrip('/')}/day={{{{ ds }}}}"
 
 
 def may_become_table(uri: object) -> bool:
