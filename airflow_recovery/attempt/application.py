@@ -96,6 +96,10 @@ class SparkApplication(ABC):
         Raises `RegionFailed` (or `UserCodeError`) where the application failed.
         """
 
+    def check_committed(self, outcome: Outcome) -> None:
+        """Look once more after the commit of ``outcome`` to its sink. Raises `Overtaken` if it must be made again."""
+        del outcome
+
     @abstractmethod
     def stop(self) -> None:
         """Stop what `run` waits for; called from another thread, or from a signal handler."""
@@ -158,6 +162,10 @@ class WrappedApplication(SparkApplication):
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """As ``inner``."""
         return self._inner.run(attempt)
+
+    def check_committed(self, outcome: Outcome) -> None:
+        """As ``inner``."""
+        self._inner.check_committed(outcome)
 
     def stop(self) -> None:
         """As ``inner``."""

@@ -270,6 +270,8 @@ class RegionTask:
         )
         outcome = run_claimed(self._run, claimed, self._application, self._restarts, self._label)
         commit_own(self._run, outcome)
+        if outcome.commit is not None:
+            self._application.check_committed(outcome)
         final_check(self._run, self._region, outcome.attempt)
         how = f"ran; {work.taken_over}" if work.taken_over else "ran"
         return RegionResult(self._region, Decision.RAN, outcome.attempt, how, outcome, cause=why)

@@ -6,6 +6,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import TriggerRule
@@ -24,6 +25,8 @@ from airflow_recovery.task.references import (
     DropIn,
     OutputReference,
     check_placeholders,
+    check_read_and_written,
+    check_settings,
     check_targets,
     checked_inputs,
     checked_outputs,
@@ -69,6 +72,9 @@ class DropInOperator(RecoveringOperator):
     the attempt is claimed; consumers find the registered one at ``{input:name}``. The output is what lies there when
     the job has ended: its objects with size and etag, whatever format they are in. A dead attempt's files are never
     read. Reading another operator's output makes it upstream.
+
+    **Checkpoints**: what a stream that writes to a managed output keeps goes to ``{checkpoint:name}``, a folder of the
+    same attempt, which is deleted with it. A fixed output has a checkpoint at a fixed location, and goes on with it.
 
     **Fixed outputs** (``outputs={"report": "s3://lake/report/"}``) stay at your own URI. What lies there when the
     job ends is registered as found. Promise 1 is *not* given there: a second job may write to the same
@@ -153,9 +159,12 @@ class DropInOperator(RecoveringOperator):
         self.determinism = _checked_determinism(self.task_id, deterministic)
         self.read_limits = _checked_limits(self.task_id, deterministic, verify_max_bytes, verify_timeout)
         self.allow_duplicates = allow_duplicates
+        self.idempotent = idempotent
         if not allow_duplicates:
             self._check_idempotent(idempotent)
         self._check_placeholders()
+        self._check_settings()
+        self._check_read_and_written()
         for name, reference in self.drop_in.references.items():
             producer = self._producer(name, reference)
             if producer.recovers is not self.recovers:
@@ -285,10 +294,23 @@ class DropInOperator(RecoveringOperator):
         self.outputs = checked_outputs(self.task_id, self.outputs, may_be_none=self.writes_elsewhere)
         self.inputs = checked_inputs(self.task_id, self.inputs)
         self._check_placeholders(is_rendered=True)
+        self._check_settings()
+        self._check_read_and_written(is_rendered=True)
 
     def how_it_appends(self) -> str | None:
         """What in the job's code would write a second time, where its code can be seen."""
         return None
+
+    def application_file(self) -> Path | None:
+        """The job's Python file, where it is one of this machine."""
+        return None
+
+    def _check_settings(self) -> None:
+        """What is seen of the job's settings must go with its outputs, unless the user knows better."""
+        if self.idempotent is not True:
+            names = (name for name in self.template_fields if name not in ("inputs", "outputs"))
+            fields = {name: getattr(self, name, None) for name in names}
+            check_settings(self.task_id, fields, self.declared_outputs, self.application_file())
 
     def _check_idempotent(self, idempotent: bool | None) -> None:
         """What is appended to a user's own location by an attempt that died stays there (fault 80)."""
@@ -318,6 +340,14 @@ class DropInOperator(RecoveringOperator):
             perhaps_read=[name for name, uri in uris.items() if may_become_table(uri)],
             marks_commits=self.marks_commits,
         )
+
+    def _check_read_and_written(self, *, is_rendered: bool = False) -> None:
+        """What another operator makes is where it declares that, or, once it has run, where it was registered."""
+        references = {name: read for name, read in self.inputs.items() if isinstance(read, OutputReference)}
+        made_at = {
+            name: self._producer(name, read).declared_outputs.get(read.name) for name, read in references.items()
+        }
+        check_read_and_written(self.task_id, self.inputs, self.outputs, self.commit, made_at, is_rendered=is_rendered)
 
     def _uris_read(self) -> dict[str, str | None]:
         """Where the inputs are, as far as that is known by now: of another operator's output, as it is declared."""

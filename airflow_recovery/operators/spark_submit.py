@@ -58,7 +58,11 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "inputs", "outputs")
-    placeholder_fields = ("application_args",)
+
+    @property
+    def placeholder_fields(self) -> Sequence[str]:  # type: ignore[override]
+        """A session on another's Spark takes no settings of the operator."""
+        return ("application_args",) if self.spark == PER_RUN else ("application_args", "conf")
 
     @property
     def marks_commits(self) -> bool:  # type: ignore[override]
@@ -97,7 +101,11 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
 
     def how_it_appends(self) -> str | None:
         """Where the application, a Python file here, is seen to append."""
-        return how_application_appends(Path(str(self.application).removeprefix("file://")))
+        return how_application_appends(self.application_file())
+
+    def application_file(self) -> Path:
+        """See `DropInOperator.application_file`."""
+        return Path(str(self.application).removeprefix("file://"))
 
     def new_application(self, opened: OpenRun, context: Context) -> SparkApplication:
         """By spark-submit, or with a session on the run's own Spark."""

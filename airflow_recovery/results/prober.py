@@ -204,9 +204,24 @@ class ResultProber:
         if self._on_altered.get(region, OnAltered.STOP) is OnAltered.STOP:
             raise OutputAltered(
                 f"{region}: {manifest.location} is not as it was registered ({detail}). It may hold newer data, so it "
-                "is neither read nor overwritten. Restore it, or clear this task after moving the data away; or "
-                "declare on_altered='recompute' to have it made again whenever it was altered."
+                f"is neither read nor overwritten. {cure_of_altered(manifest.location)}"
             )
+
+
+def cure_of_altered(location: str) -> str:
+    """What may be done where an output at a location of the user's own was altered, and what would go with it."""
+    if is_table(location):
+        return (
+            "Bring the registered snapshot back into the table's branch, and look first which commits of other dates "
+            "and tasks that takes back; or declare on_altered='recompute' to have it made again whenever it was "
+            "altered, if the job replaces no rows of other dates."
+        )
+    return (
+        "Restore it. If no other date or task writes there, you may also move the data away and clear this task, or "
+        "declare on_altered='recompute' to have it made again whenever it was altered. If other dates write there, "
+        "either would take their data along: give each date a folder of its own as output "
+        "(.../day={{ ds }}), and move only this date's data there."
+    )
 
 
 class NullProber(ResultProber):

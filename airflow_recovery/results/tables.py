@@ -31,6 +31,7 @@ from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import ExternalObject
+from airflow_recovery.results.table_line import OwnCommits, TableCommit, TableLine
 
 if TYPE_CHECKING:
     import deltalake
@@ -49,6 +50,12 @@ DELTA_TOKEN = "airflow_recovery"
 ICEBERG_SETTING = f"spark.sql.iceberg.snapshot-property.{ICEBERG_TOKEN}"
 DELTA_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 """What has Spark's writers put the token there."""
+_ICEBERG_SINK = ("airflow-recovery.lineage", "airflow-recovery.attempt", "airflow-recovery.writer")
+"""The properties by which a sink's snapshot names its attempt (`airflow_recovery.sinks.iceberg`)."""
+_KEEPS_ROWS = frozenset(
+    ("OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "COMPUTE STATS")
+)
+"""Operations of Delta that change no row. A restore is one, too: its version tells what the table's rows are then."""
 OUR_TAGS = "recovery-"
 _LOGGED = re.compile(r"/(?P<version>[0-9]{20})\.(?:json|(?P<checkpoint>checkpoint\..*))$")
 ROUNDS = 5
@@ -114,6 +121,15 @@ class OpenTable(ABC):
     def why_lost(self, version: str) -> TableLost | None:
         """`None` where that snapshot counts."""
 
+    @abstractmethod
+    def line(self) -> TableLine:
+        """The commits that its newest snapshot consists of."""
+
+    @property
+    @abstractmethod
+    def folder(self) -> str:
+        """The location of the folder in which its files lie."""
+
     def keep(self, version: str, tag: str) -> bool:
         """Keep that snapshot from being expired. Returns whether it does: a Delta table has no tags."""
         return False
@@ -157,15 +173,46 @@ class Tables:
     def external(self, uri: str, vertex: str) -> ExternalObject:
         """The snapshot that ``uri`` names now, as an input of ``vertex``. Raises `ObjectMissing`, and as `open`."""
         location = TableLocation.parse(uri)
-        table = self.open(uri)
-        if table is None:
-            raise ObjectMissing(f"Input {uri!r} of vertex {vertex!r}: expected a table, found none of that name.")
+        table = self._opened(uri, vertex)
         as_of = location.as_of
         snapshot = _asked(uri, partial(table.as_of, as_of) if as_of else table.newest)
         if snapshot is None:
             missing = f"{location.as_of!r}: expired, or never there" if location.as_of else "any: nothing was committed"
             raise ObjectMissing(f"Input {uri!r} of vertex {vertex!r}: the table has no snapshot {missing}.")
         return ExternalObject(vertex, location.uri, snapshot.size, f"{snapshot.table}@{snapshot.version}")
+
+    def before_own(self, uri: str, vertex: str, key: RegionKey) -> tuple[ExternalObject, OwnCommits]:
+        """As `external`, of a table that the region ``key`` writes as well: the snapshot before its own commits.
+
+        A snapshot that the table does not have any more has size 0; one that it can't name is ``?``.
+        """
+        location = TableLocation.parse(uri)
+        table = self._opened(uri, vertex)
+        own = _asked(uri, table.line).seen_by(key)
+        snapshot = _asked(uri, partial(table.as_of, own.base)) if own.base else None
+        if snapshot is None and not own.own:
+            raise ObjectMissing(
+                f"Input {uri!r} of vertex {vertex!r}: the table has no snapshot: nothing was committed."
+            )
+        size = snapshot.size if snapshot is not None else 0
+        return ExternalObject(vertex, location.uri, size, f"{table.id}@{own.base or '?'}"), own
+
+    def line(self, uri: str) -> TableLine:
+        """As `OpenTable.line`; empty where there is no table. Raises as `open`."""
+        table = self.open(uri)
+        return TableLine((), is_whole=True) if table is None else _asked(uri, table.line)
+
+    def why_unreadable(self, uri: str, version: str) -> str | None:
+        """Why the table's snapshot of that number can't be read; `None` where it can. Raises as `open`."""
+        table = self.open(uri)
+        lost = None if table is None else _asked(uri, partial(table.why_lost, version))
+        return None if lost is None else lost.text
+
+    def _opened(self, uri: str, vertex: str) -> OpenTable:
+        table = self.open(uri)
+        if table is None:
+            raise ObjectMissing(f"Input {uri!r} of vertex {vertex!r}: expected a table, found none of that name.")
+        return table
 
     def committed(self, result: str, uri: str, token: str) -> PartitionManifest | None:
         """The snapshot that the attempt of ``token`` has committed, as its result. `None`: it has committed none."""
@@ -411,6 +458,18 @@ class _Iceberg(OpenTable):
         self._table.manage_snapshots().remove_tag(tag).commit()
         return True
 
+    def line(self) -> TableLine:
+        found = self._line()
+        known = {str(snapshot.snapshot_id) for snapshot in self._table.metadata.snapshots}
+        # Who expires the parent of a snapshot leaves its id there (Java), or not (pyiceberg); the first has number 1.
+        is_whole = not found or (found[-1].parent_snapshot_id is None and found[-1].sequence_number == 1)
+        commits = tuple(_iceberg_commit(snapshot) for snapshot in found)
+        return TableLine(commits, frozenset(known - {commit.version for commit in commits}), is_whole)
+
+    @property
+    def folder(self) -> str:
+        return str(self._table.location())
+
     def _line(self) -> list[Any]:
         """The head of the branch and its ancestors, as far as they have not expired."""
         return self._ancestors(self._table.metadata.snapshot_by_name(self._branch))
@@ -425,6 +484,22 @@ class _Iceberg(OpenTable):
             return None
         size = snapshot.summary.additional_properties.get("total-files-size", "0") if snapshot.summary else "0"
         return Snapshot(self.id, str(snapshot.snapshot_id), int(size))
+
+
+def _iceberg_commit(snapshot: Any) -> TableCommit:
+    summary = snapshot.summary
+    noted = summary.additional_properties if summary is not None else {}
+    authors = [noted[ICEBERG_TOKEN]] if ICEBERG_TOKEN in noted else []
+    if _ICEBERG_SINK[0] in noted:
+        authors.append("@".join(str(noted.get(name, "")) for name in _ICEBERG_SINK))
+    parent = snapshot.parent_snapshot_id
+    is_first = parent is None and snapshot.sequence_number == 1
+    return TableCommit(
+        str(snapshot.snapshot_id),
+        "" if is_first else None if parent is None else str(parent),
+        tuple(authors),
+        summary is not None and summary.operation.value == "replace",
+    )
 
 
 def snapshot_token(snapshot: Any) -> str | None:
@@ -457,7 +532,7 @@ class _Delta(OpenTable):
         return None if table is None else self._found(table)
 
     def committed_by(self, token: str) -> Snapshot | None:
-        for commit in self._table.history(MOST_COMMITS):
+        for commit in self._history(MOST_COMMITS):
             if commit.get(DELTA_TOKEN) == token or token in str(commit.get("userMetadata", "")).split():
                 return self.as_of(str(commit["version"]))
         return None
@@ -468,7 +543,10 @@ class _Delta(OpenTable):
             return TableLost(f"{where} was rolled back: its newest version is {newest}")
         if number == newest:
             return None
-        for commit in self._table.history(newest - number):
+        commits = self._history(newest - number)
+        if self._table.version() != newest:
+            return self.why_lost(version)  # it was committed to meanwhile
+        for commit in commits:
             if commit["version"] > number and _goes_before(commit, number):
                 return TableLost(f"{where} was rolled back: version {commit['version']} restored an older one")
         table = self._version(number)
@@ -481,6 +559,38 @@ class _Delta(OpenTable):
             if gone:
                 return TableLost(f"{where} has expired: {gone[0]} was vacuumed, one of {len(gone)} of its files")
         return None
+
+    def line(self) -> TableLine:
+        commits: list[TableCommit] = []
+        undone: set[str] = set()
+        history = self._history(MOST_COMMITS)
+        goes_on_at = oldest = self._table.version()
+        for commit in history:
+            number = oldest = int(commit["version"])
+            if number > goes_on_at:
+                undone.add(str(number))
+                continue
+            commits.append(_delta_commit(commit))
+            restored = _restored(commit) if commit.get("operation") == "RESTORE" else None
+            goes_on_at = number - 1 if restored is None else restored
+        return TableLine(tuple(commits), frozenset(undone), oldest == 0)
+
+    @property
+    def folder(self) -> str:
+        return self.location.name
+
+    def _history(self, limit: int) -> list[dict[str, Any]]:
+        """The newest commits. The table is as new as they are: delta-rs lists those that came after it was loaded,
+
+        and counts down from the version that it has loaded, so that each would have another's number.
+        """
+        for _ in range(ROUNDS):
+            commits = self._table.history(limit)
+            following = f"_delta_log/{self._table.version() + 1:020}.json"
+            if not any(info.key == following for info in self._open_folder().list(following)):
+                return commits
+            self._table = self._load(None)
+        raise StoreUnavailable(f"{self.location.uri} was committed to again and again while its log was read")
 
     def _version(self, number: int) -> deltalake.DeltaTable | None:
         from deltalake.exceptions import DeltaError
@@ -513,10 +623,23 @@ def _goes_before(commit: dict[str, Any], number: int) -> bool:
     """Whether the commit has restored a state before version ``number``; by a time, it is taken to."""
     if commit.get("operation") != "RESTORE":
         return False
+    restored = _restored(commit)
+    return restored is None or restored < number
+
+
+def _restored(commit: dict[str, Any]) -> int | None:
+    """The version whose state a restore has brought back; `None`: it names a time."""
     try:
-        return int((commit.get("operationParameters") or {})["version"]) < number
+        return int((commit.get("operationParameters") or {})["version"])
     except (KeyError, TypeError, ValueError):
-        return True
+        return None
+
+
+def _delta_commit(commit: dict[str, Any]) -> TableCommit:
+    number, operation = int(commit["version"]), commit.get("operation")
+    authors = (str(commit.get(DELTA_TOKEN, "")), *str(commit.get("userMetadata") or "").split())
+    keeps_rows = operation in _KEEPS_ROWS or (operation == "RESTORE" and _restored(commit) is not None)
+    return TableCommit(str(number), str(number - 1) if number else "", tuple(filter(None, authors)), keeps_rows)
 
 
 def _files(table: deltalake.DeltaTable) -> dict[str, int]:

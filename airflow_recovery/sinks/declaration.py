@@ -39,6 +39,10 @@ class CommittingSink:
                 "a second attempt's rows in place of the first's, 'append' never commits a second one"
             ) from None
 
+    def table_uri(self) -> str | None:
+        """The location of the Delta or Iceberg table that it commits to (`TableLocation`); `None`: another target."""
+        return None
+
     def open(self, resources: SinkResources) -> Committer:
         """A committer for the target. Connects to nothing yet; called in the task's process for each commit."""
         raise NotImplementedError

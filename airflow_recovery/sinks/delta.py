@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_recovery.checks import check_delta_folder
 from airflow_recovery.errors import ConfigurationError, SinkRefused, SinkUnavailable
-from airflow_recovery.locations import delta_rs_uri
+from airflow_recovery.locations import DELTA, delta_rs_uri
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, SinkResources, refused
 from airflow_recovery.sinks.declaration import CommittingSink
@@ -40,6 +40,10 @@ class DeltaTable(CommittingSink):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_delta_folder(self.uri, "DeltaTable: uri=")
+
+    def table_uri(self) -> str:
+        """See `CommittingSink.table_uri`."""
+        return f"{DELTA}{self.uri}"
 
     def open(self, resources: SinkResources) -> _DeltaCommitter:
         """A committer, which has not connected yet. Raises `ConfigurationError` where delta-rs is not installed."""

@@ -54,6 +54,10 @@ class IcebergTable(CommittingSink):
                 "write it like that"
             )
 
+    def table_uri(self) -> str:
+        """See `CommittingSink.table_uri`."""
+        return self.uri
+
     def open(self, resources: SinkResources) -> _IcebergCommitter:
         """A committer, which has not connected yet. Raises `ConfigurationError` where pyiceberg is not installed."""
         try:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import cached_property
@@ -30,6 +31,7 @@ from airflow_recovery.errors import (
     JobDefinitionError,
     NotSetUp,
     OutputAltered,
+    Overtaken,
     RegionFailed,
     StoreError,
     UserCodeError,
@@ -45,12 +47,23 @@ from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics
 from airflow_recovery.results.availability import probe_manifest
 from airflow_recovery.results.output_digest import digest_output, import_readers
-from airflow_recovery.results.prober import OnAltered
+from airflow_recovery.results.prober import OnAltered, cure_of_altered
+from airflow_recovery.results.table_line import OwnCommits
 from airflow_recovery.results.tables import DELTA_USER_METADATA, ICEBERG_SETTING, Tables, check_names, tag_of, token_of
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external
 from airflow_recovery.task.outliving_job import key_of
-from airflow_recovery.task.references import ALL, DropIn, OutputReference, filled, no_version, qualified
+from airflow_recovery.task.references import (
+    ALL,
+    DropIn,
+    OutputReference,
+    check_read_and_written,
+    filled,
+    no_version,
+    place_of,
+    placeholders,
+    qualified,
+)
 from airflow_recovery.task.spark_submission import SparkSubmission, described
 
 if TYPE_CHECKING:
@@ -60,6 +73,8 @@ if TYPE_CHECKING:
     from airflow_recovery.task.open_run import OpenRun
 
 _CHUNK_BYTES = 1024 * 1024
+_MOST_NAMED = 5
+_OTHER_CHECKPOINT = re.compile(r"_spark_metadata/\S+ doesn't exist")
 
 
 def application_document(operator: SparkSubmitOperator, drop_in: DropIn) -> dict[str, Any]:
@@ -130,26 +145,52 @@ class DropInApplication(SparkApplication):
     def externals(self) -> tuple[ExternalObject, ...]:
         """The objects at the URIs among the inputs, as they are now; none where nobody would compare them.
 
-        Of a table the one snapshot that is to be read.
+        Of a table the one snapshot that is to be read: the newest, or, of one that the operator itself writes, the one
+        before its own commits.
         """
         if not self._drop_in.recovers:
             return ()
         externals: list[ExternalObject] = []
         for name, declared in self._drop_in.inputs.items():
             if is_table(declared):
-                externals.append(self._tables.external(declared, name))
+                externals.append(self._snapshot_read(declared, name))
             elif isinstance(declared, str):
                 externals += list_external(self._stores, declared, name)
         return tuple(externals)
+
+    def _snapshot_read(self, uri: str, name: str) -> ExternalObject:
+        if name not in self._pinned:
+            return self._tables.external(uri, name)
+        external, own = self._tables.before_own(uri, name, self._region_key)
+        if own.base is None:
+            return self._recorded(external, own) or external
+        return external
+
+    def _recorded(self, today: ExternalObject, own: OwnCommits) -> ExternalObject | None:
+        """What an attempt has recorded of its input, whose commit the table has, while what was before is expired."""
+        attempts = self._run.load([self._drop_in.task_id]).of(self._drop_in.task_id).attempts.values()
+        versions = {commit.version for commit in own.own}
+        for attempt in sorted((one for one in attempts if one.is_finished), key=lambda one: -one.number):
+            assert attempt.outcome is not None
+            made = (output for output in attempt.outcome.outputs if is_table(output.location))
+            if any(output.objects[0].path in versions for output in made):
+                read = [one for one in attempt.outcome.externals if (one.vertex, one.uri) == (today.vertex, today.uri)]
+                return read[0] if read else None
+        return None
 
     def before_claim(self, state: RunState) -> None:
         """Raises `OutputAltered` where running again would overwrite data at a fixed URI that nobody registered.
 
         Not where an attempt has been claimed since the last finish: what lies there may be its unfinished work.
+        The same where others have committed to a table that the operator reads and writes, or where the version before
+        its own commits can't be read. `JobDefinitionError` where it reads a folder in which it writes.
         """
         super().before_claim(state)
         drop_in = self._drop_in
         self._check_tables(state)
+        self._check_apart()
+        for name in sorted(self._pinned):
+            self._check_pinned(name, state)
         self._earlier = _outputs_by_age(state.of(drop_in.task_id))
         if drop_in.on_altered is OnAltered.RECOMPUTE:
             return
@@ -165,7 +206,7 @@ class DropInApplication(SparkApplication):
                 raise OutputAltered(
                     f"{drop_in.task_id} must run again, and {manifest.location} is not as attempt "
                     f"{last.attempt} left it ({availability.evidence[0]}): it may hold newer data, so it is not "
-                    "overwritten. Move that data away and clear this task, or declare on_altered='recompute'."
+                    f"overwritten. {cure_of_altered(manifest.location)}"
                 )
 
     def _check_tables(self, state: RunState) -> None:
@@ -176,6 +217,94 @@ class DropInApplication(SparkApplication):
             return
         opened = [(str(uri), table.id) for uri in uris if (table := self._tables.open(str(uri))) is not None]
         check_names(opened, state)
+
+    def _check_apart(self) -> None:
+        """As `check_read_and_written`, with what is known in the run alone: our own folder, and those of Iceberg."""
+        drop_in, folders = self._drop_in, self._folders
+        written: dict[str, str | None] = {name: uri for name, uri in drop_in.outputs.items() if uri is not None}
+        target = None if drop_in.commit is None else drop_in.commit.table_uri()
+        if target is not None:
+            written["commit="] = target
+        read = {name: uri for name, uri in drop_in.inputs.items() if isinstance(uri, str)}
+        of_iceberg = {name: folders[uri] for name, uri in written.items() if uri in folders}
+        if len(written) < len(drop_in.outputs) + (target is not None):
+            of_iceberg["managed"] = f"{self._stores.results.base_uri}/{self._below}"
+        for inputs, outputs in (
+            ({name: uri for name, uri in read.items() if uri not in folders}, of_iceberg),
+            (
+                {name: folders[uri] for name, uri in read.items() if uri in folders},
+                {name: uri for name, uri in written.items() if uri not in folders},
+            ),
+        ):
+            check_read_and_written(drop_in.task_id, inputs, outputs, None, {}, is_rendered=True)
+
+    @cached_property
+    def _folders(self) -> dict[str, str]:
+        """Where the Iceberg tables that are read or written have their files, by location."""
+        drop_in = self._drop_in
+        target = None if drop_in.commit is None else drop_in.commit.table_uri()
+        uris = {uri for uri in (*drop_in.tables.values(), *drop_in.inputs.values(), target) if is_table(uri)}
+        of_iceberg = {uri for uri in uris if TableLocation.parse(uri).is_iceberg} if drop_in.recovers else set()
+        has_folders = any(
+            isinstance(uri, str) and not is_table(uri) for uri in (*drop_in.inputs.values(), *drop_in.outputs.values())
+        )
+        opened = {uri: self._tables.open(uri) for uri in of_iceberg} if has_folders else {}
+        return {uri: table.folder for uri, table in opened.items() if table is not None}
+
+    def _check_pinned(self, name: str, state: RunState) -> None:
+        drop_in, uri = self._drop_in, str(self._drop_in.inputs[name])
+        external, own = self._tables.before_own(uri, name, self._region_key)
+        base = own.base
+        forgotten = sorted(
+            output.objects[0].path
+            for output in _outputs_by_age(state.of(drop_in.task_id))
+            if is_table(output.location)
+            and place_of(output.location, resolve=True) == place_of(uri, resolve=True)
+            and output.objects[0].etag == external.etag.rpartition("@")[0]
+            and own.line.may_have_forgotten(output.objects[0].path)
+        )
+        if forgotten or not base:
+            raise OutputAltered(
+                f"{drop_in.task_id} must run again, and reads and writes {uri}: expected the table to know the version "
+                f"before this task's own commits, found that its history does not go back to "
+                f"{f'version {forgotten[0]}' if forgotten else 'it'}, which may be a part of the table. Nothing was "
+                "run, for it might apply itself a second time. Bring the table into the state before this task, by a "
+                "commit of your own, and declare the input with as_of= that version"
+            )
+        if own.others:
+            raise OutputAltered(self._others_committed(uri, base, own.others))
+        unreadable = self._tables.why_unreadable(uri, base) if own.own else None
+        if unreadable is not None:
+            raise OutputAltered(
+                f"{drop_in.task_id} must run again, and reads and writes {uri}: expected to read version {base}, the "
+                f"one before this task's own commits, found that it can't be read: {unreadable}. Nothing was run, for "
+                "it would apply itself a second time. Bring the table into the state before this task, by a commit of "
+                "your own, and declare the input with as_of= that version"
+            )
+
+    def _others_committed(self, uri: str, base: str, others: Sequence[str]) -> str:
+        return (
+            f"{self._drop_in.task_id} reads and writes {uri}, at version {base}: expected no commit by others after "
+            f"it, found {_some(others)}. This task would replace their "
+            "rows. So it does not go on. If they are to stay, leave this task as it is. If this task is to run again, "
+            f"restore the table to version {base}, which undoes those commits as well; clear this task, and then the "
+            "tasks that made them, in their order. Dates that update one table one after the other want "
+            "max_active_runs=1"
+        )
+
+    @cached_property
+    def _pinned(self) -> frozenset[str]:
+        """Without recovery a second try reads what is newest, as it does in Airflow."""
+        return self._drop_in.pinned if self._drop_in.recovers else frozenset()
+
+    @cached_property
+    def _region_key(self) -> RegionKey:
+        return RegionKey.of(self._identity, self._drop_in.task_id)
+
+    @property
+    def _below(self) -> str:
+        """The folder of all attempts, below that of the results."""
+        return JournalLayout(self._identity).data_of(self._drop_in.task_id, 1).rpartition("/")[0]
 
     @cached_property
     def _tables(self) -> Tables:
@@ -215,8 +344,22 @@ class DropInApplication(SparkApplication):
                 could_not = f"{claim.region}@{claim.attempt} could not start: {failure.message}"
                 raise ERRORS[classify(failure)](could_not, failure) from error
             failure = Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
+            advice = self._advice_on_checkpoints(str(error))
+            if advice:
+                raise UserCodeError(f"{message}. {advice}", failure) from error
             raise ERRORS[classify(failure)](message, failure) from error
         return self._finish(attempt, round(time.monotonic() - started, 3))
+
+    def _advice_on_checkpoints(self, text: str) -> str:
+        """Spark's file sink has met a checkpoint that knows batches which are not in the attempt's folder."""
+        managed = [name for name, uri in self._drop_in.outputs.items() if uri is None]
+        if not managed or not _OTHER_CHECKPOINT.search(text):
+            return ""
+        return (
+            "The checkpoint of its stream is one of an earlier attempt, and the output is a new folder. Give the query "
+            f"{{checkpoint:{managed[0]}}} as its checkpoint, a folder of the same attempt; or give the output a URI of "
+            "its own, which the checkpoint belongs to"
+        )
 
     def status(self, claim: Claim) -> ApplicationStatus:
         """As the cluster manager says; `ApplicationStatus.OVER` where its result would not be used."""
@@ -252,6 +395,7 @@ class DropInApplication(SparkApplication):
         takes_long = limits is not None and not limits.in_order
         with self._heartbeat(claim) if takes_long and not self.outlives_task else nullcontext():
             outputs = tuple(self._register(claim, name, uri) for name, uri in self._drop_in.outputs.items())
+        self._check_nobody_between(f"{claim.region}@{claim.attempt}", attempt.externals)
         if self._drop_in.commit is not None:
             check_prepared(self._drop_in.commit, outputs[0], f"{claim.region}@{claim.attempt}")
         read = ReadMetrics.of(self._manifests_read(attempt), attempt.externals)
@@ -266,6 +410,25 @@ class DropInApplication(SparkApplication):
             self._delete_managed(claim)
             raise
         return outcome
+
+    def check_committed(self, outcome: Outcome) -> None:
+        """As `SparkApplication.check_committed`: the target may be an input, and others may have written there."""
+        self._check_nobody_between(f"{outcome.region}@{outcome.attempt}", outcome.externals)
+
+    def _check_nobody_between(self, attempt: str, externals: Sequence[ExternalObject]) -> None:
+        """Raises `Overtaken` if others have committed to a table that was read and written, since it was read.
+
+        The next try reads what they have left, if that was before our own commit, and else is refused.
+        """
+        for external in externals:
+            if external.vertex in self._pinned:
+                base = external.etag.rpartition("@")[2]
+                others = self._tables.line(external.uri).others_since(base, self._region_key)
+                if others:
+                    raise Overtaken(
+                        f"{attempt} has read version {base} of {external.uri}, which it writes as well, and somebody "
+                        f"else has committed to it since: {_some(others)}. The next try evaluates again."
+                    )
 
     def _delete_managed(self, claim: Claim) -> None:
         """Of a fenced attempt: nobody will ever read it. Best effort; at a location of the user's own, nothing.
@@ -287,13 +450,20 @@ class DropInApplication(SparkApplication):
             for name, uri in self._drop_in.outputs.items()
         }
         locations["output", ALL] = self.path_of(self._folder(attempt.claim))
+        # No output's name has a dot.
+        locations |= {
+            ("checkpoint", name): self.path_of(f"{self._managed(attempt.claim, name)}.checkpoint")
+            for name, uri in self._drop_in.outputs.items()
+            if uri is None
+        }
+        made_at: dict[str, str | None] = {}
         locations |= {("token", name): self._token(attempt.claim) for name in self._drop_in.tables}
         for name, declared in self._drop_in.inputs.items():
             if isinstance(declared, str):
                 locations["input", name] = self._name_for_job(declared)
                 if is_table(declared):
                     read = [external for external in attempt.externals if external.vertex == name]
-                    external = read[0] if read else self._tables.external(declared, name)
+                    external = read[0] if read else self._snapshot_read(declared, name)
                     locations["version", name] = external.etag.rpartition("@")[2]
             elif declared.task_id in attempt.claim.absent:
                 locations["input", name] = locations["version", name] = ""
@@ -301,18 +471,22 @@ class DropInApplication(SparkApplication):
                 outputs = {output.result: output for output in attempt.inputs[declared.task_id].outputs}
                 output = outputs[qualified(declared.task_id, declared.name)]
                 locations["input", name] = self._name_for_job(output.location)
+                made_at[name] = output.location
                 if is_table(output.location):
                     if ("version", name) not in self._drop_in.told:  # where its producer's template came to a table
                         raise no_version(self._drop_in.task_id, name, "what it is told")
                     locations["version", name] = output.objects[0].path
+        drop_in = self._drop_in
+        check_read_and_written(
+            drop_in.task_id, drop_in.references, drop_in.outputs, drop_in.commit, made_at, is_rendered=True
+        )
         return locations
 
     def _token(self, claim: Claim) -> str:
-        return token_of(RegionKey.of(self._identity, claim.region), claim.attempt, claim.writer)
+        return token_of(self._region_key, claim.attempt, claim.writer)
 
     def _tag(self, claim: Claim) -> str:
-        key = RegionKey.of(self._identity, claim.region)
-        return tag_of(self._run.journal.store.base_uri, key, claim.attempt)
+        return tag_of(self._run.journal.store.base_uri, self._region_key, claim.attempt)
 
     def _name_for_job(self, uri: str) -> str:
         """What the job is told of a place: a table of Iceberg by its name, as ``catalog.namespace.table``."""
@@ -404,17 +578,23 @@ class DropInSubmission(DropInApplication, SparkSubmission):
         return SparkSubmission.new_job(self, attempt)
 
     def fill(self, job: SparkSubmitOperator, locations: Mapping[tuple[str, str], str]) -> None:
-        """Replace the placeholders in the application's arguments. What it commits to tables carries the token."""
+        """Replace the placeholders in its arguments and settings. What it commits to tables carries the token."""
         job.application_args = filled([str(argument) for argument in job.application_args or ()], locations)
+        conf = dict(job.conf or {})
+        if placeholders(conf):
+            job.conf = conf = filled(conf, locations)
         token = next((text for (kind, _), text in locations.items() if kind == "token"), None)
         if token is not None:
-            conf = dict(job.conf or {})
             metadata = f"{conf.get(DELTA_USER_METADATA, '')} {token}".strip()
             job.conf = {**conf, ICEBERG_SETTING: token, DELTA_USER_METADATA: metadata}
 
     def submit(self, job: SparkSubmitOperator, name: str) -> None:
         """As `SparkSubmission.submit`."""
         SparkSubmission.submit(self, job, name)
+
+
+def _some(versions: Sequence[str]) -> str:
+    return ", ".join(versions[:_MOST_NAMED]) + (", ..." if len(versions) > _MOST_NAMED else "")
 
 
 def _rests_on_key(claim: Claim) -> str:

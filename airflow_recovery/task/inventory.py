@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fnmatch import translate
 
 from airflow_recovery.errors import ObjectMissing
-from airflow_recovery.locations import SCHEMES
+from airflow_recovery.locations import SCHEMES, comparable
 from airflow_recovery.model.location import is_hidden_from_spark
 from airflow_recovery.model.records import ExternalObject
 from airflow_recovery.store.object_store import ObjectStore
@@ -59,10 +59,28 @@ def list_objects(
     return externals
 
 
+def may_list(pattern: str, folder: str) -> bool:
+    """Whether what ``pattern`` lists and what lies below ``folder`` may have objects in common. Looks at names alone.
+
+    Both are locations without templates; a ``folder`` is literal, also if its name has characters of globs.
+    """
+    base, segments = _split(comparable(pattern))
+    literal, names = _path(base), _path(comparable(folder))
+    if _root(base) != _root(comparable(folder)) or any(a != b for a, b in zip(literal, names, strict=False)):
+        return False
+    if len(names) <= len(literal):
+        return True
+    return _matches(names[len(literal) :], segments, [_matcher(segment) for segment in segments], is_folder=True)
+
+
 def object_key(pattern: str, uri: str) -> str:
     """What names an object among those of ``pattern``: its path below the part of the pattern that does not vary."""
     base, _ = _split(pattern)
     return "/".join(_path(uri)[len(_path(base)) :])
+
+
+def _root(uri: str) -> str:
+    return _ROOT.match(uri)[0]  # type: ignore[index]
 
 
 def _path(uri: str) -> list[str]:
@@ -95,8 +113,11 @@ def _glob(text: str) -> str:
     return translate(text.replace("[^", "[!")).removesuffix("\\Z").removesuffix("\\z")
 
 
-def _matches(names: list[str], segments: list[str], matchers: list[re.Pattern[str]]) -> bool:
-    if len(names) < len(segments) or "" in names:
+def _matches(
+    names: list[str], segments: list[str], matchers: list[re.Pattern[str]], *, is_folder: bool = False
+) -> bool:
+    """Whether the path ``names`` is listed; with ``is_folder``, whether anything below it may be."""
+    if (len(names) < len(segments) and not is_folder) or "" in names:
         return False
     for at, name in enumerate(names):
         if at < len(matchers) and not matchers[at].fullmatch(name):

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_recovery.checks import check_arguments, check_location, is_known_later, shown
+from airflow_recovery.checks import check_arguments, check_location, is_known_later, is_template, shown
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.locations import DELTA, comparable, is_table
+from airflow_recovery.job.seen_settings import dynamic_overwrite, fixed_checkpoint
+from airflow_recovery.locations import DELTA, ICEBERG, TableLocation, comparable, is_table, scheme_of, split_uri
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.sinks.declaration import spec_of
+from airflow_recovery.task.inventory import may_list
 
 if TYPE_CHECKING:
     from airflow_recovery.model.committing import CommitSpec
     from airflow_recovery.results.stored_rows import ReadLimits
     from airflow_recovery.sinks.declaration import CommittingSink
 
-_PLACEHOLDER = re.compile(r"\{(input|output|version|token):([^{}]*)\}")
-_DOUBLE_BRACES = re.compile(r"\{\{\s*((?:input|output|version|token):[^{}\s]*)\s*\}\}")
+_PLACEHOLDER = re.compile(r"\{(input|output|version|token|checkpoint):([^{}]*)\}")
+_DOUBLE_BRACES = re.compile(r"\{\{\s*((?:input|output|version|token|checkpoint):[^{}\s]*)\s*\}\}")
+_OF_THE_DEPLOYMENT = re.compile(r"\{\{\s*(?:var|conn)\.[^{}]*\}\}")
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 PathStyle = Literal["spark", "plain"]
 """How a place is written for a job: as Hadoop's file systems name it, or as EMR's and a shell do."""
@@ -82,6 +87,19 @@ class DropIn:
     def tables(self) -> dict[str, str]:
         """The outputs that are tables, by name."""
         return {name: uri for name, uri in self.outputs.items() if uri is not None and is_table(uri)}
+
+    @property
+    def pinned(self) -> frozenset[str]:
+        """The inputs that are tables which the operator itself writes: read at the version before its own commits."""
+        written = {place_of(uri, resolve=True) for uri in self.tables.values()}
+        target = None if self.commit is None else self.commit.table_uri()
+        if target is not None:
+            written.add(place_of(target, resolve=True))
+        return frozenset(
+            name
+            for name, read in self.inputs.items()
+            if is_table(read) and not TableLocation.parse(read).as_of and place_of(read, resolve=True) in written
+        )
 
     @property
     def commit_spec(self) -> CommitSpec | None:
@@ -167,7 +185,7 @@ def check_targets(
     ]
     for at, (_, name, uri) in enumerate(fixed):
         for other, other_name, other_uri in (*fixed[:at], *known):
-            place, other_place = _place(uri), _place(other_uri)
+            place, other_place = place_of(uri), place_of(other_uri)
             if place.startswith(other_place) or other_place.startswith(place):
                 raise JobDefinitionError(
                     f"{task_id}: output {name!r} at {uri} overlaps with output {other_name!r} of {other} at "
@@ -176,9 +194,74 @@ def check_targets(
                 )
 
 
-def _place(uri: str) -> str:
-    """A Delta table is where its folder is."""
-    return f"{comparable(uri.removeprefix(DELTA)).rstrip('/')}/"
+def check_read_and_written(
+    task_id: str,
+    inputs: Mapping[str, OutputReference | str],
+    outputs: Mapping[str, str | None],
+    commit: CommittingSink | None,
+    made_at: Mapping[str, str | None],
+    *,
+    is_rendered: bool,
+) -> None:
+    """Raise `JobDefinitionError` if the task reads what it writes, and the state before its writing can't be pinned.
+
+    A table can be: its version before the task's own commits is read. A folder has no versions. ``made_at``: where the
+    producers of the inputs declare what is read, by input. Before ``is_rendered``, templates are compared as written.
+    """
+    written = {f"output {name!r}": uri for name, uri in outputs.items() if isinstance(uri, str)}
+    target = None if commit is None else commit.table_uri()
+    if target is not None:
+        written["commit="] = target
+    for name, declared in inputs.items():
+        is_reference = isinstance(declared, OutputReference)
+        read = made_at.get(name) if isinstance(declared, OutputReference) else declared
+        for what, uri in written.items():
+            if not isinstance(read, str) or not _overlap(read, uri, is_rendered=is_rendered):
+                continue
+            if is_reference:
+                raise JobDefinitionError(
+                    f"{task_id}: input {name!r} is made at {read}, and {what} writes to {uri}: two tasks would write "
+                    "to one place, and each would replace the other's data. Write to another place, or let one task "
+                    "do both"
+                )
+            if is_table(read) and is_table(uri) and place_of(read) == place_of(uri):
+                continue
+            raise JobDefinitionError(
+                f"{task_id}: reads {read} as input {name!r}, and writes to {uri} ({what}): expected two places apart, "
+                "or one Delta or Iceberg table as both. A folder keeps no versions, so a second attempt would read "
+                "what the first one has written, and apply itself twice. Give each date a folder of its own "
+                "(.../day={{ ds }}) and read that of the date before, or declare both as the table "
+                "(delta+<folder>): then the version before the task's own commits is read"
+            )
+
+
+def _overlap(read: str, written: str, *, is_rendered: bool) -> bool:
+    """Whether one lies inside the other, or a glob that is read may list what is written."""
+    place, other = place_of(read, resolve=is_rendered), place_of(written, resolve=is_rendered)
+    is_template = is_known_later(read) or is_known_later(written)
+    if is_template or is_table(read) or other.startswith(ICEBERG):
+        return place.startswith(other) or other.startswith(place)
+    return may_list(place, other)
+
+
+def place_of(uri: str, *, resolve: bool = False) -> str:
+    """The folder of a location, or an Iceberg table's branch, in one spelling that ends with a slash.
+
+    A Delta table is where its folder is. ``resolve``: follow symbolic links of this machine; else no I/O.
+    """
+    if uri.startswith(ICEBERG) and not is_known_later(uri):
+        table = TableLocation.parse(uri)
+        return f"{ICEBERG}{table.catalog}/{table.name}?branch={table.branch_name}/"
+    folder = uri.removeprefix(DELTA)
+    if uri.startswith(DELTA) and not is_known_later(uri):
+        folder = TableLocation.parse(uri).name
+    root, path = split_uri(folder) if scheme_of(folder) is not None else ("file:", comparable(folder))
+    if root == "file:" and not path.startswith("file:"):
+        return f"{folder}/"  # a template from its first letter
+    path = "/".join(piece for piece in path.removeprefix("file:").split("/") if piece)
+    if resolve and root == "file:":
+        path = os.path.realpath(f"/{path}").lstrip("/")
+    return f"{root}/{path}/" if path else f"{root}/"
 
 
 def placeholders(value: Any) -> set[tuple[str, str]]:
@@ -237,7 +320,15 @@ def check_placeholders(  # noqa: PLR0913 - what is declared, and what is known o
     perhaps_written = () if is_rendered else [name for name, uri in outputs.items() if may_become_table(uri)]
     known |= {("token", name) for name in (*written, *perhaps_written)}
     known |= {("version", name) for name in (*tables_read, *perhaps_read)}
+    known |= {("checkpoint", name) for name in managed}
     every = {("output", ALL)} if managed else set()
+    for kind, name in sorted(used):
+        if kind == "checkpoint" and outputs.get(name) is not None:
+            raise JobDefinitionError(
+                f"{task_id}: {{checkpoint:{name}}} is a folder of the attempt, and output {name!r} stays at "
+                f"{outputs[name]}: a second attempt would begin the stream anew and write its rows again. Keep both: "
+                "give the query a checkpoint at a location of its own; or keep neither: name the output without a URI"
+            )
     unknown = sorted(f"{{{kind}:{name}}}" for kind, name in used - known - every)
     where = " or ".join(fields)
     doubled = None if is_rendered else _first_doubled(fields)
@@ -268,6 +359,57 @@ def check_placeholders(  # noqa: PLR0913 - what is declared, and what is known o
             f"{task_id}: output {name!r} is a table, and the application is never told with which token to commit: put "
             f"{{token:{name}}} into {where}, and have its commit carry it (docs/tables.md)."
         )
+
+
+def check_settings(
+    task_id: str,
+    fields: Mapping[str, Any],
+    outputs: Mapping[str, str | None],
+    application: Path | None,
+) -> None:
+    """Raise `JobDefinitionError` if settings are seen that can't go with the outputs as they are declared.
+
+    ``fields``: all that the job is given. ``outputs`` as declared, before Airflow has rendered them. ``application``:
+    the job's Python file, if it is one of this machine.
+
+    - A checkpoint at a location of its own, and a managed output without ``{checkpoint:name}``: the checkpoint goes on
+      behind what an earlier attempt has read, and the output begins anew.
+    - Partitions that are replaced one by one in a folder that is the same for all dates: each date alters the result
+      of all others.
+    """
+    told = placeholders(list(fields.values()))
+    managed = [name for name, uri in outputs.items() if uri is None and ("checkpoint", name) not in told]
+    seen = fixed_checkpoint(fields, application) if managed else None
+    if seen is not None:
+        name = managed[0]
+        raise JobDefinitionError(
+            f"{task_id}: expected the checkpoint of a stream at {{checkpoint:{name}}}, since output {name!r} is "
+            f"managed, found {seen}: the checkpoint goes on behind what an earlier attempt has read, and each attempt "
+            f"writes to a new folder, so rows would be missing there. Give the query {{checkpoint:{name}}} as its "
+            "checkpoint; or give the output a URI of its own, which the checkpoint belongs to; or say idempotent=True "
+            "if this is no such checkpoint"
+        )
+    shared = [(name, uri) for name, uri in outputs.items() if uri is not None and _is_for_all_dates(uri)]
+    seen = dynamic_overwrite(fields, application) if shared else None
+    if seen is not None:
+        name, uri = shared[0]
+        raise JobDefinitionError(
+            f"{task_id}: expected a folder for each date as output {name!r}, since its partitions are replaced one by "
+            f"one ({seen}), found {uri}, to which all dates write: each date would alter what the others have "
+            f"registered, and none could run again. Declare the date's own partition, {date_folder(uri)}, and let the "
+            "application write there; or declare a Delta or Iceberg table; or say idempotent=True if only one run ever "
+            "writes there"
+        )
+
+
+def _is_for_all_dates(uri: str) -> bool:
+    """A folder in whose location nothing depends on the run: no template but for variables and connections."""
+    return not (is_table(uri) or may_become_table(uri) or is_template(_OF_THE_DEPLOYMENT.sub("", uri)))
+
+
+def date_folder(uri: str) -> str:
+    """How a folder of each date is written, below one that all dates share."""
+    return f"{uri.rstrip('/')}/day={{{{ ds }}}}"
 
 
 def may_become_table(uri: object) -> bool:

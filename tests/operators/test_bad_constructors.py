@@ -223,8 +223,8 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         for how in ("expand", "expand_kwargs")
     ],
     (decorated, {}, "recoverable: expected the decorator's options, found <function .*: write @recov"),
-    (drop_in, {"application_args": ["{{output:o}}"]}, "t: expected {output:o} in application_args, found {{output:o}}"),
-    (drop_in, {"application_args": ["a {{ input:o }}"]}, "expected {input:o} in application_args, found {{ input:o }}"),
+    (drop_in, {"application_args": ["{{output:o}}"]}, "t: expected {output:o} in application_args or conf, found {{"),
+    (drop_in, {"application_args": ["a {{ input:o }}"]}, "expected {input:o} in application_args or conf, found {{ "),
     *[
         (reads_an_operator, {"what": what}, r"t: input 'i': expected an output of made.*with .result\('cleaned'\)")
         for what in ("operator", "XCom")

@@ -45,8 +45,14 @@ def operator(task_id: str = "t", dag: DAG | None = None, **given: Any) -> Recove
         ({"outputs": {"out": "hdfs://x/y"}}, "t: output 'out': expected s3://.*found 'hdfs://x/y'"),
         ({"outputs": {"out": 3}}, "t: output 'out': expected s3://.*found 3"),
         ({"inputs": {"i": "relative/path"}}, "t: input 'i': expected s3://.*'relative/path'"),
-        ({"application_args": ["{output:uot}"]}, r"t: \{output:uot\} in application_args.*declared are \{output:out\}"),
-        ({"application_args": ["{input:out}", "{output:out}"]}, r"t: \{input:out\} in application_args stands for"),
+        (
+            {"application_args": ["{output:uot}"]},
+            r"t: \{output:uot\} in application_args.*declared are \{checkpoint:out\}, \{output:out\}",
+        ),
+        (
+            {"application_args": ["{input:out}", "{output:out}"]},
+            r"t: \{input:out\} in application_args or conf stands for",
+        ),
         ({"application_args": ["--out", "s3://x"]}, r"t: output 'out' is managed.*put \{output:out\} into"),
         ({"application_args": None}, "t: output 'out' is managed, and the application is never told"),
         ({"on_altered": "ignore"}, "t: expected on_altered to be 'stop' or 'recompute', found 'ignore'"),
