@@ -4,7 +4,7 @@ loop: list the journal
       an attempt of mine is open            -> it lives: wait for its end; else stop and fence it; look again
       a finish of mine is not committed     -> commit it to its sink, look again
       recompute asked for, not yet done     -> reset, look again
-      I need not run                        -> final check, success
+      I need not run                        -> final check, success; if my sink has lost the rows, commit them again
       others restart with me (strategy full,
       a coordinator without snapshots, or
       as the region's mode says)            -> reset them, clear their tasks, look again
@@ -26,7 +26,13 @@ from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplicatio
 from airflow_recovery.attempt.attempt import claim_attempt, refs_of, run_claimed
 from airflow_recovery.attempt.attempt_outcome import fenced
 from airflow_recovery.attempt.builder import Builder
-from airflow_recovery.attempt.commit import check_not_appended, commit_own, number_in_target, roll_forward
+from airflow_recovery.attempt.commit import (
+    check_not_appended,
+    commit_own,
+    has_kept_its_rows,
+    number_in_target,
+    roll_forward,
+)
 from airflow_recovery.attempt.failover_restart import failover_restart, restart_others
 from airflow_recovery.attempt.final_check import final_check
 from airflow_recovery.attempt.first_attempt import first_attempt_inputs
@@ -195,10 +201,13 @@ class RegionTask:
 
     # the ways a try can go
 
-    def _keep(self, evaluation: Evaluation) -> RegionResult:
+    def _keep(self, evaluation: Evaluation) -> RegionResult | None:
+        """`None`: its sink has lost its rows, and what was prepared is gone too; the region must run."""
         attempt = evaluation.current(self._region)
         if attempt is None or attempt.outcome is None:
             raise AssertionError(f"{self._region} is kept without a finished attempt")
+        if not has_kept_its_rows(self._run, self._region, attempt):
+            return None
         outcome = attempt.outcome
         checked = evaluation.files_checked(self._region)
         seconds = outcome.spark_seconds or 0.0
