@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -47,6 +47,8 @@ MOST_COMMITS = 1000
 """So many of a table's newest commits are looked through for a token."""
 ROUNDS = 5
 """How often a commit is tried, when others commit to the table at the same time."""
+_METADATA = "airflow_recovery"
+"""In a commit's info: the token, as text."""
 _WRITER_BITS = 36
 _COPYING = ("DELETE", "UPDATE", "MERGE")
 """Operations that copy the rows which they don't change, and count in their metrics those that they delete."""
@@ -150,7 +152,7 @@ class _DeltaCommitter:
             )
         return found
 
-    def _own_rows(self, table: deltalake.DeltaTable, live: Collection[str], token: CommitToken, name: str) -> OwnRows:
+    def _own_rows(self, table: deltalake.DeltaTable, live: Set[str], token: CommitToken, name: str) -> OwnRows:
         """Raises `_NotInLog` and the store's errors."""
         log = _Log(self._resources.open_location(self._sink.uri))
         newest, has_vectors = table.version(), "deletionVectors" in (table.protocol().reader_features or ())
@@ -164,7 +166,7 @@ class _DeltaCommitter:
         if has_vectors or not own.paths <= live:
             for later in range(version + 1, newest + 1):
                 entry = log.read(later)
-                own.follow(entry.removed, entry.added, entry.deleted)
+                own.follow(entry.removed, entry.added, entry.deleted, is_known=entry.is_known)
         return own
 
     def _without_token(self, table: deltalake.DeltaTable, token: CommitToken) -> FoundRows:
@@ -298,6 +300,8 @@ class _LogEntry:
     removed: Collection[str]
     deleted: int | None
     transactions: Mapping[str, int]
+    is_known: bool
+    """It is another token's commit, or has restored files that were there before."""
 
     def is_of(self, token: CommitToken) -> bool:
         """Whether it is a commit of the token's attempt."""
@@ -320,7 +324,10 @@ class _Log:
         files = [file for action in actions for kind in ("add", "remove") if (file := action.get(kind))]
         has_changed = any(file.get("dataChange", True) for file in files)
         transactions = {txn["appId"]: txn["version"] for action in actions if (txn := action.get("txn"))}
-        return _LogEntry(added, [remove["path"] for remove in removes], _deleted(info, has_changed), transactions)
+        is_known = _METADATA in info or info.get("operation") == "RESTORE"
+        return _LogEntry(
+            added, [remove["path"] for remove in removes], _deleted(info, has_changed), transactions, is_known
+        )
 
 
 def _rows_of(add: Mapping[str, Any]) -> int:
@@ -353,7 +360,7 @@ def _properties(token: CommitToken, transactions: Sequence[deltalake.Transaction
     import deltalake
 
     return deltalake.CommitProperties(
-        custom_metadata={"airflow_recovery": token.text},
+        custom_metadata={_METADATA: token.text},
         app_transactions=list(transactions),
         # Not again over what somebody else has written meanwhile: what was read is read anew.
         max_commit_retries=0,

@@ -7,7 +7,7 @@ after a DELETE or an UPDATE).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 
 from airflow_recovery.sinks.committer import FoundRows, Rows
 
@@ -22,6 +22,7 @@ class OwnRows:
         self._files = dict(files)
         self._ever = dict(files)
         self._mixed: set[str] = set()
+        self._may_be_elsewhere = False
 
     @property
     def count(self) -> int:
@@ -29,15 +30,18 @@ class OwnRows:
         return sum(self._files.values())
 
     @property
-    def paths(self) -> Collection[str]:
+    def paths(self) -> Set[str]:
         """The files that hold them, alone or with rows of others."""
         return self._files.keys()
 
-    def follow(self, removed: Collection[str], added: Mapping[str, int], deleted: int | None) -> None:
+    def follow(
+        self, removed: Collection[str], added: Mapping[str, int], deleted: int | None, *, is_known: bool = False
+    ) -> None:
         """Take the next commit into account.
 
         ``deleted``: how many rows it has left out when it copied those of ``removed`` to ``added``. `None`: the files
-        that it has added are no copies, but other rows.
+        that it has added are no such copies. ``is_known``: then they certainly hold none of the rows; else somebody
+        may have read the rows, removed them, and written them anew.
         """
         gone = {path: self._files.pop(path) for path in removed if path in self._files}
         # A restore adds a file again that was there before; a deletion vector replaces a file by itself.
@@ -47,6 +51,8 @@ class OwnRows:
         was_mixed = bool(self._mixed & gone.keys())
         if was_mixed and deleted != 0:
             self.is_certain = False
+        if deleted is None and not is_known and any(new.values()) and self.count < self.expected:
+            self._may_be_elsewhere = True
         if not gone or deleted is None or not new:
             return
         if not was_mixed and len(gone) == len(removed):
@@ -65,9 +71,10 @@ class OwnRows:
         ``others``: the table holds rows that others have written since. ``is_replaced``: the sink's mode is replace.
         """
         if not self._files and self.expected:
-            is_overwritten = others and is_replaced
             text = f"it holds none of its {self.expected} rows" + (", but rows of somebody else" if others else "")
-            return FoundRows(Rows.OVERWRITTEN if is_overwritten else Rows.REMOVED, text)
+            if is_replaced:
+                return FoundRows(Rows.OVERWRITTEN if others else Rows.REMOVED, text)
+            return FoundRows(Rows.PARTLY if self._may_be_elsewhere else Rows.REMOVED, text)
         if not self.is_certain:
             return None
         if self.count >= self.expected:
