@@ -119,6 +119,7 @@ class FakeTarget:
             if self.refuses and held and held.attempt >= (token.attempt if spec.mode is CommitMode.REPLACE else 0):
                 raise refused(token, "the fake target", held, spec.mode)
         self.writers[key] = token.writer
+        self.overwritten.discard(token.region)
         self.removed.discard(key)
         self.applied.append(key)
         self._on_applied(token)
