@@ -204,8 +204,10 @@ class ResultProber:
         if self._on_altered.get(region, OnAltered.STOP) is OnAltered.STOP:
             raise OutputAltered(
                 f"{region}: {manifest.location} is not as it was registered ({detail}). It may hold newer data, so it "
-                "is neither read nor overwritten. Restore it, or clear this task after moving the data away; or "
-                "declare on_altered='recompute' to have it made again whenever it was altered."
+                "is neither read nor overwritten. Restore it, or clear this task after moving the data away; all that "
+                "lies there then comes from this run alone. With on_altered='recompute' the task overwrites all of it "
+                "whenever it was altered. Compact files in another place; a Delta table that is declared as delta+... "
+                "may be compacted in place."
             )
 
 

@@ -137,7 +137,9 @@ class _PostgresCommitter:
             columns = self._copy(cursor, schema, staged)
             if is_held and not self._may_repeat(cursor, committable, again or ""):
                 return f"{self._sink.table}: applied before"
-            if not self._take(cursor, token, is_held=is_held):
+            if is_held:
+                self._retake(cursor, token)
+            elif not self._take(cursor, token):
                 return f"{self._sink.table}: applied before"
             rows = self._insert(cursor, token, columns)
             cursor.execute("SELECT pg_current_xact_id()::text")
@@ -338,18 +340,20 @@ class _PostgresCommitter:
         if self._sink.mode is CommitMode.REPLACE:
             _execute(cursor, "LOCK TABLE {target} IN SHARE ROW EXCLUSIVE MODE", target=self._target(cursor))
 
-    def _take(self, cursor: Any, token: CommitToken, *, is_held: bool = False) -> bool:
-        """Write the token; False where this very token was there. Raises `HoldsOther` for another that must stay.
+    def _retake(self, cursor: Any, token: CommitToken) -> None:
+        """Write the token that is there once more, so that it is of the same transaction as the rows."""
+        statement = "UPDATE {tokens} SET committed_at = now() WHERE lineage = %s AND target = %s"
+        schema, _ = self._target(cursor)
+        _execute(cursor, statement, (token.lineage, self._sink.table), tokens=(schema, TOKENS))
 
-        ``is_held``: this very token is there, and is written once more.
+    def _take(self, cursor: Any, token: CommitToken) -> bool:
+        """Write the token; False where this very token was there. Raises `HoldsOther` for another that must stay.
 
         An upsert waits for another transaction on the same row, and then sees what that has committed.
         """
         schema, _ = self._target(cursor)
         mode = CommitMode(self._sink.mode)
         follows = "held.attempt < EXCLUDED.attempt" if mode is CommitMode.REPLACE else "FALSE"
-        if is_held:
-            follows = "held.attempt = EXCLUDED.attempt AND held.writer IS NOT DISTINCT FROM EXCLUDED.writer"
         writer = None if token.writer is None else f"{token.attempt}/{token.writer}"
         _execute(
             cursor,

@@ -165,7 +165,8 @@ class DropInApplication(SparkApplication):
                 raise OutputAltered(
                     f"{drop_in.task_id} must run again, and {manifest.location} is not as attempt "
                     f"{last.attempt} left it ({availability.evidence[0]}): it may hold newer data, so it is not "
-                    "overwritten. Move that data away and clear this task, or declare on_altered='recompute'."
+                    "overwritten. Move that data away and clear this task, which writes its own rows alone there. With "
+                    "on_altered='recompute' the task overwrites all that lies there."
                 )
 
     def _check_tables(self, state: RunState) -> None:

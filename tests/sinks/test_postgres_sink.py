@@ -7,6 +7,7 @@ import decimal
 import threading
 import traceback
 from concurrent.futures import wait as futures_wait
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, cast
 
@@ -506,7 +507,7 @@ DONE_TO_IT = {
     "nothing": ("", Rows.THERE, Rows.THERE),
     "truncated": ("TRUNCATE {table}", Rows.REMOVED, Rows.REMOVED),
     "made anew": (
-        "CREATE TABLE {table}_2 (LIKE {table} INCLUDING ALL); DROP TABLE {table}; "
+        "CREATE TABLE {table}_2 (LIKE {table}); ALTER TABLE {table}_2 ALTER ord DROP NOT NULL; DROP TABLE {table}; "
         "ALTER TABLE {table}_2 RENAME TO delays",
         Rows.REMOVED,
         Rows.REMOVED,
@@ -632,14 +633,23 @@ def test_fault_210_a_partitioned_table_and_a_view(warehouse):
 
 
 def test_a_count_that_takes_too_long_is_no_answer(warehouse, monkeypatch):
-    _, given, name = committed(warehouse, "replace", None)
-    monkeypatch.setattr(module, "COUNT_TIMEOUT_S", 0.001)
-    slow = f"{warehouse.schema}.slow"
-    warehouse.ask(f"CREATE VIEW {slow} AS SELECT carrier, delay, pg_sleep(1) FROM {warehouse.table}")
-    asked: Any = PostgresTable(conn_id="warehouse", table=slow, mode="replace").open(warehouse.resources)
-    warehouse.ask(f"UPDATE {warehouse.schema}.{module.TOKENS} SET target = %s", slow)
-    with pytest.raises(SinkUnavailable, match="query canceled"):
-        asked.rows(given, name)
+    into, given, name = committed(warehouse, "replace", None)
+    monkeypatch.setattr(module, "COUNT_TIMEOUT_S", 0.05)
+    with closing(psycopg2.connect(**warehouse.address)) as other, other.cursor() as cursor:
+        cursor.execute(f"LOCK TABLE {warehouse.table} IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(SinkUnavailable, match="query canceled"):
+            into.rows(given, name)
+
+
+def test_fault_213_the_advice_takes_out_a_token_and_deletes_no_rows(warehouse):
+    into, given, _ = committed(warehouse, "append", None)
+    committed(warehouse, "append", None, "date-2")
+    with pytest.raises(SinkRefused) as refused:
+        into.commit(warehouse.committable(2))
+    assert "mode='replace'" not in str(refused.value)  # it would delete the rows of the other run
+    warehouse.ask(str(refused.value).partition("its token: ")[2].partition("; and clear")[0])
+    assert into.held(given.token) is None
+    assert warehouse.rows() == GIVEN * 2
 
 
 def test_a_table_that_was_dropped_is_named(warehouse):
