@@ -198,7 +198,9 @@ class _PostgresCommitter:
             raise SinkUnavailable(f"{token.text}: {where} has {total} rows; how many were committed is not recorded.")
         if own + strange >= expected:
             return FoundRows(Rows.THERE)
-        text = f"{where} has {own} of the {expected} rows, and {total - own} rows that were written by others or edited"
+        text = f"{where} has {own} of the {expected} rows"
+        if total > own:
+            text += f", and {total - own} rows that others have written or edited"
         if self._sink.mode is CommitMode.REPLACE:
             return FoundRows(Rows.OVERWRITTEN if total > own else Rows.PARTLY, text)
         return FoundRows(Rows.PARTLY if own or strange else Rows.REMOVED, text)

@@ -277,7 +277,11 @@ DONE_TO_IT: dict[str, tuple[Any, Rows, Rows]] = {
     "rows on top": (lambda lake: appended(lake, "XX"), Rows.THERE, Rows.THERE),
     "all deleted": (lambda lake: now(lake).delete(), Rows.REMOVED, Rows.REMOVED),
     "one deleted": (lambda lake: now(lake).delete("carrier = 'AA'"), Rows.PARTLY, Rows.PARTLY),
-    "one edited": (lambda lake: now(lake).update({"carrier": "'B6'"}, predicate="carrier = 'AA'"), *[Rows.THERE] * 2),
+    "one edited": (
+        lambda lake: now(lake).update({"carrier": "'B6'"}, predicate="carrier = 'AA'"),
+        Rows.THERE,
+        Rows.THERE,
+    ),
     "overwritten": (lambda lake: appended(lake, "XX", mode="overwrite"), Rows.OVERWRITTEN, Rows.PARTLY),
     "restored before it": (lambda lake: now(lake).restore(0), Rows.OVERWRITTEN, Rows.REMOVED),
     "deleted, and another run": (
