@@ -12,6 +12,7 @@ from fakes import PAIR, Hooks, Killed, Process
 from sink_world import SINK, SinkWorld, Steps, sink_world
 
 from airflow_recovery.attempt import commit, region_task
+from airflow_recovery.attempt.rebuild import finished_tasks
 from airflow_recovery.errors import (
     AppendedAlready,
     AttemptLost,
@@ -543,7 +544,7 @@ def test_fault_211_control_where_it_is_not_asked_whose_rows_these_are_they_are_o
     assert world.visible == [1]
 
 
-def test_a_target_that_gives_no_answer_keeps_the_task_with_a_warning(monkeypatch, caplog):
+def test_fault_212_a_target_that_gives_no_answer_keeps_the_task_with_a_warning(monkeypatch, caplog):
     world = emptied(TOKEN, REPLACE)
 
     def silent(self, token):
@@ -653,7 +654,19 @@ def test_a_finish_without_its_commit_is_planned_as_commit():
     assert Plan.from_json(found.to_json()) == found
     assert "1 commit (to its sink, without Spark)" in plan_text(found)
     world.until_committed()
-    assert planned(world).of(SINK).action is Action.KEEP
+    kept = planned(world).of(SINK)
+    assert kept.action is Action.KEEP
+    assert kept.detail.endswith("; target not asked")
+    assert "target" not in planned(world).of("P").detail
+
+
+@every_kind
+def test_fault_214_a_rebuild_leaves_a_sink_to_its_own_task_which_asks_the_target(kind, mode):
+    world = sink_world(kind, mode)
+    world.try_sink()
+    evaluation = Evaluation(world.plan, world.state(), available=lambda *asked: None)
+    found = finished_tasks(evaluation, lambda region: region.name, "file:///journal")
+    assert found.left[SINK] == "only its own task asks its sink whether the rows are still there"
 
 
 def test_what_is_not_committed_is_not_published():

@@ -368,7 +368,7 @@ def test_fault_210_control_where_files_alone_are_looked_for_a_compaction_looks_l
     assert into.rows(given, name).rows is Rows.PARTLY
 
 
-def test_a_log_that_was_cleaned_up_gives_no_answer_unless_the_table_is_empty(lake):
+def test_fault_212_a_log_that_was_cleaned_up_gives_no_answer_unless_the_table_is_empty(lake):
     into, given, name = after_rows_of_others(lake, "append")
     appended(lake, "XX")
     now(lake).create_checkpoint()
@@ -380,7 +380,7 @@ def test_a_log_that_was_cleaned_up_gives_no_answer_unless_the_table_is_empty(lak
     assert into.rows(given, name).rows is Rows.REMOVED
 
 
-def test_rows_that_were_deleted_from_a_file_that_holds_others_too_are_nobodys(lake):
+def test_fault_212_rows_that_were_deleted_from_a_file_that_holds_others_too_are_nobodys(lake):
     into, given, name = after_rows_of_others(lake, "append")
     now(lake).optimize.compact()
     now(lake).delete("carrier = 'WN'")

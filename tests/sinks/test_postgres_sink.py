@@ -632,7 +632,7 @@ def test_fault_210_a_partitioned_table_and_a_view(warehouse):
         assert warehouse.ask(f"SELECT count(*) FROM {table}") == [(4,)]
 
 
-def test_a_count_that_takes_too_long_is_no_answer(warehouse, monkeypatch):
+def test_fault_212_a_count_that_takes_too_long_is_no_answer(warehouse, monkeypatch):
     into, given, name = committed(warehouse, "replace", None)
     monkeypatch.setattr(module, "COUNT_TIMEOUT_S", 0.05)
     with closing(psycopg2.connect(**warehouse.address)) as other, other.cursor() as cursor:
