@@ -100,26 +100,25 @@ def check_not_appended(run: Run, region: str, state: RunState) -> bool:
     return True
 
 
-def has_kept_its_rows(run: Run, region: str, attempt: Attempt) -> bool:
+def keep_rows(run: Run, region: str, attempt: Attempt) -> str | None:
     """Before ``attempt``, which is valid, is kept: ask its sink for the token and the rows, if it has one.
 
-    If the rows were removed, commit them again from what was prepared. Returns False if that is gone too: the attempt
-    is reset then, and the region must run. If the target gives no answer, this is logged and the attempt is kept.
-    Raises `SinkRefused` if somebody has written there since, and `AppendedAlready` if rows could be doubled.
+    If the rows were removed, commit them again from what was prepared. If the target gives no answer, the attempt is
+    kept. Returns what people should know of that, and `None` if what was prepared is gone too: the attempt is reset
+    then, and the region must run. Raises `SinkRefused` if somebody has written there since, and `AppendedAlready` if
+    rows could be doubled.
     """
     spec = run.regions[region].commit
     if spec is None or not _has_taken(attempt, spec):
-        return True
+        return ""
     commit = _Commit(run, attempt)
     try:
         found = commit.rows()
     except SinkUnavailable as error:
         run.log.warning("%s is kept, but its sink could not be asked for its rows: %s", region, error)
-        return True
+        return "its sink could not be asked for its rows"
     if found.rows is Rows.THERE:
-        if found.text:
-            run.log.info("The sink of %s: %s.", region, found.text)
-        return True
+        return ""
     run.task_instances.live_check()
     run.log.warning("The sink of %s@%d does not hold its rows any more: %s.", region, attempt.number, found.text)
     return commit.again(found)
@@ -384,10 +383,10 @@ class _Commit:
         is_replaced = self._spec.mode is CommitMode.REPLACE
         return FoundRows(Rows.REMOVED if is_replaced else Rows.PARTLY, "it says that they were not applied")
 
-    def again(self, found: FoundRows) -> bool:
+    def again(self, found: FoundRows) -> str | None:
         """Commit rows that are not in the target any more once more, from what was prepared.
 
-        Returns False if that is gone: the attempt was reset. Raises as `has_kept_its_rows`.
+        Returns and raises as `keep_rows`.
         """
         if found.rows is Rows.OVERWRITTEN:
             raise SinkRefused(
@@ -407,7 +406,7 @@ class _Commit:
             self._take_out()
             _record_removal(self._run, self._outcome.region, self._outcome.attempt)
             self._run.log.warning("What %s had prepared is gone as well (%s), so it runs.", self._name, gone)
-            return False
+            return None
         if isinstance(self._committer, ChecksRows):
             assert self._prepared.committed is not None
             done = self._committer.commit_again(self._committable, self._prepared.committed.commit_id)
@@ -415,7 +414,7 @@ class _Commit:
             self._take_next_epoch()
             done = self._committed()
         self._run.log.warning("%s was committed again, without Spark: %s.", self._name, done)
-        return True
+        return "its sink had lost the rows, which were committed again"
 
     def _take_out(self) -> None:
         """In mode append a target that holds the token would refuse the next attempt."""

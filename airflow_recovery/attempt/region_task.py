@@ -29,7 +29,7 @@ from airflow_recovery.attempt.builder import Builder
 from airflow_recovery.attempt.commit import (
     check_not_appended,
     commit_own,
-    has_kept_its_rows,
+    keep_rows,
     number_in_target,
     roll_forward,
 )
@@ -206,12 +206,13 @@ class RegionTask:
         attempt = evaluation.current(self._region)
         if attempt is None or attempt.outcome is None:
             raise AssertionError(f"{self._region} is kept without a finished attempt")
-        if not has_kept_its_rows(self._run, self._region, attempt):
+        rows = keep_rows(self._run, self._region, attempt)
+        if rows is None:
             return None
         outcome = attempt.outcome
         checked = evaluation.files_checked(self._region)
         seconds = outcome.spark_seconds or 0.0
-        why = why_kept(evaluation, self._region)
+        why = "; ".join(filter(None, (why_kept(evaluation, self._region), rows)))
         self._run.log.info("%s is kept: %s. No Spark is started; %.1f s of Spark saved.", self._region, why, seconds)
         final_check(self._run, self._region, attempt.number)
         self._run.journal.noticed(outcome)

@@ -24,6 +24,7 @@ from airflow_recovery.errors import (
     SinkUnavailable,
     kind_of,
 )
+from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.replay import EventFold, differences
 from airflow_recovery.journal.run_state import RegionState
@@ -292,7 +293,7 @@ def test_a_sink_that_appends_never_runs_again_once_it_has_committed():
     assert isinstance(error, AppendedAlready)
     assert kind_of(error).is_final
     assert "attempt 1" in str(error)
-    assert "its sink appends and holds attempt 1" in plan_text(planned(world))
+    assert "its sink appends and holds attempt 1, unless its rows were removed (not asked)" in plan_text(planned(world))
     assert world.attempts(SINK) == 1
     # A person has removed the rows and the token.
     world.target.undo(SINK)
@@ -328,7 +329,7 @@ def test_fault_176_rows_that_a_person_removed_count_no_more_when_their_code_come
 def test_fault_176_control_where_the_removal_is_not_recorded_the_region_is_green_and_its_sink_empty(kind, monkeypatch):
     monkeypatch.setattr(commit, "_record_removal", lambda *given: None)
     monkeypatch.setattr(region_task, "check_not_appended", lambda *given: commit.check_not_appended(*given) and False)
-    monkeypatch.setattr(region_task, "has_kept_its_rows", lambda *given: True)
+    monkeypatch.setattr(region_task, "keep_rows", lambda *given: "")
     world = rows_undone_for_code_that_then_fails_and_is_rolled_back(kind)
     assert world.visible == []
     assert world.airflow.state(SINK) == "success"
@@ -444,13 +445,15 @@ def test_fault_210_rows_that_were_removed_are_committed_again_without_spark(kind
     assert world.try_sink() is None
     assert world.visible == [1]
     assert world.attempts(SINK) == 1
+    kept = [event for event in world.events if isinstance(event, RegionKept) and event.region == SINK]
+    assert kept[-1].why.endswith("; its sink had lost the rows, which were committed again")
 
 
 @every_kind
 def test_fault_210_control_where_the_rows_are_not_asked_for_the_task_is_green_and_its_target_empty(
     kind, mode, monkeypatch
 ):
-    monkeypatch.setattr(region_task, "has_kept_its_rows", lambda *given: True)
+    monkeypatch.setattr(region_task, "keep_rows", lambda *given: "")
     world = emptied(kind, mode)
     assert world.try_sink() is None
     assert world.visible == []
