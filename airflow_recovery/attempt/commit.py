@@ -9,6 +9,8 @@ what was prepared is gone or was reset, and was not applied; or its target refus
                   the attempt is abandoned: at once by a token sink in mode replace, whose target refuses a late one.
                   What is gone is abandoned by other sinks once those who might still commit are confirmed to be dead,
                   everything else by a person alone (`airflow_recovery.attempt.abandon`)
+kept              the target is asked for the rows too. If they are gone and nobody has committed since, the attempt is
+                  committed again from what it prepared; if that is gone as well, it is reset and the region runs
 the target holds what this journal does not know
                   another journal has committed there: this one was lost, moved or emptied, or there are two. In mode
                   replace the next attempt is counted above that; in mode append nothing is run
@@ -38,6 +40,7 @@ from airflow_recovery.errors import (
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.model.keys import RegionKey
+from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import (
     CommitEnd,
     Committed,
@@ -49,13 +52,16 @@ from airflow_recovery.model.records import (
 )
 from airflow_recovery.planning.reason import Reason
 from airflow_recovery.sinks.committer import (
+    ChecksRows,
     Committable,
     Committer,
     CommitToken,
     ForgetsAttempts,
+    FoundRows,
     Held,
     Probe,
     RemembersAttempts,
+    Rows,
 )
 
 
@@ -94,6 +100,30 @@ def check_not_appended(run: Run, region: str, state: RunState) -> bool:
     return True
 
 
+def keep_rows(run: Run, region: str, attempt: Attempt) -> str | None:
+    """Before ``attempt``, which is valid, is kept: ask its sink for the token and the rows, if it has one.
+
+    If the rows were removed, commit them again from what was prepared. If the target gives no answer, the attempt is
+    kept. Returns what people should know of that, and `None` if what was prepared is gone too: the attempt is reset
+    then, and the region must run. Raises `SinkRefused` if somebody has written there since, and `AppendedAlready` if
+    rows could be doubled.
+    """
+    spec = run.regions[region].commit
+    if spec is None or not _has_taken(attempt, spec):
+        return ""
+    commit = _Commit(run, attempt)
+    try:
+        found = commit.rows()
+    except SinkUnavailable as error:
+        run.log.warning("%s is kept, but its sink could not be asked for its rows: %s", region, error)
+        return "its sink could not be asked for its rows"
+    if found.rows is Rows.THERE:
+        return ""
+    run.task_instances.live_check()
+    run.log.warning("The sink of %s@%d does not hold its rows any more: %s.", region, attempt.number, found.text)
+    return commit.again(found)
+
+
 def _record_removal(run: Run, region: str, undone: int) -> None:
     """By whoever has seen it, a task that was cleared meanwhile too: it is true of that attempt from now on."""
     why = _why_removed(undone)
@@ -110,6 +140,8 @@ def _check_target(run: Run, region: str, region_state: RegionState, spec: Commit
     committer = run.open_committer(spec)
     if isinstance(committer, RemembersAttempts):
         held = _held(run, committer, region, must_answer=bool(taken))
+        if held is not None and _take_out_removed(run, committer, region_state, taken):
+            held = None
         if held is None:
             _check_not_forgotten(run, committer, region_state, taken)
             return
@@ -122,8 +154,8 @@ def _check_target(run: Run, region: str, region_state: RegionState, spec: Commit
             raise AppendedAlready(
                 f"{region} must run, and its sink appends and holds {held.text} of this run, which this journal does "
                 "not know: it was purged, moved, emptied or lost since, or another deployment commits to the same "
-                "target. A second one would double its rows, so nothing is run. Remove the rows and the token from the "
-                "target, and clear this task: it appends them anew; or declare the sink with mode='replace'."
+                "target. A second one would double its rows, so nothing is run. Remove these rows from the target, and "
+                "then the token, as the guide says of its sink; and clear this task: it appends them again."
             )
         raise AppendedAlready(_appended(region, held.attempt))
     # Of what was purged nothing is known but that it was: all of it is asked for.
@@ -132,6 +164,22 @@ def _check_target(run: Run, region: str, region_state: RegionState, spec: Commit
     for token in [*purged, *(token_of_finish(identity, outcome) for outcome in outcomes if outcome is not None)]:
         if committer.probe(token) is Probe.APPLIED:
             raise AppendedAlready(_appended(region, token.attempt))
+
+
+def _take_out_removed(run: Run, committer: Committer, region_state: RegionState, taken: Sequence[int]) -> bool:
+    """Take the token out of the target if that proves that its rows were removed. Returns whether it was."""
+    if not taken or not isinstance(committer, ChecksRows):
+        return False
+    attempt = region_state.attempts[max(taken)]
+    assert attempt.outcome is not None
+    assert attempt.committed is not None
+    token = token_of_finish(run.journal.identity, attempt.outcome)
+    committable, commit_id = Committable(token, prepared_of(attempt.outcome)), attempt.committed.commit_id
+    if committer.probe(token) is not Probe.APPLIED or committer.rows(committable, commit_id).rows is not Rows.REMOVED:
+        return False
+    run.task_instances.live_check()
+    committer.take_out(committable, commit_id)
+    return True
 
 
 def _check_not_forgotten(run: Run, committer: Committer, region_state: RegionState, taken: Sequence[int]) -> None:
@@ -145,9 +193,8 @@ def _check_not_forgotten(run: Run, committer: Committer, region_state: RegionSta
             raise AppendedAlready(
                 f"{outcome.region} must run again, and its sink appends, was given attempt {number} and has forgotten "
                 f"what was committed before {since.isoformat()}: a second one would double its rows, unless a person "
-                "has removed them, so nothing is run. Look for them in the target. Where they are there, remove them; "
-                "then take the token out, as the guide says of its sink, and clear this task; or declare the sink with "
-                "mode='replace'."
+                "has removed them, so nothing is run. Look for them in the target. If they are there, remove them; "
+                "then take the token out, as the guide says of its sink, and clear this task."
             )
 
 
@@ -216,8 +263,8 @@ def _has_taken(attempt: Attempt, spec: CommitSpec) -> bool:
 def _appended(region: str, number: int) -> str:
     return (
         f"{region} must run again, and its sink appends and holds attempt {number} already: a second one would double "
-        f"its rows, so nothing is run. Remove the rows of attempt {number} from the target, and its token, and clear "
-        "this task; or declare the sink with mode='replace'."
+        f"its rows, so nothing is run. Remove the rows of attempt {number}, and no others, from the target, and then "
+        "its token, as the guide says of its sink; and clear this task."
     )
 
 
@@ -236,6 +283,12 @@ def token_of_finish(identity: RunIdentity, outcome: Outcome) -> CommitToken:
     return token if number is None else replace(token, writer=outcome.writer)
 
 
+def prepared_of(outcome: Outcome) -> PartitionManifest:
+    """The objects that the finish has prepared for its sink."""
+    assert outcome.commit is not None
+    return next(output for output in outcome.outputs if output.result == outcome.commit.result)
+
+
 def declared(prepared: CommitSpec, specs: Iterable[CommitSpec], name: str, where: str) -> CommitSpec:
     """What is declared of the place that ``prepared`` names. Raises `ConfigurationError` where nothing is.
 
@@ -251,7 +304,7 @@ def declared(prepared: CommitSpec, specs: Iterable[CommitSpec], name: str, where
 
 
 def recovery_command(verb: str, region: RegionKey, *more: str) -> str:
-    """``airflow recovery abandon`` or ``confirm`` of a region's commit, to be typed."""
+    """``airflow recovery abandon``, ``confirm`` or ``restart`` of a region, to be typed."""
     return shlex.join(("airflow", "recovery", verb, *region.arguments, *more))
 
 
@@ -299,9 +352,7 @@ class _Commit:
             raise self._in_doubt(gone)
         if self._spec.kind is CommitKind.PROBE_ONLY:
             # Whoever else has seen the confirmation loses here, and evaluates again.
-            self._epoch += 1
-            epoch = CommitterEpoch(self._outcome.region, self._outcome.attempt, self._epoch, self._run.journal.writer)
-            self._run.journal.take_commit(epoch)
+            self._take_epoch()
         if gone is not None:
             self._end(CommitEnd.ABANDONED, "", f"{probe.value}; {gone}")
             return
@@ -315,6 +366,82 @@ class _Commit:
                 raise self._with_way_out(error) from None
             why = f"; {reason.text()}" if reason is not None else ""
             self._end(CommitEnd.ABANDONED, "", f"{probe.value}; {error}{why}")
+
+    def rows(self) -> FoundRows:
+        """What the target holds of the rows that it has taken over. Raises `SinkUnavailable` if it can't tell."""
+        if isinstance(self._committer, ChecksRows):
+            assert self._prepared.committed is not None
+            return self._committer.rows(self._committable, self._prepared.committed.commit_id)
+        if self._committer.probe(self._token) is Probe.APPLIED:
+            return FoundRows(Rows.THERE)
+        since = forgotten_before(self._run.journal.identity, self._committer, self._outcome)
+        if since is not None:
+            raise SinkUnavailable(f"it has forgotten what was committed before {since.isoformat()}")
+        held = self._committer.held(self._token) if isinstance(self._committer, RemembersAttempts) else None
+        if held is not None:
+            return FoundRows(Rows.OVERWRITTEN, f"it holds {held.text}")
+        is_replaced = self._spec.mode is CommitMode.REPLACE
+        return FoundRows(Rows.REMOVED if is_replaced else Rows.PARTLY, "it says that they were not applied")
+
+    def again(self, found: FoundRows) -> str | None:
+        """Commit rows that are not in the target any more once more, from what was prepared.
+
+        Returns and raises as `keep_rows`.
+        """
+        if found.rows is Rows.OVERWRITTEN:
+            raise SinkRefused(
+                f"{self._name}: expected its rows in its sink, found that {found.text}: somebody has written there "
+                "since, so nothing was changed. Look whose rows these are. To have them replaced by those of a new "
+                f"attempt: {self._command('restart')}"
+            )
+        if not found.may_be_committed_again(self._spec.mode):
+            raise AppendedAlready(
+                f"{self._name}: expected its rows in its sink, found that {found.text}. In doubt: its sink appends, "
+                "and a part of the rows may still be there. A second commit would double that part, so nothing was "
+                "done. Put the missing rows back and clear the task; or remove the rest of these rows and then the "
+                f"token, as the guide says of its sink, and: {self._command('restart')}"
+            )
+        gone = self._why_gone()
+        if gone is not None:
+            self._take_out()
+            _record_removal(self._run, self._outcome.region, self._outcome.attempt)
+            self._run.log.warning("What %s had prepared is gone as well (%s), so it runs.", self._name, gone)
+            return None
+        if isinstance(self._committer, ChecksRows):
+            assert self._prepared.committed is not None
+            done = self._committer.commit_again(self._committable, self._prepared.committed.commit_id)
+        else:
+            self._take_next_epoch()
+            done = self._committed()
+        self._run.log.warning("%s was committed again, without Spark: %s.", self._name, done)
+        return "its sink had lost the rows, which were committed again"
+
+    def _take_out(self) -> None:
+        """In mode append a target that holds the token would refuse the next attempt."""
+        if self._spec.mode is CommitMode.APPEND and isinstance(self._committer, ChecksRows):
+            assert self._prepared.committed is not None
+            if self._committer.probe(self._token) is Probe.APPLIED:
+                self._committer.take_out(self._committable, self._prepared.committed.commit_id)
+
+    def _take_next_epoch(self) -> None:
+        """For a probe-only sink: only one process commits again, and the one before it must have ended."""
+        if self._spec.kind is not CommitKind.PROBE_ONLY:
+            return
+        if not self._is_dead:
+            if self._epoch > 1:
+                raise self._in_doubt(None)
+            # Nobody has taken the commit since the process that finished the attempt, and it is recorded as committed.
+            self._confirm_own_end("its commit is recorded")
+        self._take_epoch()
+
+    def _take_epoch(self) -> None:
+        self._epoch += 1
+        epoch = CommitterEpoch(self._outcome.region, self._outcome.attempt, self._epoch, self._run.journal.writer)
+        self._run.journal.take_commit(epoch)
+
+    @property
+    def _committable(self) -> Committable:
+        return Committable(self._token, prepared_of(self._outcome))
 
     def _check_not_forgotten(self) -> None:
         """What a target in mode replace has forgotten is replaced by the same rows."""
@@ -330,15 +457,24 @@ class _Commit:
             )
 
     def _apply(self, probed: str) -> None:
-        manifest = next(output for output in self._outcome.outputs if output.result == self._spec.result)
+        self._end(CommitEnd.COMMITTED, self._committed(), probed)
+
+    def _committed(self) -> str:
+        """Commit. Returns the target's name of the commit."""
         try:
-            commit_id = self._committer.commit(Committable(self._token, manifest))
+            commit_id = self._committer.commit(self._committable)
         except SinkNotApplied as error:
-            # Then this process needs nobody to confirm that it will not commit any more.
-            dead = CommitterDead(self._outcome.region, self._outcome.attempt, self._epoch, self._who, str(error))
-            self._run.journal.confirm_dead(dead)
+            self._confirm_own_end(str(error))
             raise
-        self._end(CommitEnd.COMMITTED, commit_id, probed)
+        if self._spec.kind is CommitKind.PROBE_ONLY and self._epoch > 1:
+            # Another commit of the same attempt, should its rows be removed, needs no person then.
+            self._confirm_own_end(f"it has committed: {commit_id}")
+        return commit_id
+
+    def _confirm_own_end(self, why: str) -> None:
+        """Record that this process commits no more: nobody else needs to confirm it."""
+        dead = CommitterDead(self._outcome.region, self._outcome.attempt, self._epoch, self._who, why)
+        self._run.journal.confirm_dead(dead)
 
     def _end(self, end: CommitEnd, commit_id: str, probed: str) -> None:
         committed = Committed(self._outcome.region, self._outcome.attempt, end, self._who, commit_id, probed)
@@ -376,7 +512,10 @@ class _Commit:
         )
 
     def _abandon(self, *more: str) -> str:
-        return recovery_command("abandon", RegionKey.of(self._run.journal.identity, self._outcome.region), *more)
+        return self._command("abandon", *more)
+
+    def _command(self, verb: str, *more: str) -> str:
+        return recovery_command(verb, RegionKey.of(self._run.journal.identity, self._outcome.region), *more)
 
     def _why_gone(self) -> str | None:
         if self._prepared.is_released:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from airflow_recovery.errors import NothingRecorded
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.run_state import RunState
+from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.records import CommitterDead
 
 
@@ -21,12 +21,12 @@ class Confirmed:
 
 
 def confirm_dead(journal: Journal, state: RunState, region: str, who: str, why: str) -> Confirmed:
-    """Write it down for the commit of ``region`` that is not completed.
+    """Write it down for the commit of ``region`` that is not completed, or that was begun again and is not completed.
 
     It names the epoch of the process as ``state`` has it: one that has begun the next epoch since is not meant. Raises
     `NothingRecorded` where no commit waits.
     """
-    prepared = state.of(region).prepared_attempt
+    prepared = state.of(region).prepared_attempt or _committing_again(state.of(region))
     if prepared is None or prepared.outcome is None:
         raise NothingRecorded(
             f"Expected a finish of {region} whose commit is not completed, found none: there is nothing to confirm."
@@ -35,3 +35,9 @@ def confirm_dead(journal: Journal, state: RunState, region: str, who: str, why: 
     writer = prepared.outcome.writer if epoch == 1 else journal.read_committer(region, prepared.number, epoch).writer
     journal.confirm_dead(CommitterDead(region, prepared.number, epoch, who, why))
     return Confirmed(region, prepared.number, epoch, writer)
+
+
+def _committing_again(region: RegionState) -> Attempt | None:
+    """The attempt that counts, if a process has taken over its commit and has not said that it has ended."""
+    current = region.current
+    return current if current is not None and current.committer_epoch > max(current.dead_epoch, 1) else None

@@ -1,8 +1,8 @@
 """Which tasks of a re-created run need not run, as the journal tells it: they are set to success without a try.
 
 The evaluation is that of the pre-check. What only a region's own task can look at is left to that task, whose pre-check
-keeps what is valid in the time that a task takes to start: external files, the code of an operator outside a group, and
-the map indexes that Airflow takes from a task's answer.
+keeps what is valid in the time that a task takes to start: external files, the rows in a sink's target, the code of an
+operator outside a group, and the map indexes that Airflow takes from a task's answer.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ def _why_left(evaluation: Evaluation, region: RegionPlan) -> str | None:
     outcome = state.current.outcome if state.current is not None else None
     if outcome is None:
         raise AssertionError(f"{region.name} need not run, and has no finish")
+    if region.commit is not None:
+        return "only its own task asks its sink whether the rows are still there"
     if not region.vertices:
         return "it tells Airflow the map indexes of other tasks"
     if region.fingerprint is None:

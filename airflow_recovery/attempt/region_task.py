@@ -4,7 +4,7 @@ loop: list the journal
       an attempt of mine is open            -> it lives: wait for its end; else stop and fence it; look again
       a finish of mine is not committed     -> commit it to its sink, look again
       recompute asked for, not yet done     -> reset, look again
-      I need not run                        -> final check, success
+      I need not run                        -> final check, success; if my sink has lost the rows, commit them again
       others restart with me (strategy full,
       a coordinator without snapshots, or
       as the region's mode says)            -> reset them, clear their tasks, look again
@@ -27,7 +27,13 @@ from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplicatio
 from airflow_recovery.attempt.attempt import claim_attempt, refs_of, run_claimed
 from airflow_recovery.attempt.attempt_outcome import fenced
 from airflow_recovery.attempt.builder import Builder
-from airflow_recovery.attempt.commit import check_not_appended, commit_own, number_in_target, roll_forward
+from airflow_recovery.attempt.commit import (
+    check_not_appended,
+    commit_own,
+    keep_rows,
+    number_in_target,
+    roll_forward,
+)
 from airflow_recovery.attempt.failover_restart import failover_restart, restart_others
 from airflow_recovery.attempt.final_check import final_check
 from airflow_recovery.attempt.first_attempt import first_attempt_inputs
@@ -214,14 +220,18 @@ class RegionTask:
 
     # the ways a try can go
 
-    def _keep(self, evaluation: Evaluation, state: RunState) -> RegionResult:
+    def _keep(self, evaluation: Evaluation, state: RunState) -> RegionResult | None:
+        """`None`: its sink has lost its rows, and what was prepared is gone too; the region must run."""
         attempt = evaluation.current(self._region)
         if attempt is None or attempt.outcome is None:
             raise AssertionError(f"{self._region} is kept without a finished attempt")
+        rows = keep_rows(self._run, self._region, attempt)
+        if rows is None:
+            return None
         outcome = attempt.outcome
         checked = evaluation.files_checked(self._region)
         seconds = outcome.spark_seconds or 0.0
-        why = why_kept(evaluation, self._region)
+        why = "; ".join(filter(None, (why_kept(evaluation, self._region), rows)))
         self._run.log.info("%s is kept: %s. No Spark is started; %.1f s of Spark saved.", self._region, why, seconds)
         outdated_since = state.of(self._region).outdated_since
         if outdated_since is not None:

@@ -7,7 +7,8 @@ by the Python type. A classification never changes another region by itself: a m
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +47,12 @@ _USER_TYPES = frozenset(
         "UserCodeError",
     }
 )
+
+_TRACEBACK = "Traceback (most recent call last):"
+_RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
+_IN_MAIN = re.compile(r'Exception in thread "main" ([\w.$]+)(?:: (.*))?$')
+_OF_A_LOG = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d |\{\"ts\"")
+"""A line of Spark's log, or of pyspark's."""
 
 NOT_RETRIED = (("class", "user code"), ("recoverable", "no"))
 """The labels by which a record says that the code is wrong, where its type and its SQLSTATE do not show it."""
@@ -107,6 +114,41 @@ def _record(error: BaseException, vertex: str | None = None) -> Failure:
         sql_state=_ask(error, "getSqlState"),
         chain=_chain(error),
         vertex=vertex,
+    )
+
+
+def raised_in(output: Iterable[str]) -> Failure | None:
+    """The exception that has ended an application, from the end of its output; `None` if that shows none.
+
+    ``output`` has no lines of Spark's log below ERROR and no Java stack frames. An exception of Python follows the
+    last traceback; one of Java is that of the main thread. Both may have several lines, and name Java causes.
+    """
+    lines = list(output)
+    for at in range(len(lines) - 1, -1, -1):
+        java = _IN_MAIN.match(lines[at])
+        if java is not None:
+            return _raised(java[1], java[2] or "", lines[at + 1 :])
+        if lines[at].startswith(_TRACEBACK):
+            for end in range(at + 1, len(lines)):
+                python = _RAISED.match(lines[end])
+                if python is not None:
+                    return _raised(python[1], python[2] or "", lines[end + 1 :])
+            return None
+    return None
+
+
+def _raised(name: str, first: str, following: list[str]) -> Failure:
+    ends = (at for at, line in enumerate(following) if _OF_A_LOG.match(line))
+    more = following[: next(ends, len(following))]
+    causes = [cause for line in more if (cause := re.match(r"(?:Caused by|): ([\w.$]+(?:Exception|Error)\b.*)", line))]
+    message = "\n".join([first, *more]).strip()
+    condition, state = re.match(r"\[([A-Z_.]+)\]", message), re.search(r"\bSQLSTATE: (\w{5})\b", message)
+    return Failure(
+        type=name.rpartition(".")[2],
+        message=message[:MAX_MESSAGE_CHARACTERS],
+        condition=condition and condition[1],
+        sql_state=state and state[1],
+        chain=tuple(cause[1][:MAX_CAUSE_CHARACTERS] for cause in causes[:MAX_CHAIN]),
     )
 
 

@@ -235,7 +235,7 @@ class _Making:
             attempt=current.number if current is not None else 0,
             latest_attempt=seen.latest_attempt,
             reset_watermark=seen.reset_watermark,
-            detail=_why_kept(evaluation, name, now, files),
+            detail=_why_kept(evaluation, name, now, files) + ("; target not asked" if group.template.commit else ""),
             evidence=evidence,
             subtask=group.subtask(index),
         )
@@ -353,7 +353,9 @@ def _would_append(region: RegionPlan, seen: RegionState, action: Action) -> str:
     if action is not Action.RUN or region.commit is None or region.commit.mode is not CommitMode.APPEND:
         return ""
     taken = [n for n, attempt in seen.attempts.items() if attempt.committed is not None and not attempt.is_abandoned]
-    return f"; stops, since its sink appends and holds attempt {taken[-1]}" if taken else ""
+    if not taken:
+        return ""
+    return f"; stops, since its sink appends and holds attempt {taken[-1]}, unless its rows were removed (not asked)"
 
 
 def _finished(region: str, attempt: Attempt | None) -> Evidence:

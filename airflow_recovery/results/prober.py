@@ -220,7 +220,8 @@ def cure_of_altered(location: str) -> str:
         "Restore it. If no other date or task writes there, you may also move the data away and clear this task, or "
         "declare on_altered='recompute' to have it made again whenever it was altered. If other dates write there, "
         "either would take their data along: give each date a folder of its own as output "
-        "(.../day={{ ds }}), and move only this date's data there."
+        "(.../day={{ ds }}), and move only this date's data there. Compact files in another place; a Delta table that "
+        "is declared as delta+... may be compacted in place."
     )
 
 

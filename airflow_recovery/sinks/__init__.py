@@ -11,14 +11,17 @@ journal.
 
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
 from airflow_recovery.sinks.committer import (
+    ChecksRows,
     Committable,
     Committer,
     CommitToken,
     DatabaseAddress,
     ForgetsAttempts,
+    FoundRows,
     Held,
     Probe,
     RemembersAttempts,
+    Rows,
     SinkResources,
 )
 from airflow_recovery.sinks.declaration import CommittingSink, sink_of, spec_of
@@ -28,6 +31,7 @@ from airflow_recovery.sinks.postgres import PostgresTable
 from airflow_recovery.sinks.probed import ProbedSink
 
 __all__ = [
+    "ChecksRows",
     "CommitKind",
     "CommitMode",
     "CommitSpec",
@@ -38,12 +42,14 @@ __all__ = [
     "DatabaseAddress",
     "DeltaTable",
     "ForgetsAttempts",
+    "FoundRows",
     "Held",
     "IcebergTable",
     "PostgresTable",
     "Probe",
     "ProbedSink",
     "RemembersAttempts",
+    "Rows",
     "SinkResources",
     "sink_of",
     "spec_of",

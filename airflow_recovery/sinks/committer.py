@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-from airflow_recovery.errors import HoldsOther
+from airflow_recovery.errors import HoldsOther, SinkRefused
 from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest
@@ -114,6 +114,54 @@ class ForgetsAttempts(Protocol):
         ...
 
 
+class Rows(str, Enum):
+    """What became of the rows of a commit in its target."""
+
+    THERE = "THERE"
+    REMOVED = "REMOVED"
+    """The target proves that none of them is there, and that the commit would delete no other rows."""
+    PARTLY = "PARTLY"
+    """Some of them are gone, and the rest is there; or, in mode append, the target can't prove which are gone."""
+    OVERWRITTEN = "OVERWRITTEN"
+    """They are gone, and in their place are rows that somebody else has written since."""
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """The answer of `ChecksRows.rows`. ``text`` says for people what the target was found to hold."""
+
+    rows: Rows
+    text: str = ""
+
+    def may_be_committed_again(self, mode: CommitMode) -> bool:
+        """Whether another commit of the same rows doubles none of them, and deletes no rows of others."""
+        return self.rows is Rows.REMOVED or (self.rows is Rows.PARTLY and mode is CommitMode.REPLACE)
+
+
+@runtime_checkable
+class ChecksRows(Protocol):
+    """The methods of a token sink's committer that find rows which were removed after their commit.
+
+    ``commit_id`` is what `Committer.commit` has returned, or any text if that is not known. Each method raises
+    `SinkUnavailable` if the target gives no answer, or has no record that tells.
+    """
+
+    def rows(self, committable: Committable, commit_id: str) -> FoundRows:
+        """Ask the target for the rows of a commit that it has applied. Changes nothing."""
+        ...
+
+    def commit_again(self, committable: Committable, commit_id: str) -> str:
+        """Commit the same rows with the same token once more, if `rows` still allows it. Returns as `commit`.
+
+        Two processes that do this at once leave the rows once. Raises `SinkRefused` if `rows` does not allow it.
+        """
+        ...
+
+    def take_out(self, committable: Committable, commit_id: str) -> None:
+        """Take the token out of the target, if its rows are REMOVED. Raises `SinkRefused` if they are not."""
+        ...
+
+
 @dataclass(frozen=True)
 class DatabaseAddress:
     """Where a database is, and as whom to log in: the fields of an Airflow connection."""
@@ -158,9 +206,16 @@ def refused(token: CommitToken, target: str, held: Held | None, mode: CommitMode
         advice = (
             "In mode append its rows would be there twice, so nothing was changed. Where it is not an earlier attempt "
             "of this journal, it is that of another one: this one was moved, emptied or lost since, or another "
-            f"deployment commits there. Remove that attempt's rows and its token from the target{remove}, and clear "
-            "the task; or declare mode='replace'."
+            f"deployment commits there. Remove that attempt's rows, and then its token{remove}; and clear the task."
         )
     there = held.text if held is not None else "another attempt"
     mine = f" by process {token.writer}" if token.writer is not None else ""
     return HoldsOther(f"{token.text}: expected to commit it{mine} to {target}, found {there} of it there. {advice}")
+
+
+def not_again(token: CommitToken, target: str, found: FoundRows) -> SinkRefused:
+    """The error for a commit that must not be repeated, because of what the target was found to hold."""
+    return SinkRefused(
+        f"{token.text}: expected that its rows can be committed to {target} again, found {found.text}. Nothing was "
+        "changed."
+    )

@@ -21,7 +21,8 @@ class CommittingSink:
     """Base of what a vertex declares with ``commit=``. A subclass is a frozen dataclass at the top of a module.
 
     Its fields are JSON values; they are written into the journal, so they must not hold secrets. ``mode``: what a
-    second commit of the same run does: ``"append"`` refuses it, ``"replace"`` puts its rows in place of the first's.
+    second commit of the same run does: ``"append"`` refuses it, ``"replace"`` puts its rows in place of all that the
+    sink's class says, rows of others among them.
     ``kind``: whether the target keeps tokens or can only be asked. Raises `JobDefinitionError` for another mode.
     """
 
@@ -35,8 +36,9 @@ class CommittingSink:
             object.__setattr__(self, "mode", CommitMode(self.mode))
         except ValueError:
             raise JobDefinitionError(
-                f"{type(self).__name__}: expected mode= as 'append' or 'replace', found {self.mode!r}: 'replace' puts "
-                "a second attempt's rows in place of the first's, 'append' never commits a second one"
+                f"{type(self).__name__}: expected mode= as 'append' or 'replace', found {self.mode!r}: 'append' "
+                "adds the rows of one attempt, 'replace' puts them in place of all rows of the table, or of this run's "
+                "if there is a run_column="
             ) from None
 
     def table_uri(self) -> str | None:

@@ -6,24 +6,53 @@ Delta keeps one version number for an application id. The lineage is the id, and
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_recovery.checks import check_delta_folder
-from airflow_recovery.errors import ConfigurationError, SinkRefused, SinkUnavailable
+from airflow_recovery.errors import (
+    ConfigurationError,
+    RecoveryError,
+    SinkRefused,
+    SinkUnavailable,
+    StoreError,
+)
 from airflow_recovery.locations import DELTA, delta_rs_uri
 from airflow_recovery.model.committing import CommitKind, CommitMode
-from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, SinkResources, refused
+from airflow_recovery.sinks.committer import (
+    Committable,
+    CommitToken,
+    FoundRows,
+    Held,
+    Probe,
+    Rows,
+    SinkResources,
+    not_again,
+    refused,
+)
 from airflow_recovery.sinks.declaration import CommittingSink
+from airflow_recovery.sinks.own_rows import OwnRows
 from airflow_recovery.sinks.staged import StagedRows
 
 if TYPE_CHECKING:
     import deltalake
 
+    from airflow_recovery.store.object_store import ObjectStore
+
+MOST_COMMITS = 1000
+"""So many of a table's newest commits are looked through for a token."""
 ROUNDS = 5
 """How often a commit is tried, when others commit to the table at the same time."""
+_METADATA = "airflow_recovery"
+"""In a commit's info: the token, as text."""
 _WRITER_BITS = 36
+_COPYING = ("DELETE", "UPDATE", "MERGE")
+"""Operations that copy the rows which they don't change, and count in their metrics those that they delete."""
+_DELETED = ("num_deleted_rows", "numDeletedRows", "num_target_rows_deleted", "numTargetRowsDeleted")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +108,84 @@ class _DeltaCommitter:
         table = self._table(token)
         return None if table is None else _held(table, token)
 
+    def rows(self, committable: Committable, commit_id: str) -> FoundRows:
+        """As `ChecksRows`: follow the files of the commit through the table's log.
+
+        Files that somebody deletes below the table's folder are not noticed.
+        """
+        return self._found(self._table(committable.token), committable, commit_id)
+
+    def commit_again(self, committable: Committable, commit_id: str) -> str:
+        """As `ChecksRows`."""
+        return self._commit(committable, commit_id)
+
+    def take_out(self, committable: Committable, commit_id: str) -> None:
+        """As `ChecksRows`: a commit without files has version 0 of the token's application."""
+        token = committable.token
+        for _ in range(ROUNDS):
+            table = self._table(token)
+            found = self._found(table, committable, commit_id)
+            if found.rows is not Rows.REMOVED:
+                raise not_again(token, f"Delta table {self._uri}", found)
+            met = None if table is None else self._written(token, partial(_take_out, table, token))
+            if met is None:
+                return
+        raise self._no_answer(token, met) from met
+
+    def _found(self, table: deltalake.DeltaTable | None, committable: Committable, commit_id: str) -> FoundRows:
+        token, is_replaced = committable.token, self._sink.mode is CommitMode.REPLACE
+        if table is None:
+            return FoundRows(Rows.REMOVED, "there is no table any more")
+        live = set(table.get_add_actions(flatten=True).column("path").to_pylist())
+        held = _held(table, token)
+        if held is not None and not held.is_of(token):
+            return FoundRows(Rows.OVERWRITTEN, f"it holds {held.text}")
+        if not live and committable.manifest.rows != 0:
+            return FoundRows(Rows.REMOVED, "it has no rows")
+        if held is None:
+            return self._without_token(table, token)
+        try:
+            own = self._own_rows(table, live, token, commit_id)
+        except (StoreError, _NotInLog) as error:
+            raise self._no_answer(token, error) from error
+        found = own.found(others=bool(live - own.paths), is_replaced=is_replaced)
+        if found is None:
+            raise SinkUnavailable(
+                f"{token.text}: rows were removed from files of {self._uri} that hold its rows and rows of others; "
+                "whose they were is not recorded."
+            )
+        return found
+
+    def _own_rows(self, table: deltalake.DeltaTable, live: Set[str], token: CommitToken, name: str) -> OwnRows:
+        """Raises `_NotInLog` and the store's errors."""
+        log = _Log(self._resources.open_location(self._sink.uri))
+        newest, has_vectors = table.version(), "deletionVectors" in (table.protocol().reader_features or ())
+        named = re.search(r": version (\d+)$", name)
+        if named and int(named[1]) <= newest and not has_vectors:
+            entry = log.read(int(named[1]))
+            if entry.is_of(token) and entry.added.keys() <= live:
+                return OwnRows(entry.added)
+        version = _version_of(log, newest, token)
+        own = OwnRows(log.read(version).added)
+        if has_vectors or not own.paths <= live:
+            for later in range(version + 1, newest + 1):
+                entry = log.read(later)
+                own.follow(entry.removed, entry.added, entry.deleted, is_known=entry.is_known)
+        return own
+
+    def _without_token(self, table: deltalake.DeltaTable, token: CommitToken) -> FoundRows:
+        """The table has rows, and does not hold the token: a person took it out, or the table was made again."""
+        if self._sink.mode is CommitMode.REPLACE:
+            return FoundRows(Rows.OVERWRITTEN, "it has rows, and does not hold its token")
+        if table.transaction_version(token.lineage) == 0:
+            return FoundRows(Rows.REMOVED, "a person took its token out")
+        return FoundRows(Rows.PARTLY, "it has rows, and does not hold its token")
+
     def commit(self, committable: Committable) -> str:
+        return self._commit(committable)
+
+    def _commit(self, committable: Committable, again: str | None = None) -> str:
+        """``again``: what the commit before was called, which this one repeats if its rows were removed."""
         token, mode = committable.token, CommitMode(self._sink.mode)
         staged = StagedRows(committable.manifest, self._resources.open_location)
         met: Exception | None = None
@@ -87,14 +193,26 @@ class _DeltaCommitter:
             table = self._table(token)
             held = None if table is None else _held(table, token)
             if held is not None and held.is_of(token):
-                return f"{self._uri}: applied before"
-            if held is not None and (mode is CommitMode.APPEND or held.attempt >= token.attempt):
+                found = FoundRows(Rows.THERE) if again is None else self._found(table, committable, again)
+                if found.rows is Rows.THERE:
+                    return f"{self._uri}: applied before"
+                if not found.may_be_committed_again(mode):
+                    raise not_again(token, f"Delta table {self._uri}", found)
+            elif held is not None and (mode is CommitMode.APPEND or held.attempt >= token.attempt):
                 raise refused(token, f"Delta table {self._uri}", held, mode, _remove(token))
             met = self._write(table, staged, token, mode)
             if met is None:
-                done = self._table(token)
-                return f"{self._uri}: version {done.version() if done is not None else '?'}"
+                return f"{self._uri}: version {self._committed_version(token)}"
         raise self._no_answer(token, met) from met
+
+    def _committed_version(self, token: CommitToken) -> str:
+        """The version that has this token, where the log says so at once; it is asked for again later if not."""
+        try:
+            table = self._table(token)
+            assert table is not None
+            return str(_version_of(_Log(self._resources.open_location(self._sink.uri)), table.version(), token))
+        except (RecoveryError, _NotInLog, AssertionError):
+            return "?"
 
     def _write(
         self, table: deltalake.DeltaTable | None, staged: StagedRows, token: CommitToken, mode: CommitMode
@@ -104,28 +222,32 @@ class _DeltaCommitter:
         Raises `SinkRefused` where the table refuses these rows, and `SinkUnavailable` for everything else.
         """
         import deltalake
-        import deltalake.exceptions
         import pyarrow  # type: ignore[import-untyped]
 
         transactions = [deltalake.Transaction(token.lineage, token.attempt)]
         if token.writer is not None:
             transactions.append(deltalake.Transaction(_writers(token), _mark(token.attempt, token.writer)))
         own: list[Exception] = []
-        refusal = ""
-        try:
-            deltalake.write_deltalake(
+        return self._written(
+            token,
+            lambda: deltalake.write_deltalake(
                 self._uri if table is None else table,
                 pyarrow.RecordBatchReader.from_batches(staged.schema, _noting_errors(staged.batches(), own)),
                 # Where there is no table it is made, and somebody else may be first.
                 mode="error" if table is None else "overwrite" if mode is CommitMode.REPLACE else "append",
                 storage_options=self._options if table is None else None,
-                commit_properties=deltalake.CommitProperties(
-                    custom_metadata={"airflow_recovery": token.text},
-                    app_transactions=transactions,
-                    # Not again over what somebody else has written meanwhile: what was read is read anew.
-                    max_commit_retries=0,
-                ),
-            )
+                commit_properties=_properties(token, transactions),
+            ),
+            own,
+        )
+
+    def _written(
+        self, token: CommitToken, write: Callable[[], object], own: Sequence[Exception] = ()
+    ) -> Exception | None:
+        """Commit by ``write``. Returns and raises as `_write`; ``own``: the errors of the prepared rows' store."""
+        refusal = ""
+        try:
+            write()
         except Exception as error:
             if not own:
                 if _has_met_another(error):
@@ -167,6 +289,95 @@ class _DeltaCommitter:
         )
 
 
+class _NotInLog(Exception):
+    """What was looked for is not in the part of the table's log that is there."""
+
+
+@dataclass(frozen=True)
+class _LogEntry:
+    """One version of the table: {path: rows} of the files that it has added, and the paths that it has removed.
+
+    ``deleted``: as of `OwnRows.follow`. ``transactions``: {application: version}.
+    """
+
+    added: Mapping[str, int]
+    removed: Collection[str]
+    deleted: int | None
+    transactions: Mapping[str, int]
+    is_known: bool
+    """It is another token's commit, or has restored files that were there before."""
+
+    def is_of(self, token: CommitToken) -> bool:
+        """Whether it is a commit of the token's attempt."""
+        return self.transactions.get(token.lineage) == token.attempt
+
+
+class _Log:
+    """The table's log, one JSON file a version, which stay for 30 days unless the table is set up otherwise."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def read(self, version: int) -> _LogEntry:
+        """Raises `ObjectMissing` for a version that was cleaned up, and the store's errors."""
+        body = self._store.get(f"_delta_log/{version:020}.json", max_bytes=None).body.decode()
+        actions = [json.loads(line) for line in body.splitlines() if line.strip()]
+        added = {add["path"]: _rows_of(add) for action in actions if (add := action.get("add"))}
+        removes = [remove for action in actions if (remove := action.get("remove"))]
+        info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        files = [file for action in actions for kind in ("add", "remove") if (file := action.get(kind))]
+        has_changed = any(file.get("dataChange", True) for file in files)
+        transactions = {txn["appId"]: txn["version"] for action in actions if (txn := action.get("txn"))}
+        is_known = _METADATA in info or info.get("operation") == "RESTORE"
+        return _LogEntry(
+            added, [remove["path"] for remove in removes], _deleted(info, has_changed), transactions, is_known
+        )
+
+
+def _rows_of(add: Mapping[str, Any]) -> int:
+    """How many rows a file has, less those that its deletion vector leaves out."""
+    rows = json.loads(add.get("stats") or "{}").get("numRecords")
+    if rows is None:
+        raise _NotInLog(f"the log does not say how many rows {add['path']} has")
+    return int(rows) - int((add.get("deletionVector") or {}).get("cardinality", 0))
+
+
+def _deleted(info: Mapping[str, Any], has_changed: bool) -> int | None:
+    """How many rows a commit has left out when it copied the others; `None`: it has copied none."""
+    if not has_changed:
+        return 0
+    if info.get("operation") not in _COPYING:
+        return None
+    metrics = info.get("operationMetrics") or {}
+    return int(next((metrics[name] for name in _DELETED if metrics.get(name) is not None), 0))
+
+
+def _version_of(log: _Log, newest: int, token: CommitToken) -> int:
+    """The newest version whose commit has the token. Raises `_NotInLog`, and as `_Log.read`."""
+    for version in range(newest, max(-1, newest - MOST_COMMITS), -1):
+        if log.read(version).is_of(token):
+            return version
+    raise _NotInLog(f"the commit of {token.text} is not in the part of the log that is there")
+
+
+def _properties(token: CommitToken, transactions: Sequence[deltalake.Transaction]) -> deltalake.CommitProperties:
+    import deltalake
+
+    return deltalake.CommitProperties(
+        custom_metadata={_METADATA: token.text},
+        app_transactions=list(transactions),
+        # Not again over what somebody else has written meanwhile: what was read is read anew.
+        max_commit_retries=0,
+    )
+
+
+def _take_out(table: deltalake.DeltaTable, token: CommitToken) -> None:
+    import deltalake
+
+    properties = _properties(token, [deltalake.Transaction(token.lineage, 0)])
+    table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+
+
 def _held(table: deltalake.DeltaTable, token: CommitToken) -> Held | None:
     """What the table holds of the lineage. Version 0 of its application: a person has taken the token out."""
     attempt = table.transaction_version(token.lineage)
@@ -196,8 +407,9 @@ def _mark(attempt: int, writer: str) -> int:
 
 def _remove(token: CommitToken) -> str:
     return (
-        " in one commit: DeltaTable(uri).delete(predicate_of_its_rows, commit_properties=CommitProperties("
-        f"app_transactions=[Transaction({token.lineage!r}, 0)]))"
+        " by a commit without files: table = DeltaTable(uri); table.create_write_transaction([], 'append', "
+        "table.schema(), commit_properties=CommitProperties(app_transactions="
+        f"[Transaction({token.lineage!r}, 0)]))"
     )
 
 

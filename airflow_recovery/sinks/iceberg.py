@@ -9,15 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_recovery.checks import shown
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, RecoveryError, SinkRefused, SinkUnavailable
 from airflow_recovery.locations import ICEBERG, TableLocation
 from airflow_recovery.model.committing import CommitKind, CommitMode
-from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, SinkResources, refused
+from airflow_recovery.sinks.committer import (
+    Committable,
+    CommitToken,
+    FoundRows,
+    Held,
+    Probe,
+    Rows,
+    SinkResources,
+    not_again,
+    refused,
+)
 from airflow_recovery.sinks.declaration import CommittingSink
+from airflow_recovery.sinks.own_rows import OwnRows
 from airflow_recovery.sinks.staged import StagedRows
 
 if TYPE_CHECKING:
@@ -95,7 +106,70 @@ class _IcebergCommitter:
         since: datetime | None = self._asked(token, lambda: _remembers_since(self._load(), self._branch, token))
         return since
 
+    def rows(self, committable: Committable, commit_id: str) -> FoundRows:
+        """As `ChecksRows`: follow the files of the commit through the snapshots of the branch.
+
+        Files that somebody deletes below the table's folder are not noticed.
+        """
+        found: FoundRows = self._asked(committable.token, lambda: self._found(self._load(), committable))
+        return found
+
+    def commit_again(self, committable: Committable, commit_id: str) -> str:
+        """As `ChecksRows`."""
+        return self._commit(committable, is_again=True)
+
+    def take_out(self, committable: Committable, commit_id: str) -> None:
+        """As `ChecksRows`: an empty snapshot says attempt 0."""
+        token = committable.token
+        properties = {_LINEAGE: token.lineage, _ATTEMPT: "0", _WRITER: ""}
+        for _ in range(ROUNDS):
+            table = self._asked(token, self._load)
+            found = self._asked(token, partial(self._found, table, committable))
+            if found.rows is not Rows.REMOVED:
+                raise not_again(token, f"Iceberg table {self._sink.uri}", found)
+            empty = table.schema().as_arrow().empty_table()
+            met = self._append(table, empty, token, properties, is_replaced=False)
+            if met is None:
+                return
+        raise self._no_answer(token, met) from met
+
+    def _found(self, table: Table, committable: Committable) -> FoundRows:
+        token, is_replaced = committable.token, self._sink.mode is CommitMode.REPLACE
+        held = _newest_held(table, self._branch, token)
+        if held is not None and not held[0].is_of(token):
+            return FoundRows(Rows.OVERWRITTEN, f"it holds {held[0].text}")
+        head = table.metadata.snapshot_by_name(self._branch)
+        live = set() if head is None else _files_of(table, head)
+        if not live and committable.manifest.rows != 0:
+            return FoundRows(Rows.REMOVED, "it has no rows")
+        if held is None:
+            return self._without_token(table, token)
+        own = _own_rows(table, self._branch, held[1])
+        if own.paths <= live and _has_delete_files(table, self._branch, held[1]):
+            raise SinkUnavailable(
+                f"{token.text}: rows of {self._sink.uri} were deleted since by delete files; whose they were is not "
+                "recorded."
+            )
+        found = own.found(others=bool(live - own.paths), is_replaced=is_replaced)
+        assert found is not None
+        return found
+
+    def _without_token(self, table: Table, token: CommitToken) -> FoundRows:
+        """The table has rows, and does not hold the token: taken out, rolled back, or the table was made again."""
+        since = _remembers_since(table, self._branch, token)
+        if since is not None:
+            raise SinkUnavailable(
+                f"{token.text}: {self._sink.uri} has forgotten what was committed before {since.isoformat()}."
+            )
+        text = "it has rows, and no snapshot of its branch holds the token"
+        if self._sink.mode is CommitMode.REPLACE:
+            return FoundRows(Rows.OVERWRITTEN, text)
+        return FoundRows(Rows.REMOVED if _was_taken_out(table, self._branch, token) else Rows.PARTLY, text)
+
     def commit(self, committable: Committable) -> str:
+        return self._commit(committable)
+
+    def _commit(self, committable: Committable, *, is_again: bool = False) -> str:
         token, mode = committable.token, CommitMode(self._sink.mode)
         staged = StagedRows(committable.manifest, self._resources.open_location)
         met: Exception | None = None
@@ -103,8 +177,13 @@ class _IcebergCommitter:
             table = self._asked(token, self._load)
             held = _newest_held(table, self._branch, token)
             if held is not None and held[0].is_of(token):
-                return f"{self._sink.uri}: applied before, snapshot {held[1]}"
-            if held is not None and (mode is CommitMode.APPEND or held[0].attempt >= token.attempt):
+                question = partial(self._found, table, committable)
+                found = self._asked(token, question) if is_again else FoundRows(Rows.THERE)
+                if found.rows is Rows.THERE:
+                    return f"{self._sink.uri}: applied before, snapshot {held[1]}"
+                if not found.may_be_committed_again(mode):
+                    raise not_again(token, f"Iceberg table {self._sink.uri}", found)
+            elif held is not None and (mode is CommitMode.APPEND or held[0].attempt >= token.attempt):
                 raise refused(token, f"Iceberg table {self._sink.uri}", held[0], mode, _remove(token))
             met = self._write(table, staged, token, mode)
             if met is None:
@@ -118,14 +197,20 @@ class _IcebergCommitter:
         Raises `SinkRefused` where the table refuses these rows, and `SinkUnavailable` for everything else.
         """
         import pyarrow  # type: ignore[import-untyped]
+
+        properties = {_LINEAGE: token.lineage, _ATTEMPT: str(token.attempt), _WRITER: token.writer or ""}
+        rows = pyarrow.Table.from_batches(staged.batches(), staged.schema)
+        return self._append(table, rows, token, properties, is_replaced=mode is CommitMode.REPLACE)
+
+    def _append(
+        self, table: Table, rows: Any, token: CommitToken, properties: dict[str, str], *, is_replaced: bool
+    ) -> Exception | None:
         from pyiceberg.exceptions import CommitFailedException
 
         # Pyiceberg would put the rows on top of what somebody else has committed meanwhile: it is to be read first.
         table.metadata.properties["commit.retry.num-retries"] = "0"
-        properties = {_LINEAGE: token.lineage, _ATTEMPT: str(token.attempt), _WRITER: token.writer or ""}
-        rows = pyarrow.Table.from_batches(staged.batches(), staged.schema)
         try:
-            if mode is CommitMode.REPLACE:
+            if is_replaced:
                 table.overwrite(rows, snapshot_properties=properties, branch=self._branch)
             else:
                 table.append(rows, snapshot_properties=properties, branch=self._branch)
@@ -172,6 +257,80 @@ class _IcebergCommitter:
         )
 
 
+def _entries(table: Table, snapshot: Snapshot) -> Iterator[Any]:
+    """The entries of a snapshot's manifests of data files."""
+    from pyiceberg.manifest import ManifestContent
+
+    for manifest in snapshot.manifests(table.io):
+        if manifest.content == ManifestContent.DATA:
+            yield from manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+
+
+def _files_of(table: Table, snapshot: Snapshot) -> set[str]:
+    """The paths of a snapshot's data files."""
+    from pyiceberg.manifest import ManifestEntryStatus
+
+    return {
+        entry.data_file.file_path for entry in _entries(table, snapshot) if entry.status != ManifestEntryStatus.DELETED
+    }
+
+
+def _since(table: Table, branch: str, snapshot_id: int) -> list[Snapshot]:
+    """The snapshots of the branch from ``snapshot_id`` on, the oldest first."""
+    from pyiceberg.table.snapshots import ancestors_of
+
+    line: list[Snapshot] = []
+    for snapshot in ancestors_of(table.metadata.snapshot_by_name(branch), table.metadata):
+        line.insert(0, snapshot)
+        if snapshot.snapshot_id == snapshot_id:
+            break
+    return line
+
+
+def _own_rows(table: Table, branch: str, snapshot_id: int) -> OwnRows:
+    from pyiceberg.manifest import ManifestEntryStatus
+    from pyiceberg.table.snapshots import Operation
+
+    own: OwnRows | None = None
+    for snapshot in _since(table, branch, snapshot_id):
+        entries = [entry for entry in _entries(table, snapshot) if entry.snapshot_id == snapshot.snapshot_id]
+        by_status: dict[Any, dict[str, int]] = {status: {} for status in ManifestEntryStatus}
+        for entry in entries:
+            by_status[entry.status][entry.data_file.file_path] = entry.data_file.record_count
+        added, removed = by_status[ManifestEntryStatus.ADDED], by_status[ManifestEntryStatus.DELETED]
+        if own is None:
+            own = OwnRows(added)
+            continue
+        # Of an overwrite it is not recorded whether it has copied rows: with another number of them it has not.
+        operation = snapshot.summary.operation if snapshot.summary is not None else None
+        is_copy = operation is Operation.REPLACE or sum(added.values()) == sum(removed.values())
+        own.follow(removed, added, 0 if is_copy else None, is_known=_LINEAGE in _properties_of(snapshot))
+    assert own is not None
+    return own
+
+
+def _was_taken_out(table: Table, branch: str, token: CommitToken) -> bool:
+    """A person took the token out, or the branch was rolled back and only commits with tokens were made since."""
+    from pyiceberg.table.snapshots import ancestors_of
+
+    if any(_noted(table, branch, token)):
+        return True
+    own = [one for one in table.metadata.snapshots if _properties_of(one).get(_LINEAGE) == token.lineage]
+    line = list(ancestors_of(table.metadata.snapshot_by_name(branch), table.metadata))
+    since = [one for one in line if own and one.timestamp_ms >= own[-1].timestamp_ms]
+    return bool(own) and all(_LINEAGE in _properties_of(one) for one in since)
+
+
+def _has_delete_files(table: Table, branch: str, snapshot_id: int) -> bool:
+    """Whether a snapshot after ``snapshot_id`` has deleted rows without removing their files."""
+    since = map(_properties_of, _since(table, branch, snapshot_id)[1:])
+    return any(int(properties.get("added-delete-files", 0)) for properties in since)
+
+
+def _properties_of(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary is not None else {}
+
+
 def _newest_held(table: Table, branch: str, token: CommitToken) -> tuple[Held, int] | None:
     """What the branch holds of the lineage, the newest, and in which snapshot. Attempt 0: a person has taken it out."""
     noted = next(_noted(table, branch, token), None)
@@ -197,13 +356,13 @@ def _noted(table: Table, branch: str, token: CommitToken) -> Iterator[tuple[Snap
     from pyiceberg.table.snapshots import ancestors_of
 
     for snapshot in ancestors_of(table.metadata.snapshot_by_name(branch), table.metadata):
-        properties = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        properties = _properties_of(snapshot)
         if properties.get(_LINEAGE) == token.lineage:
             yield snapshot, properties
 
 
 def _remove(token: CommitToken) -> str:
     return (
-        " in one commit: table.delete(filter_of_its_rows, snapshot_properties="
-        f"{{{_LINEAGE!r}: {token.lineage!r}, {_ATTEMPT!r}: '0'}})"
+        " by an empty snapshot: table.append(table.schema().as_arrow().empty_table(), snapshot_properties="
+        f"{{{_LINEAGE!r}: {token.lineage!r}, {_ATTEMPT!r}: '0', {_WRITER!r}: ''}})"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -12,7 +13,17 @@ from typing import Any, ClassVar
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkRefused, SinkUnavailable
 from airflow_recovery.model.committing import CommitKind, CommitMode
-from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, SinkResources, refused
+from airflow_recovery.sinks.committer import (
+    Committable,
+    CommitToken,
+    FoundRows,
+    Held,
+    Probe,
+    Rows,
+    SinkResources,
+    not_again,
+    refused,
+)
 from airflow_recovery.sinks.declaration import CommittingSink
 from airflow_recovery.sinks.staged import StagedRows
 
@@ -26,6 +37,8 @@ CONNECT_TIMEOUT_S = 30
 IDLE_TIMEOUT_S = 30
 """The server ends a transaction that is idle for longer, so that a frozen process does not keep its locks."""
 LOCK_TIMEOUT_S = 120
+COUNT_TIMEOUT_S = 60
+"""The server stops counting after that long. Then it has given no answer."""
 _STAGE = "airflow_recovery_stage"
 _OPTIONS = {
     "application_name", "channel_binding", "connect_timeout", "gssdelegation", "gssencmode", "gsslib", "keepalives",
@@ -107,6 +120,10 @@ class _PostgresCommitter:
             return self._held(cursor, token)
 
     def commit(self, committable: Committable) -> str:
+        return self._commit(committable)
+
+    def _commit(self, committable: Committable, again: str | None = None) -> str:
+        """``again``: what the commit before was called, which this one repeats if its rows were removed."""
         token = committable.token
         staged = StagedRows(committable.manifest, self._resources.open_location)
         schema = staged.schema
@@ -114,15 +131,110 @@ class _PostgresCommitter:
         with self._transaction(token) as cursor:
             # Asked before all the work, and decided again below.
             held = self._held(cursor, token)
-            if held is not None and held.is_of(token):
+            is_held = held is not None and held.is_of(token)
+            if is_held and again is None:
                 return f"{self._sink.table}: applied before"
             columns = self._copy(cursor, schema, staged)
-            if not self._take(cursor, token):
+            if is_held and not self._may_repeat(cursor, committable, again or ""):
+                return f"{self._sink.table}: applied before"
+            if is_held:
+                self._retake(cursor, token)
+            elif not self._take(cursor, token):
                 return f"{self._sink.table}: applied before"
             rows = self._insert(cursor, token, columns)
             cursor.execute("SELECT pg_current_xact_id()::text")
             transaction = cursor.fetchone()[0]
         return f"{self._sink.table}: transaction {transaction}, {rows} rows"
+
+    def rows(self, committable: Committable, commit_id: str) -> FoundRows:
+        """As `ChecksRows`: count the rows in the table, and those among them that the token's transaction wrote."""
+        with self._transaction(committable.token) as cursor:
+            return self._found(cursor, committable, commit_id)
+
+    def commit_again(self, committable: Committable, commit_id: str) -> str:
+        """As `ChecksRows`."""
+        return self._commit(committable, commit_id)
+
+    def take_out(self, committable: Committable, commit_id: str) -> None:
+        """As `ChecksRows`."""
+        token = committable.token
+        with self._transaction(token) as cursor:
+            schema = self._lock_token(cursor, token)
+            found = self._found(cursor, committable, commit_id)
+            if found.rows is not Rows.REMOVED:
+                raise not_again(token, self._sink.table, found)
+            where = (token.lineage, self._sink.table)
+            _execute(cursor, "DELETE FROM {tokens} WHERE lineage = %s AND target = %s", where, tokens=(schema, TOKENS))
+
+    def _lock_token(self, cursor: Any, token: CommitToken) -> str:
+        """Wait for any other transaction that changes the token. Returns the schema of the tokens."""
+        schema, _ = self._target(cursor)
+        statement = "SELECT 1 FROM {tokens} WHERE lineage = %s AND target = %s FOR UPDATE"
+        _execute(cursor, statement, (token.lineage, self._sink.table), tokens=(schema, TOKENS))
+        return schema
+
+    def _found(self, cursor: Any, committable: Committable, commit_id: str) -> FoundRows:
+        """What became of the rows.
+
+        A row that was edited or restored from a dump is a stranger's, but may be ours: it counts as there.
+        """
+        token, run_column = committable.token, self._sink.run_column
+        target = self._target(cursor)
+        held = self._held(cursor, token)
+        if held is not None and not held.is_of(token):
+            return FoundRows(Rows.OVERWRITTEN, f"{self._sink.table} holds {held.text}")
+        total, own, strange = self._count(cursor, token, target, holds_token=held is not None)
+        where = self._sink.table if run_column is None else f"{self._sink.table} of run {token.run_key}"
+        written = re.search(r", (\d+) rows$", commit_id)
+        expected = int(written[1]) if written else committable.manifest.rows
+        if held is not None and expected == 0:
+            return FoundRows(Rows.THERE)
+        if total == 0:
+            return FoundRows(Rows.REMOVED, f"{where} has no rows")
+        if held is None:
+            text = f"{where} has {total} rows, and the token is gone"
+            return FoundRows(Rows.OVERWRITTEN if self._sink.mode is CommitMode.REPLACE else Rows.PARTLY, text)
+        if expected is None:
+            raise SinkUnavailable(f"{token.text}: {where} has {total} rows; how many were committed is not recorded.")
+        if own + strange >= expected:
+            return FoundRows(Rows.THERE)
+        text = f"{where} has {own} of the {expected} rows"
+        if total > own:
+            text += f", and {total - own} rows that others have written or edited"
+        if self._sink.mode is CommitMode.REPLACE:
+            return FoundRows(Rows.OVERWRITTEN if total > own else Rows.PARTLY, text)
+        return FoundRows(Rows.PARTLY if own or strange else Rows.REMOVED, text)
+
+    def _count(self, cursor: Any, token: CommitToken, target: tuple[str, str], *, holds_token: bool) -> tuple[int, ...]:
+        """The rows of this run, or of the table without ``run_column``; of these the own ones; and those of strangers.
+
+        An own row was written by the transaction that wrote the token, a stranger's by none that has a token for this
+        table. A view and a foreign table do not tell: then all rows are strangers'.
+        """
+        cursor.execute(f"SET LOCAL statement_timeout = '{COUNT_TIMEOUT_S}s'")
+        cursor.execute(
+            "SELECT relkind IN ('r', 'p') FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n "
+            "ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+            target,
+        )
+        knows_writers = holds_token and cursor.fetchone()[0]
+        run_column = self._sink.run_column
+        where, values = ("", ()) if run_column is None else (" WHERE {own} = %s", (token.run_key,))
+        names: dict[str, Any] = {"target": target, "tokens": (target[0], TOKENS), "own": [run_column or ""]}
+        if not knows_writers:
+            _execute(cursor, f"SELECT count(*) FROM {{target}}{where}", values, **names)
+            total = int(cursor.fetchone()[0])
+            return total, 0, total
+        # The row of a token is written by the transaction that writes its rows.
+        tokens = "SELECT xmin::text FROM {tokens} WHERE target = %s"
+        _execute(
+            cursor,
+            f"SELECT count(*), count(*) FILTER (WHERE row.xmin::text = ANY(ARRAY({tokens} AND lineage = %s))), "
+            f"count(*) FILTER (WHERE row.xmin::text <> ALL(ARRAY({tokens}))) FROM {{target}} AS row{where}",
+            (self._sink.table, token.lineage, self._sink.table, *values),
+            **names,
+        )
+        return tuple(map(int, cursor.fetchone()))
 
     def _held(self, cursor: Any, token: CommitToken) -> Held | None:
         """What the target holds of this lineage."""
@@ -212,6 +324,30 @@ class _PostgresCommitter:
                 f"ALTER TABLE {schema}.{TOKENS} ADD COLUMN writer text"
             )
 
+    def _may_repeat(self, cursor: Any, committable: Committable, commit_id: str) -> bool:
+        """Whether the rows are still gone, now that no other transaction can change that; False: they are there.
+
+        Raises `SinkRefused` if somebody else has written there.
+        """
+        mode = CommitMode(self._sink.mode)
+        self._lock_token(cursor, committable.token)
+        self._lock(cursor)
+        found = self._found(cursor, committable, commit_id)
+        if found.rows is not Rows.THERE and not found.may_be_committed_again(mode):
+            raise not_again(committable.token, self._sink.table, found)
+        return found.rows is not Rows.THERE
+
+    def _lock(self, cursor: Any) -> None:
+        """In mode replace nobody else may write to the table until the transaction ends."""
+        if self._sink.mode is CommitMode.REPLACE:
+            _execute(cursor, "LOCK TABLE {target} IN SHARE ROW EXCLUSIVE MODE", target=self._target(cursor))
+
+    def _retake(self, cursor: Any, token: CommitToken) -> None:
+        """Write the token that is there once more, so that it is of the same transaction as the rows."""
+        statement = "UPDATE {tokens} SET committed_at = now() WHERE lineage = %s AND target = %s"
+        schema, _ = self._target(cursor)
+        _execute(cursor, statement, (token.lineage, self._sink.table), tokens=(schema, TOKENS))
+
     def _take(self, cursor: Any, token: CommitToken) -> bool:
         """Write the token; False where this very token was there. Raises `HoldsOther` for another that must stay.
 
@@ -280,9 +416,9 @@ class _PostgresCommitter:
         own = [] if run_column is None else [run_column]
         names: dict[str, Any] = {"target": self._target(cursor), "stage": (_STAGE,), "columns": columns, "own": own}
         key = () if run_column is None else (token.run_key,)
+        # Else two runs that replace at once would each leave the rows that the other has just inserted.
+        self._lock(cursor)
         if self._sink.mode is CommitMode.REPLACE:
-            # Else two runs that replace at once would each leave the rows that the other has just inserted.
-            _execute(cursor, "LOCK TABLE {target} IN SHARE ROW EXCLUSIVE MODE", **names)
             where = "" if run_column is None else " WHERE {own} = %s"
             _execute(cursor, f"DELETE FROM {{target}}{where}", key, **names)
         if run_column is None:

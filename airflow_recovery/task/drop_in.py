@@ -18,12 +18,12 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.inputs_kept import ensure_inputs_kept
-from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS
+from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS, raised_in
 from airflow_recovery.driver.failure_class import ERRORS, classify
 from airflow_recovery.driver.fencing import FenceWatch, is_fenced
 from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
 from airflow_recovery.driver.paths import spark_path
-from airflow_recovery.driver.start_advice import start_failure
+from airflow_recovery.driver.start_advice import output_of, start_failure
 from airflow_recovery.errors import (
     AttemptLost,
     Failure,
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1024 * 1024
 _MOST_NAMED = 5
 _OTHER_CHECKPOINT = re.compile(r"_spark_metadata/\S+ doesn't exist")
+_ENDED_BY_ITSELF = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with status) 1\b")
 
 
 def application_document(operator: SparkSubmitOperator, drop_in: DropIn) -> dict[str, Any]:
@@ -337,13 +338,15 @@ class DropInApplication(SparkApplication):
         except (UserCodeError, NotSetUp, AirflowSkipException):
             raise  # the job itself says that a retry is in vain
         except Exception as error:
-            # All that is known of a job of the user's own is what its end told, such as spark-submit's exit.
-            message = f"{claim.region}@{claim.attempt}: the application failed: {error}"
+            # What is known of a job of the user's own: the exception that it has ended with, or spark-submit's exit.
             failure = start_failure(error)
             if failure is not None:
                 could_not = f"{claim.region}@{claim.attempt} could not start: {failure.message}"
                 raise ERRORS[classify(failure)](could_not, failure) from error
-            failure = Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
+            failure = _own_exception(error)
+            told = str(error) if failure is None else f"{failure.type}: {failure.message}"
+            failure = failure or Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
+            message = f"{claim.region}@{claim.attempt}: the application failed: {told}"
             advice = self._advice_on_checkpoints(str(error))
             if advice:
                 raise UserCodeError(f"{message}. {advice}", failure) from error
@@ -644,3 +647,8 @@ def file_digest(path: str) -> str:
         while chunk := content.read(_CHUNK_BYTES):
             digest.update(chunk)
     return f"{digest.hexdigest()}#{alias}"
+
+
+def _own_exception(error: Exception) -> Failure | None:
+    """The exception of an application that spark-submit says has ended with exit code 1, as both languages do."""
+    return raised_in(output_of(error)) if _ENDED_BY_ITSELF.search(str(error)) else None

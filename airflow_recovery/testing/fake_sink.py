@@ -10,7 +10,17 @@ from collections.abc import Callable
 
 from airflow_recovery.errors import SinkRefused
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
-from airflow_recovery.sinks.committer import Committable, Committer, CommitToken, Held, Probe, refused
+from airflow_recovery.sinks.committer import (
+    Committable,
+    Committer,
+    CommitToken,
+    FoundRows,
+    Held,
+    Probe,
+    Rows,
+    not_again,
+    refused,
+)
 
 Gate = Callable[[str], None]
 
@@ -22,6 +32,8 @@ def fake_commit(result: str, kind: CommitKind = CommitKind.TOKEN, mode: CommitMo
 
 class FakeTarget:
     """``applied``: (region, attempt) of everything that took effect, in order; a person's `undo` takes it out again.
+
+    `empty` removes the rows and leaves the token, `overwrite` puts rows of somebody else in their place as well.
 
     ``on_applied`` hears of each. ``refuses`` switched off: nothing but a token that was applied is known to it.
     ``refuses_rows``: whether it will never take what that attempt has prepared.
@@ -35,6 +47,8 @@ class FakeTarget:
         self._refuses_rows = refuses_rows
         self.applied: list[tuple[str, int]] = []
         self.refuses = True
+        self.removed: set[tuple[str, int]] = set()
+        self.overwritten: set[str] = set()
         self.writers: dict[tuple[str, int], str | None] = {}
         self._on_applied = on_applied
 
@@ -45,30 +59,68 @@ class FakeTarget:
 
     def visible(self, region: str, mode: CommitMode) -> list[int]:
         """The attempts whose rows a reader of the target sees."""
-        applied = [n for name, n in self.applied if name == region]
+        applied = [n for name, n in self.applied if name == region and (name, n) not in self.removed]
         return applied if mode is CommitMode.APPEND else applied[-1:]
 
     def undo(self, region: str) -> None:
         """A person removes what a region has committed."""
+        self.empty(region)
+        self.overwritten.discard(region)
         self.applied = [attempt for attempt in self.applied if attempt[0] != region]
+
+    def empty(self, region: str) -> None:
+        """Somebody removes the rows of a region. A token target remembers the token."""
+        self.removed |= {attempt for attempt in self.applied if attempt[0] == region}
+
+    def overwrite(self, region: str) -> None:
+        """Somebody puts other rows in place of a region's."""
+        self.empty(region)
+        self.overwritten.add(region)
+
+    def rows(self, token: CommitToken) -> FoundRows:
+        """What became of the rows of a token that was applied."""
+        held, key = self.held(token), (token.region, token.attempt)
+        if held is not None and not held.is_of(token):
+            return FoundRows(Rows.OVERWRITTEN, f"it holds {held.text}")
+        if held is not None and key not in self.removed:
+            return FoundRows(Rows.THERE)
+        if token.region in self.overwritten:
+            return FoundRows(Rows.OVERWRITTEN, "it holds rows of somebody else")
+        return FoundRows(Rows.REMOVED, "it is empty")
+
+    def take_out(self, token: CommitToken) -> None:
+        """Forget a token whose rows were removed."""
+        if self.rows(token).rows is not Rows.REMOVED:
+            raise not_again(token, "the fake target", self.rows(token))
+        self.applied = [attempt for attempt in self.applied if attempt != (token.region, token.attempt)]
 
     def held(self, token: CommitToken) -> Held | None:
         """What a token target remembers of the token's region."""
         highest = max((n for name, n in self.applied if name == token.region), default=0)
         return Held(highest, self.writers.get((token.region, highest))) if highest else None
 
-    def apply(self, token: CommitToken, spec: CommitSpec) -> None:
-        """Apply what was prepared to the target, at one moment."""
+    def apply(self, token: CommitToken, spec: CommitSpec, *, again: bool = False) -> None:
+        """Apply what was prepared to the target, at one moment; ``again``: also if its rows were removed since."""
         key = token.region, token.attempt
         if key not in self.applied and self._refuses_rows(token):
             raise SinkRefused(f"{token.text}: a row breaks a constraint of the target.")
         if spec.kind is CommitKind.TOKEN:
             held = self.held(token)
-            if key in self.applied and self.writers[key] == token.writer:
+            if key in self.applied and self.writers[key] == token.writer and not again:
                 return
+            if again and held is not None:
+                found = self.rows(token)
+                if found.rows is Rows.THERE:
+                    return
+                if not found.may_be_committed_again(spec.mode):
+                    raise not_again(token, "the fake target", found)
+                self.applied = [attempt for attempt in self.applied if attempt != key]
+                held = None
             if self.refuses and held and held.attempt >= (token.attempt if spec.mode is CommitMode.REPLACE else 0):
                 raise refused(token, "the fake target", held, spec.mode)
         self.writers[key] = token.writer
+        self.overwritten.discard(token.region)
+        self.removed.discard(key)
         self.applied.append(key)
         self._on_applied(token)
 
@@ -87,7 +139,8 @@ class _FakeCommitter:
 
     def probe(self, token: CommitToken) -> Probe:
         self._gate(f"sink: probe {token.region}@{token.attempt}")
-        return Probe.APPLIED if (token.region, token.attempt) in self._target.applied else Probe.NOT_APPLIED
+        applied = [key for key in self._target.applied if key not in self._target.removed]
+        return Probe.APPLIED if (token.region, token.attempt) in applied else Probe.NOT_APPLIED
 
 
 class _RememberingCommitter(_FakeCommitter):
@@ -98,6 +151,21 @@ class _RememberingCommitter(_FakeCommitter):
         return self._target.held(token)
 
     def probe(self, token: CommitToken) -> Probe:
-        probe = super().probe(token)
+        self._gate(f"sink: probe {token.region}@{token.attempt}")
         key = token.region, token.attempt
-        return probe if self._target.writers.get(key) == token.writer else Probe.NOT_APPLIED
+        is_own = key in self._target.applied and self._target.writers.get(key) == token.writer
+        return Probe.APPLIED if is_own else Probe.NOT_APPLIED
+
+    def rows(self, committable: Committable, commit_id: str) -> FoundRows:
+        self._gate(f"sink: rows {committable.token.region}@{committable.token.attempt}")
+        return self._target.rows(committable.token)
+
+    def commit_again(self, committable: Committable, commit_id: str) -> str:
+        self._gate(f"sink: commit again {committable.token.region}@{committable.token.attempt}")
+        self._target.apply(committable.token, self._spec, again=True)
+        self._gate("sink: its answer")
+        return f"commit {len(self._target.applied)}"
+
+    def take_out(self, committable: Committable, commit_id: str) -> None:
+        self._gate(f"sink: take out {committable.token.region}@{committable.token.attempt}")
+        self._target.take_out(committable.token)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fakes import PAIR, Killed, Process
+from fakes import PAIR, Hooks, Killed, Process
 from sink_world import SINK, SinkWorld, Steps, sink_world
 
 from airflow_recovery.attempt import commit, region_task
+from airflow_recovery.attempt.rebuild import finished_tasks
 from airflow_recovery.errors import (
     AppendedAlready,
     AttemptLost,
@@ -19,9 +20,11 @@ from airflow_recovery.errors import (
     Overtaken,
     SinkInDoubt,
     SinkNotApplied,
+    SinkRefused,
     SinkUnavailable,
     kind_of,
 )
+from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.replay import EventFold, differences
 from airflow_recovery.journal.run_state import RegionState
@@ -31,6 +34,7 @@ from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan import Action, Plan
 from airflow_recovery.planning.plan_making import plan
 from airflow_recovery.planning.plan_text import plan_text
+from airflow_recovery.sinks.committer import FoundRows, Rows
 from airflow_recovery.testing.fake_sink import FakeTarget
 
 TOKEN, PROBE_ONLY = CommitKind.TOKEN, CommitKind.PROBE_ONLY
@@ -75,7 +79,7 @@ def test_the_commit_comes_after_the_finish_and_before_success():
 
 
 @every_kind
-def test_what_is_committed_is_kept_and_asked_for_no_more(kind, mode):
+def test_what_is_committed_is_kept_and_not_committed_twice(kind, mode):
     world = sink_world(kind, mode)
     world.try_sink()
     world.airflow.clear(SINK)
@@ -289,7 +293,7 @@ def test_a_sink_that_appends_never_runs_again_once_it_has_committed():
     assert isinstance(error, AppendedAlready)
     assert kind_of(error).is_final
     assert "attempt 1" in str(error)
-    assert "its sink appends and holds attempt 1" in plan_text(planned(world))
+    assert "its sink appends and holds attempt 1, unless its rows were removed (not asked)" in plan_text(planned(world))
     assert world.attempts(SINK) == 1
     # A person has removed the rows and the token.
     world.target.undo(SINK)
@@ -325,6 +329,7 @@ def test_fault_176_rows_that_a_person_removed_count_no_more_when_their_code_come
 def test_fault_176_control_where_the_removal_is_not_recorded_the_region_is_green_and_its_sink_empty(kind, monkeypatch):
     monkeypatch.setattr(commit, "_record_removal", lambda *given: None)
     monkeypatch.setattr(region_task, "check_not_appended", lambda *given: commit.check_not_appended(*given) and False)
+    monkeypatch.setattr(region_task, "keep_rows", lambda *given: "")
     world = rows_undone_for_code_that_then_fails_and_is_rolled_back(kind)
     assert world.visible == []
     assert world.airflow.state(SINK) == "success"
@@ -419,6 +424,166 @@ def test_a_target_that_gives_no_answer_before_the_claim_stops_no_spark(monkeypat
     assert world.ran.count((SINK, 1)) == 1
 
 
+# rows that were removed from the target
+
+
+def emptied(kind: CommitKind, mode: CommitMode, *, loses_results: bool = False) -> SinkWorld:
+    """A green run whose target somebody has emptied since, and which is cleared."""
+    world = sink_world(kind, mode)
+    world.try_sink()
+    world.target.empty(SINK)
+    if loses_results:
+        world.delete_results(SINK, 1)
+    world.airflow.clear(SINK)
+    return world
+
+
+@pytest.mark.parametrize(("kind", "mode"), [kind for kind in KINDS if kind != (PROBE_ONLY, APPEND)])
+def test_fault_210_rows_that_were_removed_are_committed_again_without_spark(kind, mode):
+    world = emptied(kind, mode)
+    assert world.visible == []
+    assert world.try_sink() is None
+    assert world.visible == [1]
+    assert world.attempts(SINK) == 1
+    kept = [event for event in world.events if isinstance(event, RegionKept) and event.region == SINK]
+    assert kept[-1].why.endswith("; its sink had lost the rows, which were committed again")
+
+
+@every_kind
+def test_fault_210_control_where_the_rows_are_not_asked_for_the_task_is_green_and_its_target_empty(
+    kind, mode, monkeypatch
+):
+    monkeypatch.setattr(region_task, "keep_rows", lambda *given: "")
+    world = emptied(kind, mode)
+    assert world.try_sink() is None
+    assert world.visible == []
+
+
+def test_fault_210_two_functions_do_not_prove_that_rows_were_removed():
+    world = emptied(PROBE_ONLY, APPEND)
+    error = world.try_sink()
+    assert isinstance(error, AppendedAlready)
+    for said in ("C@1", "not applied", "In doubt", "airflow recovery restart dag"):
+        assert said in str(error)
+    # A person says that they are gone.
+    world.restart(SINK)
+    assert world.try_sink() is None
+    assert world.visible == [2]
+
+
+@pytest.mark.parametrize(("kind", "mode"), [kind for kind in KINDS if kind != (PROBE_ONLY, APPEND)])
+def test_fault_210_where_what_was_prepared_is_gone_too_the_region_runs(kind, mode):
+    world = emptied(kind, mode, loses_results=True)
+    assert world.try_sink() is None
+    assert world.visible == [2]
+    assert world.state().of(SINK).attempts[1].is_reset
+
+
+@pytest.mark.parametrize("mode", [APPEND, REPLACE])
+def test_fault_210_killed_before_every_request_of_that_the_rows_are_there_once(mode):
+    for loses_results in (False, True):
+        steps = Steps(0, lambda: None)
+        emptied(TOKEN, mode, loses_results=loses_results).try_sink(Process(steps))
+        for at in range(1, len(steps.seen) + 1):
+            world, process = emptied(TOKEN, mode, loses_results=loses_results), Process()
+            process.gate = Steps(at, process.kill)
+            assert isinstance(world.try_sink(process), Killed)
+            world.until_committed()
+            assert len(world.visible) == 1, f"step {at}: {world.target.applied}"
+
+
+@pytest.mark.parametrize("mode", [APPEND, REPLACE])
+def test_fault_210_of_two_that_commit_again_at_once_the_rows_are_there_once(mode):
+    """The first one stands before its k-th request while the second does all it may."""
+    steps = Steps(0, lambda: None)
+    emptied(TOKEN, mode).try_sink(Process(steps))
+    for at in range(1, len(steps.seen) + 1):
+        world = emptied(TOKEN, mode)
+
+        def second(world=world):
+            if world.airflow.state(SINK) == "running":
+                world.airflow.lose_heartbeat(SINK)
+                assert world.try_sink() is None
+
+        world.try_sink(Process(Steps(at, second)))
+        assert world.visible == [1], f"step {at}: {world.target.applied}"
+
+
+def test_fault_210_a_probe_only_sink_commits_again_in_a_turn_of_its_own():
+    world = emptied(PROBE_ONLY, REPLACE)
+    killed_before(world, "sink: commit")
+    # The killed process might still commit.
+    assert world.until_committed() == ["SinkInDoubt", "NoneType"]
+    assert world.target.applied.count((SINK, 1)) == 2
+    for _ in range(2):  # whoever has committed again has said that it commits no more
+        world.target.empty(SINK)
+        world.airflow.clear(SINK)
+        assert world.try_sink() is None
+        assert world.visible == [1]
+
+
+@pytest.mark.parametrize("mode", [APPEND, REPLACE])
+def test_fault_211_what_somebody_else_has_written_since_is_never_overwritten(mode):
+    world = sink_world(TOKEN, mode)
+    world.try_sink()
+    world.target.overwrite(SINK)
+    world.airflow.clear(SINK)
+    error = world.try_sink()
+    assert isinstance(error, SinkRefused)
+    assert kind_of(error).is_final
+    for said in ("C@1", "rows of somebody else", "nothing was changed", "airflow recovery restart dag"):
+        assert said in str(error)
+    assert world.visible == []
+    assert SINK in world.target.overwritten
+
+
+def test_fault_211_control_where_it_is_not_asked_whose_rows_these_are_they_are_overwritten(monkeypatch):
+    monkeypatch.setattr(FakeTarget, "rows", lambda self, token: FoundRows(Rows.REMOVED, "it is empty"))
+    world = sink_world(TOKEN, REPLACE)
+    world.try_sink()
+    world.target.overwrite(SINK)
+    world.airflow.clear(SINK)
+    assert world.try_sink() is None
+    assert world.visible == [1]
+
+
+def test_fault_212_a_target_that_gives_no_answer_keeps_the_task_with_a_warning(monkeypatch, caplog):
+    world = emptied(TOKEN, REPLACE)
+
+    def silent(self, token):
+        raise SinkUnavailable("no route to the database")
+
+    monkeypatch.setattr(FakeTarget, "rows", silent)
+    assert world.try_sink() is None
+    assert "C is kept, but its sink could not be asked for its rows: no route to the database" in caplog.text
+
+
+@pytest.mark.parametrize(("kind", "asked"), [(TOKEN, ["sink: rows C@1"]), (PROBE_ONLY, ["sink: probe C@1"])])
+def test_a_kept_sink_costs_one_question_and_a_kept_task_without_a_sink_none(kind, asked):
+    world = sink_world(kind, APPEND)
+    world.try_sink()
+    seen = {}
+    for task in ("P", SINK):
+        steps = Steps(0, lambda: None)
+        world.airflow.clear(task)
+        own = world.airflow.start(task)
+        world.region_task(own, Process(steps), Hooks()).execute()
+        world.airflow.end(own, "success")
+        seen[task] = steps.seen
+    assert [request for request in seen[SINK] if request.startswith("sink")] == asked
+    assert not [request for request in seen["P"] if request.startswith("sink")]
+
+
+def test_rows_that_were_removed_before_changed_code_runs_do_not_stop_a_sink_that_appends():
+    world = sink_world(TOKEN, APPEND)
+    world.try_sink()
+    world.target.empty(SINK)
+    world.fingerprints[SINK] = "code 2"
+    world.airflow.clear(SINK)
+    assert world.try_sink() is None
+    assert world.visible == [2]
+
+
 # what was prepared is gone
 
 
@@ -492,7 +657,19 @@ def test_a_finish_without_its_commit_is_planned_as_commit():
     assert Plan.from_json(found.to_json()) == found
     assert "1 commit (to its sink, without Spark)" in plan_text(found)
     world.until_committed()
-    assert planned(world).of(SINK).action is Action.KEEP
+    kept = planned(world).of(SINK)
+    assert kept.action is Action.KEEP
+    assert kept.detail.endswith("; target not asked")
+    assert "target" not in planned(world).of("P").detail
+
+
+@every_kind
+def test_fault_214_a_rebuild_leaves_a_sink_to_its_own_task_which_asks_the_target(kind, mode):
+    world = sink_world(kind, mode)
+    world.try_sink()
+    evaluation = Evaluation(world.plan, world.state(), available=lambda *asked: None)
+    found = finished_tasks(evaluation, lambda region: region.name, "file:///journal")
+    assert found.left[SINK] == "only its own task asks its sink whether the rows are still there"
 
 
 def test_what_is_not_committed_is_not_published():

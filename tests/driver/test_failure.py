@@ -8,6 +8,7 @@ from airflow_recovery.driver.failure import (
     describe,
     is_missing_input,
     is_user_error,
+    raised_in,
 )
 from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.errors import (
@@ -206,3 +207,57 @@ def test_errors_that_were_raised_from_each_other_in_a_circle_are_described() -> 
 def test_fault_78_control_by_the_outermost_alone_it_would_be_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_recovery.driver.failure._causes", lambda error: iter([error]))
     assert not is_user_error(describe(raised_from(LoadError("x"), TypeError("int and str"))))
+
+
+PY4J = """Traceback (most recent call last):
+  File "clean.py", line 3, in <module>
+    frame.write.parquet(out)
+py4j.protocol.Py4JJavaError: An error occurred while calling o1.parquet.
+: org.apache.spark.SparkException: Job aborted due to stage failure
+Caused by: java.io.FileNotFoundException: File s3a://lake/p does not exist
+26/11/28 07:00:00 ERROR Utils: Uncaught exception in thread main"""
+HANDLED = """Traceback (most recent call last):
+  File "clean.py", line 3, in <module>
+KeyError: 'carrier'
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "clean.py", line 5, in <module>
+__main__.BadRows
+{"ts": "2026-11-28", "level": "ERROR"}"""
+ANALYSIS = """Traceback (most recent call last):
+  File "clean.py", line 3, in <module>
+pyspark.errors.exceptions.captured.AnalysisException: [TABLE_OR_VIEW_NOT_FOUND] The table is not there. SQLSTATE: 42P01;
+'UnresolvedRelation [seen]"""
+JAVA = """Exception in thread "main" java.lang.IllegalStateException: 3 rows have no carrier
+Caused by: java.lang.RuntimeException: boom"""
+
+
+@pytest.mark.parametrize(
+    ("output", "kind", "message"),
+    [
+        (PY4J, "Py4JJavaError", "An error occurred while calling o1.parquet.\n: org.apache.spark.SparkException: Job"),
+        (HANDLED, "BadRows", ""),
+        (ANALYSIS, "AnalysisException", "[TABLE_OR_VIEW_NOT_FOUND] The table is not there. SQLSTATE: 42P01;\n'Unres"),
+        (JAVA, "IllegalStateException", "3 rows have no carrier\nCaused by: java.lang.RuntimeException: boom"),
+        ("Traceback (most recent call last):\n  File", None, None),
+        ("clean: 3 rows have no carrier", None, None),
+        ("", None, None),
+    ],
+)
+def test_fault_215_the_exception_that_an_output_ends_with(output: str, kind: str | None, message: str | None) -> None:
+    found = raised_in(output.splitlines())
+    assert (found and found.type) == kind
+    if found is not None:
+        assert found.message.startswith(message or "")
+        assert "ERROR" not in found.message
+
+
+def test_fault_215_what_spark_says_in_an_exception_is_known_of_it() -> None:
+    missing, analysis = raised_in(PY4J.splitlines()), raised_in(ANALYSIS.splitlines())
+    assert missing is not None
+    assert analysis is not None
+    assert is_missing_input(missing)
+    assert missing.chain[1] == "java.io.FileNotFoundException: File s3a://lake/p does not exist"
+    assert (analysis.condition, analysis.sql_state) == ("TABLE_OR_VIEW_NOT_FOUND", "42P01")

@@ -70,3 +70,35 @@ def test_fault_12_killed_between_finish_and_commit_the_rows_are_there_once(
     assert {sink: run.calls(sink) for sink in ("rows", *SINKS)} == {"rows": 1, "added": 1, "told": 1}
     ends = {sink: journal.attempts[sink][1].objects["committed"]["end"] for sink in SINKS}
     assert set(ends.values()) == {"COMMITTED"}
+
+
+def test_fault_210_rows_that_were_removed_from_the_target_are_committed_again_without_spark(
+    pipeline: Pipeline, warehouse: Warehouse
+) -> None:
+    run = pipeline.run("ledger")
+    run.start()
+    once = {"rows": 1, "added": 1, "told": 1}
+    assert run.ends().executions() == once
+
+    # As after a bad load: the table is emptied, and the whole run cleared.
+    warehouse.ask("TRUNCATE added")
+    run.clear()
+    assert run.ends().executions() == once
+    assert (warehouse.rows("added"), warehouse.rows("told")) == (ROWS, ROWS)
+    assert "added@1 was committed again, without Spark" in run.log("added")
+
+    # What is left of the rows would be there twice.
+    warehouse.ask("DELETE FROM added WHERE id = 1")
+    run.clear("added", downstream=True)
+    run.ends("failed")
+    log = run.log("added")
+    assert "In doubt: its sink appends, and a part of the rows may still be there" in log
+    assert f"airflow recovery restart ledger date-{run.day}T000000Z added --group g" in log
+    assert warehouse.rows("added") == [(0,), (2,)]
+
+    warehouse.ask("INSERT INTO added VALUES (1)")
+    run.clear("added", downstream=True)
+    journal = run.ends()
+    journal.check()
+    assert journal.executions() == once
+    assert warehouse.rows("added") == ROWS

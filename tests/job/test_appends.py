@@ -103,7 +103,58 @@ def inside(frame: Any) -> None:
     each_batch(frame)
 
 
-@pytest.mark.parametrize("function", [v2, by_name, insert, sql, inside])
+def commented(spark: Any) -> None:
+    spark.sql("""-- the ledger of today
+        /* insert overwrite was too slow */ INSERT INTO ledger SELECT * FROM seen""")
+
+
+def with_a_common_table(spark: Any) -> None:
+    spark.sql("WITH today AS (SELECT * FROM seen) INSERT INTO ledger SELECT * FROM today")
+
+
+def from_first(spark: Any) -> None:
+    spark.sql("FROM seen INSERT INTO ledger SELECT *")
+
+
+def loading(spark: Any) -> None:
+    spark.sql("LOAD DATA INPATH '/seen' INTO TABLE ledger")
+
+
+def merging(spark: Any) -> None:
+    spark.sql("MERGE INTO totals t USING seen s ON t.k = s.k WHEN MATCHED THEN UPDATE SET n = t.n + s.n")
+
+
+def merging_by_pieces(spark: Any, table: str) -> None:
+    spark.sql(f"MERGE INTO {table} t USING seen s ON t.k = s.k WHEN MATCHED THEN UPDATE SET t.n = t.n + s.n")
+
+
+def merging_one_side(spark: Any) -> None:
+    spark.sql("MERGE INTO totals AS t USING seen s ON t.k = s.k WHEN MATCHED THEN UPDATE SET m = 0, n = t.n + 1")
+
+
+def collecting(spark: Any) -> None:
+    spark.sql("MERGE INTO totals t USING seen s ON t.k = s.k WHEN MATCHED THEN UPDATE SET l = concat(t.l, s.l)")
+
+
+def updating(spark: Any) -> None:
+    spark.sql("update lake.totals set n = coalesce(n, 0) + 1 where day = '2026-01-01'")
+
+
+def merging_in_python(table: Any, frame: Any) -> None:
+    table.alias("t").merge(frame.alias("s"), "t.k = s.k").whenMatchedUpdate(set={"n": "t.n + s.n"}).execute()
+
+
+def streaming(frame: Any) -> None:
+    frame.writeStream.format("parquet").start("s3://lake/ledger")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(v2, by_name, insert, sql, inside, commented, with_a_common_table, from_first, loading, merging),
+        *(merging_by_pieces, merging_one_side, collecting, updating, merging_in_python, streaming),
+    ],
+)
 def test_what_is_seen(function: Callable[..., Any]) -> None:
     assert how_it_appends(function.__code__) is not None
 
@@ -128,7 +179,31 @@ def replacing(spark: Any) -> None:
     spark.sql("SELECT 'insert into'")
 
 
-@pytest.mark.parametrize("function", [overwriting, v2_overwriting, a_list, replacing, mailing])
+def upserting(spark: Any) -> None:
+    spark.sql("""MERGE INTO totals t USING seen s ON t.k = s.k AND t.n = s.n + 1
+        WHEN MATCHED THEN UPDATE SET n = s.n, m = s.n + s.m, l = greatest(t.l, s.l)
+        WHEN NOT MATCHED THEN INSERT *""")
+    spark.sql("UPDATE totals SET n = m + 1, day = '2026-01-01' WHERE n = n + 0")
+    spark.sql("SELECT n + 1 AS n FROM totals")
+    spark.sql("LOAD DATA INPATH '/seen' OVERWRITE INTO TABLE ledger")
+    spark.sql("WITH today AS (SELECT * FROM seen) SELECT * FROM today -- INSERT INTO ledger")
+
+
+def upserting_in_python(table: Any, frame: Any) -> None:
+    table.alias("t").merge(frame.alias("s"), "t.k = s.k").whenMatchedUpdate(set={"n": "s.n"}).execute()
+
+
+def streaming_at_a_checkpoint(frame: Any) -> None:
+    frame.writeStream.option("checkpointLocation", "s3://lake/checkpoint").start("s3://lake/ledger")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(overwriting, v2_overwriting, a_list, replacing, mailing),
+        *(upserting, upserting_in_python, streaming_at_a_checkpoint),
+    ],
+)
 def test_what_is_not_taken_for_it(function: Callable[..., Any]) -> None:
     assert how_it_appends(function.__code__) is None
 
@@ -138,6 +213,8 @@ def test_what_is_not_taken_for_it(function: Callable[..., Any]) -> None:
     [
         ("a.py", "frame.write.mode('append').parquet('x')", 'write in mode "append"'),
         ("a.py", "frame.write.mode('overwrite').parquet('x')", None),
+        ("a.py", "spark.sql('update t set n = n + 1')", "MERGE or UPDATE that adds to what is there"),
+        ("a.py", "frame.writeStream.start('x')", "writeStream without a checkpointLocation"),
         ("a.py", "this appends, and is not Python", None),
         ("a.jar", "frame.write.mode('append').parquet('x')", None),
     ],

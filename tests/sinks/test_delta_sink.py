@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import traceback
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from staging import Resources, stage, token
 
 from airflow_recovery.errors import InputAltered, JobDefinitionError, SinkRefused, SinkUnavailable
-from airflow_recovery.sinks import Committable, Committer, DeltaTable, Probe
+from airflow_recovery.sinks import CommitMode, Committable, Committer, DeltaTable, Probe, Rows
 from airflow_recovery.sinks import delta as module
 from airflow_recovery.sinks.staged import StagedRows
 from airflow_recovery.store.local import LocalStore
@@ -253,3 +254,197 @@ def test_a_prepared_file_that_was_altered_is_named_as_such(lake):
     with pytest.raises(InputAltered, match="Nothing was committed"):
         lake.committer().commit(given)
     assert lake.rows() == GIVEN
+
+
+# what the table holds of a commit later on
+
+
+def now(lake: Lake) -> deltalake.DeltaTable:
+    return deltalake.DeltaTable(lake.uri)
+
+
+def appended(lake: Lake, *carriers: str, mode: Any = "append") -> None:
+    deltalake.write_deltalake(lake.uri, pa.table({"carrier": list(carriers)}), mode=mode)
+
+
+def compacted_with_others(lake: Lake) -> None:
+    appended(lake, "XX")
+    now(lake).optimize.compact()
+
+
+DONE_TO_IT: dict[str, tuple[Any, Rows, Rows]] = {
+    "nothing": (lambda lake: None, Rows.THERE, Rows.THERE),
+    "rows on top": (lambda lake: appended(lake, "XX"), Rows.THERE, Rows.THERE),
+    "all deleted": (lambda lake: now(lake).delete(), Rows.REMOVED, Rows.REMOVED),
+    "one deleted": (lambda lake: now(lake).delete("carrier = 'AA'"), Rows.PARTLY, Rows.PARTLY),
+    "one edited": (
+        lambda lake: now(lake).update({"carrier": "'B6'"}, predicate="carrier = 'AA'"),
+        Rows.THERE,
+        Rows.THERE,
+    ),
+    "overwritten": (lambda lake: appended(lake, "XX", mode="overwrite"), Rows.OVERWRITTEN, Rows.PARTLY),
+    "restored before it": (lambda lake: now(lake).restore(0), Rows.OVERWRITTEN, Rows.REMOVED),
+    "deleted, and another run": (
+        lambda lake: (now(lake).delete(), lake.committer().commit(lake.committable(carriers=["XX"], key="2"))),
+        Rows.OVERWRITTEN,
+        Rows.REMOVED,
+    ),
+    "read, and written anew": (
+        lambda lake: deltalake.write_deltalake(lake.uri, now(lake).to_pyarrow_table(), mode="overwrite"),
+        Rows.OVERWRITTEN,
+        Rows.PARTLY,
+    ),
+    "a part of it replaced": (
+        lambda lake: deltalake.write_deltalake(
+            lake.uri, pa.table({"carrier": ["AA"]}), mode="overwrite", predicate="carrier = 'AA'"
+        ),
+        Rows.OVERWRITTEN,
+        Rows.PARTLY,
+    ),
+    "compacted": (lambda lake: now(lake).optimize.compact(), Rows.THERE, Rows.THERE),
+    "compacted with others": (compacted_with_others, Rows.THERE, Rows.THERE),
+    "compacted, then deleted": (
+        lambda lake: (now(lake).optimize.compact(), now(lake).delete()),
+        Rows.REMOVED,
+        Rows.REMOVED,
+    ),
+    "deleted and restored": (
+        lambda lake: (now(lake).delete(), now(lake).restore(now(lake).version() - 1)),
+        Rows.THERE,
+        Rows.THERE,
+    ),
+    "vacuumed": (
+        lambda lake: now(lake).vacuum(0, dry_run=False, enforce_retention_duration=False),
+        Rows.THERE,
+        Rows.THERE,
+    ),
+    "dropped": (lambda lake: shutil.rmtree(lake.uri), Rows.REMOVED, Rows.REMOVED),
+    "dropped and made again": (
+        lambda lake: (shutil.rmtree(lake.uri), appended(lake, "XX")),
+        Rows.OVERWRITTEN,
+        Rows.PARTLY,
+    ),
+}
+
+
+def after_rows_of_others(lake: Lake, mode: str) -> tuple[Any, Committable, str]:
+    """Version 0 has rows of somebody else; then the sink commits."""
+    appended(lake, "WN", "DL")
+    into: Any = lake.committer(mode)
+    given = lake.committable()
+    return into, given, into.commit(given)
+
+
+@pytest.mark.parametrize("mode", ["append", "replace"])
+@pytest.mark.parametrize("done", DONE_TO_IT)
+def test_fault_210_211_what_was_done_to_a_table_is_found(lake, done, mode):
+    into, given, name = after_rows_of_others(lake, mode)
+    assert name.endswith(": version 1")
+    act, of_replace, of_append = DONE_TO_IT[done]
+    act(lake)
+    for commit_id in (name, "dag / 1"):  # the second is what it is called by whoever has found the token
+        found = into.rows(given, commit_id)
+        assert found.rows is (of_replace if mode == "replace" else of_append), found
+    if found.may_be_committed_again(CommitMode(mode)):
+        others = (
+            [] if mode == "replace" or done.startswith("dropped") else [row for row in lake.rows() if row in "WNDLXX"]
+        )
+        again = into.commit_again(given, name)
+        assert lake.rows() == sorted([*GIVEN, *others])
+        assert into.rows(given, again).rows is Rows.THERE
+        assert "applied before" in into.commit_again(given, again)
+    elif found.rows is not Rows.THERE and not done.startswith("dropped"):
+        before = lake.rows()
+        with pytest.raises(SinkRefused, match="Nothing was changed"):
+            into.commit_again(given, name)
+        assert lake.rows() == before
+
+
+def test_fault_210_control_where_files_alone_are_looked_for_a_compaction_looks_like_a_removal(lake, monkeypatch):
+    into, given, name = after_rows_of_others(lake, "append")
+    now(lake).optimize.compact()
+    assert into.rows(given, name).rows is Rows.THERE
+    monkeypatch.setattr(module, "_deleted", lambda info, has_changed: None)
+    assert into.rows(given, name).rows is Rows.PARTLY
+
+
+def test_fault_212_a_log_that_was_cleaned_up_gives_no_answer_unless_the_table_is_empty(lake):
+    into, given, name = after_rows_of_others(lake, "append")
+    appended(lake, "XX")
+    now(lake).create_checkpoint()
+    for version in (0, 1):
+        Path(f"{lake.uri}/_delta_log/{version:020}.json").unlink()
+    with pytest.raises(SinkUnavailable):
+        into.rows(given, name)
+    now(lake).delete()
+    assert into.rows(given, name).rows is Rows.REMOVED
+
+
+def test_fault_212_rows_that_were_deleted_from_a_file_that_holds_others_too_are_nobodys(lake):
+    into, given, name = after_rows_of_others(lake, "append")
+    now(lake).optimize.compact()
+    now(lake).delete("carrier = 'WN'")
+    with pytest.raises(SinkUnavailable, match="whose they were is not recorded"):
+        into.rows(given, name)
+
+
+def test_fault_210_of_two_that_commit_again_at_once_the_rows_are_there_once(lake, monkeypatch):
+    into, given, name = after_rows_of_others(lake, "append")
+    now(lake).delete()
+    both = threading.Barrier(2)
+    read, waited = module._DeltaCommitter._table, set()
+
+    def together(self, of):
+        found = read(self, of)
+        if threading.get_ident() not in waited:
+            waited.add(threading.get_ident())
+            both.wait(HANG_S)
+        return found
+
+    monkeypatch.setattr(module._DeltaCommitter, "_table", together)
+    said: list[str] = []
+    threads = [threading.Thread(target=lambda: said.append(into.commit_again(given, name))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for candidate in threads:
+        candidate.join()
+    assert sorted("applied before" in each for each in said) == [False, True]
+    assert lake.rows() == GIVEN
+
+
+def test_a_token_whose_rows_were_removed_is_taken_out_and_no_other(lake):
+    into, given, name = after_rows_of_others(lake, "append")
+    into.commit(lake.committable(key="2"))
+    with pytest.raises(SinkRefused, match="Nothing was changed"):
+        into.take_out(given, name)
+    now(lake).restore(0)
+    into.take_out(given, name)
+    assert into.held(given.token) is None
+    assert into.held(token(1, "2")) is not None
+    into.commit(lake.committable(2))
+    assert lake.rows() == sorted([*GIVEN, "WN", "DL"])
+
+
+@pytest.mark.parametrize("are_gone", [True, False])
+def test_fault_213_the_advice_takes_out_a_token_whether_its_rows_are_gone_or_not_and_deletes_none(lake, are_gone):
+    into, given, _ = after_rows_of_others(lake, "append")
+    if are_gone:
+        now(lake).restore(0)
+    before = lake.rows()
+    with pytest.raises(SinkRefused) as refused:
+        into.commit(lake.committable(2))
+    statement = str(refused.value).partition("a commit without files: ")[2].partition("; and clear")[0]
+    exec(  # as a person would type it
+        statement.replace("DeltaTable(uri)", f"DeltaTable({lake.uri!r})"),
+        {name: getattr(deltalake, name) for name in ("DeltaTable", "CommitProperties", "Transaction")},
+    )
+    assert into.held(given.token) is None
+    assert lake.rows() == before
+
+
+def test_fault_213_control_the_advice_of_before_takes_out_nothing_where_the_rows_are_gone(lake):
+    into, given, _ = after_rows_of_others(lake, "append")
+    now(lake).restore(0)
+    properties = deltalake.CommitProperties(app_transactions=[deltalake.Transaction(given.token.lineage, 0)])
+    now(lake).delete("carrier = 'AA'", commit_properties=properties)
+    assert into.held(given.token) is not None

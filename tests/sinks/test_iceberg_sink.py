@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from pyiceberg.table import Table
 
 from airflow_recovery.errors import HoldsOther, JobDefinitionError, SinkRefused, SinkUnavailable
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.sinks import Committable, CommitToken, IcebergTable, Probe
+from airflow_recovery.sinks import CommitMode, Committable, CommitToken, IcebergTable, Probe, Rows
 from airflow_recovery.store.opening import open_store
 
 ROWS = pa.table({"n": pa.array([1, 2], "i8")})
@@ -48,6 +49,10 @@ class Lake:
         [info] = open_store(f"file://{folder}").list()
         manifest = PartitionManifest("t.out", f"file://{folder}", (ResultObject(info.key, info.size, info.etag),))
         return Committable(CommitToken("d", "r", "g", "t", attempt, writer), manifest)
+
+    def committable_of(self, run_key: str) -> Committable:
+        given = self.committable()
+        return Committable(replace(given.token, run_key=run_key), given.manifest)
 
     @property
     def rows(self) -> int:
@@ -146,3 +151,109 @@ def test_rows_of_another_shape_and_a_wrong_location_are_refused(lake: Lake) -> N
     for uri in ("s3://b/t", "iceberg://lake/t", "iceberg://lake/db.t?as_of=1", 3):
         with pytest.raises(JobDefinitionError, match="expected uri= as iceberg://"):
             IcebergTable(uri=uri)  # type: ignore[arg-type]
+
+
+# what the table holds of a commit later on
+
+
+def now(lake: Lake) -> Table:
+    return lake.catalog.load_table("db.t")
+
+
+def of_others(lake: Lake) -> None:
+    now(lake).append(pa.table({"n": pa.array([7], "i8")}))
+
+
+def rolled_back(lake: Lake) -> None:
+    table = now(lake)
+    first = min(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)
+    table.manage_snapshots().set_current_snapshot(snapshot_id=first.snapshot_id).commit()
+
+
+def made_again(lake: Lake) -> None:
+    lake.catalog.drop_table("db.t")
+    lake.catalog.create_table("db.t", ROWS.schema)
+
+
+def expire_all_but_the_newest(lake: Lake) -> None:
+    for snapshot in now(lake).metadata.snapshots[:-1]:
+        now(lake).maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
+
+
+DONE_TO_IT: dict[str, tuple[Any, Rows | None, Rows | None]] = {
+    "nothing": (lambda lake: None, Rows.THERE, Rows.THERE),
+    "rows on top": (of_others, Rows.THERE, Rows.THERE),
+    "all deleted": (lambda lake: now(lake).delete(), Rows.REMOVED, Rows.REMOVED),
+    "one deleted": (lambda lake: now(lake).delete("n = 1"), Rows.OVERWRITTEN, Rows.PARTLY),
+    "overwritten": (
+        lambda lake: now(lake).overwrite(pa.table({"n": pa.array([8], "i8")})),
+        Rows.OVERWRITTEN,
+        Rows.PARTLY,
+    ),
+    "deleted, and another run": (
+        lambda lake: (now(lake).delete(), lake.committer().commit(lake.committable_of("other run"))),
+        Rows.OVERWRITTEN,
+        Rows.REMOVED,
+    ),
+    "rolled back": (rolled_back, Rows.OVERWRITTEN, Rows.REMOVED),
+    "rolled back, and more": (lambda lake: (rolled_back(lake), of_others(lake)), Rows.OVERWRITTEN, Rows.PARTLY),
+    "dropped and made again": (made_again, Rows.REMOVED, Rows.REMOVED),
+    "made again, with rows": (lambda lake: (made_again(lake), of_others(lake)), Rows.OVERWRITTEN, Rows.PARTLY),
+    "expired": (lambda lake: (of_others(lake), expire_all_but_the_newest(lake)), None, None),
+}
+
+
+def after_rows_of_others(lake: Lake, mode: str) -> tuple[Any, Committable, str]:
+    of_others(lake)
+    into, given = lake.committer(mode), lake.committable()
+    return into, given, into.commit(given)
+
+
+@pytest.mark.parametrize("mode", ["append", "replace"])
+@pytest.mark.parametrize("done", DONE_TO_IT)
+def test_fault_210_211_what_was_done_to_a_table_is_found(lake, done, mode):
+    into, given, name = after_rows_of_others(lake, mode)
+    act, of_replace, of_append = DONE_TO_IT[done]
+    act(lake)
+    expected = of_replace if mode == "replace" else of_append
+    if expected is None:
+        with pytest.raises(SinkUnavailable):
+            into.rows(given, name)
+        return
+    found = into.rows(given, name)
+    assert found.rows is expected, found
+    before = lake.rows
+    if found.may_be_committed_again(CommitMode(mode)):
+        again = into.commit_again(given, name)
+        assert lake.rows == 2 if mode == "replace" else before + 2
+        assert into.rows(given, again).rows is Rows.THERE
+        assert "applied before" in into.commit_again(given, again)
+    elif found.rows is not Rows.THERE and into.held(given.token) is not None:
+        with pytest.raises(SinkRefused, match="Nothing was changed"):
+            into.commit_again(given, name)
+        assert lake.rows == before
+
+
+def test_a_token_whose_rows_were_removed_is_taken_out(lake):
+    into, given, name = after_rows_of_others(lake, "append")
+    with pytest.raises(SinkRefused, match="Nothing was changed"):
+        into.take_out(given, name)
+    now(lake).delete()
+    into.take_out(given, name)
+    assert into.held(given.token) is None
+    into.commit(lake.committable(2))
+    assert lake.rows == 2
+
+
+@pytest.mark.parametrize("are_gone", [True, False])
+def test_fault_213_the_advice_takes_out_a_token_whether_its_rows_are_gone_or_not_and_deletes_none(lake, are_gone):
+    into, given, _ = after_rows_of_others(lake, "append")
+    if are_gone:
+        now(lake).delete()
+    before = lake.rows
+    with pytest.raises(SinkRefused) as refused:
+        into.commit(lake.committable(2))
+    statement = str(refused.value).partition("an empty snapshot: ")[2].partition("; and clear")[0]
+    exec(statement, {"table": now(lake)})  # as a person would type it
+    assert into.held(given.token) is None
+    assert lake.rows == before

@@ -7,6 +7,7 @@ import decimal
 import threading
 import traceback
 from concurrent.futures import wait as futures_wait
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ import pytest
 from staging import Resources, Warehouse, token
 
 from airflow_recovery.errors import ConfigurationError, InputAltered, SinkRefused, SinkUnavailable
-from airflow_recovery.sinks import Committer, DatabaseAddress, Held, PostgresTable, Probe
+from airflow_recovery.sinks import CommitMode, Committer, DatabaseAddress, Held, PostgresTable, Probe, Rows
 from airflow_recovery.sinks import postgres as module
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing.patience import HANG_S, NEVER_S
@@ -490,3 +491,169 @@ def test_control_found_by_the_search_path_the_rows_are_taken_for_written(shadowe
     into = PostgresTable(conn_id="warehouse", table="delays").open(shadowed.resources)
     assert "applied before" in into.commit(shadowed.committable())
     assert shadowed.rows() == []
+
+
+# what the table holds of a commit later on
+
+
+def committed(warehouse: Warehouse, mode: str, run_column: str | None, run_key: str = "date-1") -> tuple[Any, ...]:
+    """A sink's committer, what it has committed, and the name of that."""
+    into: Any = committer(warehouse, mode, **({} if run_column is None else {"run_column": run_column}))
+    given = warehouse.committable(run_key=run_key)
+    return into, given, into.commit(given)
+
+
+DONE_TO_IT = {
+    "nothing": ("", Rows.THERE, Rows.THERE),
+    "truncated": ("TRUNCATE {table}", Rows.REMOVED, Rows.REMOVED),
+    "made anew": (
+        "CREATE TABLE {table}_2 (LIKE {table}); ALTER TABLE {table}_2 ALTER ord DROP NOT NULL; DROP TABLE {table}; "
+        "ALTER TABLE {table}_2 RENAME TO delays",
+        Rows.REMOVED,
+        Rows.REMOVED,
+    ),
+    "all deleted": ("DELETE FROM {table}", Rows.REMOVED, Rows.REMOVED),
+    "one deleted": ("DELETE FROM {table} WHERE carrier = 'AA'", Rows.PARTLY, Rows.PARTLY),
+    "one edited": ("UPDATE {table} SET delay = 7 WHERE carrier = 'AA'", Rows.THERE, Rows.THERE),
+    "rows on top": ("INSERT INTO {table} (carrier, run_key) VALUES ('XX', 'date-1')", Rows.THERE, Rows.THERE),
+    "other rows instead": (
+        "DELETE FROM {table}; INSERT INTO {table} (carrier, run_key) VALUES ('XX', 'date-1')",
+        Rows.OVERWRITTEN,
+        Rows.PARTLY,
+    ),
+    "restored from a dump": (
+        "CREATE TEMPORARY TABLE dump AS TABLE {table}; TRUNCATE {table}; INSERT INTO {table} SELECT * FROM dump",
+        Rows.THERE,
+        Rows.THERE,
+    ),
+    "the token deleted": ("DELETE FROM {tokens}", Rows.OVERWRITTEN, Rows.PARTLY),
+    "the token deleted, and the rows": ("DELETE FROM {table}; DELETE FROM {tokens}", Rows.REMOVED, Rows.REMOVED),
+}
+
+
+@pytest.mark.parametrize("run_column", [None, "run_key"])
+@pytest.mark.parametrize("mode", ["append", "replace"])
+@pytest.mark.parametrize("done", DONE_TO_IT)
+def test_fault_210_211_what_was_done_to_a_table_is_found(warehouse, done, mode, run_column):
+    into, given, name = committed(warehouse, mode, run_column)
+    statements, of_replace, of_append = DONE_TO_IT[done]
+    if statements:
+        tokens = f"{warehouse.schema}.airflow_recovery_commits"
+        warehouse.ask(statements.format(table=warehouse.table, tokens=tokens))
+    # How the commit is called is not known if another process has found it by its token.
+    for commit_id in (name, "dag / date-1"):
+        found = into.rows(given, commit_id)
+        assert found.rows is (of_replace if mode == "replace" else of_append), found
+    if not found.may_be_committed_again(CommitMode(mode)):
+        before = warehouse.rows()
+        if found.rows is not Rows.THERE and warehouse.held():
+            with pytest.raises(SinkRefused, match="Nothing was changed"):
+                into.commit_again(given, name)
+        assert warehouse.rows() == before
+        return
+    again = into.commit_again(given, name)
+    assert "4 rows" in again
+    assert sorted(warehouse.rows(), key=str) == sorted(GIVEN, key=str)
+    assert into.rows(given, again).rows is Rows.THERE
+    assert "applied before" in into.commit_again(given, again)
+    assert sorted(warehouse.rows(), key=str) == sorted(GIVEN, key=str)
+
+
+def test_fault_210_rows_of_other_runs_stay_and_are_not_taken_for_the_removed_ones(warehouse):
+    for run_column in (None, "run_key"):
+        into, given, name = committed(warehouse, "append", run_column)
+        committed(warehouse, "append", run_column, "date-2")
+        warehouse.ask(f"DELETE FROM {warehouse.table} WHERE ord <= 4")
+        assert into.rows(given, name).rows is Rows.REMOVED
+        into.commit_again(given, name)
+        assert warehouse.rows() == GIVEN * 2
+        warehouse.ask(f"TRUNCATE {warehouse.table} RESTART IDENTITY; DELETE FROM {warehouse.schema}.{module.TOKENS}")
+
+
+def test_fault_211_the_rows_of_another_token_are_never_taken_for_the_removed_ones(warehouse):
+    into, given, name = committed(warehouse, "replace", None)
+    committed(warehouse, "replace", None, "date-2")
+    assert into.rows(given, name).rows is Rows.OVERWRITTEN
+
+
+@pytest.mark.parametrize("mode", ["append", "replace"])
+def test_fault_210_of_two_that_commit_again_at_once_the_rows_are_there_once(warehouse, monkeypatch, mode):
+    _, given, name = committed(warehouse, mode, None)
+    warehouse.ask(f"TRUNCATE {warehouse.table}")
+    both = threading.Barrier(2)
+    lock = module._PostgresCommitter._lock_token
+
+    def together(self, cursor, of):
+        both.wait(HANG_S)
+        return lock(self, cursor, of)
+
+    monkeypatch.setattr(module._PostgresCommitter, "_lock_token", together)
+    said: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: said.append(cast(Any, committer(warehouse, mode)).commit_again(given, name)))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for candidate in threads:
+        candidate.join()
+    assert sorted("applied before" in each for each in said) == [False, True]
+    assert warehouse.rows() == GIVEN
+
+
+def test_a_token_whose_rows_were_removed_is_taken_out_and_no_other(warehouse):
+    into, given, name = committed(warehouse, "append", None)
+    committed(warehouse, "append", None, "date-2")
+    with pytest.raises(SinkRefused, match="Nothing was changed"):
+        into.take_out(given, name)
+    warehouse.ask(f"DELETE FROM {warehouse.table} WHERE ord <= 4")
+    into.take_out(given, name)
+    assert warehouse.held() == [("dag/date-2/flights/delays", 1)]
+    into.commit(warehouse.committable(2))
+    assert warehouse.rows() == GIVEN * 2
+
+
+def test_fault_210_a_partitioned_table_and_a_view(warehouse):
+    parts, view = f"{warehouse.schema}.parts", f"{warehouse.schema}.seen"
+    warehouse.ask(
+        f"CREATE TABLE {parts} (carrier text, delay double precision) PARTITION BY LIST (carrier); "
+        f"CREATE TABLE {parts}_all PARTITION OF {parts} DEFAULT; "
+        f"CREATE VIEW {view} AS SELECT carrier, delay FROM {warehouse.table}"
+    )
+    for table, emptied in ((parts, f"TRUNCATE {parts}"), (view, f"TRUNCATE {warehouse.table}")):
+        sink = PostgresTable(conn_id="warehouse", table=table)
+        into: Any = sink.open(warehouse.resources)
+        given = warehouse.committable()
+        name = into.commit(given)
+        assert into.rows(given, name).rows is Rows.THERE
+        warehouse.ask(emptied)
+        assert into.rows(given, name).rows is Rows.REMOVED
+        into.commit_again(given, name)
+        assert warehouse.ask(f"SELECT count(*) FROM {table}") == [(4,)]
+
+
+def test_fault_212_a_count_that_takes_too_long_is_no_answer(warehouse, monkeypatch):
+    into, given, name = committed(warehouse, "replace", None)
+    monkeypatch.setattr(module, "COUNT_TIMEOUT_S", 0.05)
+    with closing(psycopg2.connect(**warehouse.address)) as other, other.cursor() as cursor:
+        cursor.execute(f"LOCK TABLE {warehouse.table} IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(SinkUnavailable, match="query canceled"):
+            into.rows(given, name)
+
+
+def test_fault_213_the_advice_takes_out_a_token_and_deletes_no_rows(warehouse):
+    into, given, _ = committed(warehouse, "append", None)
+    committed(warehouse, "append", None, "date-2")
+    with pytest.raises(SinkRefused) as refused:
+        into.commit(warehouse.committable(2))
+    assert "mode='replace'" not in str(refused.value)  # it would delete the rows of the other run
+    warehouse.ask(str(refused.value).partition("its token: ")[2].partition("; and clear")[0])
+    assert into.held(given.token) is None
+    assert warehouse.rows() == GIVEN * 2
+
+
+def test_a_table_that_was_dropped_is_named(warehouse):
+    into, given, name = committed(warehouse, "replace", None)
+    warehouse.ask(f"DROP TABLE {warehouse.table}")
+    with pytest.raises(ConfigurationError, match="found none: create it"):
+        into.rows(given, name)

@@ -224,7 +224,7 @@ def test_two_at_once_in_mode_append_the_later_one_is_refused_until_the_rows_are_
     for _ in range(2):
         with pytest.raises(SinkRefused, match="airflow recovery abandon dag date-1 delays --group flights") as error:
             new.task()
-        assert "another deployment commits there. Remove that attempt's rows and its token" in str(error.value)
+        assert "another deployment commits there. Remove that attempt's rows, and then its token" in str(error.value)
         assert target.carriers() == ["AA", "UA"]
     target.undo()
     new.task()

@@ -8,8 +8,12 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from simulated_controls import SAFE, finds
 
+from airflow_recovery.attempt import region_task
 from airflow_recovery.model.committing import CommitKind, CommitMode
+from airflow_recovery.sinks.committer import FoundRows, Rows
+from airflow_recovery.testing.fake_sink import FakeTarget
 from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, job_of, simulate
 from airflow_recovery.testing.simulation.jobs import with_sinks
 
@@ -41,6 +45,35 @@ def test_fault_12_killed_after_every_single_step(kind, mode):
         report = simulate(5, Settings(settings.job, kills=frozenset({step})))
         # A crash costs the region in which it happens one attempt, and a finished one none.
         assert len(report.ran) <= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("troubles", [{}, {Trouble.KILL: 1}, {Trouble.HEARTBEAT: 1, Trouble.DELETE: 1}])
+@pytest.mark.parametrize(("kind", "mode"), KINDS)
+def test_fault_210_211_a_target_that_is_emptied_or_overwritten(kind, mode, troubles):
+    job = with_sinks(job_of(TOPOLOGIES["fork"]), {"C": (kind, mode), "D": (kind, mode)})
+    for seed in range(12):
+        simulate(seed, Settings(job, {Trouble.EMPTY: 2, **troubles}, publishes=seed % 2 == 0))
+
+
+@pytest.mark.parametrize(("kind", "mode"), KINDS)
+def test_fault_210_control_where_the_target_is_not_asked_for_the_rows_green_is_false(kind, mode, monkeypatch):
+    settings = Settings(with_sinks(job_of(TOPOLOGIES["pair"]), {"C": (kind, mode)}), {Trouble.EMPTY: 1})
+    for seed in range(SAFE):
+        simulate(seed, settings)
+    monkeypatch.setattr(region_task, "keep_rows", lambda *given: "")
+    finds(settings, "is green, and its sink holds nothing")
+
+
+def test_fault_211_control_where_rows_of_others_are_taken_for_none_they_are_overwritten(monkeypatch):
+    job = with_sinks(job_of(TOPOLOGIES["pair"]), {"C": (CommitKind.TOKEN, CommitMode.REPLACE)})
+    rows = FakeTarget.rows
+
+    def removed(self, token):
+        return FoundRows(Rows.REMOVED) if token.region in self.overwritten else rows(self, token)
+
+    monkeypatch.setattr(FakeTarget, "rows", removed)
+    finds(Settings(job, {Trouble.EMPTY: 1}), "was committed again over the rows of somebody else")
 
 
 @pytest.mark.parametrize("mode", list(CommitMode))

@@ -323,7 +323,7 @@ class Ledger:
             region.abandoned.add(n)
         if body["end"] == "COMMITTED":
             region.committed.add(n)
-            if n not in self.sinks.applied[name]:
+            if (name, n) not in self.sinks.ever_applied:
                 self._say(f"I10: {name}@{n} is said to be committed, and its sink has never had it")
 
     def _turn(self, name: str, n: int, body: dict[str, Any]) -> None:

@@ -58,6 +58,7 @@ class Trouble(str, Enum):
     EXPIRE = "a maintenance job has snapshots of a table expire"
     TABLE = "somebody commits to a table, rolls it back, or forces its branch elsewhere"
     VERSION = "a version of this package to come is deployed, or rolled back to this one"
+    EMPTY = "somebody empties or overwrites the target of a sink, and the run is cleared"
     DEPLOYMENT = "another deployment, with a journal of its own, is given the same place of results"
     BREAK = "code that always fails is deployed, or the first code again, and the run cleared"
     SKIP = "a task skips itself from now on: by its code, or because its input is empty; and the run is cleared"

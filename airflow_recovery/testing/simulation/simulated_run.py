@@ -136,6 +136,12 @@ class SimulatedRun:
         """The sink of ``region`` takes nothing that today's code makes, and says so: a constraint, a type, a right."""
         self.world.refused.add((region, self.world.job.regions[region].fingerprint))
 
+    def empty(self, region: str, *, overwrites: bool = False) -> None:
+        """Somebody removes the rows in the target of ``region``, and perhaps puts others there; the run is cleared."""
+        (self.world.target.overwrite if overwrites else self.world.target.empty)(region)
+        self.world.ledger.sinks.emptied(region, overwrites=overwrites)
+        self.world.airflow.clear_all()
+
     def jump(self, by_s: float) -> None:
         """What the machines take for the time. None of them waits by that clock."""
         self.world.clock.wall_ahead_s += by_s

@@ -13,11 +13,15 @@ class SinkLedger:
     def __init__(self, modes: Mapping[str, str], wrong: list[str]) -> None:
         self.modes = dict(modes)
         self.applied: dict[str, list[int]] = {name: [] for name in modes}
+        self.ever_applied: set[tuple[str, int]] = set()
+        self._overwritten: dict[str, int] = {}
         self._wrong = wrong
 
     def took(self, region: str, attempt: int) -> None:
         """An attempt's rows became visible."""
         before = self.applied[region]
+        if attempt <= self._overwritten.pop(region, 0):
+            self._wrong.append(f"I10: {region}@{attempt} was committed again over the rows of somebody else")
         if attempt in before:
             self._wrong.append(f"I10: {region}@{attempt} was committed to its sink twice")
         elif before and self.modes[region] == "append":
@@ -25,10 +29,19 @@ class SinkLedger:
         elif before and max(before) > attempt:
             self._wrong.append(f"I10: {region}@{attempt} was put in place of {region}@{max(before)}")
         before.append(attempt)
+        self.ever_applied.add((region, attempt))
 
     def undone(self, region: str) -> None:
-        """A person has removed what a region had committed."""
+        """A person has removed what a region had committed, and what somebody has put in its place."""
         self.applied[region] = []
+        self._overwritten.pop(region, None)
+
+    def emptied(self, region: str, *, overwrites: bool) -> None:
+        """Somebody has removed what a region had committed, and perhaps put other rows in its place."""
+        latest = max(self.applied[region], default=0)
+        self.undone(region)
+        if overwrites:
+            self._overwritten[region] = latest
 
     def why_not_held(self, region: str, attempt: int) -> str | None:
         """Why the target does not hold the rows of that attempt, and of no other."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from airflow_recovery.attempt.abandon import abandon, look_at_abandon
 from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.errors import AppendedAlready, OutputAltered, RecoveryError, SinkInDoubt, SinkRefused
+from airflow_recovery.planning.scenario import RestartRegion
+from airflow_recovery.testing.simulation import visitors
 from airflow_recovery.testing.simulation.settings import Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.strands import current_runner
@@ -39,9 +41,20 @@ def repair(run: SimulatedRun, task: str, error: RecoveryError) -> None:
     ) in run.world.refused:
         run.begins("USER", lambda: _abandon(run, task))
         return
+    if isinstance(error, AppendedAlready) and "In doubt" in str(error):
+        run.note(f"USER sees that the target of {task} is empty, and restarts {task}")
+        run.begins("USER", lambda: _restart(run, task))
+        return
     run.note(f"USER removes from the sink what {task} has committed, and clears {task}")
     run.world.target.undo(task)
     run.world.ledger.sinks.undone(task)
+    run.world.airflow.clear(task, downstream=True)
+
+
+def _restart(run: SimulatedRun, task: str) -> None:
+    run.world.target.undo(task)
+    run.world.ledger.sinks.undone(task)
+    visitors.restart(run, RestartRegion(task, "user"))
     run.world.airflow.clear(task, downstream=True)
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.journal.layout import SHARED_FOLDER
+from airflow_recovery.model.committing import CommitKind
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.scenario import RestartFrom, RestartRegion
 from airflow_recovery.testing.simulation import neighbours, visitors
@@ -63,6 +64,7 @@ class Troubles:
             Trouble.EXPIRE: self._expire,
             Trouble.TABLE: self._table,
             Trouble.VERSION: self._version,
+            Trouble.EMPTY: self._empty,
             Trouble.DEPLOYMENT: self._deployment,
             Trouble.BREAK: self._break,
             Trouble.SKIP: self._skip,
@@ -273,6 +275,16 @@ class Troubles:
         for name in self._world.ledger.sinks.modes:
             if name in self._world.job.regions:
                 yield f"SINK of {name} refuses what its code makes", partial(self._run.refuse, name)
+
+    def _empty(self) -> Iterator[Act]:
+        for name in self._world.ledger.sinks.modes:
+            commit = self._world.job.regions[name].commit if name in self._world.job.regions else None
+            if commit is None or not self._world.target.visible(name, commit.mode):
+                continue
+            yield f"SOMEBODY empties the target of {name}; USER clears all", partial(self._run.empty, name)
+            if commit.kind is CommitKind.TOKEN:  # two functions of a user's don't tell
+                act = partial(self._run.empty, name, overwrites=True)
+                yield f"SOMEBODY overwrites the target of {name}; USER clears all", act
 
     def _recompute(self) -> Iterator[Act]:
         yield "USER clears all, to be recomputed", self._run.recompute
