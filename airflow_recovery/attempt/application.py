@@ -53,6 +53,7 @@ class ClaimedAttempt:
             self.externals,
             commit,
             self.work.in_outcome,
+            claim.dag_run,
         )
 
 

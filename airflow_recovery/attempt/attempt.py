@@ -64,6 +64,7 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         max_tries=run.task.grant.max_tries if run.task.grant is not None else None,
         mode=mode,
         commit_number=commit_number,
+        dag_run=run.dag_run_record(region),
     )
     run.journal.claim(claim)
     run.log.info(

@@ -27,6 +27,7 @@ from airflow_recovery.attempt.attempt import claim_attempt, refs_of, run_claimed
 from airflow_recovery.attempt.attempt_outcome import fenced
 from airflow_recovery.attempt.builder import Builder
 from airflow_recovery.attempt.commit import check_not_appended, commit_own, number_in_target, roll_forward
+from airflow_recovery.attempt.data_interval import check_data_interval
 from airflow_recovery.attempt.failover_restart import failover_restart, restart_others
 from airflow_recovery.attempt.final_check import final_check
 from airflow_recovery.attempt.first_attempt import first_attempt_inputs
@@ -117,6 +118,7 @@ class RegionTask:
             is_simple = self._epoch is None and not (planned.coordinators or attempt_of(planned).looks_at_others)
             inputs = first_attempt_inputs(self._run, self._region, listing) if is_simple else None
             if inputs is not None:
+                check_data_interval(self._run, self._region, inputs.values())
                 return self._run_attempt(listing.state, inputs, externals)
             state = self._run.load(listing=listing)
             if state.plans and not is_checked:
@@ -150,6 +152,7 @@ class RegionTask:
             return self._keep(evaluation)
         if why.why is Why.CODE_CHANGED:
             self._run.task_instances.live_check()
+        self._check_data_interval(state)
         if not evaluation.is_undecided(self._region) and check_not_appended(self._run, self._region, state):
             return None
         inputs = self._run.regions[self._region].inputs
@@ -191,7 +194,16 @@ class RegionTask:
 
     def _why_it_would_run(self, state: RunState, externals: tuple[ExternalObject, ...]) -> Reason | None:
         self._run.task_instances.live_check()
-        return self._run.evaluate(state, {self._region: externals}).invalid_because(self._region)
+        why = self._run.evaluate(state, {self._region: externals}).invalid_because(self._region)
+        if why is not None:
+            self._check_data_interval(state)
+        return why
+
+    def _check_data_interval(self, state: RunState) -> None:
+        """Before anything is reset, abandoned or claimed."""
+        names = (self._region, *self._run.regions[self._region].inputs)
+        counting = (state.of(name).current or state.of(name).prepared_attempt for name in names)
+        check_data_interval(self._run, self._region, [attempt.outcome for attempt in counting if attempt is not None])
 
     # the ways a try can go
 

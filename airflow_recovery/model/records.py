@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar
 from airflow_recovery.errors import Failure
 from airflow_recovery.model.codec import Id, Key, flat, later
 from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.dag_run import DagRunRecord
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.groups import DistributionPattern, GroupedRegions, RegionGroup, Regions
 from airflow_recovery.model.inputs import InputRef, InputRefs, Inputs, grouped
@@ -288,6 +289,8 @@ class Claim:
     """The process with which the attempt ends (`airflow_recovery.driver.process_identity`); `None`: none is known."""
     commit_number: int | None = later(None)
     """As which attempt the target of its sink is to count it: above whatever was committed there before."""
+    dag_run: DagRunRecord | None = later(None)
+    """The DAG run that the attempt is made for. `None` in claims of earlier versions, and of shared results."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode pins with the claim."""
 
@@ -327,6 +330,8 @@ class Outcome:
     """(vertex, snapshot of its coordinator as base64)."""
     budget_ended: str | None = later(None)
     """Of a failure after which the region is not restarted: which restart budget it has ended, in words."""
+    dag_run: DagRunRecord | None = later(None)
+    """As its claim has it, if the attempt is finished."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode has recorded of the attempt."""
 
@@ -347,6 +352,7 @@ class AttemptTrace:
     externals: tuple[ExternalObject, ...]
     commit: CommitSpec | None = None
     mode: RegionMode = flat(BATCH, value_class)
+    dag_run: DagRunRecord | None = later(None)
 
     def finished(  # noqa: PLR0913 - what an outcome says
         self,
@@ -384,6 +390,7 @@ class AttemptTrace:
             worker=worker,
             commit=self.commit,
             coordinators=coordinators,
+            dag_run=self.dag_run,
             mode=self.mode if mode is None else mode,
         )
 

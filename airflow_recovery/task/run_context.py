@@ -13,6 +13,7 @@ from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
 from airflow_recovery.journal.layout import run_key
+from airflow_recovery.model.dag_run import DagRunFacts
 from airflow_recovery.model.records import RunIdentity
 
 if TYPE_CHECKING:
@@ -30,6 +31,23 @@ def run_facts(context: Mapping[str, Any]) -> RunFacts:
         data_interval_end=_iso(context.get("data_interval_end")),
         conf=dict(dag_run.conf or {}),
         params={key: context["params"][key] for key in context.get("params") or {}},
+    )
+
+
+def dag_run_facts(context: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]] | None = None) -> DagRunFacts:
+    """What is recorded of the run with each attempt. ``fields``: what is rendered for a region, by name."""
+    dag_run, facts = context["dag_run"], run_facts(context)
+    return DagRunFacts(
+        run_id=dag_run.run_id,
+        run_type=str(getattr(dag_run.run_type, "value", dag_run.run_type)),
+        logical_date=facts.logical_date,
+        data_interval_start=facts.data_interval_start,
+        data_interval_end=facts.data_interval_end,
+        run_after=_iso(dag_run.run_after),
+        partition_key=getattr(dag_run, "partition_key", None),
+        conf=facts.conf,
+        params=facts.params,
+        fields=fields or {},
     )
 
 
