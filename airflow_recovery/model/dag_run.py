@@ -8,7 +8,6 @@ reader of the whole journal has the key as well.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -125,7 +124,7 @@ def is_by_timetable(run_id: str) -> bool:
 def _digests(key: str, section: str, values: Mapping[str, Any]) -> Digests:
     def digest(name: str, value: Any) -> str:
         text = json.dumps([section, name, value], sort_keys=True, default=str)
-        return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()[:16]
+        return hashlib.blake2b(text.encode(), key=key.encode()[:64], digest_size=8).hexdigest()
 
     names = sorted(values)
     first, others = names[:_MAX_NAMES], names[_MAX_NAMES:]
