@@ -215,6 +215,10 @@ class RegionTask:
         checked = evaluation.files_checked(self._region)
         seconds = outcome.spark_seconds or 0.0
         why = why_kept(evaluation, self._region)
+        if self._epoch is not None:
+            why += (
+                f"; epoch {self._epoch} has recomputed it already: a value of recovery.epoch that is new runs it again"
+            )
         self._run.log.info("%s is kept: %s. No Spark is started; %.1f s of Spark saved.", self._region, why, seconds)
         final_check(self._run, self._region, attempt.number)
         self._run.journal.noticed(outcome)

@@ -118,6 +118,7 @@ def intervals(cron: str, zone: str, start: str, end: str) -> Iterator[tuple[str,
     timetable = CronDataIntervalTimetable(cron, zone)
     first, last = (pendulum.parse(day, tz=zone) for day in (start, end))
     assert isinstance(first, pendulum.DateTime)
+    assert isinstance(last, pendulum.DateTime)
     restriction, interval = TimeRestriction(earliest=first, latest=None, catchup=True), None
     while True:
         info = timetable.next_dagrun_info(last_automated_data_interval=interval, restriction=restriction)
