@@ -54,6 +54,7 @@ class ClaimedAttempt:
             commit,
             claim.absent,
             self.work.in_outcome,
+            claim.dag_run,
         )
 
 

@@ -69,6 +69,7 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         commit_number=commit_number,
         outdated=outdated,
         absent=absent,
+        dag_run=run.dag_run_record(region),
     )
     run.journal.claim(claim)
     run.log.info(

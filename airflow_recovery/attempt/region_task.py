@@ -34,6 +34,7 @@ from airflow_recovery.attempt.commit import (
     number_in_target,
     roll_forward,
 )
+from airflow_recovery.attempt.data_interval import check_data_interval
 from airflow_recovery.attempt.failover_restart import failover_restart, restart_others
 from airflow_recovery.attempt.final_check import final_check
 from airflow_recovery.attempt.first_attempt import first_attempt_inputs
@@ -137,6 +138,7 @@ class RegionTask:
             is_simple = self._epoch is None and not (planned.coordinators or attempt_of(planned).looks_at_others)
             inputs = first_attempt_inputs(self._run, self._region, listing, absent) if is_simple else None
             if inputs is not None:
+                check_data_interval(self._run, self._region, inputs.values())
                 return self._run_attempt(listing.state, inputs, Seen(externals, absent))
             state = self._run.load(listing=listing)
             if state.plans and not is_checked:
@@ -170,6 +172,7 @@ class RegionTask:
             return self._keep(evaluation, state)
         if why.why is Why.CODE_CHANGED:
             self._run.task_instances.live_check()
+        self._check_data_interval(state)
         if not evaluation.is_undecided(self._region) and check_not_appended(self._run, self._region, state):
             return None
         inputs = [name for name in self._run.regions[self._region].inputs if name not in seen.absent]
@@ -213,10 +216,19 @@ class RegionTask:
 
     def _why_it_would_run(self, state: RunState, seen: Seen) -> Reason | None:
         self._run.task_instances.live_check()
-        return self._evaluate(state, seen).invalid_because(self._region)
+        why = self._evaluate(state, seen).invalid_because(self._region)
+        if why is not None:
+            self._check_data_interval(state)
+        return why
 
     def _evaluate(self, state: RunState, seen: Seen) -> Evaluation:
         return self._run.evaluate(state, {self._region: seen.externals}, {self._region: seen.absent})
+
+    def _check_data_interval(self, state: RunState) -> None:
+        """Before anything is reset, abandoned or claimed."""
+        names = (self._region, *self._run.regions[self._region].inputs)
+        counting = (state.of(name).current or state.of(name).prepared_attempt for name in names)
+        check_data_interval(self._run, self._region, [attempt.outcome for attempt in counting if attempt is not None])
 
     # the ways a try can go
 
@@ -232,6 +244,10 @@ class RegionTask:
         checked = evaluation.files_checked(self._region)
         seconds = outcome.spark_seconds or 0.0
         why = "; ".join(filter(None, (why_kept(evaluation, self._region), rows)))
+        if self._epoch is not None:
+            why += (
+                f"; epoch {self._epoch} has recomputed it already: a value of recovery.epoch that is new runs it again"
+            )
         self._run.log.info("%s is kept: %s. No Spark is started; %.1f s of Spark saved.", self._region, why, seconds)
         outdated_since = state.of(self._region).outdated_since
         if outdated_since is not None:

@@ -11,12 +11,14 @@ from airflow_recovery.attempt.heartbeat_watch import NO_HEARTBEAT_TIMEOUTS, Hear
 from airflow_recovery.attempt.task_instances import Observation, TaskInstances, TaskTry
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.journal import Journal, Listing, until_pages_agree
+from airflow_recovery.journal.owner import digest_key
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventSink, NoEvents
 from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.dag_run import DagRunFacts, DagRunRecord, is_by_timetable
 from airflow_recovery.model.mode import answers_of, modes_of
-from airflow_recovery.model.records import ExternalObject, PlanRecord
+from airflow_recovery.model.records import ExternalObject, Outcome, PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import AskedResult, Evaluation
 from airflow_recovery.results.prober import ResultProber
@@ -96,6 +98,8 @@ class Run:
     first attempt of a region does not ask: the tasks of its inputs have."""
     results: ObjectStore | None = None
     """The store of the results, for a mode that keeps more there than results."""
+    dag_run: DagRunFacts | None = None
+    """The DAG run that results are made for; `None` if it is not recorded: by shared results, or with recovery off."""
     _evaluated: list[Evaluation] = field(default_factory=list, init=False, repr=False, compare=False)
     """The last evaluation, if any, from which the next one goes on."""
 
@@ -117,6 +121,24 @@ class Run:
             for region in self.plan.regions
         )
         return replace(self.plan, regions=tuple(regions))
+
+    def dag_run_record(self, region: str) -> DagRunRecord | None:
+        """What the records of an attempt of ``region`` say of its DAG run. Raises the store's errors."""
+        return None if self.dag_run is None else self.dag_run.record(region, lambda: self._digest_key)
+
+    @property
+    def dag_run_is_by_timetable(self) -> bool:
+        """Whether the timetable has chosen the data interval of the DAG run, if that is known."""
+        return self.dag_run is not None and is_by_timetable(self.dag_run.run_id)
+
+    def changes_since(self, outcome: Outcome) -> str:
+        """What differs between the DAG run that ``outcome`` was made for and this one; empty if that is not known."""
+        now = None if outcome.dag_run is None else self.dag_run_record(outcome.region)
+        return "" if now is None or outcome.dag_run is None else ", ".join(now.changes_since(outcome.dag_run))
+
+    @cached_property
+    def _digest_key(self) -> str:
+        return digest_key(self.journal.store, deadline_s=self.journal.deadline_s)
 
     @property
     def regions(self) -> Mapping[str, RegionPlan]:
@@ -177,6 +199,7 @@ class Run:
             absent=absent,
             known=known,
             before=before,
+            changes_since=self.changes_since,
         )
         self._evaluated.append(evaluation)
         return evaluation

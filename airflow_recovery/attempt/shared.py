@@ -146,6 +146,7 @@ class SharedApplication(SparkApplication):
             spark_seconds=shared.spark_seconds,
             application_id=shared.application_id,
             shared=ref,
+            dag_run=attempt.claim.dag_run,
         )
         try:
             self._run.journal.finish(outcome)
@@ -203,6 +204,7 @@ class SharedApplication(SparkApplication):
                 events=NoEvents(),
                 publish_keys=(),
                 fingerprints={},
+                dag_run=None,
             )
             try:
                 result = RegionTask(run, self._region, self._running, builder=Builder(owner, self._silent)).execute()

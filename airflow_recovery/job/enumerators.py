@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import datetime, time, timedelta, timezone
 from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError, SplitIdentityError
@@ -43,10 +43,23 @@ def date_splits(start: datetime, end: datetime) -> tuple[Split, ...]:
 
     Airflow's newer timetables give a run such an interval. Days are those of the moments' own time zone.
     """
-    last = end if end == start else end - timedelta(microseconds=1)
-    days = (last.date() - start.date()).days + 1
+    last = end.toordinal() - (1 if begins_day(end) else 0)
+    days = max(last - start.toordinal(), 0) + 1
     check_number(days, f"days from {start.isoformat()} to {end.isoformat()}", "a shorter interval")
     return tuple(Split.of(name, name) for name in ((start.date() + timedelta(at)).isoformat() for at in range(days)))
+
+
+def begins_day(moment: datetime) -> bool:
+    """Whether ``moment`` begins a day of its own time zone: at midnight, or where the clock skips midnight.
+
+    Santiago's clocks go from 23:59 to 01:00 when summer time begins. If there are two midnights, each of them does.
+    """
+    if moment.time() == time():
+        return True
+    if moment.tzinfo is None:
+        return False
+    before = moment.astimezone(timezone.utc) - timedelta(microseconds=1)
+    return before.astimezone(moment.tzinfo).date() < moment.date()
 
 
 def yielded_splits(

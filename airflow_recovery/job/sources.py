@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, time, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -19,6 +19,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.batch_snapshot import takes_snapshots
 from airflow_recovery.job.enumerators import (
     ResumedEnumerator,
+    begins_day,
     date_splits,
     day_moment,
     key_range_splits,
@@ -196,7 +197,7 @@ class Dates(EnumeratedSource):
     def enumerate(self, where: str) -> tuple[Split, ...]:
         """The days, from the first on. Raises `JobDefinitionError` for ends that are no days, or swapped."""
         start, end = self._ends(where)
-        if end < start:
+        if _length(start, end) < timedelta(0):
             raise JobDefinitionError(
                 f"{where}: expected dates() with an end= that is not before start=, found {self.start!r} and "
                 f"{self.end!r}: end is the first day that is not read"
@@ -206,7 +207,7 @@ class Dates(EnumeratedSource):
     def overlap(self, where: str) -> str:
         """Why the run before reads one of these days as well: of an interval of a day or more; else empty."""
         start, end = self._ends(where)
-        if end - start < _SHORTEST_DAY or start.time() == time():
+        if _length(start, end) < _SHORTEST_DAY or begins_day(start):
             return ""
         return (
             f"the interval from {start.isoformat()} begins within a day, which the run before reads as well: if the "
@@ -227,12 +228,22 @@ class Dates(EnumeratedSource):
         value = getattr(self, name)
         try:
             moment = day_moment(value)
+            _in_utc(moment)
             return moment.astimezone(ZoneInfo(self.timezone)) if self.timezone and moment.tzinfo else moment
         except (ValueError, OverflowError):
             raise JobDefinitionError(
                 f"{where}: expected {name}= of dates() to come to a day such as '2013-01-31' in this run, found "
                 f"{value!r}"
             ) from None
+
+
+def _length(start: datetime, end: datetime) -> timedelta:
+    """The time between them. Python subtracts, and compares, the wall clocks of two moments of one time zone."""
+    return _in_utc(end) - _in_utc(start)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is None else moment.astimezone(timezone.utc)
 
 
 @dataclass(frozen=True)

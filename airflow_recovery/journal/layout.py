@@ -11,7 +11,7 @@
     <base>/_streams/<dag id>/<run key>/<group id>/<writer>/<seq>
     <base>/_splits/<dag id>/<run key>/<group id>/<vertex>/assignment-<g>    which subtask reads which split
     <base>/_servers/<dag id>/<run key>/<group id>/<n>     the run's own Spark (`airflow_recovery.task.run_spark`)
-    <base>/_owner, _journal                               (`airflow_recovery.journal.owner`)
+    <base>/_owner, _journal, _key                         (`airflow_recovery.journal.owner`)
 
 and, relative to the base of the results,
 

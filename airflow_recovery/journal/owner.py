@@ -2,6 +2,7 @@
 
     <journal>/_owner     {"deployment": name}          the deployment that uses it; "" is one without a name
     <journal>/_journal   {"journal": id}               a random id, by which this journal is told from every other one
+    <journal>/_key       {"key": key}                  a random key of digests (`airflow_recovery.model.dag_run`)
     <results>/_owner     {"journal": id, "uri": uri}   the journal whose results they are
 
 Two deployments with one journal would adopt each other's attempts. Two journals over one prefix of results would write
@@ -22,6 +23,7 @@ from airflow_recovery.store.write_once import write_once
 
 OWNER_KEY = "_owner"
 JOURNAL_KEY = "_journal"
+DIGEST_KEY = "_key"
 NAMELESS = "a deployment without a name"
 
 
@@ -55,6 +57,15 @@ def own_results(journal: ObjectStore, results: ObjectStore, *, deadline_s: float
     else:
         mine = _read(journal, JOURNAL_KEY, "journal") or {}
     _check_journal(journal, mine, results, owner)
+
+
+def digest_key(store: ObjectStore, *, deadline_s: float = 60.0) -> str:
+    """The key with which the journal in ``store`` digests values. The first caller makes it.
+
+    It stands in no other place, message or record. One request, or two for the first caller. Raises as `own_prefix`.
+    """
+    found = _read(store, DIGEST_KEY, "key") or _take(store, DIGEST_KEY, {"key": uuid.uuid4().hex}, deadline_s)
+    return found["key"]
 
 
 def check_results(journal: ObjectStore, results: ObjectStore) -> None:

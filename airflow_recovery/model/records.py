@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar
 from airflow_recovery.errors import Failure
 from airflow_recovery.model.codec import Id, Key, flat, later
 from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.dag_run import DagRunRecord
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.groups import DistributionPattern, GroupedRegions, RegionGroup, Regions
 from airflow_recovery.model.inputs import InputRef, InputRefs, Inputs, grouped
@@ -297,6 +298,8 @@ class Claim:
     region's own task has found it valid again (`Kept`)."""
     absent: tuple[Id, ...] = later(())
     """The optional inputs that this DAG run does not have: regions that were skipped, or have failed."""
+    dag_run: DagRunRecord | None = later(None)
+    """The DAG run that the attempt is made for. `None` in claims of earlier versions, and of shared results."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode pins with the claim."""
 
@@ -338,6 +341,8 @@ class Outcome:
     """Of a failure after which the region is not restarted: which restart budget it has ended, in words."""
     absent: tuple[Id, ...] = later(())
     """As in its claim."""
+    dag_run: DagRunRecord | None = later(None)
+    """As its claim has it, if the attempt is finished."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode has recorded of the attempt."""
 
@@ -359,6 +364,7 @@ class AttemptTrace:
     commit: CommitSpec | None = None
     absent: tuple[Id, ...] = later(())
     mode: RegionMode = flat(BATCH, value_class)
+    dag_run: DagRunRecord | None = later(None)
 
     def finished(  # noqa: PLR0913 - what an outcome says
         self,
@@ -397,6 +403,7 @@ class AttemptTrace:
             commit=self.commit,
             coordinators=coordinators,
             absent=self.absent,
+            dag_run=self.dag_run,
             mode=self.mode if mode is None else mode,
         )
 

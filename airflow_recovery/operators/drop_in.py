@@ -259,7 +259,9 @@ class DropInOperator(RecoveringOperator):
         refuse_mapped(context)
         die_with_supervisor()
         dag = self.get_dag()
-        fingerprints = {self.task_id: self.fingerprint()}
+        computes = self.computes()
+        fingerprints = {self.task_id: self.fingerprint_of(computes)}
+        rendered = {name: value for name, value in computes.items() if name != "fields"} | computes.get("fields", {})
         plan = plan_of_dag(dag)
         place = RunPlace.of(context, OPERATORS_GROUP, self.job_recovery)
         task_keys = {region.name: region.name for region in plan.regions}
@@ -272,6 +274,7 @@ class DropInOperator(RecoveringOperator):
             on_altered=on_altered_of(dag),
             publish_keys=publish_tasks_of(dag),
             fingerprints=fingerprints,
+            fields={self.task_id: rendered},
         ) as opened:
             self._application = application = self.new_application(opened, context)
             task = RegionTask(

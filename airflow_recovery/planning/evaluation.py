@@ -65,6 +65,7 @@ class Evaluation:
     lists its own. For any other region the recorded ones are taken as they are; its own task evaluates them.
     ``absent``: likewise the optional inputs that this DAG run does not have.
     ``known``: what each mode knows of the run besides its records, by its name, read after ``state`` was listed.
+    ``changes_since``: what in today's DAG run differs from the one that an outcome was made for; empty if not known.
     ``before``: the same plan in an earlier state, or a supposed one. What it has found out of traces that rest on
     nothing that has changed since is taken over, and nothing that it has heard of data.
     What was evaluated stays readable: ``topology``, ``state``, ``available``.
@@ -80,6 +81,7 @@ class Evaluation:
         absent: Mapping[str, tuple[str, ...]] | None = None,
         known: Mapping[str, object] | None = None,
         before: Evaluation | None = None,
+        changes_since: Callable[[Outcome], str] | None = None,
     ) -> None:
         self.topology = plan
         self.state = state
@@ -90,6 +92,7 @@ class Evaluation:
         self._externals = externals or {}
         self._absent = absent or {}
         self._known = known or {}
+        self._changes_since = changes_since
         self._read = InputsRead(plan, state)
         self._invalid: dict[str, Reason | None] = {}
         self._decided: dict[str, list[str]] = {}
@@ -107,7 +110,14 @@ class Evaluation:
         before = self if plan is self.topology else None
         externals, absent, known = self._externals, self._absent, self._known
         return Evaluation(
-            plan, state, available=available, externals=externals, absent=absent, known=known, before=before
+            plan,
+            state,
+            available=available,
+            externals=externals,
+            absent=absent,
+            known=known,
+            before=before,
+            changes_since=self._changes_since,
         )
 
     def without_asking(self) -> Evaluation:
@@ -498,7 +508,9 @@ class Evaluation:
             return Reason(name, Why.NOT_COMMITTED, f"attempt {attempt.number} was abandoned")
         today = group.fingerprint(index)
         if today is not None and outcome.fingerprint != today:
-            return Reason(name, Why.CODE_CHANGED, f"since attempt {attempt.number}")
+            changes = self._changes_since(outcome) if self._changes_since is not None else ""
+            detail = f"since attempt {attempt.number}" + (f"; other now: {changes}" if changes else "")
+            return Reason(name, Why.CODE_CHANGED, detail)
         if name in self._externals:
             changed = _changed_external(outcome.externals, self._externals[name])
             if changed is not None:

@@ -32,7 +32,7 @@ from airflow_recovery.store.probe import probe
 from airflow_recovery.store.timed import TimedStore
 from airflow_recovery.task.metrics import MeteredEvents, RecoveryMetrics, metrics_of
 from airflow_recovery.task.recovery_off import RunWithoutRecovery
-from airflow_recovery.task.run_context import is_live_run, run_identity, task_identity
+from airflow_recovery.task.run_context import dag_run_facts, is_live_run, run_identity, task_identity
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,12 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
     on_altered: Mapping[str, OnAltered] | None = None,
     publish_keys: tuple[str, ...] = (),
     fingerprints: Mapping[str, str] | None = None,
+    fields: Mapping[str, Mapping[str, Any]] | None = None,
     ask_cached: Callable[[PartitionManifest], str | None] | None = None,
 ) -> Iterator[OpenRun]:
     """The run of ``context`` for one try of one task; its event stream is flushed at the end.
 
-    ``ask_cached`` is `ResultProber`'s.
+    ``ask_cached`` is `ResultProber`'s, ``fields`` those of `dag_run_facts`.
 
     Raises `ConfigurationError` where ``[recovery] journal`` is not set, and at the end `HistoryIncomplete` where events
     could not be written and that shall fail the task.
@@ -152,6 +153,7 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
         open_committer=open_committers(stores),
         results=stores.results,
         check_owner=own if settings.deployment is None else lambda: None,
+        dag_run=dag_run_facts(context, fields),
     )
     try:
         yield OpenRun(run, stores, settings)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_recovery.airflow_compat import is_supervised
@@ -14,12 +15,14 @@ from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
 from airflow_recovery.journal.layout import run_key
+from airflow_recovery.model.dag_run import RECOVERY, DagRunFacts
 from airflow_recovery.model.records import RunIdentity
 
 if TYPE_CHECKING:
     from airflow.sdk import TaskGroup
 
 MODES = ("recover", "recompute")
+_ALIKE = 0.75
 
 
 def run_facts(context: Mapping[str, Any]) -> RunFacts:
@@ -31,6 +34,24 @@ def run_facts(context: Mapping[str, Any]) -> RunFacts:
         data_interval_end=_iso(context.get("data_interval_end")),
         conf=dict(dag_run.conf or {}),
         params={key: context["params"][key] for key in context.get("params") or {}},
+    )
+
+
+def dag_run_facts(context: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]] | None = None) -> DagRunFacts:
+    """What is recorded of the run with each attempt. ``fields``: what is rendered for a region, by name."""
+    dag_run, facts = context["dag_run"], run_facts(context)
+    return DagRunFacts(
+        run_id=dag_run.run_id,
+        run_type=str(getattr(dag_run.run_type, "value", dag_run.run_type)),
+        logical_date=facts.logical_date,
+        data_interval_start=facts.data_interval_start,
+        data_interval_end=facts.data_interval_end,
+        run_after=_iso(dag_run.run_after),
+        partition_key=getattr(dag_run, "partition_key", None),
+        conf=facts.conf,
+        # Airflow puts conf among the params.
+        params={name: value for name, value in facts.params.items() if name not in facts.conf},
+        fields=fields or {},
     )
 
 
@@ -140,9 +161,12 @@ def recompute_epoch(context: Mapping[str, Any]) -> str | None:
     """The epoch of ``recovery: {mode: recompute, epoch: N}`` in the run's conf, `None` in mode ``recover``.
 
     Everything runs again once an epoch: a later retry or clear keeps what that epoch has made. The default is epoch 1.
-    Raises `ConfigurationError` for anything else under ``recovery``.
+    Raises `ConfigurationError` for anything else under ``recovery``, and for a key that seems to be meant for it.
     """
-    asked = (context["dag_run"].conf or {}).get("recovery")
+    conf = context["dag_run"].conf or {}
+    dag = context.get("dag")
+    _refuse_misspelt(conf, () if dag is None else dag.params)
+    asked = conf.get(RECOVERY)
     if asked is None:
         return None
     advice = 'Write {"recovery": {"mode": "recompute", "epoch": 2}}, or leave it out to recover.'
@@ -155,12 +179,36 @@ def recompute_epoch(context: Mapping[str, Any]) -> str | None:
         raise ConfigurationError(
             f"The run's conf: expected recovery.mode to be one of {', '.join(MODES)}, found {mode!r}. {advice}"
         )
+    if "epoch" in asked and "mode" not in asked:
+        raise ConfigurationError(
+            f"The run's conf: expected recovery.mode beside recovery.epoch, found {asked!r}: an epoch alone changes "
+            f"nothing. {advice}"
+        )
     epoch = asked.get("epoch", 1)
     if isinstance(epoch, bool) or not isinstance(epoch, (int, str)) or epoch == "":
         raise ConfigurationError(
             f"The run's conf: expected recovery.epoch to be a number or a name, found {epoch!r}. {advice}"
         )
     return str(epoch) if mode == "recompute" else None
+
+
+def _refuse_misspelt(conf: Mapping[str, Any], params: Collection[str]) -> None:
+    """Conf belongs to the DAG, but for one key. One that looks like that key, and holds what it holds, is a mistake."""
+    for name, value in conf.items():
+        is_meant = (
+            value in MODES if isinstance(value, str) else isinstance(value, dict) and {"mode", "epoch"} & {*value}
+        )
+        if name != RECOVERY and name not in params and is_meant and _is_like_recovery(name):
+            raise ConfigurationError(
+                f"The run's conf: expected the key {RECOVERY!r}, found {name!r} with {value!r}: recovery does not read "
+                'that key, and would keep everything. Write {"recovery": {"mode": "recompute", "epoch": 2}}. If the '
+                f"DAG has a use for {name!r}, declare it among its params."
+            )
+
+
+def _is_like_recovery(name: str) -> bool:
+    words = name.lower()
+    return RECOVERY[:-1] in words or SequenceMatcher(None, words, RECOVERY).ratio() > _ALIKE
 
 
 def _iso(moment: datetime | None) -> str | None:

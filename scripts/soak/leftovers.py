@@ -31,7 +31,7 @@ OF_A_RUN = ("org.apache.spark.deploy.SparkSubmit", "airflow_recovery.driver", TI
 """Words of a command line that only what belongs to a run has."""
 MOST_IDLE_S = 60.0
 _ATTEMPT = re.compile(r"[0-9]{8}")
-_KNOWN_IN_JOURNAL = ("_owner", "_journal", "_shared/", "_streams/", "_splits/", "_servers/")
+_KNOWN_IN_JOURNAL = ("_owner", "_journal", "_key", "_shared/", "_streams/", "_splits/", "_servers/")
 _PROBED = re.compile(r"_probe/(?:raced|[0-9a-f]{32}(?:-race-[0-9](?:[/-]0)?)?)")
 """What start-up probes leave: the mark of the last race, and the objects of one that was killed."""
 MOST_PROBED = 20

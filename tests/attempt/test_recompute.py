@@ -13,13 +13,17 @@ def recompute(world: World, regions: str, epoch: str) -> list[Decision]:
     return [world.go(region, epoch=epoch).decision for region in regions]
 
 
-def test_everything_runs_again_once_in_an_epoch():
+def test_fault_198_everything_runs_again_once_in_an_epoch_and_the_second_time_says_so():
     world = World(CHAIN)
     world.go_all()
     world.new_airflow()
     assert recompute(world, "PCE", "1") == [Decision.RAN] * 3
     world.new_airflow()
-    assert recompute(world, "PCE", "1") == [Decision.KEPT] * 3
+    again = [world.go(region, epoch="1") for region in "PCE"]
+    assert [result.decision for result in again] == [Decision.KEPT] * 3
+    # Fault 198: a person who asks for the same epoch again is told that nothing has run.
+    told = "; epoch 1 has recomputed it already: a value of recovery.epoch that is new runs it again"
+    assert [result.why.endswith(told) for result in again] == [True] * 3
     assert [world.current(region) for region in "PCE"] == [2, 2, 2]
 
 

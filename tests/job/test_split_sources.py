@@ -109,6 +109,64 @@ def test_a_day_that_is_out_of_range_in_the_time_zone_is_no_day() -> None:
         late.enumerate("v")
 
 
+def intervals(cron: str, zone: str, start: str, end: str) -> Iterator[tuple[str, str]]:
+    """The data intervals that Airflow's own timetable gives to the runs from ``start`` to before ``end``, in UTC."""
+    import pendulum
+    from airflow.timetables.base import TimeRestriction
+    from airflow.timetables.interval import CronDataIntervalTimetable
+
+    timetable = CronDataIntervalTimetable(cron, zone)
+    first, last = (pendulum.parse(day, tz=zone) for day in (start, end))
+    assert isinstance(first, pendulum.DateTime)
+    assert isinstance(last, pendulum.DateTime)
+    restriction, interval = TimeRestriction(earliest=first, latest=None, catchup=True), None
+    while True:
+        info = timetable.next_dagrun_info(last_automated_data_interval=interval, restriction=restriction)
+        assert info is not None
+        interval = info.data_interval
+        if interval.start >= last:
+            return
+        yield interval.start.in_timezone("UTC").isoformat(), interval.end.in_timezone("UTC").isoformat()
+
+
+ZONES = ("America/Santiago", "Africa/Cairo", "Asia/Beirut", "America/Havana", "America/Asuncion", "Europe/Berlin")
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_fault_197_each_day_of_a_year_is_read_by_one_daily_run(zone: str) -> None:
+    """Some zones have a day without a midnight, and Havana has a day with two."""
+    found = [dates(*each, timezone=zone) for each in intervals("0 0 * * *", zone, "2024-01-01", "2025-01-01")]
+    assert [split.uri for each in found for split in each.enumerate("v")] == [
+        f"split:{date.fromordinal(day)}" for day in range(date(2024, 1, 1).toordinal(), date(2025, 1, 1).toordinal())
+    ]
+    assert [each.overlap("v") for each in found] == [""] * 366
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Havana"])
+@pytest.mark.parametrize("cron", ["*/15 * * * *", "0 * * * *"])
+def test_fault_197_each_run_of_the_hour_that_comes_twice_reads_its_own_day(cron: str, zone: str) -> None:
+    for start, end in (("2024-10-26", "2024-10-28"), ("2024-11-02", "2024-11-04")):
+        found = [dates(*each, timezone=zone) for each in intervals(cron, zone, start, end)]
+        days = [[split.uri for split in each.enumerate("v")] for each in found]
+        assert {len(of_run) for of_run in days} == {1}
+        assert [each.overlap("v") for each in found] == [""] * len(found)
+        assert days == sorted(days)
+
+
+def test_fault_197_the_moments_of_the_finding() -> None:
+    """Santiago's 6 September 2026 has no midnight. Berlin's 25 October 2026 has 02:45 before 02:00."""
+    first, second = (
+        dates(start, end, timezone="America/Santiago")
+        for start, end in (
+            ("2026-09-05T04:00:00+00:00", "2026-09-06T04:00:00+00:00"),
+            ("2026-09-06T04:00:00+00:00", "2026-09-07T03:00:00+00:00"),
+        )
+    )
+    assert (handed(first).days, handed(second).days) == ([date(2026, 9, 5)], [date(2026, 9, 6)])
+    turn = dates("2026-10-25T00:45:00+00:00", "2026-10-25T01:00:00+00:00", timezone="Europe/Berlin")
+    assert handed(turn).days == [date(2026, 10, 25)]
+
+
 @pytest.mark.parametrize(
     ("declared_days", "overlaps"),
     [

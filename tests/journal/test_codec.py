@@ -22,6 +22,7 @@ from airflow_recovery.journal.codec import FORMAT_VERSION, checked_record, decod
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.codec import canonical_json, to_json
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
+from airflow_recovery.model.dag_run import DagRunRecord
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.groups import DistributionPattern, GroupEdge, GroupedRegions, RegionGroup
@@ -79,6 +80,19 @@ COMMIT = CommitSpec(
     '{"conn_id":"warehouse","mode":"replace","run_column":null,"table":"mart.delays"}',
 )
 EVENTS = ChannelPlan("events", "events", Reconnect.LATEST, Overflow.DROP)
+DAG_RUN = DagRunRecord(
+    run_id="scheduled__2026-01-01T01:00:00+00:00",
+    run_type="scheduled",
+    logical_date="2026-01-01T01:00:00+00:00",
+    data_interval_start="2026-01-01T01:00:00+00:00",
+    data_interval_end="2026-01-02T01:00:00+00:00",
+    run_after="2026-01-02T01:00:00+00:00",
+    partition_key="eu",
+    conf=(("keys", "0123456789abcdef"),),
+    params=(("lake", "123456789abcdef0"), ("limit", "23456789abcdef01")),
+    fields=(("arguments", "3456789abcdef012"),),
+)
+
 EXAMPLES: dict[str, Record] = {
     "plan": PlanRecord(
         "jobs.flights:flights",
@@ -336,6 +350,28 @@ EXAMPLES: dict[str, Record] = {
         tag="airflow-recovery-1",
         claimed_at="2026-01-01T00:00:00+00:00",
         commit_number=4,
+    ),
+    "claim-of-dag-run": Claim(
+        region="delays",
+        attempt=1,
+        writer="w1",
+        plan_hash="0123abcd",
+        inputs=(),
+        airflow_run_id="scheduled__2026-01-01T01:00:00+00:00",
+        try_number=1,
+        ti_id="019a-7b",
+        tag="airflow-recovery-1",
+        claimed_at="2026-01-02T01:00:01+00:00",
+        dag_run=DAG_RUN,
+    ),
+    "outcome-of-dag-run": Outcome(
+        region="delays",
+        attempt=1,
+        state=AttemptState.FINISHED,
+        writer="w1",
+        ended_at="2026-01-02T01:01:00+00:00",
+        fingerprint="f1",
+        dag_run=DAG_RUN,
     ),
     "outcome-numbered": Outcome(
         region="delays",

@@ -26,7 +26,7 @@ from airflow_recovery.errors import Failure
 from airflow_recovery.job.chains import batch_label
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout, run_key, shared_identity
-from airflow_recovery.journal.owner import check_owner, check_results, own_prefix, own_results
+from airflow_recovery.journal.owner import check_owner, check_results, digest_key, own_prefix, own_results
 from airflow_recovery.journal.record_cache import RecordCache
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.names import encode
@@ -107,6 +107,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Places:
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(JOURNAL_ID))
     own_prefix(places.journal, "berlin")
     own_results(places.journal, places.results)
+    digest_key(places.journal)
     for attempt, beat in BEATS.items():
         places.journal.put(LAYOUT.heartbeat("delays", attempt), beat.to_bytes())
     cache = RecordCache(places.journal, LAYOUT.snapshot, writes=True, worth=1)
@@ -155,6 +156,7 @@ def test_fault_39_whose_journal_and_results_they_are_is_read_for_ever() -> None:
     own_prefix(places.journal, "berlin")
     check_results(places.journal, places.results)
     own_results(places.journal, places.results)
+    assert digest_key(places.journal) == JOURNAL_ID
     assert places.objects == before
 
 

@@ -17,7 +17,18 @@ import pytest
 from example_events import EXAMPLE_EVENTS
 from example_events import IDENTITY as STREAM_RUN
 from test_codec import EXAMPLES, IDENTITY
-from test_golden_objects import BEATS, CHECKPOINT, CHECKPOINTS, FAILURE, LAYOUT, RUN, SNAPSHOT, Places, golden
+from test_golden_objects import (
+    BEATS,
+    CHECKPOINT,
+    CHECKPOINTS,
+    FAILURE,
+    JOURNAL_ID,
+    LAYOUT,
+    RUN,
+    SNAPSHOT,
+    Places,
+    golden,
+)
 
 from airflow_recovery.driver import exit_report
 from airflow_recovery.driver.heartbeat import Beat
@@ -26,7 +37,7 @@ from airflow_recovery.journal.codec import checksum, decode_record
 from airflow_recovery.journal.events import event_from_json, event_to_json
 from airflow_recovery.journal.frames import SegmentHeader, _line, read_segment
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.owner import check_owner, check_results
+from airflow_recovery.journal.owner import check_owner, check_results, digest_key
 from airflow_recovery.journal.record_cache import RecordCache
 from airflow_recovery.model.codec import canonical_json
 from airflow_recovery.model.record_kinds import RECORD_KINDS
@@ -186,6 +197,10 @@ PASSED_OVER: dict[str, tuple[Callable[[], Any], Any]] = {
     "the owner of a journal: another field": (
         lambda: check_owner(with_object("_owner", field()).journal, "berlin"),
         None,
+    ),
+    "the key of digests: another field": (
+        lambda: digest_key(with_object("_key", field()).journal),
+        JOURNAL_ID,
     ),
     "the owner of results: another field": (
         lambda: (lambda places: check_results(places.journal, places.results))(

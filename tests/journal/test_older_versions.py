@@ -109,6 +109,7 @@ def test_what_the_versions_since_groups_do_not_read_they_refuse_by_name() -> Non
     assert {each.partition(":")[0] for each in said} == {
         "refused",
         "read without airflow_run_id",
+        "read without dag_run",
         "read without regions.finals",
     }
 

@@ -24,6 +24,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import StreamClosed
+from airflow_recovery.model.dag_run import DagRunFacts
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
@@ -322,6 +323,8 @@ class World:
     """What the regions know of the publish task."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     run_id: str = "run"
+    dag_run: DagRunFacts | None = None
+    """What is recorded of the DAG run."""
     modes: Mapping[str, Determinism] = field(default_factory=dict)
     makes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The results of a region that makes others than the one of its own name."""
@@ -450,6 +453,7 @@ class World:
             publish_keys=self.publish_keys,
             heartbeat_timeouts=self.heartbeat_timeouts,
             is_live_run=lambda run_id: run_id in self.live_runs,
+            dag_run=self.dag_run,
         )
 
     def region_task(

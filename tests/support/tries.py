@@ -35,7 +35,15 @@ class TaskStateStore(dict[str, Any]):
 
 
 def dag_run(**changes: Any) -> SimpleNamespace:
-    facts = {"dag_id": "d", "run_id": "r", "logical_date": DATE, "partition_key": None, "conf": {}}
+    facts = {
+        "dag_id": "d",
+        "run_id": "r",
+        "run_type": "manual",
+        "run_after": DATE,
+        "logical_date": DATE,
+        "partition_key": None,
+        "conf": {},
+    }
     return SimpleNamespace(**{**facts, **changes})
 
 

@@ -372,6 +372,7 @@ def test_operators_share_one_plan_and_an_inner_one_takes_the_fast_path(
         [
             "list ",
             "get t/p/00000001.outcome",
+            "get ",  # the key of digests, which lies beside the runs
             "put_if_absent t/c/00000001.claim",
             "list ",  # the release check, beside Spark's start
             "put_if_absent t/c/00000001.outcome",

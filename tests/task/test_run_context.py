@@ -15,6 +15,7 @@ from airflow_recovery.attempt.clear_protocol import CLEARS_KEY
 from airflow_recovery.attempt.run import RetryGrant
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.task.run_context import (
+    dag_run_facts,
     is_live_run,
     recompute_epoch,
     refuse_mapped,
@@ -95,13 +96,56 @@ def test_the_epoch(conf: Any, epoch: str | None) -> None:
         ({"mode": "recompute", "epoch": None}, "found None"),
         ({"mode": "recompute", "epoch": 1.5}, "found 1.5"),
         ({"mode": "recompute", "epoch": ""}, "found ''"),
-        ({"epoch": []}, r"found \[\]"),
+        ({"mode": "recompute", "epoch": []}, r"found \[\]"),
+        ({"epoch": 2}, "expected recovery.mode beside recovery.epoch"),
+        ({"mod": "recompute"}, "expected recovery to hold mode and epoch only, found {'mod': 'recompute'}"),
     ],
 )
 def test_anything_else_is_refused_with_an_example(asked: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as caught:
         recompute_epoch(task_context(conf={"recovery": asked}))
     assert 'Write {"recovery": {"mode": "recompute", "epoch": 2}}' in str(caught.value)
+
+
+RECOMPUTE = {"mode": "recompute", "epoch": 2}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["recover", "Recovery", "recovry", "recovery_mode", "recovery.mode", "airflow_recovery", "recovering", "rcovery"],
+)
+@pytest.mark.parametrize("value", [RECOMPUTE, {"epoch": 2}, "recompute"])
+def test_fault_198_a_key_of_conf_that_is_meant_for_recovery_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"expected the key 'recovery', found '{name}' with"):
+        recompute_epoch(task_context(conf={"limit": 1, name: value}))
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"recover": True},
+        {"recovery_date": "2026-01-01"},
+        {"mode": "recompute"},
+        {"discovery": {"mode": "full"}},
+        {"spark": {"mode": "recompute", "epoch": 2}},
+    ],
+)
+def test_other_keys_of_conf_are_the_dags_own(conf: dict[str, Any]) -> None:
+    assert recompute_epoch(task_context(conf=conf)) is None
+
+
+def test_a_key_of_conf_that_the_dag_declares_is_its_own() -> None:
+    context = task_context(conf={"recover": {"mode": "full"}}, params={"recover": {"mode": "full"}})
+    # Airflow puts every key of conf among the params, so these declare nothing.
+    with pytest.raises(ConfigurationError):
+        recompute_epoch(context)
+    assert recompute_epoch({**context, "dag": SimpleNamespace(params={"recover": None})}) is None
+
+
+def test_the_records_of_a_run_have_its_conf_once() -> None:
+    facts = dag_run_facts(task_context(conf={"keys": 2}, params={"keys": 2, "limit": 7}))
+    assert (facts.conf, facts.params) == ({"keys": 2}, {"limit": 7})
+    assert (facts.run_id, facts.run_type, facts.run_after) == ("r", "manual", "2024-01-02T00:00:00+00:00")
 
 
 def test_mapped_tasks_are_refused() -> None:

@@ -1,0 +1,44 @@
+"""A run that was triggered by hand may have another data interval than the date's run: it must not replace its results.
+
+With a timetable that has data intervals, Airflow gives a triggered run the interval *before* its logical date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_recovery.attempt.run import Run
+from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.model.dag_run import DagRunRecord
+from airflow_recovery.model.records import Outcome
+
+
+def check_data_interval(run: Run, region: str, finishes: Iterable[Outcome | None]) -> None:
+    """Before ``region`` runs or is reset: is this the run of the date that ``finishes`` were made for?
+
+    ``finishes`` are those that count now: the region's own, and those of its inputs. A run whose interval the timetable
+    has chosen may replace any. Raises `ConfigurationError` if this run has another interval and all else is equal.
+    """
+    if run.dag_run is None or run.dag_run_is_by_timetable:
+        return
+    known = [finish for finish in finishes if finish is not None and finish.dag_run is not None]
+    now = run.dag_run_record(region) if known else None
+    for finish in known:
+        if now is not None and finish.dag_run is not None and now.differs_by_interval_alone(finish.dag_run):
+            raise ConfigurationError(_refusal(run, region, finish, finish.dag_run, now))
+
+
+def _refusal(run: Run, region: str, finish: Outcome, then: DagRunRecord, now: DagRunRecord) -> str:
+    dag_id, date = run.journal.identity.dag_id, now.logical_date or now.run_id
+    start, end = then.interval or ("", "")
+    return (
+        f"{region} must run, and would {'replace' if finish.region == region else 'be joined with'} "
+        f"{finish.region}@{finish.attempt}, which run {then.run_id} made for the data interval from {start} to {end}. "
+        f"Expected a run with that interval, found {now.run_id} from {now.data_interval_start} to "
+        f"{now.data_interval_end}; date, conf and params are equal. A run that is triggered for a date gets another "
+        "interval than the schedule gives that date. Nothing was started or replaced. Delete this DAG run (a backfill "
+        "that clears it keeps its interval), and make the date's run by a backfill: airflow backfill create --dag-id "
+        f"{dag_id} --from-date {date} --to-date {date}. Or trigger it over the REST API with data_interval_start "
+        f"{start} and data_interval_end {end}. If the new interval is meant, run airflow recovery restart {dag_id} "
+        f"{date} {finish.region} first."
+    )
