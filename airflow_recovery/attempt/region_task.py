@@ -147,7 +147,11 @@ class RegionTask:
         evaluation = self._run.evaluate(state, {self._region: externals})
         why = evaluation.why_must_run(self._region)
         if why is None:
-            return self._keep(evaluation)
+            unkept = self._why_not_kept(evaluation)
+            if unkept is None:
+                return self._keep(evaluation)
+            evaluation = self._run.evaluate(state, {self._region: externals}, {self._region: unkept})
+            why = evaluation.why_must_run(self._region) or unkept
         if why.why is Why.CODE_CHANGED:
             self._run.task_instances.live_check()
         if not evaluation.is_undecided(self._region) and check_not_appended(self._run, self._region, state):
@@ -195,11 +199,19 @@ class RegionTask:
 
     # the ways a try can go
 
-    def _keep(self, evaluation: Evaluation) -> RegionResult:
+    def _kept_attempt(self, evaluation: Evaluation) -> tuple[Attempt, Outcome]:
         attempt = evaluation.current(self._region)
         if attempt is None or attempt.outcome is None:
             raise AssertionError(f"{self._region} is kept without a finished attempt")
-        outcome = attempt.outcome
+        return attempt, attempt.outcome
+
+    def _why_not_kept(self, evaluation: Evaluation) -> Reason | None:
+        attempt, outcome = self._kept_attempt(evaluation)
+        why = self._application.why_not_kept(outcome)
+        return None if why is None else Reason(self._region, Why.XCOMS_LOST, f"attempt {attempt.number}: {why}")
+
+    def _keep(self, evaluation: Evaluation) -> RegionResult:
+        attempt, outcome = self._kept_attempt(evaluation)
         checked = evaluation.files_checked(self._region)
         seconds = outcome.spark_seconds or 0.0
         why = why_kept(evaluation, self._region)

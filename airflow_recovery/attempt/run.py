@@ -19,6 +19,7 @@ from airflow_recovery.model.mode import answers_of, modes_of
 from airflow_recovery.model.records import ExternalObject, PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import AskedResult, Evaluation
+from airflow_recovery.planning.reason import Reason
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.store.object_store import ObjectStore
@@ -153,9 +154,14 @@ class Run:
         return until_pages_agree(look)
 
     def evaluate(
-        self, state: RunState, externals: Mapping[str, tuple[ExternalObject, ...]] | None = None
+        self,
+        state: RunState,
+        externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
+        unkept: Mapping[str, Reason] | None = None,
     ) -> Evaluation:
         """The state, evaluated by the one pure function, with what the modes of the run read for that.
+
+        ``externals`` and ``unkept`` as `Evaluation` takes them.
 
         What this process has evaluated before, and what has not changed since, is not evaluated again.
         """
@@ -163,7 +169,13 @@ class Run:
         known = {mode: answers.known(self.today, self.journal) for mode, answers in self._modes.items()}
         before = self._evaluated.pop() if self._evaluated else None
         evaluation = Evaluation(
-            self.today, state, available=self.available, externals=externals, known=known, before=before
+            self.today,
+            state,
+            available=self.available,
+            externals=externals,
+            unkept=unkept,
+            known=known,
+            before=before,
         )
         self._evaluated.append(evaluation)
         return evaluation

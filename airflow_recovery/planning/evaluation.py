@@ -63,6 +63,7 @@ class Evaluation:
 
     ``externals`` holds today's external inputs of the regions that may be evaluated by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task evaluates them.
+    ``unkept``: why a region's own task can't keep the finish that counts. Only that task's process knows such a reason.
     ``known``: what each mode knows of the run besides its records, by its name, read after ``state`` was listed.
     ``before``: the same plan in an earlier state, or a supposed one. What it has found out of traces that rest on
     nothing that has changed since is taken over, and nothing that it has heard of data.
@@ -76,6 +77,7 @@ class Evaluation:
         *,
         available: Available,
         externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
+        unkept: Mapping[str, Reason] | None = None,
         known: Mapping[str, object] | None = None,
         before: Evaluation | None = None,
     ) -> None:
@@ -86,6 +88,7 @@ class Evaluation:
         self.available = available
         self._asks = True
         self._externals = externals or {}
+        self._unkept = unkept or {}
         self._known = known or {}
         self._read = InputsRead(plan, state)
         self._invalid: dict[str, Reason | None] = {}
@@ -102,8 +105,15 @@ class Evaluation:
     def of(self, plan: PlanRecord, state: RunState, available: Available) -> Evaluation:
         """Another run, or a supposed one, evaluated by the same external inputs."""
         before = self if plan is self.topology else None
-        externals, known = self._externals, self._known
-        return Evaluation(plan, state, available=available, externals=externals, known=known, before=before)
+        return Evaluation(
+            plan,
+            state,
+            available=available,
+            externals=self._externals,
+            unkept=self._unkept,
+            known=self._known,
+            before=before,
+        )
 
     def without_asking(self) -> Evaluation:
         """The same evaluation, which asks for no more data: what was not asked for so far is taken to be there."""
@@ -420,11 +430,9 @@ class Evaluation:
         # What a trace rests on was evaluated with it: whatever else has changed makes no difference to what is known.
         mine, earlier = self.state.regions, before.state.regions
         changed = [name for name in known if mine.get(name) is not earlier.get(name)]
-        changed += [
-            name
-            for name in self._externals.keys() | before._externals.keys()
-            if self._externals.get(name) != before._externals.get(name) and self._is_planned(name)
-        ]
+        for now, then in ((self._externals, before._externals), (self._unkept, before._unkept)):
+            others = (name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+            changed += filter(self._is_planned, others)
         doubtful = self.edges.downstream([*changed, *self.edges.of_modes]) if known else set()
         self._invalid = {node: reason for node, reason in known.items() if node not in doubtful}
         self._decided = {node: names for node, names in before._decided.items() if node not in doubtful}
@@ -487,7 +495,8 @@ class Evaluation:
             return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, self._regions[name].inputs))
         template = group.template
         may_be_overwritten = template.fixed or template.writes_elsewhere
-        return self._why_overwritten(name, template, attempt.number) if may_be_overwritten else None
+        overwritten = self._why_overwritten(name, template, attempt.number) if may_be_overwritten else None
+        return overwritten or self._unkept.get(name)
 
     def _why_overwritten(self, name: str, planned: RegionPlan, number: int) -> Reason | None:
         """A later attempt that does not count may have written over what this one has, which counts again."""
