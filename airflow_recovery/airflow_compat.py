@@ -9,6 +9,9 @@ DAG file nothing at all. What is used beyond the Spark provider's public interfa
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +38,15 @@ if TYPE_CHECKING:
     from airflow.models.task_state_store import TaskStateStoreModel as TaskStateStoreModel
     from airflow.models.taskinstance import TaskInstance as TaskInstance
     from airflow.models.taskinstance import clear_task_instances as clear_task_instances
+    from airflow.sdk.definitions.asset import Asset as Asset
+    from airflow.sdk.definitions.asset import AssetRef as AssetRef
     from airflow.sdk.definitions.taskgroup import MappedTaskGroup as MappedTaskGroup
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance as RuntimeTaskInstance
     from airflow.sdk.log import mask_secret as mask_secret
     from airflow.sdk.log import redact as redact  # type: ignore[attr-defined]  # for all to use, but not re-exported
     from airflow.sdk.observability import stats as stats
+    from airflow.sdk.serde import deserialize as deserialize
+    from airflow.sdk.serde import serialize as serialize
     from airflow.serialization.definitions.dag import SerializedDAG as SerializedDAG
     from airflow.state import StoreScope as StoreScope
     from airflow.state import TaskScope as TaskScope
@@ -71,10 +78,12 @@ else:
         "airflow.models.pool": "Pool",
         "airflow.models.task_state_store": "TaskStateStoreModel",
         "airflow.models.taskinstance": "TaskInstance clear_task_instances",
+        "airflow.sdk.definitions.asset": "Asset AssetRef",
         "airflow.sdk.definitions.taskgroup": "MappedTaskGroup",
         "airflow.sdk.execution_time.task_runner": "RuntimeTaskInstance",
         "airflow.sdk.log": "mask_secret redact",
         "airflow.sdk.observability": "stats",
+        "airflow.sdk.serde": "deserialize serialize",
         "airflow.serialization.definitions.dag": "SerializedDAG",
         "airflow.state": "StoreScope TaskScope get_state_backend resolve_state_backend",
         "airflow.state.metastore": "MetastoreBackend",
@@ -106,3 +115,49 @@ def execute_operator(operator: Any, context: Any, execute: Any = None) -> Any:
 
     sentinel = {f"{type(operator).__name__}__sentinel": ExecutorSafeguard.sentinel_value}
     return (execute or operator.execute)(context=context, **sentinel)
+
+
+@contextmanager
+def hearing_xcoms(ti: Any, heard: Callable[[str, Any], None]) -> Iterator[None]:
+    """Call ``heard`` with key and value of each XCom that this process pushes for ``ti``, before Airflow is sent it.
+
+    Whatever way it is pushed: ``ti.xcom_push`` and its asynchronous form, an operator's link, or ``XCom.set``.
+    """
+    xcom = import_module("airflow.sdk.execution_time.xcom").XCom
+    own = {name: vars(xcom).get(name) for name in ("set", "aset")}
+    push, push_async = xcom.set, xcom.aset
+
+    def hear(key: str, value: Any, of: dict[str, Any]) -> None:
+        if (of.get("dag_id"), of.get("run_id"), of.get("task_id")) == (ti.dag_id, ti.run_id, ti.task_id):
+            heard(key, value)
+
+    def heard_set(key: str, value: Any, **of: Any) -> None:
+        hear(key, value, of)
+        push(key, value, **of)
+
+    async def heard_aset(key: str, value: Any, **of: Any) -> None:
+        hear(key, value, of)
+        await push_async(key, value, **of)
+
+    xcom.set, xcom.aset = staticmethod(heard_set), staticmethod(heard_aset)
+    try:
+        yield
+    finally:
+        for name, method in own.items():
+            if method is None:
+                delattr(xcom, name)
+            else:
+                setattr(xcom, name, method)
+
+
+def asset_events(name: str | None, uri: str | None, since: datetime, page: int = 1000) -> Iterator[Any]:
+    """The events of the asset since then, the oldest first; a request each ``page``. Raises `AirflowRuntimeError`."""
+    from airflow.sdk.execution_time.context import InletEventsAccessor
+
+    while True:
+        accessor = InletEventsAccessor(asset_name=name, asset_uri=uri)
+        events = list(accessor.after(since.isoformat()).limit(page))
+        yield from events
+        if len(events) < page or events[-1].timestamp <= since:
+            return
+        since = events[-1].timestamp

@@ -90,6 +90,15 @@ class SparkApplication(ABC):
         """May the region run now? Raises where it may not, for example since that would overwrite newer data."""
         del state
 
+    def why_not_kept(self, outcome: Outcome) -> str | None:
+        """Why this try can't keep the attempt of ``outcome``, though its result is valid; `None`: it can.
+
+        A kept try leaves in Airflow what the attempt's task left there. Raises `StoreError` if the store does not tell
+        whether that is possible.
+        """
+        del outcome
+        return None
+
     @abstractmethod
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Start it, and wait for its end. Returns the outcome that is in the journal; `None`: it is to be looked for.
@@ -159,6 +168,10 @@ class WrappedApplication(SparkApplication):
     def before_claim(self, state: RunState) -> None:
         """As ``inner``."""
         self._inner.before_claim(state)
+
+    def why_not_kept(self, outcome: Outcome) -> str | None:
+        """As ``inner``."""
+        return self._inner.why_not_kept(outcome)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """As ``inner``."""

@@ -30,6 +30,8 @@ class PublishTask:
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        self.found_it = False
+        """The present cut had been published before this try."""
 
     def execute(self) -> Publish:
         """The publish that names the present cut: a new one, or the newest where nothing has changed."""
@@ -49,6 +51,7 @@ class PublishTask:
             cut = self._cut(evaluation, left_out)
             newest = self._run.journal.read_publish(state.newest_publish) if state.newest_publish else None
             if newest is not None and (newest.regions, newest.skipped) == (cut, skipped):
+                self.found_it = True
                 self._run.log.info("Publish %d names these results already.", newest.number)
                 return newest
             publish = Publish(state.newest_publish + 1, cut, skipped, self._run.now())

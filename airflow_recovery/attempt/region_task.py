@@ -169,7 +169,11 @@ class RegionTask:
         evaluation = self._evaluate(state, seen)
         why = evaluation.why_must_run(self._region)
         if why is None:
-            return self._keep(evaluation, state)
+            unkept = self._why_not_kept(evaluation)
+            if unkept is None:
+                return self._keep(evaluation, state)
+            evaluation = self._evaluate(state, seen, {self._region: unkept})
+            why = evaluation.why_must_run(self._region) or unkept
         if why.why is Why.CODE_CHANGED:
             self._run.task_instances.live_check()
         self._check_data_interval(state)
@@ -221,8 +225,8 @@ class RegionTask:
             self._check_data_interval(state)
         return why
 
-    def _evaluate(self, state: RunState, seen: Seen) -> Evaluation:
-        return self._run.evaluate(state, {self._region: seen.externals}, {self._region: seen.absent})
+    def _evaluate(self, state: RunState, seen: Seen, unkept: Mapping[str, Reason] | None = None) -> Evaluation:
+        return self._run.evaluate(state, {self._region: seen.externals}, {self._region: seen.absent}, unkept)
 
     def _check_data_interval(self, state: RunState) -> None:
         """Before anything is reset, abandoned or claimed."""
@@ -232,15 +236,23 @@ class RegionTask:
 
     # the ways a try can go
 
-    def _keep(self, evaluation: Evaluation, state: RunState) -> RegionResult | None:
-        """`None`: its sink has lost its rows, and what was prepared is gone too; the region must run."""
+    def _kept_attempt(self, evaluation: Evaluation) -> tuple[Attempt, Outcome]:
         attempt = evaluation.current(self._region)
         if attempt is None or attempt.outcome is None:
             raise AssertionError(f"{self._region} is kept without a finished attempt")
+        return attempt, attempt.outcome
+
+    def _why_not_kept(self, evaluation: Evaluation) -> Reason | None:
+        attempt, outcome = self._kept_attempt(evaluation)
+        why = self._application.why_not_kept(outcome)
+        return None if why is None else Reason(self._region, Why.XCOMS_LOST, f"attempt {attempt.number}: {why}")
+
+    def _keep(self, evaluation: Evaluation, state: RunState) -> RegionResult | None:
+        """`None`: its sink has lost its rows, and what was prepared is gone too; the region must run."""
+        attempt, outcome = self._kept_attempt(evaluation)
         rows = keep_rows(self._run, self._region, attempt)
         if rows is None:
             return None
-        outcome = attempt.outcome
         checked = evaluation.files_checked(self._region)
         seconds = outcome.spark_seconds or 0.0
         why = "; ".join(filter(None, (why_kept(evaluation, self._region), rows)))

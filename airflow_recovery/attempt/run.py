@@ -21,6 +21,7 @@ from airflow_recovery.model.mode import answers_of, modes_of
 from airflow_recovery.model.records import ExternalObject, Outcome, PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import AskedResult, Evaluation
+from airflow_recovery.planning.reason import Reason
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.store.object_store import ObjectStore
@@ -183,8 +184,11 @@ class Run:
         state: RunState,
         externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
         absent: Mapping[str, tuple[str, ...]] | None = None,
+        unkept: Mapping[str, Reason] | None = None,
     ) -> Evaluation:
         """The state, evaluated by the one pure function, with what the modes of the run read for that.
+
+        ``externals`` and ``unkept`` as `Evaluation` takes them.
 
         What this process has evaluated before, and what has not changed since, is not evaluated again.
         """
@@ -197,6 +201,7 @@ class Run:
             available=self.available,
             externals=externals,
             absent=absent,
+            unkept=unkept,
             known=known,
             before=before,
             changes_since=self.changes_since,

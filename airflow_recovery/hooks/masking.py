@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from airflow_recovery.journal.scrub import scrubbed
+import json
+from typing import Any
+
+from airflow_recovery.journal.scrub import scrubbed, scrubbed_json
+
+_DEEP = 1000
+"""Airflow's masker looks at no more than five levels if it is not told how deep it shall look."""
 
 
 def mask_secrets(text: str) -> str:
@@ -13,6 +19,14 @@ def mask_secrets(text: str) -> str:
     from airflow_recovery.airflow_compat import redact
 
     return scrubbed(str(redact(text)))
+
+
+def holds_secret(value: Any) -> bool:
+    """Whether `mask_secrets` would replace anything in a JSON value, or Airflow's masker hides one by its key."""
+    from airflow_recovery.airflow_compat import redact
+
+    redacted = scrubbed_json(redact(value, max_depth=_DEEP))
+    return json.dumps(redacted, sort_keys=True) != json.dumps(value, sort_keys=True)
 
 
 def mask_secret(secret: str) -> None:

@@ -230,6 +230,19 @@ class ReadMetrics:
 
 
 @dataclass(frozen=True)
+class StoredXComs:
+    """The object with the XComs of an attempt's task, its return value, and what its asset events carry.
+
+    ``digest``: the SHA-256 of the object, 64 hex digits, which also is its name. Empty if the task left something that
+    could not be stored; ``why`` then has the reason. ``size``: its bytes.
+    """
+
+    digest: str
+    size: int
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class RunAttempt:
     """One attempt of one run's region, as a shared result's journal names it: who makes it, or who reads it."""
 
@@ -337,6 +350,8 @@ class Outcome:
     """FINISHED is only prepared: it counts for success once `Committed` says that this was done."""
     coordinators: tuple[tuple[str, str], ...] = later(())
     """(vertex, snapshot of its coordinator as base64)."""
+    xcoms: StoredXComs | None = later(None)
+    """What the task left in Airflow besides its state, which a kept try leaves there again; `None`: nothing."""
     budget_ended: str | None = later(None)
     """Of a failure after which the region is not restarted: which restart budget it has ended, in words."""
     absent: tuple[Id, ...] = later(())
@@ -378,6 +393,7 @@ class AttemptTrace:
         accumulators: tuple[tuple[str, float], ...] = (),
         worker: str | None = None,
         coordinators: tuple[tuple[str, str], ...] = (),
+        xcoms: StoredXComs | None = None,
         mode: RegionMode | None = None,
     ) -> Outcome:
         """The outcome with which the attempt is finished. The only place that makes one for an attempt that ran.
@@ -404,6 +420,7 @@ class AttemptTrace:
             coordinators=coordinators,
             absent=self.absent,
             dag_run=self.dag_run,
+            xcoms=xcoms,
             mode=self.mode if mode is None else mode,
         )
 

@@ -15,14 +15,17 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators.drop_in import DropInOperator
 from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.operators.resumable import SubmitsThenAsks
+from airflow_recovery.task.left_in_airflow import SUMMARY_KEY
 from airflow_recovery.task.references import PathStyle
 from airflow_recovery.task.run_context import refuse_expand
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_recovery.attempt.application import SparkApplication
+    from airflow_recovery.attempt.region_task import RegionResult
+    from airflow_recovery.task.drop_in import DropInApplication
     from airflow_recovery.task.open_run import OpenRun
+    from airflow_recovery.task.subtask_batch import BatchResult
 
 _PROVIDER = "airflow.providers.apache.spark.operators"
 _OWN_CLASSES = {
@@ -99,7 +102,9 @@ def recoverable(
         def decorate(function: Callable[..., Any]) -> Any:
             decorated = cast("Any", operator)(function)
             decorated.operator_class = recoverable(decorated.operator_class, fields, paths)
-            decorated.kwargs.update(options)
+            # The decorator passes this to its operator by itself: as given, or as the function's annotation says.
+            decorated.multiple_outputs = options.get("multiple_outputs", decorated.multiple_outputs)
+            decorated.kwargs.update({name: value for name, value in options.items() if name != "multiple_outputs"})
             decorated.__class__ = _never_mapped(cast("Any", type(decorated)))
             return decorated
 
@@ -139,7 +144,17 @@ class RecoverableOperator(DropInOperator):
         super().check_rendered()
         self._check_waits()
 
-    def new_application(self, opened: OpenRun, context: Context) -> SparkApplication:
+    def leave_in_airflow(self, context: Context, result: RegionResult | BatchResult) -> Any:
+        """As `DropInOperator.leave_in_airflow`. Returns what the operator itself has returned.
+
+        What recovery did is an XCom of its own.
+        """
+        summary = super().leave_in_airflow(context, result)
+        if self.do_xcom_push:
+            context["ti"].xcom_push(key=SUMMARY_KEY, value=summary)
+        return self._job.returned if self._job is not None else None
+
+    def new_application(self, opened: OpenRun, context: Context) -> DropInApplication:
         """Copies of this operator, without its recovery."""
         from airflow_recovery.task.drop_in_operator import DropInOperatorJob
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import TriggerRule
 
-from airflow_recovery.attempt.region_task import RegionResult, RegionTask
+from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionTask
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.locations import is_table
@@ -38,9 +38,10 @@ from airflow_recovery.task.run_context import die_with_supervisor, recompute_epo
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_recovery.attempt.application import SparkApplication
     from airflow_recovery.sinks.declaration import CommittingSink
+    from airflow_recovery.task.drop_in import DropInApplication
     from airflow_recovery.task.open_run import OpenRun
+    from airflow_recovery.task.subtask_batch import BatchResult
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +145,7 @@ class DropInOperator(RecoveringOperator):
         check_arguments(DropInOperator.__init__, of_types, where)
         refuse_mapped_group(kwargs.get("task_group"), where)
         super().__init__(**kwargs)
+        self._job: DropInApplication | None = None
         self.outputs = checked_outputs(self.task_id, outputs, may_be_none=self.writes_elsewhere)
         # Airflow renders `outputs` in the operator's own task alone. What another task returns is its template.
         self.declared_outputs = {name: None if uri is None else str(uri) for name, uri in self.outputs.items()}
@@ -228,6 +230,7 @@ class DropInOperator(RecoveringOperator):
             allow_duplicates=self.allow_duplicates,
             recovers=self.recovers,
             told=placeholders([getattr(self, name, None) for name in self.placeholder_fields]),
+            pushes_return_value=self.do_xcom_push,
         )
 
     @abstractmethod
@@ -244,7 +247,7 @@ class DropInOperator(RecoveringOperator):
         return digest_of(document)[:32]
 
     @abstractmethod
-    def new_application(self, opened: OpenRun, context: Context) -> SparkApplication:
+    def new_application(self, opened: OpenRun, context: Context) -> DropInApplication:
         """What runs the attempts of this try."""
 
     def execute_region(self, context: Context) -> RegionResult:
@@ -276,7 +279,7 @@ class DropInOperator(RecoveringOperator):
             fingerprints=fingerprints,
             fields={self.task_id: rendered},
         ) as opened:
-            self._application = application = self.new_application(opened, context)
+            self._application = self._job = application = self.new_application(opened, context)
             task = RegionTask(
                 opened.run,
                 self.task_id,
@@ -291,6 +294,12 @@ class DropInOperator(RecoveringOperator):
             tables = tables_of(opened.stores)
             release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention, tables)
             return result
+
+    def leave_in_airflow(self, context: Context, result: RegionResult | BatchResult) -> Any:
+        """As `RecoveringOperator.leave_in_airflow`; a kept try also leaves what the kept attempt has left."""
+        if self._job is not None and result.decision is Decision.KEPT:
+            self._job.leave_again()
+        return super().leave_in_airflow(context, result)
 
     def check_rendered(self) -> None:
         """What was declared, once more: templates have been rendered since. Raises `JobDefinitionError`."""

@@ -15,6 +15,7 @@ from airflow_recovery.checks import check_arguments, shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job
 from airflow_recovery.job.loading import job_reference
+from airflow_recovery.task.asset_events import ONCE, OnKeptAssets, mark_of_publish, send_events
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.links import RecoveryTabLink
 from airflow_recovery.task.notes import leave_note, note_of_publish, noting_failure
@@ -51,6 +52,8 @@ class RecoveryPublishOperator(BaseOperator):
     :param group_id: the full id of the task group, where there is one.
     :param conn_id: the connection of the job's regions: its Spark Connect server is told to drop the run's cached
         results (``CACHED``). Asked for where the job has some.
+    :param on_kept_assets: which events the assets in ``outlets`` get if this try publishes nothing new. ``"once"``:
+        none if Airflow has this task's event of this run for that publish; ``"emit"``: one from each try that succeeds.
     :param spark: as the regions have it. The run's own Spark ends with all that it keeps.
     """
 
@@ -67,6 +70,7 @@ class RecoveryPublishOperator(BaseOperator):
         retries: int | None = 3,
         retry_delay: timedelta | float = timedelta(0),
         trigger_rule: str = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+        on_kept_assets: OnKeptAssets = ONCE,
         **kwargs: Any,
     ) -> None:
         check_arguments(RecoveryPublishOperator.__init__, locals(), str(kwargs.get("task_id")))
@@ -80,6 +84,7 @@ class RecoveryPublishOperator(BaseOperator):
         self.group_id = group_id
         self.conn_id = conn_id
         self.spark = spark
+        self.on_kept_assets = on_kept_assets
         self._run_spark: RunSpark | None = None
         self._keeps_cached_results = False
 
@@ -110,11 +115,14 @@ class RecoveryPublishOperator(BaseOperator):
         from airflow_recovery.attempt.release import drop_cached, release_published
         from airflow_recovery.hooks.tables import tables_of
 
-        publish = PublishTask(opened.run).execute()
+        task = PublishTask(opened.run)
+        publish = task.execute()
         release_published(opened.run, opened.stores.results, opened.settings.retention, tables_of(opened.stores))
         if self._keeps_cached_results and self._run_spark is None:
             drop_cached(opened.run, self._server)
         leave_note(context, "; ".join([note_of_publish(publish), *self.more_to_note()]))
+        asks_first = task.found_it and self.on_kept_assets == ONCE
+        send_events(context, self, mark_of_publish(publish), asks_first=asks_first)
         return {"publish": publish.number, "regions": {region.region: region.attempt for region in publish.regions}}
 
     def more_to_note(self) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator, RetryPolicy
 
+from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.driver.failure_enrichers import enrich, load_enrichers
@@ -16,6 +17,7 @@ from airflow_recovery.errors import NotSetUp, RegionFailed, UserCodeError
 from airflow_recovery.hooks.settings import SECTION, is_recovery_on
 from airflow_recovery.model.job_recovery import DeclaredJobRecovery, declared_job_recovery
 from airflow_recovery.planning.restart_strategy import RestartStrategy
+from airflow_recovery.task.asset_events import ONCE, OnKeptAssets, mark_of_attempt, send_events
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.lineage import NO_LINEAGE, lineage_of
 from airflow_recovery.task.links import RecoveryTabLink
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperatorLink, Context
 
     from airflow_recovery.attempt.application import SparkApplication
-    from airflow_recovery.attempt.region_task import RegionResult
     from airflow_recovery.attempt.run import Run
     from airflow_recovery.errors import Failure
     from airflow_recovery.planning.restart_budget import RestartLimits
@@ -61,6 +62,9 @@ class RecoveringOperator(BaseOperator):
         for the rest, ``[recovery]``. With ``"execution.batch.job-recovery.enabled": False`` this is plain Airflow:
         every try runs, Airflow's own ``retries`` hold and no restart strategy does, and the journal is not touched.
 
+    :param on_kept_assets: which events the assets in ``outlets`` get from a try that keeps its result. ``"once"``: none
+        if Airflow has this task's event of this run for that result; ``"emit"``: one from each try that succeeds.
+
     Raises `JobDefinitionError` where these contradict each other, ``retries``, or the retention of results.
     """
 
@@ -76,6 +80,7 @@ class RecoveringOperator(BaseOperator):
         maximum_per_task_failures: int | None = None,
         maximum_total_task_failures: int | None = None,
         job_recovery: Mapping[str, object] | DeclaredJobRecovery | None = None,
+        on_kept_assets: OnKeptAssets = ONCE,
         **kwargs: Any,
     ) -> None:
         where = str(kwargs.get("task_id"))
@@ -90,6 +95,7 @@ class RecoveringOperator(BaseOperator):
             retries=retries if self.recovers else None,
             retry_delay=retry_delay,
         )
+        self.on_kept_assets = on_kept_assets
         self.is_killed = False
         self._lineage = NO_LINEAGE
         self.spark_application_id: str | None = None
@@ -129,19 +135,28 @@ class RecoveringOperator(BaseOperator):
         try:
             with noting_failure(context), airflow_errors(is_last_try=is_last_try(context)):
                 result = self.execute_region(context)
+                answer = self.leave_in_airflow(context, result)
         finally:
             # A driver that has died, or never ran, has told nobody.
             if self.spark_application_id is None and self._application is not None:
                 self.spark_application_id = self._application.application_id
         leave_note(context, "; ".join(filter(None, (note_of(result), self.more_to_note()))))
-        return summary_of(result)
+        return answer
 
-    def _execute_without_recovery(self, context: Context) -> dict[str, Any]:
-        """Airflow's retries are all there is: whatever the failure was, they hold."""
+    def leave_in_airflow(self, context: Context, result: RegionResult | BatchResult) -> Any:
+        """Leave in Airflow what a try leaves there besides its state. Returns the task's return value: a summary."""
         from airflow_recovery.task.recovery_off import WHY
 
+        if self.recovers and isinstance(result, RegionResult):
+            asks_first = result.decision is Decision.KEPT and self.on_kept_assets == ONCE
+            send_events(context, self, mark_of_attempt(result.outcome), asks_first=asks_first)
+        summary = summary_of(result)
+        return summary if self.recovers else {**summary, "why": WHY}
+
+    def _execute_without_recovery(self, context: Context) -> Any:
+        """Airflow's retries are all there is: whatever the failure was, they hold."""
         try:
-            return {**summary_of(self.execute_region(context)), "why": WHY}
+            return self.leave_in_airflow(context, self.execute_region(context))
         except (NotSetUp, UserCodeError) as error:
             raise RegionFailed(str(error), error.cause) from error
 

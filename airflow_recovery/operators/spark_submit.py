@@ -21,7 +21,7 @@ from airflow_recovery.task.spark_connection import PER_REGION, PER_RUN, SparkSco
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_recovery.attempt.application import SparkApplication
+    from airflow_recovery.task.drop_in import DropInApplication
     from airflow_recovery.task.open_run import OpenRun
 
 
@@ -107,13 +107,13 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
         """See `DropInOperator.application_file`."""
         return Path(str(self.application).removeprefix("file://"))
 
-    def new_application(self, opened: OpenRun, context: Context) -> SparkApplication:
+    def new_application(self, opened: OpenRun, context: Context) -> DropInApplication:
         """By spark-submit, or with a session on the run's own Spark."""
         from airflow_recovery.task.drop_in import DropInSubmission
 
         os.environ.update(opened.stores.driver_env())
         self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
-        start: Callable[..., SparkApplication] = DropInSubmission
+        start: Callable[..., DropInApplication] = DropInSubmission
         if self.spark == PER_RUN:
             start = self._on_own_spark(opened, context)
         application = start(
@@ -127,7 +127,7 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
         os.environ.update(submit_environment(os.environ, driver_is_here=not application.outlives_task))
         return application
 
-    def _on_own_spark(self, opened: OpenRun, context: Context) -> Callable[..., SparkApplication]:
+    def _on_own_spark(self, opened: OpenRun, context: Context) -> Callable[..., DropInApplication]:
         from airflow.sdk import BaseHook
 
         from airflow_recovery.model.keys import OPERATORS_GROUP

@@ -24,6 +24,7 @@ from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.start_spark import START_TASK, StartSparkOperator
 from airflow_recovery.operators.stop_spark import STOP_TASK, StopSparkOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
+from airflow_recovery.task.asset_events import ONCE, OnKeptAssets
 from airflow_recovery.task.run_context import refuse_mapped_group
 from airflow_recovery.task.spark_connection import PER_REGION, PER_RUN, SparkScope
 
@@ -77,6 +78,7 @@ class SparkJobTaskGroup(TaskGroup):
         and a teardown task ends it. Regions with ``commit="split"`` and streaming regions are submitted by
         themselves all the same, and don't wait for it.
     :param outlets: assets that are updated when the results are published.
+    :param on_kept_assets: as in `RecoveryPublishOperator`.
     :param retention: when intermediate results may be deleted; without it, as the job or the configuration says.
     :param failover_strategy: ``region``, ``full`` or ``individual``: which regions restart with a failed one; for a job
         with channels also ``approximate-single``, ``approximate-downstream`` or ``approximate-sink``; without it, as
@@ -95,6 +97,7 @@ class SparkJobTaskGroup(TaskGroup):
         conn_id: str | None = None,
         spark: SparkScope = PER_REGION,
         outlets: Sequence[Asset] | None = None,
+        on_kept_assets: OnKeptAssets = ONCE,
         retention: Retention | str | None = None,
         failover_strategy: FailoverStrategyLike | None = None,
         job_recovery: Mapping[str, object] | None = None,
@@ -183,6 +186,7 @@ class SparkJobTaskGroup(TaskGroup):
                 job=job,
                 group_id=full_id,
                 outlets=list(outlets or ()),
+                on_kept_assets=on_kept_assets,
                 spark=spark,
                 # For the server that keeps cached results; that of `default_args` comes by itself.
                 **(for_all if conn_id is None else {**for_all, "conn_id": conn_id}),

@@ -64,6 +64,7 @@ class Evaluation:
     ``externals`` holds today's external inputs of the regions that may be evaluated by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task evaluates them.
     ``absent``: likewise the optional inputs that this DAG run does not have.
+    ``unkept``: why a region's own task can't keep the finish that counts. Only that task's process knows such a reason.
     ``known``: what each mode knows of the run besides its records, by its name, read after ``state`` was listed.
     ``changes_since``: what in today's DAG run differs from the one that an outcome was made for; empty if not known.
     ``before``: the same plan in an earlier state, or a supposed one. What it has found out of traces that rest on
@@ -71,7 +72,7 @@ class Evaluation:
     What was evaluated stays readable: ``topology``, ``state``, ``available``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what only some processes know, each with its default
         self,
         plan: PlanRecord,
         state: RunState,
@@ -79,6 +80,7 @@ class Evaluation:
         available: Available,
         externals: Mapping[str, tuple[ExternalObject, ...]] | None = None,
         absent: Mapping[str, tuple[str, ...]] | None = None,
+        unkept: Mapping[str, Reason] | None = None,
         known: Mapping[str, object] | None = None,
         before: Evaluation | None = None,
         changes_since: Callable[[Outcome], str] | None = None,
@@ -91,6 +93,7 @@ class Evaluation:
         self._asks = True
         self._externals = externals or {}
         self._absent = absent or {}
+        self._unkept = unkept or {}
         self._known = known or {}
         self._changes_since = changes_since
         self._read = InputsRead(plan, state)
@@ -115,6 +118,7 @@ class Evaluation:
             available=available,
             externals=externals,
             absent=absent,
+            unkept=self._unkept,
             known=known,
             before=before,
             changes_since=self._changes_since,
@@ -452,7 +456,7 @@ class Evaluation:
         changed = [name for name in known if mine.get(name) is not earlier.get(name)]
         changed += [
             name
-            for name in {*self._externals, *before._externals, *self._absent, *before._absent}
+            for name in {*self._told_of, *before._told_of}
             if self._told(name) != before._told(name) and self._is_planned(name)
         ]
         doubtful = self.edges.downstream([*changed, *self.edges.of_modes]) if known else set()
@@ -460,9 +464,13 @@ class Evaluation:
         self._decided = {node: names for node, names in before._decided.items() if node not in doubtful}
         self._read.take_over(before._read, self._invalid)
 
-    def _told(self, region: str) -> tuple[object, object]:
-        """What its own process knows of a region."""
-        return self._externals.get(region), self._absent.get(region)
+    @property
+    def _told_of(self) -> set[str]:
+        """The regions of which something is known that only their own process knows."""
+        return {*self._externals, *self._absent, *self._unkept}
+
+    def _told(self, region: str) -> tuple[object, ...]:
+        return self._externals.get(region), self._absent.get(region), self._unkept.get(region)
 
     def _rests_on(self, node: str) -> Sequence[str]:
         """Whose validity decides on that of ``node``: nobody else's where it has no finish that counts."""
@@ -529,7 +537,8 @@ class Evaluation:
             return Reason(name, Why.OUTDATED, f"attempt {outdated} was claimed since attempt {attempt.number} was")
         template = group.template
         may_be_overwritten = template.fixed or template.writes_elsewhere
-        return self._why_overwritten(name, template, attempt.number) if may_be_overwritten else None
+        overwritten = self._why_overwritten(name, template, attempt.number) if may_be_overwritten else None
+        return overwritten or self._unkept.get(name)
 
     def _why_overwritten(self, name: str, planned: RegionPlan, number: int) -> Reason | None:
         """A later attempt that does not count may have written over what this one has, which counts again."""

@@ -149,7 +149,10 @@ def _why_kept(evaluation: Evaluation, region: str, current: Attempt | None, file
     number = current.number if current is not None else 0
     checked = f"{files} files are as registered" if evaluation.was_asked(region) else "nobody asks for its data"
     kept = f"attempt {number} is valid, {checked}"
-    basis = current.outcome.inputs if current is not None and current.outcome is not None else None
+    outcome = current.outcome if current is not None else None
+    if outcome is not None and outcome.xcoms is not None and outcome.xcoms.why:
+        kept += f"; its XComs were not stored ({outcome.xcoms.why}): a clear of its task in Airflow runs it again"
+    basis = outcome.inputs if outcome is not None else None
     return kept + "".join(f"; {cutoff.text()}" for cutoff in evaluation.early_cutoffs(region, basis)) if basis else kept
 
 

@@ -44,7 +44,7 @@ from airflow_recovery.locations import TableLocation, comparable, is_table
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics
+from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics, StoredXComs
 from airflow_recovery.results.availability import probe_manifest
 from airflow_recovery.results.output_digest import digest_output, import_readers
 from airflow_recovery.results.prober import OnAltered, cure_of_altered
@@ -52,6 +52,15 @@ from airflow_recovery.results.table_line import OwnCommits
 from airflow_recovery.results.tables import DELTA_USER_METADATA, ICEBERG_SETTING, Tables, check_names, tag_of, token_of
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external
+from airflow_recovery.task.left_in_airflow import (
+    LeftInAirflow,
+    read_left,
+    read_pushed,
+    recording,
+    set_events,
+    store_left,
+    store_pushed,
+)
 from airflow_recovery.task.outliving_job import key_of
 from airflow_recovery.task.references import (
     ALL,
@@ -130,6 +139,9 @@ class DropInApplication(SparkApplication):
         self._context = context
         self._identity = opened.run.journal.identity
         self._earlier: list[PartitionManifest] = []
+        self._left: LeftInAirflow | None = None
+        self.returned: Any = None
+        """What the operator has returned, in this try or in the one that is kept."""
 
     @abstractmethod
     def new_job(self, attempt: ClaimedAttempt) -> Any:
@@ -140,8 +152,11 @@ class DropInApplication(SparkApplication):
         """Replace the placeholders of ``job``. Raises `JobDefinitionError` for one that stands for nothing."""
 
     @abstractmethod
-    def submit(self, job: Any, name: str) -> None:
-        """Start ``job``, and wait for its end. Raises where it failed. No other attempt has that ``name``."""
+    def submit(self, job: Any, name: str) -> Any:
+        """Start ``job``, and wait for its end. Returns what its operator returns. Raises where it failed.
+
+        No other attempt has that ``name``.
+        """
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """The objects at the URIs among the inputs, as they are now; none where nobody would compare them.
@@ -229,7 +244,7 @@ class DropInApplication(SparkApplication):
         read = {name: uri for name, uri in drop_in.inputs.items() if isinstance(uri, str)}
         of_iceberg = {name: folders[uri] for name, uri in written.items() if uri in folders}
         if len(written) < len(drop_in.outputs) + (target is not None):
-            of_iceberg["managed"] = f"{self._stores.results.base_uri}/{self._below}"
+            of_iceberg["managed"] = f"{self._stores.results.base_uri}/{self._all_attempts}"
         for inputs, outputs in (
             ({name: uri for name, uri in read.items() if uri not in folders}, of_iceberg),
             (
@@ -303,7 +318,7 @@ class DropInApplication(SparkApplication):
         return RegionKey.of(self._identity, self._drop_in.task_id)
 
     @property
-    def _below(self) -> str:
+    def _all_attempts(self) -> str:
         """The folder of all attempts, below that of the results."""
         return JournalLayout(self._identity).data_of(self._drop_in.task_id, 1).rpartition("/")[0]
 
@@ -324,14 +339,17 @@ class DropInApplication(SparkApplication):
         if self._drop_in.read_limits is not None and any(map(self._is_digested, self._drop_in.outputs)):
             threading.Thread(target=import_readers, name="import pyarrow", daemon=True).start()
         started = time.monotonic()
+        left = LeftInAirflow()
         try:
             if self.outlives_task:
                 rests_on = _rests_on(attempt.fingerprint, attempt.externals)
                 self._context["task_state_store"].set(_rests_on_key(claim), rests_on)
-                self.submit(job, claim.tag)
+                store, folder = self._stores.results, self._below(claim)
+                with recording(self._context, left, lambda: store_pushed(store, folder, left)):
+                    self.returned = self.submit(job, claim.tag)
             else:
-                with self._heartbeat(claim):
-                    self.submit(job, claim.tag)
+                with self._heartbeat(claim), recording(self._context, left):
+                    self.returned = self.submit(job, claim.tag)
         except AttemptLost:
             self._delete_managed(claim)
             raise
@@ -351,7 +369,7 @@ class DropInApplication(SparkApplication):
             if advice:
                 raise UserCodeError(f"{message}. {advice}", failure) from error
             raise ERRORS[classify(failure)](message, failure) from error
-        return self._finish(attempt, round(time.monotonic() - started, 3))
+        return self._finish(attempt, round(time.monotonic() - started, 3), left)
 
     def _advice_on_checkpoints(self, text: str) -> str:
         """Spark's file sink has met a checkpoint that knows batches which are not in the attempt's folder."""
@@ -371,8 +389,41 @@ class DropInApplication(SparkApplication):
         return super().status(claim)
 
     def finish_previous(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """Register what the application of an earlier try has written, and finish its attempt."""
-        return self._finish(attempt, None)
+        """Register what the application of an earlier try has written, and finish its attempt.
+
+        What that try had pushed is stored. What its operator would have pushed at the job's end, it pushes now.
+        """
+        left = read_pushed(self._stores.results, self._below(attempt.claim))
+        try:
+            with recording(self._context, left):
+                self.returned = self.end_previous(attempt.claim.tag)
+        except Exception as error:
+            left.unfit = f"an earlier try was lost, and what its operator returns could not be asked: {error}"[:200]
+        return self._finish(attempt, None, left)
+
+    def end_previous(self, name: str) -> Any:
+        """Do what the operator does once the job of that ``name`` has succeeded. Returns what it returns."""
+        del name
+
+    def why_not_kept(self, outcome: Outcome) -> str | None:
+        """Why what the attempt of ``outcome`` has left in Airflow can't be left there again; `None`: it can."""
+        if outcome.xcoms is None:
+            return None
+        folder = JournalLayout(self._identity).data_of(outcome.region, outcome.attempt)
+        left = read_left(self._stores.results, folder, outcome.xcoms)
+        if isinstance(left, str):
+            return left
+        self._left = left
+        return None
+
+    def leave_again(self) -> None:
+        """Leave in Airflow what the kept attempt has left there: its XComs, and what its asset events carry."""
+        if self._left is None:
+            return
+        pushed, self.returned = self._left.values()
+        for key, value in pushed.items():
+            self._context["ti"].xcom_push(key=key, value=value)
+        set_events(self._context, self._left.events)
 
     def _is_as_today(self, claim: Claim) -> bool:
         submitted = self._context["task_state_store"].get(_rests_on_key(claim))
@@ -392,7 +443,7 @@ class DropInApplication(SparkApplication):
         watch = FenceWatch(lambda: is_fenced(journal, claim.region, claim.attempt), self.stop)
         return Heartbeat(lambda: journal.store, key, claim.tag, log=self._run.log, every_s=every_s, watch=watch)
 
-    def _finish(self, attempt: ClaimedAttempt, seconds: float | None) -> Outcome:
+    def _finish(self, attempt: ClaimedAttempt, seconds: float | None, left: LeftInAirflow) -> Outcome:
         claim = attempt.claim
         limits = self._drop_in.read_limits
         takes_long = limits is not None and not limits.in_order
@@ -403,7 +454,12 @@ class DropInApplication(SparkApplication):
             check_prepared(self._drop_in.commit, outputs[0], f"{claim.region}@{claim.attempt}")
         read = ReadMetrics.of(self._manifests_read(attempt), attempt.externals)
         outcome = attempt.trace.finished(
-            self._run.now(), outputs, spark_seconds=seconds, application_id=self.application_id, read=read
+            self._run.now(),
+            outputs,
+            spark_seconds=seconds,
+            application_id=self.application_id,
+            read=read,
+            xcoms=self._store_left(claim, left),
         )
         try:
             # The application was given its inputs as folders.
@@ -433,13 +489,31 @@ class DropInApplication(SparkApplication):
                         f"else has committed to it since: {_some(others)}. The next try evaluates again."
                     )
 
+    def _store_left(self, claim: Claim, left: LeftInAirflow) -> StoredXComs | None:
+        if not self._drop_in.recovers:
+            return None
+        if self._drop_in.pushes_return_value and self.returned is not None:
+            left.return_value(self.returned)
+        stored = store_left(self._stores.results, self._below(claim), left)
+        if stored is not None and not stored.digest:
+            self._run.log.warning(
+                "The XComs of attempt %d are not stored: %s. A clear of this task in Airflow deletes them, so it runs "
+                "the task again.",
+                claim.attempt,
+                stored.why,
+            )
+        return stored
+
+    def _below(self, claim: Claim) -> str:
+        return JournalLayout(self._identity).data_of(claim.region, claim.attempt)
+
     def _delete_managed(self, claim: Claim) -> None:
         """Of a fenced attempt: nobody will ever read it. Best effort; at a location of the user's own, nothing.
 
         Of a table's snapshot, the tag of ours.
         """
         store = self._stores.results
-        below = JournalLayout(self._identity).data_of(claim.region, claim.attempt)
+        below = self._below(claim)
         try:
             store.delete([info.key for info in store.list(f"{below}/")])
             for uri in self._drop_in.tables.values():
@@ -513,8 +587,7 @@ class DropInApplication(SparkApplication):
         return f"{self._folder(claim)}/{name}"
 
     def _folder(self, claim: Claim) -> str:
-        below = JournalLayout(self._identity).data_of(claim.region, claim.attempt)
-        return f"{self._stores.results.base_uri}/{below}"
+        return f"{self._stores.results.base_uri}/{self._below(claim)}"
 
     def _is_digested(self, name: str) -> bool:
         """Whether readers of this output depend on its digest."""

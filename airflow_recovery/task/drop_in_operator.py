@@ -61,9 +61,13 @@ class DropInOperatorJob(DropInApplication, OperatorSubmission):
         for field in self._fields:
             setattr(job, field, filled(getattr(job, field), locations))
 
-    def submit(self, job: Any, name: str) -> None:
+    def submit(self, job: Any, name: str) -> Any:
         """As `OperatorSubmission.submit`."""
-        OperatorSubmission.submit(self, job, name)
+        return OperatorSubmission.submit(self, job, name)
+
+    def end_previous(self, name: str) -> Any:
+        """As `OperatorSubmission.end_previous`."""
+        return OperatorSubmission.end_previous(self, name)
 
     def path_of(self, uri: str) -> str:
         """``spark``: as Hadoop's file systems name it; ``plain``: ``s3://``, and a folder by its path."""

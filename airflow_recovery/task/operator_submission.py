@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from airflow_recovery.airflow_compat import execute_operator
 from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS
-from airflow_recovery.errors import Failure, NotSetUp, UserCodeError
+from airflow_recovery.errors import Failure, NotSetUp, RegionFailed, UserCodeError
 from airflow_recovery.task.outliving_job import OutlivingJob, key_of
 
 if TYPE_CHECKING:
@@ -77,8 +77,10 @@ class OperatorSubmission(OutlivingJob):
             job.external_id_key = self._key(name)  # else it would take the job of another attempt for its own
         return job
 
-    def submit(self, job: Any, name: str) -> None:
-        """Start it, and wait. Raises where it failed: `UserCodeError` where the operator says that a retry is in vain.
+    def submit(self, job: Any, name: str) -> Any:
+        """Start it, and wait. Returns what its ``execute`` returns.
+
+        Raises if it failed: `UserCodeError` if the operator says that a retry is in vain.
 
         Raises `NotSetUp` where it defers, once its job is ended: the attempt could not be found again.
         """
@@ -86,7 +88,7 @@ class OperatorSubmission(OutlivingJob):
         if self.outlives_task:
             job.submit_job = lambda context: self._submit_remembered(job, name, context)
         try:
-            execute_operator(job, self._context)
+            return execute_operator(job, self._context)
         except TaskDeferred as deferred:
             self.stop()
             raise NotSetUp(
@@ -98,6 +100,19 @@ class OperatorSubmission(OutlivingJob):
         except AirflowFailException as error:
             failure = Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
             raise UserCodeError(f"{job.task_id}: {error}", failure) from error
+
+    def end_previous(self, name: str) -> Any:
+        """Execute the operator once more, with the job of that ``name``, which has succeeded. It starts no other."""
+        external_id = self._find_job(name)
+        job = self._job
+
+        def refuse(context: Context) -> None:
+            raise RegionFailed(f"{job.task_id}: expected no other job beside {external_id}, found that it starts one")
+
+        # Airflow's own takes a job with the id 0, Livy's first, for none, and starts another.
+        job.execute_resumable = lambda context: job.get_job_result(external_id, context)
+        job.submit_job = refuse
+        return execute_operator(job, self._context)
 
     def stop(self) -> None:
         """End what `submit` waits for, or `status` has found: the operator's own `on_kill`."""

@@ -56,7 +56,8 @@ class DropIn:
     ``outputs`` by name: the user's own URI, or `None` for one that is managed. ``inputs`` by name: another operator's
     output, or a URI. ``declared_outputs``: before Airflow has rendered them, in the operator's own task alone.
     ``read_limits``: how much of what it has written is read to compare rows; `None`: no rows are compared.
-    ``told``: the placeholders that its job has, as `placeholders` finds them.
+    ``told``: the placeholders that its job has, as `placeholders` finds them. ``pushes_return_value``: Airflow pushes
+    what the operator returns.
     """
 
     task_id: str
@@ -70,6 +71,7 @@ class DropIn:
     allow_duplicates: bool = False
     recovers: bool = True
     told: Collection[tuple[str, str]] = ()
+    pushes_return_value: bool = True
 
     @property
     def references(self) -> dict[str, OutputReference]:

@@ -21,12 +21,13 @@ from airflow.sdk import DAG
 from dataproc_server import REGION, DataprocServer, google_provider, use_google_provider
 from emr_cluster import EmrServer
 from job_servers import WRITER, DatabricksServer, LivyServer, gated
-from tries import TaskStateStore, execute, run_try, state_in, task_context
+from tries import TaskStateStore, execute, run_try, state_in, task_context, xcoms_of
 
 from airflow_recovery.errors import JobDefinitionError, RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import recoverable
 from airflow_recovery.task import operator_submission, outliving_job
+from airflow_recovery.task.left_in_airflow import SUMMARY_KEY
 from airflow_recovery.testing.patience import HANG_S, wait_until
 
 
@@ -135,12 +136,16 @@ class Submitter:
 
     def context(self, try_number: int = 1) -> Any:
         context = task_context("t", try_number=try_number)
-        context["ti"].xcom_push = lambda **_: None
         context["task_state_store"] = StoreInFile(self.store_file)
         return context
 
     def run(self, task: Any, try_number: int = 1) -> dict[str, Any]:
         return run_try(task, self.context(try_number))
+
+    def left(self, task: Any, try_number: int = 1) -> dict[str, Any]:
+        """What a try leaves in Airflow, but for what recovery did."""
+        left = xcoms_of(task.prepare_for_execution(), self.context(try_number))
+        return {key: value for key, value in left.items() if key != SUMMARY_KEY}
 
     def lose_worker(self, task: Any) -> None:
         """A try in a process of its own, which is gone as soon as the job is submitted and its id is kept."""
@@ -258,6 +263,23 @@ def test_a_job_that_outlives_its_worker_is_waited_for_and_finished_by_the_next_t
     assert submitter.run(task, 2)["attempt"] == 1
     assert len(submitter.server.jobs) == 1
     assert submitter.attempt(1).is_finished
+
+
+def test_fault_192_the_ids_and_links_of_a_job_are_left_again_also_of_one_that_was_found_again(
+    submitter: Submitter,
+) -> None:
+    task = submitter.task(gated(submitter.folder))
+    submitter.lose_worker(task)
+    (submitter.folder / "go").touch()
+    left = submitter.left(task, 2)
+    assert left == submitter.left(task, 3)
+    assert len(submitter.server.jobs) == 1
+
+    ran = submitter.left(submitter.task())
+    assert submitter.attempt(2).is_finished
+    assert ran.keys() == left.keys()
+    assert any(value is not None for value in ran.values())
+    assert submitter.left(submitter.task(), 2) == ran
 
 
 def test_control_without_its_name_the_job_of_a_lost_worker_is_started_again(

@@ -128,7 +128,8 @@ def test_each_attempt_has_a_checkpoint_of_its_own_beside_its_output(
     for n in range(2):
         application.write_text(
             f"# {n}\nimport os, sys\nfor folder in sys.argv[1:3]:\n"
-            "    folder = folder.removeprefix('file://')\n    os.makedirs(folder)\n    open(f'{folder}/0', 'w').close()\n"
+            "    folder = folder.removeprefix('file://')\n    os.makedirs(folder)\n"
+            "    open(f'{folder}/0', 'w').close()\n"
         )
         run_try(
             submitted_task(

@@ -22,6 +22,7 @@ from journal_objects import JournalObjects, decoded
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.store import ObjectStore, open_store
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.task.left_in_airflow import SUMMARY_KEY
 from airflow_recovery.testing import S3Server
 from airflow_recovery.testing.local_airflow import LocalAirflow
 from airflow_recovery.testing.patience import HANG_S
@@ -209,8 +210,10 @@ class DagRun:
         return next((str(entry["reason"]) for entry in entries if "reason" in entry), "")
 
     def said(self, region: str) -> Any:
-        """What the newest try returned."""
-        return self.airflow.xcom(self.dag_id, self.run_id, self.task(region))
+        """What the newest try returned, or what recovery did, of an operator that returns a value of its own."""
+        keys = self.airflow.xcom_keys(self.dag_id, self.run_id, self.task(region))
+        key = SUMMARY_KEY if SUMMARY_KEY in keys else "return_value"
+        return self.airflow.xcom(self.dag_id, self.run_id, self.task(region), key)
 
     def story(self) -> str:
         """For a failure: every task, and the end of the log of each that is no success."""

@@ -9,13 +9,17 @@ from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.execution_time.xcom import XCom
 
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.operators import recovering
 from airflow_recovery.store.local import LocalStore
+from airflow_recovery.task.summary import summary_of
 
 DATE = datetime(2024, 1, 2, tzinfo=timezone.utc)
 RUN_KEY = "date-2024-01-02T000000Z"
@@ -58,6 +62,9 @@ def task_context(
     """What Airflow gives to `execute`, as far as the operators read it. ``states``: of the other tasks."""
     facts = {"dag_id": "d", "run_id": "r", "task_id": task_id, "map_index": -1, "try_number": try_number}
     ti = SimpleNamespace(**facts, id=str(uuid.uuid4()), stats_tags={})
+    ti.xcom_push = lambda key, value: XCom.set(
+        key=key, value=value, dag_id=ti.dag_id, task_id=task_id, run_id=ti.run_id
+    )
     ti.get_task_states = lambda **asked: {"r": dict(states or {})}
     return {
         "ti": ti,
@@ -76,11 +83,27 @@ def run_try(operator: Any, context: Mapping[str, Any] | None = None, **changes: 
 
 
 def execute(task: Any, context: Mapping[str, Any]) -> dict[str, Any]:
-    """One try of such a copy."""
+    """One try of such a copy. Returns what recovery did, also of an operator that returns a value of its own."""
+    summaries: list[dict[str, Any]] = []
+
+    def summary(result: Any) -> dict[str, Any]:
+        summaries.append(summary_of(result))
+        return summaries[-1]
+
+    with patch.object(recovering, "summary_of", summary):
+        answer: Any = xcoms_of(task, context)["return_value"]
+    is_own = bool(summaries) and not (isinstance(answer, dict) and "decision" in answer)
+    return summaries[-1] if is_own else answer
+
+
+def xcoms_of(task: Any, context: Mapping[str, Any]) -> dict[str, Any]:
+    """What one try of such a copy pushes, its return value included, in an Airflow that has deleted all before."""
+    pushed: dict[str, Any] = {}
     task.render_template_fields(context)
     sentinel = {f"{type(task).__name__}__sentinel": ExecutorSafeguard.sentinel_value}
-    answer: dict[str, Any] = task.execute(context=context, **sentinel)
-    return answer
+    with patch.object(XCom, "set", lambda key, value, **_: pushed.update({key: value})):
+        answer = task.execute(context=context, **sentinel)
+    return {**pushed, "return_value": answer}
 
 
 def journal_in(folder: Path, group_id: str) -> Journal:

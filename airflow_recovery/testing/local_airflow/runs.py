@@ -165,6 +165,12 @@ class RunsApi(ApiClient, ABC):
         path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}/xcomEntries/{quote(key, safe='')}"
         return self.api("GET", f"{path}?deserialize=true&map_index={map_index}")["value"]
 
+    def xcom_keys(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> set[str]:
+        """The keys of the XComs of a task instance."""
+        path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}/xcomEntries"
+        entries = self.api("GET", f"{path}?map_index={map_index}&limit=100")["xcom_entries"]
+        return {str(entry["key"]) for entry in entries}
+
     def backfill(
         self,
         dag_id: str,
