@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_recovery.attempt.application import SparkApplication
+    from airflow_recovery.task.drop_in import DropInSubmission
     from airflow_recovery.task.open_run import OpenRun
 
 
@@ -102,10 +103,11 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
     def new_application(self, opened: OpenRun, context: Context) -> SparkApplication:
         """By spark-submit, or with a session on the run's own Spark."""
         from airflow_recovery.task.drop_in import DropInSubmission
+        from airflow_recovery.task.spark_submission import keeping
 
         os.environ.update(opened.stores.driver_env())
         self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
-        start: Callable[..., SparkApplication] = DropInSubmission
+        start: Callable[..., DropInSubmission] = partial(DropInSubmission, keeping=keeping(opened, gives_signs=True))
         if self.spark == PER_RUN:
             start = self._on_own_spark(opened, context)
         application = start(
@@ -116,10 +118,10 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
             is_killed=lambda: self.is_killed,
             memory_policy=self.memory_policy,
         )
-        os.environ.update(submit_environment(os.environ, driver_is_here=not application.outlives_task))
+        os.environ.update(submit_environment(os.environ, driver_is_here=not application.is_on_cluster))
         return application
 
-    def _on_own_spark(self, opened: OpenRun, context: Context) -> Callable[..., SparkApplication]:
+    def _on_own_spark(self, opened: OpenRun, context: Context) -> Callable[..., DropInSubmission]:
         from airflow.sdk import BaseHook
 
         from airflow_recovery.model.keys import OPERATORS_GROUP

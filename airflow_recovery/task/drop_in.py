@@ -7,15 +7,16 @@ import os
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
+from airflow_recovery.attempt.heartbeat_watch import beat_of
 from airflow_recovery.attempt.inputs_kept import ensure_inputs_kept
 from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS
 from airflow_recovery.driver.failure_class import ERRORS, classify
@@ -23,6 +24,7 @@ from airflow_recovery.driver.fencing import FenceWatch, is_fenced
 from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
 from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.driver.start_advice import start_failure
+from airflow_recovery.driver.submit_keeper import Order
 from airflow_recovery.errors import (
     AttemptLost,
     Failure,
@@ -51,7 +53,7 @@ from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external
 from airflow_recovery.task.outliving_job import key_of
 from airflow_recovery.task.references import ALL, DropIn, OutputReference, filled, no_version, qualified
-from airflow_recovery.task.spark_submission import SparkSubmission, described
+from airflow_recovery.task.spark_submission import Keeping, SparkSubmission, described
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -114,6 +116,7 @@ class DropInApplication(SparkApplication):
         self._context = context
         self._identity = opened.run.journal.identity
         self._earlier: list[PartitionManifest] = []
+        self._signs: Heartbeat | None = None
 
     @abstractmethod
     def new_job(self, attempt: ClaimedAttempt) -> Any:
@@ -195,12 +198,12 @@ class DropInApplication(SparkApplication):
             threading.Thread(target=import_readers, name="import pyarrow", daemon=True).start()
         started = time.monotonic()
         try:
-            if self.outlives_task:
-                rests_on = _rests_on(attempt.fingerprint, attempt.externals)
+            rests_on = _rests_on(attempt.fingerprint, attempt.externals)
+            if self.can_be_asked:
                 self._context["task_state_store"].set(_rests_on_key(claim), rests_on)
                 self.submit(job, claim.tag)
             else:
-                with self._heartbeat(claim):
+                with self._heartbeat(claim, rests_on) as self._signs:
                     self.submit(job, claim.tag)
         except AttemptLost:
             self._delete_managed(claim)
@@ -219,38 +222,69 @@ class DropInApplication(SparkApplication):
         return self._finish(attempt, round(time.monotonic() - started, 3))
 
     def status(self, claim: Claim) -> ApplicationStatus:
-        """As the cluster manager says; `ApplicationStatus.OVER` where its result would not be used."""
-        if self.outlives_task and not self._is_as_today(claim):
+        """What is known of its job; `ApplicationStatus.OVER` where its result would not be used."""
+        if not self._is_as_today(claim):
             return ApplicationStatus.OVER
         return super().status(claim)
 
     def finish_previous(self, attempt: ClaimedAttempt) -> Outcome | None:
-        """Register what the application of an earlier try has written, and finish its attempt."""
+        """Register what the application of an earlier try has written, and finish its attempt.
+
+        `None` where a heartbeat alone tells of its success, and not that it was started with today's code and inputs.
+        """
+        if not self.can_be_asked and self._submitted_with(attempt.claim) != self._rests_on_today:
+            return None
         return self._finish(attempt, None)
 
     def _is_as_today(self, claim: Claim) -> bool:
-        submitted = self._context["task_state_store"].get(_rests_on_key(claim))
+        submitted = self._submitted_with(claim)
         return submitted is None or submitted == self._rests_on_today
+
+    def _submitted_with(self, claim: Claim) -> str | None:
+        """What the application of ``claim`` was started with; `None` where nothing is known of it."""
+        if self.can_be_asked:
+            return cast("str | None", self._context["task_state_store"].get(_rests_on_key(claim)))
+        beat = beat_of(self._run.journal, claim)
+        return beat.rests_on if beat is not None else None
 
     @cached_property
     def _rests_on_today(self) -> str:
         region = self._run.regions[self._drop_in.task_id]
         return _rests_on(region.fingerprint or "", self.externals())
 
-    def _heartbeat(self, claim: Claim) -> AbstractContextManager[object]:
-        """Of this process: the attempt, which it finishes, ends with it. Of one that was fenced it is killed."""
+    def _heartbeat(
+        self, claim: Claim, rests_on: str | None = None, *, has_ended: bool = False
+    ) -> AbstractContextManager[Heartbeat | None]:
+        """The heartbeats of this process. If the attempt is fenced meanwhile, the application is killed.
+
+        The attempt ends with this process, unless the application has a keeper. ``has_ended``: the application has
+        ended well, and this process registers what it has written.
+        """
         if not self._drop_in.recovers:
             return nullcontext()
         journal, every_s = self._run.journal, interval_s(self._run.heartbeat_timeouts.timeout_s)
         key = journal.layout.heartbeat(claim.region, claim.attempt)
         watch = FenceWatch(lambda: is_fenced(journal, claim.region, claim.attempt), self.stop)
-        return Heartbeat(lambda: journal.store, key, claim.tag, log=self._run.log, every_s=every_s, watch=watch)
+        signs = Heartbeat(
+            lambda: journal.store,
+            key,
+            claim.tag,
+            log=self._run.log,
+            every_s=every_s,
+            is_driver=has_ended or not self.outlives_task,
+            watch=watch,
+            rests_on=rests_on,
+        )
+        signs.succeeded = has_ended and self.outlives_task
+        return signs
 
     def _finish(self, attempt: ClaimedAttempt, seconds: float | None) -> Outcome:
         claim = attempt.claim
         limits = self._drop_in.read_limits
         takes_long = limits is not None and not limits.in_order
-        with self._heartbeat(claim) if takes_long and not self.outlives_task else nullcontext():
+        rests_on = _rests_on(attempt.fingerprint, attempt.externals)
+        is_heard = takes_long and not self.can_be_asked
+        with self._heartbeat(claim, rests_on, has_ended=True) if is_heard else nullcontext():
             outputs = tuple(self._register(claim, name, uri) for name, uri in self._drop_in.outputs.items())
         if self._drop_in.commit is not None:
             check_prepared(self._drop_in.commit, outputs[0], f"{claim.region}@{claim.attempt}")
@@ -413,6 +447,10 @@ class DropInSubmission(DropInApplication, SparkSubmission):
     def submit(self, job: SparkSubmitOperator, name: str) -> None:
         """As `SparkSubmission.submit`."""
         SparkSubmission.submit(self, job, name)
+
+    def order(self, keeping: Keeping, claim: Claim, holds: Iterable[str]) -> Order:
+        """As `SparkSubmission.order`, with what the application is started with."""
+        return keeping.order(claim, holds, self._signs.rests_on if self._signs is not None else None)
 
 
 def _rests_on_key(claim: Claim) -> str:

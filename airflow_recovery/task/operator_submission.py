@@ -86,7 +86,8 @@ class OperatorSubmission(OutlivingJob):
         if self.outlives_task:
             job.submit_job = lambda context: self._submit_remembered(job, name, context)
         try:
-            execute_operator(job, self._context)
+            with self.submitting(job):
+                execute_operator(job, self._context)
         except TaskDeferred as deferred:
             self.stop()
             raise NotSetUp(

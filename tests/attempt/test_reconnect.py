@@ -239,7 +239,8 @@ def test_fault_33_one_that_is_silent_is_ended_after_the_waiters_own_seconds(
 
 
 def test_fault_33_a_sign_of_life_tells_no_time() -> None:
-    assert set(vars(Beat("tag", 1))) == {"tag", "count", "process", "application_id", "ended", "progress"}
+    told = {"tag", "count", "process", "application_id", "ended", "progress", "succeeded", "rests_on"}
+    assert set(vars(Beat("tag", 1))) == told
 
 
 @pytest.mark.parametrize(("store_s", "wall_s"), [(-7200, 0), (0, 3600)])
