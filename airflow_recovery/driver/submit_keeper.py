@@ -185,7 +185,7 @@ class _LeftAlone:
     def _wait(self) -> None:
         while not self._child.has_ended(TASK_CHECK_EVERY_S):
             now_s = time.monotonic()
-            if now_s - self._looked_s < LOOK_EVERY_S:
+            if now_s - self._looked_s < min(LOOK_EVERY_S, self._order.left_alone_s / 3):
                 continue
             self._looked_s = now_s
             sign = self._sign_of_follower()

@@ -1,4 +1,4 @@
-"""Airflow ends a task's process while its driver works, in client mode: the driver goes on, and the next try follows it.
+"""Airflow ends a task's process while its driver works, in client mode: it goes on, and the next try follows it.
 
 An Airflow of its own: a scheduler that takes back the tasks of a dead one, and supervisors that give up.
 """

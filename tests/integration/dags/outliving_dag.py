@@ -1,4 +1,4 @@
-"""`outliving`: an existing application by spark-submit, in client mode. `outliving_job`: a declared job in the same way."""
+"""`outliving`: an existing application by spark-submit in client mode. `outliving_job`: a declared job likewise."""
 
 from __future__ import annotations
 
