@@ -84,6 +84,8 @@ def _follow(run: Run, claim: Claim, application: SparkApplication, externals: tu
         if has_succeeded and _finish_previous(run, claim, application, externals):
             return True
         if _is_over(claim, status, beat):
+            if beat_of(run.journal, claim) != beat:
+                continue  # it has said more before its process ended
             run.log.info("The driver of %s has ended without an outcome.", name)
             return False
         # Of a driver that gives signs by itself, the cluster manager only knows that it is not gone: it may be frozen.

@@ -79,7 +79,7 @@ class Heartbeat:
     ``store`` is called in the thread, so that opening it keeps nobody waiting. ``is_driver``: when this process is
     gone, so is the attempt. A block that is left by an exception says so: nobody need wait any longer; but for
     `DriverLeft`, which leaves the driver at work. A store that does not answer stops nothing. ``succeeded`` is what the
-    next heartbeats say.
+    next heartbeats say, and the last one.
 
     ``watch`` is asked after each sign but the first. Where the attempt was fenced, its work is stopped, no sign is
     given any more, and the error that the block then ends with becomes `AttemptLost`.
@@ -116,7 +116,11 @@ class Heartbeat:
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
         self._ended.set()
         self._thread.join()
-        if kind is None or issubclass(kind, DriverLeft):
+        if kind is None:
+            if self.succeeded and not self._beat.succeeded:
+                self._give()
+            return
+        if issubclass(kind, DriverLeft):
             return
         self._beat = replace(self._beat, ended=True)
         self._give()
@@ -138,11 +142,6 @@ class Heartbeat:
     def rests_on(self) -> str | None:
         """What the application was started with, as the heartbeats say."""
         return self._beat.rests_on
-
-    def tell_succeeded(self) -> None:
-        """Give a heartbeat that says that the application has ended well."""
-        self.succeeded = True
-        self._give()
 
     def _run(self) -> None:
         self._give()

@@ -175,7 +175,7 @@ class _LeftAlone:
                 code = self._child.process.returncode
                 if code != 0:
                     raise RuntimeError(code)  # so that the last heartbeat says that it has failed
-                signs.tell_succeeded()
+                signs.succeeded = True
         except AttemptLost:
             return
         except RuntimeError:
@@ -250,10 +250,9 @@ def main(arguments: list[str]) -> int:
         order = Order(**json.load(file))
     held = [_hold(path) for path in order.holds]
     child = _Child(arguments[1:], die_with_parent)
-    while os.getppid() == order.task_pid:
-        if child.has_ended(TASK_CHECK_EVERY_S):
-            break
-    else:
+    while os.getppid() == order.task_pid and not child.has_ended(TASK_CHECK_EVERY_S):
+        pass
+    if os.getppid() != order.task_pid:
         try:
             _LeftAlone(order, child).keep()
         except Exception:  # a store that can't be opened, say: then nobody is seen to follow

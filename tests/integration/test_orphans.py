@@ -58,7 +58,8 @@ class Held:
     def is_followed(self) -> None:
         """The first try ends, the next one waits for its driver, and takes what it makes. The step runs once."""
         run = self.run
-        run.wait(lambda: run.tries(self.region) == 2 and "waiting for it" in run.log(self.region, 2), "the next try")
+        # While the API server is away, Airflow may count several tries that never began.
+        run.wait(lambda: run.tries(self.region) > 1 and "waiting for it" in run.log(self.region), "the next try")
         run.wait(self.first.is_gone, "the end of the first try")
         assert not is_gone(self.jvm)
         run.release(self.gate)
@@ -108,8 +109,8 @@ def test_fault_235_the_api_server_is_away_for_longer_than_a_supervisor_waits(own
     held.is_followed()
 
 
-def test_fault_236_a_person_clears_the_task_after_its_process_was_killed(held: Held) -> None:
-    """The driver is ended before the next attempt is claimed."""
+def test_fault_236_a_person_clears_the_running_task(held: Held) -> None:
+    """The next try ends the driver before it claims another attempt."""
     run = held.run
     run.clear(held.region)
     run.wait(lambda: is_gone(held.jvm), "the end of the driver")
@@ -118,3 +119,12 @@ def test_fault_236_a_person_clears_the_task_after_its_process_was_killed(held: H
     journal = run.ends()
     journal.check()
     assert journal.executions()[held.region] == 2
+
+
+def test_fault_237_a_running_task_that_is_marked_failed_ends_its_driver(held: Held) -> None:
+    run = held.run
+    run.mark(held.region, "failed")
+    run.wait(lambda: is_gone(held.jvm), "the end of the driver")
+    run.wait(lambda: not keepers(run), "the end of the keeper")
+    run.ends("failed")
+    assert run.journal().fenced(held.region) == ["superseded"]
