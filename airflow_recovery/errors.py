@@ -281,6 +281,13 @@ class NotMine(RecoveryError):
     kind = Kind.FENCED
 
 
+class DriverLeft(BaseException):
+    """Airflow ends this process while its driver goes on: the next try of the task decides about the driver.
+
+    It is no `Exception`: nothing on its way may take it for a failure of the application.
+    """
+
+
 class OutputAltered(RecoveryError):
     """Objects at a user's own output location are not those that were registered there."""
 

@@ -21,7 +21,7 @@ OPTIONS = {
     "journal", "results", "aws_conn_id", "results_aws_conn_id", "gcp_conn_id", "wasb_conn_id",
     "api_conn_id", "request_timeout",
     "deployment", "driver_jvm", "class_archives", "spark_idle_timeout", "preload",
-    "retention", "grace", "previous_worker_timeout", "spark_history_url",
+    "retention", "grace", "previous_worker_timeout", "orphaned_driver_timeout", "spark_history_url",
     "job_recovery_enabled", "job_event_store_write_buffer_size", "job_event_store_write_buffer_flush_interval",
     "job_event_store_on_failure", "job_recovery_snapshot_min_pause",
     "failure_enrichers", "maximum_per_task_failures", "maximum_total_task_failures", "restart_strategy",

@@ -73,8 +73,8 @@ class ApplicationStatus(str, Enum):
 class SparkApplication(ABC):
     """Runs the attempts of one region, each as one Spark application, and looks after what earlier tries have left.
 
-    What is not abstract holds for an application that ends with the task process that started it (client mode, Spark
-    Connect): nothing of it is left, and nobody can be asked about it.
+    What is not abstract holds for an application that ends with the task process that started it (Spark Connect):
+    nothing of it is left, and nobody can be asked about it.
     """
 
     @abstractmethod
@@ -114,12 +114,24 @@ class SparkApplication(ABC):
     def stop(self) -> None:
         """Stop what `run` waits for; called from another thread, or from a signal handler."""
 
+    def leave(self) -> bool:
+        """Leave the driver to the next try, where Airflow ends this process. False: it can't be left, so `stop` it.
+
+        Called in the main thread. Raises `DriverLeft` out of what `run` waits for.
+        """
+        return False
+
     # what an earlier try has left open
 
     @property
     def outlives_task(self) -> bool:
-        """The driver lives on when the task process that started it is gone (deploy mode ``cluster``)."""
+        """The driver lives on when the task process that started it is gone: on a cluster, or kept on this machine."""
         return False
+
+    @property
+    def can_be_asked(self) -> bool:
+        """A system that runs it knows it by an id, by which `status` and `stop_previous` find it."""
+        return self.outlives_task
 
     @property
     def is_killed(self) -> bool:
@@ -185,10 +197,19 @@ class WrappedApplication(SparkApplication):
         """As ``inner``."""
         self._inner.stop()
 
+    def leave(self) -> bool:
+        """As ``inner``."""
+        return self._inner.leave()
+
     @property
     def outlives_task(self) -> bool:
         """As ``inner``."""
         return self._inner.outlives_task
+
+    @property
+    def can_be_asked(self) -> bool:
+        """As ``inner``."""
+        return self._inner.can_be_asked
 
     @property
     def is_killed(self) -> bool:

@@ -14,7 +14,7 @@ from airflow_recovery.attempt.inputs_kept import ReleaseCheck
 from airflow_recovery.attempt.mode import attempt_of
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.errors import Failure, RegionFailed
+from airflow_recovery.errors import DriverLeft, Failure, NotMine, RegionFailed
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.inputs import InputRef, Inputs
 from airflow_recovery.model.mode import RegionMode
@@ -105,7 +105,10 @@ def run_claimed(
     restarts: Restarts,
     label: Callable[[Failure], Failure],
 ) -> Outcome:
-    """Run it, and return the finish that is in the journal. Whatever is raised, the attempt is not open any more."""
+    """Run it, and return the finish that is in the journal. Whatever is raised, the attempt is not open any more.
+
+    Raises `DriverLeft` where this process ends before its driver: the attempt is open then, and the next try decides.
+    """
     claim = attempt.claim
     mode = attempt_of(run.regions[claim.region])
     failed = FailedAttempt(run, claim, restarts, label)
@@ -118,6 +121,12 @@ def run_claimed(
             run.journal.put_plan(run.plan)
         mode.check_claim(run, claim)
         confirmed = mode.finish_early(run, attempt) or application.run(attempt)
+    except DriverLeft:
+        if not run.was_set_by_hand(claim.region):
+            run.log.warning("This process ends. The driver of %s@%d goes on.", claim.region, claim.attempt)
+            raise
+        application.stop()
+        outcome = failed.end(NotMine(f"The task of {claim.region} was set to another state; its driver is ended."))
     except BaseException as error:
         outcome = failed.end(error)
     else:

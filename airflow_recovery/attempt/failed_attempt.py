@@ -110,7 +110,7 @@ class FailedAttempt:
 
     def _own_or_superseded(self, error: BaseException) -> FenceCause:
         """An attempt has not failed by itself if its task was cleared, or if another run makes the shared result."""
-        if isinstance(error, BuiltElsewhere):
+        if isinstance(error, (BuiltElsewhere, NotMine)):
             return FenceCause.SUPERSEDED
         try:
             self._run.task_instances.live_check()

@@ -5,6 +5,7 @@ it lives       its heartbeat changes, or the cluster manager says that it is que
 nobody knows   no change for the time-out: it is taken for dead
 
 A driver that lives is followed to its end, however long that takes, and what it finishes is evaluated as any finish is.
+Meanwhile a sign in the journal says that somebody follows. After a clear by a person the driver is ended, not followed.
 So work is not done twice because a worker was lost; and one that is wrongly taken for dead can only lose its own work,
 since its attempt is fenced before another one is claimed.
 """
@@ -16,7 +17,7 @@ from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch, beat_of
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.driver.process_identity import is_gone, own_process
-from airflow_recovery.errors import AttemptLost, InputReleased, JournalInUse, NotMine, ObjectMissing
+from airflow_recovery.errors import AttemptLost, InputReleased, JournalInUse, NotMine, ObjectMissing, StoreError
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.model.records import Claim, ExternalObject
 from airflow_recovery.planning.evaluation import Evaluation
@@ -31,6 +32,9 @@ def is_worth_reconnecting(
     """Would what the open attempt finishes be used? Not where it was reset, or rests on old inputs or on other code."""
     claim = opened.claim
     if claim is None or run.heartbeat_timeouts.timeout_s <= 0 or application.is_killed:
+        return False
+    if run.was_cleared_by_hand(claim):
+        run.log.info("The task was cleared since attempt %d was claimed: its driver is ended.", claim.attempt)
         return False
     region = claim.region
     mark = state.of(region).reset_watermark
@@ -51,6 +55,16 @@ def reconnect(run: Run, claim: Claim, application: SparkApplication, externals: 
     False: fence it. Raises `JournalInUse` where it is another run's and lives, `NotMine` where this try was cleared or
     told to end meanwhile.
     """
+    try:
+        return _follow(run, claim, application, externals)
+    except Exception:
+        raise
+    except BaseException:  # the time of this task is over (``execution_timeout``), so that of the driver is, too
+        application.stop_previous(claim)
+        raise
+
+
+def _follow(run: Run, claim: Claim, application: SparkApplication, externals: tuple[ExternalObject, ...]) -> bool:
     name = f"{claim.region}@{claim.attempt}"
     is_of_live_run = claim.airflow_run_id != run.task.airflow_run_id and run.is_live_run(claim.airflow_run_id)
     watch = HeartbeatWatch(run.heartbeat_timeouts.timeout_s, run.heartbeat_timeouts.clock)
@@ -58,14 +72,20 @@ def reconnect(run: Run, claim: Claim, application: SparkApplication, externals: 
     first = beat_of(run.journal, claim)
     active = 0
     logged = ""
+    _say_followed(run, claim)
     while True:
         # Asked before the outcome is read: a driver that has ended by then may have finished.
         status, beat = application.status(claim), beat_of(run.journal, claim)
         if run.journal.has_outcome(claim.region, claim.attempt):
             return True
-        if status is ApplicationStatus.SUCCEEDED and _finish_previous(run, claim, application, externals):
+        has_succeeded = status is ApplicationStatus.SUCCEEDED or (
+            beat is not None and beat.succeeded and status is not ApplicationStatus.OVER
+        )
+        if has_succeeded and _finish_previous(run, claim, application, externals):
             return True
         if _is_over(claim, status, beat):
+            if beat_of(run.journal, claim) != beat:
+                continue  # it has said more before its process ended
             run.log.info("The driver of %s has ended without an outcome.", name)
             return False
         # Of a driver that gives signs by itself, the cluster manager only knows that it is not gone: it may be frozen.
@@ -89,21 +109,38 @@ def reconnect(run: Run, claim: Claim, application: SparkApplication, externals: 
             run.log.info("The driver of %s%s, left by an earlier try, %s: waiting for it.%s", name, by, now, progress)
         run.heartbeat_timeouts.sleep(run.heartbeat_timeouts.poll_s)
         if application.is_killed:
+            if run.was_set_by_hand(claim.region):
+                application.stop_previous(claim)
             raise NotMine(f"This process was told to end while it waited for {name}; nothing was changed.")
         if run.heartbeat_timeouts.clock() - checked_s >= LIVE_CHECK_EVERY_S:
             checked_s = run.heartbeat_timeouts.clock()
             _check_alive(run)
+            _say_followed(run, claim)
 
 
 def _is_over(claim: Claim, status: ApplicationStatus, beat: Beat | None) -> bool:
     """Nothing more will come of it: what runs it says so, it says so itself, or its process is known to be gone.
 
-    One try at a time runs in a process: an earlier one in this very process is over.
+    One try at a time runs in a process: an earlier one in this very process is over. A driver that has a keeper on this
+    machine goes on without the process that claimed the attempt.
     """
-    if status in (ApplicationStatus.OVER, ApplicationStatus.SUCCEEDED) or (beat is not None and beat.ended):
+    if status in (ApplicationStatus.OVER, ApplicationStatus.SUCCEEDED):
         return True
-    process = (beat.process if beat is not None else None) or claim.process
+    if beat is not None and (beat.ended or beat.succeeded):
+        return True
+    process = beat.process if beat is not None else None
+    if process is None and status is not ApplicationStatus.ACTIVE:
+        process = claim.process
     return is_gone(process) or (process is not None and process == own_process())
+
+
+def _say_followed(run: Run, claim: Claim) -> None:
+    """A sign for the keeper of a driver whose task has gone (`airflow_recovery.driver.submit_keeper`). Best effort."""
+    sign = f"{run.journal.writer} {run.heartbeat_timeouts.clock()}"
+    try:
+        run.journal.store.put(run.journal.layout.follower(claim.region, claim.attempt), sign.encode())
+    except StoreError as error:
+        run.log.warning("That the driver is followed could not be written: %s", error)
 
 
 def _check_alive(run: Run) -> None:

@@ -47,7 +47,7 @@ from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.driver.process_identity import own_process
-from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Failure, InputLost, PagesDisagree
+from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Failure, InputLost, NotMine, PagesDisagree
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.journal import LISTING_ROUNDS
 from airflow_recovery.journal.run_state import Attempt, RunState
@@ -330,6 +330,8 @@ class RegionTask:
         if self._builder is not None and self._builder.takes_over(self._run, self._region, opened):
             self._fence_previous_attempt(state, opened)
             return
+        if self._application.is_killed and self._application.outlives_task:
+            raise NotMine(f"This process was told to end: the next try looks after attempt {opened.number}.")
         evaluation = self._evaluate(state, seen)
         if (
             opened.claim is not None
@@ -360,7 +362,7 @@ class RegionTask:
                 mode=mode,
                 epoch=self._epoch,
                 owner=None if self._builder is None else self._builder.owner,
-                process=None if self._application.outlives_task else own_process(),
+                process=None if self._application.can_be_asked else own_process(),
                 commit_number=number_in_target(self._run, self._region, state),
                 outdated=seen.outdated,
                 absent=seen.absent,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from airflow_recovery.attempt.heartbeat_watch import NO_HEARTBEAT_TIMEOUTS, HeartbeatTimeouts
-from airflow_recovery.attempt.task_instances import Observation, TaskInstances, TaskTry
+from airflow_recovery.attempt.task_instances import ENDED_STATES, Observation, TaskInstances, TaskTry
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.journal import Journal, Listing, until_pages_agree
 from airflow_recovery.journal.owner import digest_key
@@ -18,7 +18,7 @@ from airflow_recovery.journal.stream import EventSink, NoEvents
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.dag_run import DagRunFacts, DagRunRecord, is_by_timetable
 from airflow_recovery.model.mode import answers_of, modes_of
-from airflow_recovery.model.records import ExternalObject, Outcome, PlanRecord
+from airflow_recovery.model.records import Claim, ExternalObject, Outcome, PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import AskedResult, Evaluation
 from airflow_recovery.planning.reason import Reason
@@ -213,6 +213,29 @@ class Run:
     def _modes(self) -> Mapping[str, RunMode]:
         modes = modes_of(group.template for group in self.today.groups)
         return {mode: answers_of(mode, "run", RunMode) for mode in modes}
+
+    def was_set_by_hand(self, region: str) -> bool:
+        """Whether Airflow has ended the task of ``region``, so that no other try comes. False where it can't be asked.
+
+        A person has marked it, or its run has timed out. A clear, and a scheduler that takes an orphan back, lead to
+        another try.
+        """
+        key = self.task_keys.get(region)
+        try:
+            return key is not None and self.task_instances.states([key]).get(key) in ENDED_STATES
+        except Exception as error:
+            self.log.warning("The state of this task could not be asked: %s", error)
+            return False
+
+    def was_cleared_by_hand(self, claim: Claim) -> bool:
+        """Whether a person has cleared the task since ``claim``, in the same DAG run."""
+        grant = self.task.grant
+        return (
+            claim.airflow_run_id == self.task.airflow_run_id
+            and claim.max_tries is not None
+            and grant is not None
+            and grant.max_tries > claim.max_tries
+        )
 
     def tries(self, observation: Observation) -> dict[str, TaskTry]:
         """The observed tries by region; a region without a task instance is left out."""

@@ -21,6 +21,8 @@ comes back, Airflow restores it by itself.
 """
 RUNNING_STATES = frozenset({"running"})
 REMOVED_STATE = "removed"
+ENDED_STATES = FINISHED_STATES | {"skipped", REMOVED_STATE}
+"""States after which Airflow starts no other try by itself."""
 
 HOW_TO_CONFIGURE_CLEARS = (
     "To have it done without you, set `[state_store] backend = "

@@ -55,10 +55,14 @@ def write_failure(spec: RegionSpec, failure: Failure, mask: Mask = scrubbed) -> 
 
     Raises `StoreError` where the store refuses.
     """
-    text = json.dumps(to_json(masked(failure, mask)))
-    _write_beside(_failure_path(spec), text)
+    _write_beside(_failure_path(spec), _failure_text(failure, mask))
     store = open_spec_store(spec.results)
-    store.put(f"{key_below(store.base_uri, spec.location)}/{FAILURE_OBJECT}", text.encode())
+    write_failure_at(store, key_below(store.base_uri, spec.location), failure, mask)
+
+
+def write_failure_at(store: ObjectStore, prefix: str, failure: Failure, mask: Mask = scrubbed) -> None:
+    """Write ``failure``, masked, for the attempt whose results are below ``prefix``. Raises the store's errors."""
+    store.put(f"{prefix}/{FAILURE_OBJECT}", _failure_text(failure, mask).encode())
 
 
 def read_failure(spec: RegionSpec) -> Failure | None:
@@ -125,6 +129,10 @@ def report_failure(spec: RegionSpec, failure: Failure, log: logging.Logger) -> N
         write_failure(spec, failure)
     except (OSError, StoreError) as error:
         log.warning("The failure could not be reported to %s: %s", spec.location, error)
+
+
+def _failure_text(failure: Failure, mask: Mask) -> str:
+    return json.dumps(to_json(masked(failure, mask)))
 
 
 def _failure_path(spec: RegionSpec) -> str | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.process_identity import own_process
-from airflow_recovery.errors import AttemptLost
+from airflow_recovery.errors import AttemptLost, DriverLeft
 from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.store.object_store import ObjectStore
 
@@ -41,7 +41,8 @@ class Beat:
     """One heartbeat. ``tag`` is the claim's: another one's beat at the same key is no sign of this attempt.
 
     ``process`` is the driver's (`own_process`), where the driver itself gives the sign. ``ended``: it was the last one,
-    and the attempt did not finish. ``progress`` is for people.
+    and the attempt did not finish. ``progress`` is for people. ``succeeded``: a user's application has ended well, and
+    what it wrote is to be registered; it was started with ``rests_on``.
     """
 
     tag: str
@@ -50,6 +51,8 @@ class Beat:
     application_id: str | None = None
     ended: bool = False
     progress: str | None = None
+    succeeded: bool = False
+    rests_on: str | None = None
 
     def to_bytes(self) -> bytes:
         """The heartbeat's object: its fields as JSON."""
@@ -74,8 +77,9 @@ class Heartbeat:
     """Gives heartbeats at ``key`` while the ``with`` block runs, the first one at once.
 
     ``store`` is called in the thread, so that opening it keeps nobody waiting. ``is_driver``: when this process is
-    gone, so is the attempt. A block that is left by an exception says so: nobody need wait any longer. A store that
-    does not answer stops nothing.
+    gone, so is the attempt. A block that is left by an exception says so: nobody need wait any longer; but for
+    `DriverLeft`, which leaves the driver at work. A store that does not answer stops nothing. ``succeeded`` is what the
+    next heartbeats say, and the last one.
 
     ``watch`` is asked after each sign but the first. Where the attempt was fenced, its work is stopped, no sign is
     given any more, and the error that the block then ends with becomes `AttemptLost`.
@@ -91,10 +95,12 @@ class Heartbeat:
         every_s: float = INTERVAL_S,
         is_driver: bool = True,
         watch: FenceWatch | None = None,
+        rests_on: str | None = None,
     ) -> None:
         self._store = store
         self._key = key
-        self._beat = Beat(tag, 0, own_process() if is_driver else None)
+        self._beat = Beat(tag, 0, own_process() if is_driver else None, rests_on=rests_on)
+        self.succeeded = False
         self._progress: str | None = None
         self._log = log
         self._every_s = every_s
@@ -111,6 +117,10 @@ class Heartbeat:
         self._ended.set()
         self._thread.join()
         if kind is None:
+            if self.succeeded and not self._beat.succeeded:
+                self._give()
+            return
+        if issubclass(kind, DriverLeft):
             return
         self._beat = replace(self._beat, ended=True)
         self._give()
@@ -128,6 +138,11 @@ class Heartbeat:
         """Set the text that says how far the work is, which people see in the next heartbeat."""
         self._progress = progress
 
+    @property
+    def rests_on(self) -> str | None:
+        """What the application was started with, as the heartbeats say."""
+        return self._beat.rests_on
+
     def _run(self) -> None:
         self._give()
         while not self._ended.wait(self._every_s):
@@ -137,7 +152,12 @@ class Heartbeat:
                 self._look(self._watch)
 
     def _give(self) -> None:
-        self._beat = replace(self._beat, count=self._beat.count + 1, progress=self._progress)
+        self._beat = replace(
+            self._beat,
+            count=self._beat.count + 1,
+            progress=self._progress,
+            succeeded=self.succeeded,
+        )
         try:
             self._store().put(self._key, self._beat.to_bytes())
         except Exception as error:  # also of opening the store, which the finish of the attempt reports

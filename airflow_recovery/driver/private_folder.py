@@ -40,7 +40,7 @@ def own_folder(parent: Path, name: str) -> Iterator[Path]:
     """A new folder ``<parent>/<name>-...`` of this process. No other process removes it while this one lives.
 
     Those of the same name whose processes have ended are removed. A child that this process forks, and that does not
-    exec, counts as this process.
+    exec, counts as this process. A process that holds the folder as well keeps it, after this one has left the block.
     """
     for left in parent.glob(f"{name}-*"):
         remove_unused(left)
@@ -52,8 +52,8 @@ def own_folder(parent: Path, name: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
         os.close(held)
+        remove_unused(folder)
 
 
 def hold(path: Path) -> int:

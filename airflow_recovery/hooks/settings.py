@@ -12,6 +12,7 @@ from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION,
 
 SECTION = "recovery"
 DEFAULT_SPARK_IDLE_S = 600
+DEFAULT_ORPHANED_DRIVER = "1h"
 RESULTS_BELOW_JOURNAL = "_results"
 """No id begins with an underscore (`airflow_recovery.model.names`), so results never meet a DAG's journal."""
 
@@ -136,6 +137,13 @@ def configured_driver_jvm() -> tuple[DriverJvm, Path | None]:
             f"Expected an absolute path of a folder in [recovery] class_archives, found {folder!r}."
         )
     return DriverJvm(driver_jvm), Path(folder) if folder else None
+
+
+def configured_orphaned_driver_timeout_s() -> int:
+    """For how long a driver on the worker outlives its task. Raises `ConfigurationError`."""
+    from airflow.sdk import conf
+
+    return parse_duration_s(conf.get(SECTION, "orphaned_driver_timeout", fallback="") or DEFAULT_ORPHANED_DRIVER)
 
 
 def configured_preload() -> Preload:

@@ -206,6 +206,10 @@ class JournalLayout:
         """Overwritten while an attempt runs: a heartbeat, and nothing else."""
         return f"{self.heartbeats}{encode(region)}/{attempt:08d}"
 
+    def follower(self, region: str, attempt: int) -> str:
+        """Overwritten while a next try of the task follows the driver of an attempt that an earlier try left."""
+        return f"{self.heartbeat(region, attempt)}.follower"
+
     @property
     def attempts(self) -> str:
         """The prefix of what is said of attempts."""

@@ -303,7 +303,8 @@ class Claim:
     owner: RunAttempt | None = later(None)
     """In the journal of shared results: whose claim this is."""
     process: str | None = later(None)
-    """The process with which the attempt ends (`airflow_recovery.driver.process_identity`); `None`: none is known."""
+    """The process with which the attempt ends (`airflow_recovery.driver.process_identity`), unless its driver has a
+    keeper on that machine (`airflow_recovery.driver.submit_keeper`); `None`: none is known."""
     commit_number: int | None = later(None)
     """As which attempt the target of its sink is to count it: above whatever was committed there before."""
     outdated: int | None = later(None)

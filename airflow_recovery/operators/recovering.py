@@ -194,7 +194,11 @@ class RecoveringOperator(BaseOperator):
         raise NotImplementedError
 
     def on_kill(self) -> None:
-        """Kill what was started, within Airflow's five seconds; of a batch, no other is started."""
+        """End this try within Airflow's five seconds: leave a driver that lives on to the next try, kill any other.
+
+        Airflow calls it when it ends the process, for whatever reason, and when ``execution_timeout`` is over. After
+        that no other subtask of a batch is started.
+        """
         self.is_killed = True
-        if self._application is not None:
+        if self._application is not None and not self._application.leave():
             self._application.stop()

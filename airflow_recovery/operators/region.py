@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from airflow_recovery.task.attempt_sessions import ServerChoice
     from airflow_recovery.task.region_program import RegionProgram
     from airflow_recovery.task.run_spark import RunSpark
+    from airflow_recovery.task.spark_submission import Keeping
     from airflow_recovery.task.subtask_batch import BeforeClaim
 
 log = logging.getLogger(__name__)
@@ -171,6 +172,7 @@ class SparkRegionOperator(SubmittingOperator):
         from airflow_recovery.hooks.tables import tables_of
         from airflow_recovery.job.cached import cached_results
         from airflow_recovery.task.region_program import RegionProgram
+        from airflow_recovery.task.spark_submission import keeping
 
         context, job_run, name = own.context, own.opened, own.name
         opened, region, planned = job_run.opened, job_run.plan.regions[name], job_run.opened.run.regions[name]
@@ -195,7 +197,9 @@ class SparkRegionOperator(SubmittingOperator):
             )
             alone = self._run_spark is None or planned.mode.needs_own_application
             own_server = None if alone else self._own_server(opened.settings, context)
-            return self._application_of(program, context, own_server)
+            # The heartbeats of a shared result are this process's.
+            kept = None if planned.persistent else keeping(opened)
+            return self._application_of(program, context, own_server, kept)
 
         application = mode.application(make_application(job_run.identity), own)
         if planned.persistent:
@@ -272,7 +276,11 @@ class SparkRegionOperator(SubmittingOperator):
         return cache_server(self._connection).ask(manifest)
 
     def _application_of(
-        self, program: RegionProgram, context: Context, own_server: ServerChoice | None = None
+        self,
+        program: RegionProgram,
+        context: Context,
+        own_server: ServerChoice | None = None,
+        kept: Keeping | None = None,
     ) -> SparkApplication:
         return region_application(
             program,
@@ -282,4 +290,5 @@ class SparkRegionOperator(SubmittingOperator):
             is_killed=lambda: self.is_killed,
             memory_policy=self.memory_policy,
             own_server=own_server,
+            keeping=kept,
         )

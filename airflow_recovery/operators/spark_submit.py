@@ -21,7 +21,7 @@ from airflow_recovery.task.spark_connection import PER_REGION, PER_RUN, SparkSco
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_recovery.task.drop_in import DropInApplication
+    from airflow_recovery.task.drop_in import DropInSubmission
     from airflow_recovery.task.open_run import OpenRun
 
 
@@ -107,13 +107,14 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
         """See `DropInOperator.application_file`."""
         return Path(str(self.application).removeprefix("file://"))
 
-    def new_application(self, opened: OpenRun, context: Context) -> DropInApplication:
+    def new_application(self, opened: OpenRun, context: Context) -> DropInSubmission:
         """By spark-submit, or with a session on the run's own Spark."""
         from airflow_recovery.task.drop_in import DropInSubmission
+        from airflow_recovery.task.spark_submission import keeping
 
         os.environ.update(opened.stores.driver_env())
         self.conf = {**s3a_conf(opened.stores.results_spec, os.environ), **(self.conf or {})}
-        start: Callable[..., DropInApplication] = DropInSubmission
+        start: Callable[..., DropInSubmission] = partial(DropInSubmission, keeping=keeping(opened, gives_signs=True))
         if self.spark == PER_RUN:
             start = self._on_own_spark(opened, context)
         application = start(
@@ -124,10 +125,10 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
             is_killed=lambda: self.is_killed,
             memory_policy=self.memory_policy,
         )
-        os.environ.update(submit_environment(os.environ, driver_is_here=not application.outlives_task))
+        os.environ.update(submit_environment(os.environ, driver_is_here=not application.is_on_cluster))
         return application
 
-    def _on_own_spark(self, opened: OpenRun, context: Context) -> Callable[..., DropInApplication]:
+    def _on_own_spark(self, opened: OpenRun, context: Context) -> Callable[..., DropInSubmission]:
         from airflow.sdk import BaseHook
 
         from airflow_recovery.model.keys import OPERATORS_GROUP

@@ -74,11 +74,11 @@ def jvm_variables(mode: DriverJvm, folder: Path | None, submit: str, environment
 
 
 @contextmanager
-def driver_environment(variables: Mapping[str, str]) -> Iterator[None]:
+def driver_environment(variables: Mapping[str, str]) -> Iterator[Path]:
     """Within, this process has ``variables`` for a driver, and a folder for what the driver's JVM leaves on the disk.
 
-    That is removed behind it; where this process is killed, by the next one on this machine. A user who says where a
-    JVM, or Spark, has its temporary files is heard.
+    That folder is removed behind it, unless a driver's keeper holds it; what is left, the next process on this machine
+    removes. A user who says where a JVM, or Spark, has its temporary files is heard.
     """
     options = variables.get(_JVM_OPTIONS) or os.environ.get(_JVM_OPTIONS, "")
     with own_folder(private_folder(), "driver") as folder:
@@ -87,7 +87,7 @@ def driver_environment(variables: Mapping[str, str]) -> Iterator[None]:
         before = {name: os.environ.get(name) for name in ours}
         os.environ.update(ours)
         try:
-            yield
+            yield folder
         finally:
             for name, value in before.items():
                 os.environ.pop(name, None)

@@ -8,15 +8,16 @@ import re
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
+from airflow_recovery.attempt.heartbeat_watch import beat_of
 from airflow_recovery.attempt.inputs_kept import ensure_inputs_kept
 from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS, raised_in
 from airflow_recovery.driver.failure_class import ERRORS, classify
@@ -24,6 +25,7 @@ from airflow_recovery.driver.fencing import FenceWatch, is_fenced
 from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
 from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.driver.start_advice import output_of, start_failure
+from airflow_recovery.driver.submit_keeper import Order
 from airflow_recovery.errors import (
     AttemptLost,
     Failure,
@@ -73,7 +75,7 @@ from airflow_recovery.task.references import (
     placeholders,
     qualified,
 )
-from airflow_recovery.task.spark_submission import SparkSubmission, described
+from airflow_recovery.task.spark_submission import Keeping, SparkSubmission, described
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -142,6 +144,7 @@ class DropInApplication(SparkApplication):
         self._left: LeftInAirflow | None = None
         self.returned: Any = None
         """What the operator has returned, in this try or in the one that is kept."""
+        self._signs: Heartbeat | None = None
 
     @abstractmethod
     def new_job(self, attempt: ClaimedAttempt) -> Any:
@@ -341,14 +344,14 @@ class DropInApplication(SparkApplication):
         started = time.monotonic()
         left = LeftInAirflow()
         try:
-            if self.outlives_task:
-                rests_on = _rests_on(attempt.fingerprint, attempt.externals)
+            rests_on = _rests_on(attempt.fingerprint, attempt.externals)
+            if self.can_be_asked:
                 self._context["task_state_store"].set(_rests_on_key(claim), rests_on)
                 store, folder = self._stores.results, self._below(claim)
                 with recording(self._context, left, lambda: store_pushed(store, folder, left)):
                     self.returned = self.submit(job, claim.tag)
             else:
-                with self._heartbeat(claim), recording(self._context, left):
+                with self._heartbeat(claim, rests_on) as self._signs, recording(self._context, left):
                     self.returned = self.submit(job, claim.tag)
         except AttemptLost:
             self._delete_managed(claim)
@@ -383,16 +386,19 @@ class DropInApplication(SparkApplication):
         )
 
     def status(self, claim: Claim) -> ApplicationStatus:
-        """As the cluster manager says; `ApplicationStatus.OVER` where its result would not be used."""
-        if self.outlives_task and not self._is_as_today(claim):
+        """What is known of its job; `ApplicationStatus.OVER` where its result would not be used."""
+        if not self._is_as_today(claim):
             return ApplicationStatus.OVER
         return super().status(claim)
 
     def finish_previous(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Register what the application of an earlier try has written, and finish its attempt.
 
-        What that try had pushed is stored. What its operator would have pushed at the job's end, it pushes now.
+        What that try had pushed is stored. What its operator would have pushed at the job's end, it pushes now. `None`
+        where a heartbeat alone tells of its success, and not that it was started with today's code and inputs.
         """
+        if not self.can_be_asked and self._submitted_with(attempt.claim) != self._rests_on_today:
+            return None
         left = read_pushed(self._stores.results, self._below(attempt.claim))
         try:
             with recording(self._context, left):
@@ -426,28 +432,54 @@ class DropInApplication(SparkApplication):
         set_events(self._context, self._left.events)
 
     def _is_as_today(self, claim: Claim) -> bool:
-        submitted = self._context["task_state_store"].get(_rests_on_key(claim))
+        submitted = self._submitted_with(claim)
         return submitted is None or submitted == self._rests_on_today
+
+    def _submitted_with(self, claim: Claim) -> str | None:
+        """What the application of ``claim`` was started with; `None` where nothing is known of it."""
+        if self.can_be_asked:
+            return cast("str | None", self._context["task_state_store"].get(_rests_on_key(claim)))
+        beat = beat_of(self._run.journal, claim)
+        return beat.rests_on if beat is not None else None
 
     @cached_property
     def _rests_on_today(self) -> str:
         region = self._run.regions[self._drop_in.task_id]
         return _rests_on(region.fingerprint or "", self.externals())
 
-    def _heartbeat(self, claim: Claim) -> AbstractContextManager[object]:
-        """Of this process: the attempt, which it finishes, ends with it. Of one that was fenced it is killed."""
+    def _heartbeat(
+        self, claim: Claim, rests_on: str | None = None, *, has_ended: bool = False
+    ) -> AbstractContextManager[Heartbeat | None]:
+        """The heartbeats of this process. If the attempt is fenced meanwhile, the application is killed.
+
+        The attempt ends with this process, unless the application has a keeper. ``has_ended``: the application has
+        ended well, and this process registers what it has written.
+        """
         if not self._drop_in.recovers:
             return nullcontext()
         journal, every_s = self._run.journal, interval_s(self._run.heartbeat_timeouts.timeout_s)
         key = journal.layout.heartbeat(claim.region, claim.attempt)
         watch = FenceWatch(lambda: is_fenced(journal, claim.region, claim.attempt), self.stop)
-        return Heartbeat(lambda: journal.store, key, claim.tag, log=self._run.log, every_s=every_s, watch=watch)
+        signs = Heartbeat(
+            lambda: journal.store,
+            key,
+            claim.tag,
+            log=self._run.log,
+            every_s=every_s,
+            is_driver=has_ended or not self.outlives_task,
+            watch=watch,
+            rests_on=rests_on,
+        )
+        signs.succeeded = has_ended and self.outlives_task
+        return signs
 
     def _finish(self, attempt: ClaimedAttempt, seconds: float | None, left: LeftInAirflow) -> Outcome:
         claim = attempt.claim
         limits = self._drop_in.read_limits
         takes_long = limits is not None and not limits.in_order
-        with self._heartbeat(claim) if takes_long and not self.outlives_task else nullcontext():
+        rests_on = _rests_on(attempt.fingerprint, attempt.externals)
+        is_heard = takes_long and not self.can_be_asked
+        with self._heartbeat(claim, rests_on, has_ended=True) if is_heard else nullcontext():
             outputs = tuple(self._register(claim, name, uri) for name, uri in self._drop_in.outputs.items())
         self._check_nobody_between(f"{claim.region}@{claim.attempt}", attempt.externals)
         if self._drop_in.commit is not None:
@@ -667,6 +699,10 @@ class DropInSubmission(DropInApplication, SparkSubmission):
     def submit(self, job: SparkSubmitOperator, name: str) -> None:
         """As `SparkSubmission.submit`."""
         SparkSubmission.submit(self, job, name)
+
+    def order(self, keeping: Keeping, claim: Claim, holds: Iterable[str]) -> Order:
+        """As `SparkSubmission.order`, with what the application is started with."""
+        return keeping.order(claim, holds, self._signs.rests_on if self._signs is not None else None)
 
 
 def _some(versions: Sequence[str]) -> str:

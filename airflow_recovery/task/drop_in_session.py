@@ -50,8 +50,8 @@ class DropInSession(DropInSubmission):
         self._running: tuple[subprocess.Popen[str], str] | None = None
 
     @cached_property
-    def outlives_task(self) -> bool:
-        """It ends with this process, whatever the connection says of deploy modes."""
+    def is_on_cluster(self) -> bool:
+        """Not so, whatever the connection says of deploy modes: it ends with this process."""
         return False
 
     def new_job(self, attempt: ClaimedAttempt) -> Any:

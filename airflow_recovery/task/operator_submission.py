@@ -88,7 +88,8 @@ class OperatorSubmission(OutlivingJob):
         if self.outlives_task:
             job.submit_job = lambda context: self._submit_remembered(job, name, context)
         try:
-            return execute_operator(job, self._context)
+            with self.submitting(job):
+                return execute_operator(job, self._context)
         except TaskDeferred as deferred:
             self.stop()
             raise NotSetUp(

@@ -7,12 +7,16 @@ Airflow's `ResumableJobMixin`, and keep the job's id where that mixin does, unde
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.attempt.application import ApplicationStatus, SparkApplication
+from airflow_recovery.errors import DriverLeft
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -42,6 +46,41 @@ class OutlivingJob(SparkApplication):
         self._clock = clock
         self._job: Any = None
         self._asked: tuple[str, float, ApplicationStatus] | None = None
+        self._thread: int | None = None
+        """That in which `submit` waits."""
+        self._is_found_again = False
+        """Whether the next try finds what `submit` waits for, if this process ends now."""
+
+    def leave(self) -> bool:
+        """As `SparkApplication.leave`. What the next try could not find again is not left, nor by another thread."""
+        if not self.outlives_task:
+            return False
+        if self._thread is None:
+            return True  # nothing of this process runs; a driver that it follows is another try's
+        if not self._is_found_again or self._thread != threading.get_ident():
+            return False
+        raise DriverLeft("Airflow ends this task. Its driver goes on, and the next try of the task decides about it.")
+
+    @contextmanager
+    def submitting(self, job: Any) -> Iterator[None]:
+        """Around the start of ``job``, and the wait for it. Ends it if its time is over (``execution_timeout``)."""
+        self._thread, self._is_found_again = threading.get_ident(), False
+        if self.can_be_asked and getattr(job, "durable", True):
+            job.poll_until_complete = partial(self._poll, job.poll_until_complete)
+        try:
+            yield
+        except (Exception, DriverLeft):
+            raise
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            self._thread = None
+
+    def _poll(self, poll: Callable[..., Any], *arguments: Any) -> Any:
+        """Airflow's mixin has stored the job's id before it polls."""
+        self._is_found_again = True
+        return poll(*arguments)
 
     @property
     def is_killed(self) -> bool:
@@ -50,7 +89,7 @@ class OutlivingJob(SparkApplication):
 
     def status(self, claim: Claim) -> ApplicationStatus:
         """What that system said within the last `ASK_EVERY_S` seconds. From now on `stop` ends that job."""
-        if not self.outlives_task:
+        if not self.can_be_asked:
             return ApplicationStatus.UNKNOWN
         now = self._clock()
         if self._asked is None or self._asked[0] != claim.tag or now - self._asked[1] >= ASK_EVERY_S:
@@ -59,7 +98,7 @@ class OutlivingJob(SparkApplication):
 
     def stop_previous(self, claim: Claim) -> None:
         """End its job where its id is known; any other's was ended with its task, or goes on in a place of its own."""
-        if not self.outlives_task:
+        if not self.can_be_asked:
             return
         try:
             if self._find_job(claim.tag) is not None:

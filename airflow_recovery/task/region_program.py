@@ -72,9 +72,10 @@ class RegionProgram:
         self._facts = facts
         self._log = log
         self._on_claim = on_claim
-        self._heartbeat_s = heartbeat_s
+        self.heartbeat_s = heartbeat_s
         if journal is None or journal.identity != identity:
             journal = Journal(stores.journal, identity, writer=uuid.uuid4().hex)
+        self.journal = journal
         # The run's own, where it has one: what it has read of the splits is not read twice.
         self._splits = RegionSplits(job, region, stores, journal, log=log)
 
@@ -122,7 +123,7 @@ class RegionProgram:
             journal=self.stores.journal_spec,
             results=self.stores.results_spec,
             receipt=str(folder / "receipt.json"),
-            heartbeat_s=self._heartbeat_s,
+            heartbeat_s=self.heartbeat_s,
             subtask=self._region.subtask or ONLY_SUBTASK,
             coordinators=attempt.coordinators,
             catalogs={name: without_secrets(catalogs[name]) for name in catalogs},

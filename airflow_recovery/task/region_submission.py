@@ -37,14 +37,14 @@ class RegionSubmission(SparkSubmission):
     def before_claim(self, state: RunState) -> None:
         """As `SparkSubmission.before_claim` and `RegionProgram.check_tables`."""
         super().before_claim(state)
-        self._program.check_tables(state, driver_is_here=not self.outlives_task)
+        self._program.check_tables(state, driver_is_here=not self.is_on_cluster)
 
     def run(self, attempt: ClaimedAttempt) -> Outcome | None:
         """Run the region's program for ``attempt``; returns and raises as `RegionProgram.run`."""
         return self._program.run(attempt, partial(self._launch, self.new_job(attempt)))
 
     def _launch(self, job: Any, spec: RegionSpec, folder: Path) -> None:
-        os.environ.update(submit_environment(os.environ, driver_is_here=not self.outlives_task))
+        os.environ.update(submit_environment(os.environ, driver_is_here=not self.is_on_cluster))
         path = folder / f"{spec.tag}.json"
         path.write_text(spec.to_json(), encoding="utf-8")
         conf = dict(QUIET_CONF)
@@ -56,8 +56,10 @@ class RegionSubmission(SparkSubmission):
         job.application = APPLICATION
         given = [str(path), *map(str, sdk_archives(spec.journal.uri, spec.results.uri))]
         job.application_args = given
-        job.py_files = _joined(job.py_files, str(build_archive(spec.job, self._program.job.packages)))
-        if self.outlives_task:
+        archive = str(build_archive(spec.job, self._program.job.packages))
+        job.py_files = _joined(job.py_files, archive)
+        self._used = (str(folder), archive, *given[1:])
+        if self.is_on_cluster:
             job.files = _joined(job.files, ",".join(given))
         if job.name == _PROVIDERS_DEFAULT_NAME:
             job.name = f"{spec.identity.dag_id}.{spec.region}@{spec.attempt}"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_recovery.planning.regions import Region
     from airflow_recovery.task.attempt_sessions import ServerChoice
     from airflow_recovery.task.region_program import RegionProgram
+    from airflow_recovery.task.spark_submission import Keeping
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +46,11 @@ def region_application(
     is_killed: Callable[[], bool] = lambda: False,
     memory_policy: RaiseMemory | None = None,
     own_server: ServerChoice | None = None,
+    keeping: Keeping | None = None,
 ) -> SparkApplication:
     """What runs ``program`` with ``connection``, and with the settings of ``operator``. Raises `ConfigurationError`.
 
-    ``own_server``: the run's own Spark, which has been started with these settings.
+    ``own_server``: the run's own Spark, which has been started with these settings. ``keeping``: see `SparkSubmission`.
     """
     if connection.conn_type == CONNECT or own_server is not None:
         from airflow_recovery.task.attempt_sessions import ServerChoice
@@ -75,6 +77,7 @@ def region_application(
             is_killed=is_killed,
             memory_policy=memory_policy,
             connection=connection,
+            keeping=keeping,
         )
     raise ConfigurationError(
         f"Connection {connection.conn_id!r}: expected type spark (spark-submit) or {CONNECT}, found "

@@ -16,9 +16,10 @@ from airflow_recovery.attempt import reconnect as reconnect
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt
 from airflow_recovery.attempt.heartbeat_watch import NO_HEARTBEAT_TIMEOUTS, HeartbeatTimeouts, beat_of
 from airflow_recovery.attempt.region_task import Decision
+from airflow_recovery.attempt.run import Run
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.driver.process_identity import own_process
-from airflow_recovery.errors import AttemptLost, Failure, JournalInUse, NotMine, RecoveryError
+from airflow_recovery.errors import AttemptLost, DriverLeft, Failure, JournalInUse, NotMine, RecoveryError
 from airflow_recovery.model.codec import from_json
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, AttemptTrace, Claim, FenceCause, Outcome, Reset
@@ -239,7 +240,8 @@ def test_fault_33_one_that_is_silent_is_ended_after_the_waiters_own_seconds(
 
 
 def test_fault_33_a_sign_of_life_tells_no_time() -> None:
-    assert set(vars(Beat("tag", 1))) == {"tag", "count", "process", "application_id", "ended", "progress"}
+    told = {"tag", "count", "process", "application_id", "ended", "progress", "succeeded", "rests_on"}
+    assert set(vars(Beat("tag", 1))) == told
 
 
 @pytest.mark.parametrize(("store_s", "wall_s"), [(-7200, 0), (0, 3600)])
@@ -547,3 +549,123 @@ def test_beats_are_looked_up_by_region_and_attempt() -> None:
     beat = liveness.beat_of(killed.world.journal(), killed.claim)
     assert beat is not None
     assert beat.application_id == "app-1"
+
+
+# --- who decides about a driver that outlives its task ----------------------------------------------------------------
+
+
+def test_fault_236_a_driver_is_ended_where_a_person_has_cleared_its_task_since_the_claim() -> None:
+    killed = KilledTask()
+    killed.works(finishes_at_s=600)
+    killed.world.airflow.clear("P")
+    assert killed.world.go("P").attempt == 2
+    assert killed.time.now_s == 0
+    assert killed.world.orphans_stopped == [("P", 1)]
+    assert killed.outcome().cause is FenceCause.SUPERSEDED
+
+
+def test_fault_236_control_where_the_clear_is_not_seen_the_cleared_task_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "was_cleared_by_hand", lambda run, claim: False)
+    killed = KilledTask()
+    killed.works(finishes_at_s=600)
+    killed.world.airflow.clear("P")
+    assert killed.world.go("P").attempt == 1
+    assert killed.time.now_s == 600
+
+
+def test_fault_235_whoever_follows_a_driver_says_so_again_and_again() -> None:
+    killed = KilledTask()
+    signs: list[bytes] = []
+
+    def step(now_s: float) -> None:
+        killed.beat()
+        key = killed.world.journal().layout.follower("P", 1)
+        signs.append(killed.world.journal_store.get(key).body)
+        if now_s == 60:
+            killed.finish()
+
+    killed.time.meanwhile = step
+    assert killed.world.go("P").attempt == 1
+    assert len(set(signs)) == 1 + 60 // int(reconnect.LIVE_CHECK_EVERY_S) - 1
+
+
+def test_fault_235_what_an_application_has_written_is_registered_by_the_word_of_its_keeper() -> None:
+    killed = KilledTask()
+    killed.cluster.adopts = lambda attempt: killed.finish()
+    killed.time.meanwhile = lambda now_s: killed.beat(succeeded=now_s >= 10)
+    assert killed.world.go("P").attempt == 1
+    assert killed.time.now_s == 10
+
+
+def test_a_success_that_nobody_can_register_is_over() -> None:
+    killed = KilledTask()
+    killed.time.meanwhile = lambda now_s: killed.beat(succeeded=now_s >= 10)
+    assert killed.world.go("P").attempt == 2
+    assert killed.time.now_s == 10
+
+
+def test_fault_235_a_driver_with_a_keeper_outlives_the_process_that_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its first heartbeat the keeper alone tells of it."""
+    claim = replace(KilledTask().claim, process="gone")
+    monkeypatch.setattr(reconnect, "is_gone", lambda process: process == "gone")
+    assert not reconnect._is_over(claim, ApplicationStatus.ACTIVE, None)
+    assert reconnect._is_over(claim, ApplicationStatus.UNKNOWN, None)
+    assert reconnect._is_over(claim, ApplicationStatus.ACTIVE, Beat(claim.tag, 1, "gone"))
+
+
+@pytest.mark.parametrize("state", ["failed", "success"])
+def test_fault_237_a_task_that_is_set_by_hand_while_it_follows_a_driver_ends_it(state: str) -> None:
+    killed = KilledTask()
+
+    def step(now_s: float) -> None:
+        killed.beat()
+        if now_s >= 8:
+            killed.world.airflow.mark("P", state)
+            killed.cluster.is_killed = True
+
+    killed.time.meanwhile = step
+    with pytest.raises(NotMine, match="told to end while it waited for P@1"):
+        killed.world.go("P")
+    assert killed.world.orphans_stopped == [("P", 1)]
+
+
+def test_a_driver_whose_follower_runs_out_of_time_is_ended() -> None:
+    """As Airflow's ``execution_timeout`` does."""
+    killed = KilledTask()
+
+    class TaskTimeout(BaseException):
+        pass
+
+    def step(now_s: float) -> None:
+        killed.beat()
+        if now_s == 60:
+            raise TaskTimeout
+
+    killed.time.meanwhile = step
+    with pytest.raises(TaskTimeout):
+        killed.world.go("P")
+    assert killed.world.orphans_stopped == [("P", 1)]
+
+
+def _leave(world: World, state: str | None = None) -> None:
+    """Airflow ends the process of P@1, in which the driver is waited for."""
+    if state is not None:
+        world.airflow.mark("P", state)
+    raise DriverLeft
+
+
+def test_fault_235_a_process_that_ends_before_its_driver_leaves_the_attempt_open() -> None:
+    world = World(PAIR, cluster=DetachedCluster())
+    with pytest.raises(DriverLeft):
+        world.go("P", on_start=lambda: _leave(world))
+    assert world.journal().read_outcome("P", 1) is None
+
+
+@pytest.mark.parametrize("state", ["failed", "success", "skipped"])
+def test_fault_237_a_process_whose_task_was_set_by_hand_ends_its_driver(state: str) -> None:
+    world = World(PAIR, cluster=DetachedCluster())
+    with pytest.raises(NotMine, match="was set to another state"):
+        world.go("P", on_start=lambda: _leave(world, state))
+    outcome = world.journal().read_outcome("P", 1)
+    assert outcome is not None
+    assert outcome.cause is FenceCause.SUPERSEDED

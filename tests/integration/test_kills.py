@@ -40,6 +40,12 @@ def processes_of(jvm: psutil.Process) -> list[psutil.Process]:
     return [jvm, *jvm.children(recursive=True)]
 
 
+def task_of(run: DagRun) -> psutil.Process:
+    found = run.airflow.task_processes(run.dag_id, run.run_id, run.task(REGION))
+    assert found is not None
+    return found.task
+
+
 def wait_gone(run: DagRun, processes: list[psutil.Process]) -> None:
     run.wait(lambda: all(is_gone(process) for process in processes), f"the end of {processes}")
 
@@ -61,13 +67,13 @@ def written_by(journal: JournalObjects, attempt: int) -> list[Path]:
 @pytest.mark.smoke
 def test_fault_4_kill_9_of_the_task_after_a_result_was_written(held: DagRun) -> None:
     jvm = held.jvm(REGION, 1)
-    processes = processes_of(jvm)
-    task = jvm.parent()
+    keeper, task, processes = jvm.parent(), task_of(held), processes_of(jvm)
 
     kill_9(task)
+    kill_9(keeper)
 
-    # No hook ran in the task: the kernel ended the JVM, and the driver saw its parent go.
-    wait_gone(held, [task, *processes])
+    # No hook ran in the task: the kernel ended the JVM with its keeper, and the driver saw its parent go.
+    wait_gone(held, [task, keeper, *processes])
     held.wait_called("second", 2)
     held.release("second")
     journal = held.ends()
@@ -80,11 +86,10 @@ def test_fault_4_kill_9_of_the_task_after_a_result_was_written(held: DagRun) -> 
     assert not set(left_over) & {*journal.files("first"), *journal.files("second")}
 
 
-def test_fault_3_a_jvm_that_outlives_its_task_is_followed_and_its_result_is_kept(pipeline: Pipeline) -> None:
-    """It does so without the parent death signal alone: the control of the tests above."""
-    run = start_held(pipeline, "unguarded")
+def test_fault_3_a_jvm_that_outlives_its_task_is_followed_and_its_result_is_kept(held: DagRun) -> None:
+    run = held
     jvm = run.jvm(REGION, 1)
-    task = jvm.parent()
+    task = task_of(run)
 
     kill_9(task)
 

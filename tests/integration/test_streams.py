@@ -119,7 +119,7 @@ def test_only_what_is_killed_or_cleared_starts_again_and_the_ledger_is_the_diffe
     run = found.run
     found.wait_done("scores", 4 * IDS)
 
-    # Kill -9 of the scorer's task, whose JVM goes with it; while it is away the others go on.
+    # Kill -9 of the keeper of the scorer's driver, whose JVM goes with it; while it is away the others go on.
     with untouched(found, ("events", 1), ("table", 1)):
         jvm = found.jvm("scores", 1)
         kill_9(jvm.parent())

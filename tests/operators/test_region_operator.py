@@ -482,8 +482,12 @@ def test_on_kill_before_and_while_an_application_runs() -> None:
     stopped: list[str] = []
     task = tasks()["aside"].prepare_for_execution()
     task.on_kill()
-    application: Any = SimpleNamespace(stop=lambda: stopped.append("stopped"))
+    is_left = False
+    application: Any = SimpleNamespace(stop=lambda: stopped.append("stopped"), leave=lambda: is_left)
     task._application = application
+    task.on_kill()
+    assert stopped == ["stopped"]
+    is_left = True
     task.on_kill()
     assert stopped == ["stopped"]
 

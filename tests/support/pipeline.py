@@ -273,7 +273,7 @@ class DagRun:
     # processes
 
     def jvm(self, region: str, attempt: int) -> psutil.Process:
-        """The JVM of a submitted attempt, once its driver program runs. Its parent is the task's process."""
+        """The JVM of a submitted attempt, once its driver program runs. Its parent is its keeper."""
         name = f"{self.dag_id}.{region}@{attempt}"
         self.wait(lambda: driver_of(name, self.airflow.home) is not None, f"the JVM {name}")
         driver = driver_of(name, self.airflow.home)
