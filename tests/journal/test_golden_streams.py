@@ -17,6 +17,7 @@ from example_events import (
     IDENTITY,
     SPLIT_EVENTS,
     STREAMS,
+    WITHDRAWAL_EVENTS,
     read,
 )
 
@@ -30,11 +31,12 @@ FOLDERS: dict[str, list[JobEvent]] = {
     "streams-v1": [
         example_event
         for example_event in EXAMPLE_EVENTS[:-1]
-        if example_event not in (*COMMIT_EVENTS, *HOLD_EVENTS, *SPLIT_EVENTS)
+        if example_event not in (*COMMIT_EVENTS, *HOLD_EVENTS, *SPLIT_EVENTS, *WITHDRAWAL_EVENTS)
     ],
     "streams-v1-commits": COMMIT_EVENTS,
     "streams-v1-holds": HOLD_EVENTS,
     "streams-v1-splits": SPLIT_EVENTS,
+    "streams-v1-withdrawals": WITHDRAWAL_EVENTS,
 }
 WRITER = "0a1b2c3d"
 
