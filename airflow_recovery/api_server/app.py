@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import Depends, FastAPI, HTTPException
 
 from airflow_recovery.airflow_compat import DagAccessEntity, GetUserDep, SessionDep, requires_access_dag
-from airflow_recovery.api_server import page, rest_pin, rest_plan, rest_release, rest_run
+from airflow_recovery.api_server import page, rest_pin, rest_plan, rest_release, rest_run, rest_withdraw
 from airflow_recovery.api_server.access import MAY_ACT, MAY_CLEAR, same_origin
 from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.compare_and_clear import RunMissing, clear, observe
@@ -37,7 +37,7 @@ app = FastAPI(
     redoc_url=None,
 )
 add_error_handlers(app)
-for routes in (rest_run, rest_plan, rest_release, rest_pin, page):
+for routes in (rest_run, rest_plan, rest_release, rest_pin, rest_withdraw, page):
     app.include_router(routes.router)
 
 

@@ -185,6 +185,7 @@ def _warnings(view: RunView, prepared: Prepared) -> list[str]:
     ]
     if cached:
         warnings.append(f"Taken to be cached still, since only tasks can ask their Spark server: {', '.join(cached)}.")
+    warnings += [f"Withdrawn, so that other DAGs are not given it: {turn.text()}." for turn in view.withdrawn]
     return [*warnings, *not_asked_warnings(view)]
 
 

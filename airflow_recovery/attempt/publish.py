@@ -8,6 +8,7 @@ from airflow_recovery.attempt.absent_inputs import FAILED_STATES
 from airflow_recovery.attempt.clear_producers import clear_producers, refuse_without_clear_client
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import Observation
+from airflow_recovery.attempt.withdraw import withdrawals
 from airflow_recovery.errors import AttemptLost, InputFailed, PagesDisagree
 from airflow_recovery.journal.journal import LISTING_ROUNDS
 from airflow_recovery.model.records import Publish, PublishedRegion
@@ -53,6 +54,8 @@ class PublishTask:
             if newest is not None and (newest.regions, newest.skipped) == (cut, skipped):
                 self.found_it = True
                 self._run.log.info("Publish %d names these results already.", newest.number)
+                for withdrawal in withdrawals(self._run.journal, state, newest):
+                    self._run.log.warning("Still withdrawn, since no newer attempt was made: %s.", withdrawal.text())
                 return newest
             publish = Publish(state.newest_publish + 1, cut, skipped, self._run.now())
             self._run.task_instances.live_check()

@@ -18,6 +18,7 @@ from airflow_recovery.model.records import (
     Publish,
     Released,
     Reset,
+    Withdrawal,
 )
 
 _NOBODY = "-"
@@ -79,6 +80,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     CommitterDead: lambda dead: f"by {dead.who}: {dead.why}",
     ev.SplitsCommitted: lambda batch: f"batch {batch.number}: {batch.splits} splits{' given up' if batch.lost else ''}",
     Pin: lambda pin: f"{'pinned' if pin.is_pinned else 'unpinned'} by {pin.who}: {pin.why}",
+    Withdrawal: lambda turn: f"{'withdrawn' if turn.is_withdrawn else 'given back'} by {turn.who}: {turn.reason}",
     Publish: lambda publish: f"publish {publish.number}, {len(publish.regions)} regions",
     ev.WriteInDoubt: lambda event: f"{event.key}: {event.why}",
     ev.EventsDropped: lambda event: f"{event.count} events: {event.why}",

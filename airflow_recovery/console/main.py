@@ -46,6 +46,7 @@ SUBCOMMANDS = (
     Subcommand("export", "one file for a bug report: journal, plan, versions", "airflow_recovery.console.export"),
     Subcommand("release", "let the data of one result go now", "airflow_recovery.console.release"),
     Subcommand("pin", "keep the data of one result, whatever the policy says", "airflow_recovery.console.pin"),
+    Subcommand("withdraw", "take a published result from other DAGs", "airflow_recovery.console.withdraw"),
     Subcommand("advise", "which results to write and which not, by past runs", "airflow_recovery.console.advise"),
     Subcommand("doctor", "whether what is installed and configured here will work", "airflow_recovery.console.doctor"),
     Subcommand("impact", "what a deploy of other code makes run again", "airflow_recovery.console.impact"),

@@ -86,7 +86,7 @@ class RecoveryResultHook(BaseHook):
 
         check_arguments(RecoveryResultHook.get_result, locals(), "RecoveryResultHook.get_result()")
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
-        journal = self._journal(dag_id, key, group_id)
+        journal = self.journal(dag_id, key, group_id)
         try:
             result = published_result(journal, vertex)
         except NotPublished as error:
@@ -125,7 +125,7 @@ class RecoveryResultHook(BaseHook):
 
         check_arguments(RecoveryResultHook.get_committed, locals(), "RecoveryResultHook.get_committed()")
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
-        journal = self._journal(dag_id, key, group_id)
+        journal = self.journal(dag_id, key, group_id)
         run = read_run(journal)
         for mode in all_answers("results", ResultsMode):
             committed = mode.committed(self._stores.results, journal, run, vertex, newest_batch=newest_batch)
@@ -133,7 +133,8 @@ class RecoveryResultHook(BaseHook):
                 return committed
         raise NotPublished(f"expected a mode that commits {vertex!r} batch by batch, found none on this machine")
 
-    def _journal(self, dag_id: str, key: str, group_id: str) -> Journal:
+    def journal(self, dag_id: str, key: str, group_id: str) -> Journal:
+        """The journal of one run, by its run key (`result_run_key`). Reads nothing yet."""
         from airflow_recovery.journal.journal import Journal
         from airflow_recovery.model.records import RunIdentity
 

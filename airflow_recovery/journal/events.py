@@ -41,9 +41,9 @@ class RecordWritten(JobEvent):
 
     ``AttemptClaimed``, ``ExecutionVertexFinished`` and ``ExecutionVertexFailed``, ``ExecutionVertexReset``,
     ``ResultLost``, ``PartitionsReleased``, ``SinkCommitted``, ``CommitterTurnTaken``, ``CommitterConfirmedDead``,
-    ``HoldChanged``, ``ResultPublished``, ``RunClosed``. The outputs of a finish are FLIP-383's shuffle snapshot. A
-    finish is also told by a try that keeps the attempt, since the process that finished it may have died with its last
-    events. ``number``: of a tombstone.
+    ``HoldChanged``, ``ResultWithdrawn``, ``ResultPublished``, ``RunClosed``. The outputs of a finish are FLIP-383's
+    shuffle snapshot. A finish is also told by a try that keeps the attempt, since the process that finished it may have
+    died with its last events. ``number``: of a tombstone.
     """
 
     record: Any

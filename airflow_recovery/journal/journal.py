@@ -52,6 +52,7 @@ from airflow_recovery.model.records import (
     Released,
     Reset,
     RunIdentity,
+    Withdrawal,
 )
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, get_many
 from airflow_recovery.store.write_once import write_once
@@ -481,6 +482,18 @@ class Journal:
     def read_pin(self, region: str, attempt: int, turn: int) -> Pin:
         """Who has pinned or unpinned an attempt's data, and why. Raises `ObjectMissing`."""
         return self._read(Pin, self.layout.attempt(region, attempt, "hold", turn))
+
+    def withdraw(self, withdrawal: Withdrawal) -> None:
+        """Take an attempt from readers outside the run, or give it back.
+
+        Raises `AttemptLost` if somebody else has done this turn first.
+        """
+        key = self.layout.attempt(withdrawal.region, withdrawal.attempt, "withdrawn", withdrawal.turn)
+        self._put(withdrawal, key, lambda held: (held.who, held.reason) == (withdrawal.who, withdrawal.reason))
+
+    def read_withdrawal(self, region: str, attempt: int, turn: int) -> Withdrawal:
+        """Who has withdrawn an attempt or given it back, and why. Raises `ObjectMissing`."""
+        return self._read(Withdrawal, self.layout.attempt(region, attempt, "withdrawn", turn))
 
     def read_committer(self, region: str, attempt: int, epoch: int) -> CommitterEpoch:
         """Which process may commit in this epoch, from 2 on. Raises `ObjectMissing` where nobody has taken it."""

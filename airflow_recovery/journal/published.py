@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from airflow_recovery.errors import JobDefinitionError, NotPublished, ObjectMissing
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.inputs import InputGroupRef, InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest
@@ -55,9 +55,9 @@ def _why_not_valid(what: str, name: str, region: RegionState, expected: int) -> 
 def published_result(journal: Journal, result: str) -> PublishedResult:
     """The registered result named ``result`` of the journal's newest publish.
 
-    Raises `NotPublished`, with the reason, where there is no publish, it does not name the result, or the result has
-    been superseded since; `JobDefinitionError` for a cached one, which is its run's alone. Raises the store's errors
-    where the journal can't be read. Does not look at the data itself.
+    Raises `NotPublished`, with the reason, where there is no publish, it does not name the result, or the result, or
+    what it rests on, has been superseded or withdrawn since; `JobDefinitionError` for a cached one, which is its run's
+    alone. Raises the store's errors where the journal can't be read. Does not look at the data itself.
     """
     where = f"{journal.identity.dag_id} / {journal.identity.run_key} / {journal.identity.group_id}"
     listed = journal.list(()).state
@@ -88,6 +88,7 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
             raise NotPublished(f"{where}: {why}")
         if current is None or current.outcome is None:
             raise AssertionError(f"{ref.region}@{expected} counts, and is not finished")
+        _check_given(journal, ref.region, current, f"{where}: {result!r} of publish {number}")
         todo += Inputs.of(current.outcome.inputs).unseen(seen_groups)
     manifests = []
     for region in regions:
@@ -110,3 +111,13 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
     # Of `by_month[2013-01]` the region is `by_month`.
     name, attempt = regions[0].region.partition("[")[0], max(region.attempt for region in regions)
     return PublishedResult(number, name, attempt, tuple(manifests))
+
+
+def _check_given(journal: Journal, region: str, attempt: Attempt, what: str) -> None:
+    """Raise `NotPublished` if a person has withdrawn the attempt on which ``what`` rests."""
+    if attempt.is_withdrawn:
+        withdrawal = journal.read_withdrawal(region, attempt.number, attempt.withdrawn_turn)
+        raise NotPublished(
+            f"{what} was withdrawn: {withdrawal.text()}. Expected a publish that names a newer attempt: correct the "
+            "cause, and clear the run."
+        )

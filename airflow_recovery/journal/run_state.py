@@ -20,8 +20,8 @@ class Attempt:
     ``is_kept``: after it was claimed, its region's own task has found an earlier finish valid.
     ``is_followed``: a later attempt was claimed, whatever became of it. ``committer_epoch`` and ``dead_epoch``: the
     newest epoch of its committer (0: the first one), and the newest whose process is confirmed to be dead.
-    ``pin_turn``: the highest turn of a person's pin on its data. ``batches``: how many batches it has committed, of a
-    region that commits split by split.
+    ``pin_turn``: the highest turn of a person's pin on its data; ``withdrawn_turn``: the highest turn of a withdrawal.
+    ``batches``: how many batches it has committed, of a region that commits split by split.
     """
 
     number: int
@@ -36,6 +36,7 @@ class Attempt:
     committer_epoch: int = 0
     dead_epoch: int = 0
     pin_turn: int = 0
+    withdrawn_turn: int = 0
     batches: int = 0
     claim: Claim | None = None
     outcome: Outcome | None = None
@@ -57,6 +58,11 @@ class Attempt:
     def is_pinned(self) -> bool:
         """A person wants its data kept, whatever the release policy says."""
         return is_pinned_after(self.pin_turn)
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """A person has taken it from readers outside the run."""
+        return self.withdrawn_turn % 2 == 1
 
     @property
     def is_finished(self) -> bool:

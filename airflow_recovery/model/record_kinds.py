@@ -29,6 +29,7 @@ from airflow_recovery.model.records import (
     Released,
     Reset,
     SplitGeneration,
+    Withdrawal,
 )
 
 
@@ -155,6 +156,16 @@ RECORD_KINDS: dict[str, RecordKind] = {
             number="turn",
             mark="pin_turn",
             events=("HoldChanged",),
+            is_event_optional=True,
+        ),
+        RecordKind(
+            "withdrawn",
+            Withdrawal,
+            "a person who takes a published result from readers outside the run, or gives it back",
+            number="turn",
+            mark="withdrawn_turn",
+            events=("ResultWithdrawn",),
+            event_key="withdrawal",
             is_event_optional=True,
         ),
         RecordKind("publish", Publish, "the publish task", is_of_attempt=False, events=("ResultPublished",)),

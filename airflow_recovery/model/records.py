@@ -583,6 +583,31 @@ class Pin:
 
 
 @dataclass(frozen=True)
+class Withdrawal:
+    """``t/<region>/<n>.withdrawn-<turn>``: whether readers outside the run are given what an attempt has made.
+
+    An odd turn withdraws the attempt, the even one that follows gives it back. The run's own tasks do not look at it.
+    """
+
+    free_text: ClassVar[frozenset[str]] = frozenset({"who", "reason"})
+
+    region: Id
+    attempt: int
+    turn: int
+    who: str
+    reason: str
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether this turn withdraws the attempt, and does not give it back."""
+        return self.turn % 2 == 1
+
+    def text(self) -> str:
+        """Which attempt, by whom and why."""
+        return f"{self.region}@{self.attempt}, by {self.who}: {self.reason}"
+
+
+@dataclass(frozen=True)
 class PublishedRegion:
     """One region in a publish: the attempt, the etag of its outcome object, and the results that are in it."""
 
@@ -626,6 +651,7 @@ Record = (
     | CommitterEpoch
     | CommitterDead
     | Pin
+    | Withdrawal
     | Publish
     | Closed
 )

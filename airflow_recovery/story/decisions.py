@@ -15,7 +15,17 @@ from airflow_recovery.journal.events import (
     RegionKept,
     RegionSkipped,
 )
-from airflow_recovery.model.records import AttemptState, Committed, Lost, Outcome, Pin, Publish, Released, Reset
+from airflow_recovery.model.records import (
+    AttemptState,
+    Committed,
+    Lost,
+    Outcome,
+    Pin,
+    Publish,
+    Released,
+    Reset,
+    Withdrawal,
+)
 from airflow_recovery.story.run_events import RunEvents
 
 MAX_DECISIONS = 500
@@ -76,6 +86,10 @@ def _pinned(pin: Pin) -> str:
     return f"@{pin.attempt} {'was pinned' if pin.is_pinned else 'was unpinned'} by {pin.who}: {pin.why}"
 
 
+def _withdrawn(turn: Withdrawal) -> str:
+    return f"@{turn.attempt} was {'withdrawn' if turn.is_withdrawn else 'given back'} by {turn.who}: {turn.reason}"
+
+
 def _committed(committed: Committed) -> str:
     what = f"{committed.end.value.lower()} {committed.commit_id or committed.probe}"
     return f"@{committed.attempt}: {what}".rstrip()
@@ -92,6 +106,7 @@ _TELL: dict[type[Any], Callable[[Any], tuple[str, str]]] = {
     FailoverPlanned: lambda event: ("failover", _failover(event)),
     Released: lambda released: ("released", f"@{released.attempt} by {released.who}"),
     Pin: lambda pin: ("pinned", _pinned(pin)),
+    Withdrawal: lambda turn: ("withdrawn", _withdrawn(turn)),
     Committed: lambda committed: ("committed", _committed(committed)),
     Publish: lambda publish: ("published", f"publish {publish.number} with {len(publish.regions)} regions"),
     RegionSkipped: lambda event: ("skipped", event.why),

@@ -10,6 +10,7 @@ from itertools import chain
 from airflow_recovery.attempt.recovery_report import Recovered, recovered
 from airflow_recovery.attempt.task_instances import Observation, TaskTry
 from airflow_recovery.journal.journal import without_garbage_collection
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.keys import TaskKey
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
@@ -37,11 +38,15 @@ class RegionView:
     """One region: what it does, its task, and its story.
 
     ``is_final``: its results leave the job. ``is_pinned``: a person wants the data of the attempt that counts kept.
+    ``is_published``: the newest publish names its attempt that counts. ``withdrawn``: who has withdrawn that, and why;
+    empty if nobody has.
     """
 
     status: RegionStatus
     is_final: bool
     is_pinned: bool
+    is_published: bool
+    withdrawn: str
     inputs: Sequence[str]
     task: TaskView | None
     story: RegionStory
@@ -234,6 +239,8 @@ class _Regions:
             status=self.status(region.name),
             is_final=region.final,
             is_pinned=current is not None and current.is_pinned,
+            is_published=current is not None and InputRef(region.name, current.number) in self._view.published,
+            withdrawn="; ".join(f"{by.who}: {by.reason}" for by in self._view.withdrawn if by.region == region.name),
             inputs=inputs,
             task=TaskView(task.key, task.task_id, task.map_index, task.try_number, task.state)
             if task is not None

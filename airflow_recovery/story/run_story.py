@@ -211,7 +211,9 @@ def _is_uneventful(state: RegionState, *, is_valid: bool) -> bool:
         is_valid
         and attempt is not None
         and len(state.attempts) == 1
-        and not (attempt.is_lost or attempt.is_pinned or attempt.is_released or attempt.is_prepared)
+        and not (
+            attempt.is_lost or attempt.is_pinned or attempt.is_withdrawn or attempt.is_released or attempt.is_prepared
+        )
     )
 
 
@@ -306,6 +308,9 @@ def _marks(view: RunView, region: str, attempt: Attempt, progress: AttemptProgre
     if attempt.is_pinned:
         pin = view.journal.read_pin(region, attempt.number, attempt.pin_turn)
         marks.append(f"pinned by {pin.who}: {pin.why}")
+    if attempt.is_withdrawn:
+        turn = view.journal.read_withdrawal(region, attempt.number, attempt.withdrawn_turn)
+        marks.append(f"withdrawn from other DAGs by {turn.who}: {turn.reason}")
     if attempt.is_released:
         marks.append("its data was released")
     return marks

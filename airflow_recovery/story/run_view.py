@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from airflow_recovery.attempt.withdraw import withdrawals
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.in_use import RunInUse, newest_claim, read_run
 from airflow_recovery.journal.journal import Journal, until_pages_agree
 from airflow_recovery.journal.published import CLEAR_WHAT_WAS_PURGED
 from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.model.records import Withdrawal
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.graph import did_you_mean
 from airflow_recovery.store.object_store import ObjectInfo
@@ -17,11 +19,12 @@ from airflow_recovery.store.object_store import ObjectInfo
 
 @dataclass(frozen=True)
 class RunView:
-    """A run, read once. ``published``: what its newest publish names."""
+    """A run, read once. ``published``: what its newest publish names; ``withdrawn``: what of it was withdrawn."""
 
     journal: Journal
     in_use: RunInUse
     published: frozenset[InputRef]
+    withdrawn: tuple[Withdrawal, ...] = ()
 
     def header(self) -> str:
         """Which run, and which of its plans."""
@@ -35,6 +38,7 @@ class RunView:
             lines.append(f"In other plans only (renamed or removed since): {', '.join(in_use.left)}.")
         if in_use.state.newest_publish:
             lines.append(f"Publish {in_use.state.newest_publish} is the newest.")
+        lines += [f"Withdrawn, so that other DAGs are not given it: {turn.text()}." for turn in self.withdrawn]
         if in_use.state.is_purged:
             lines.append(f"It was purged: nothing of it counts, and its data goes. {CLEAR_WHAT_WAS_PURGED}")
         return "\n".join(lines)
@@ -60,5 +64,6 @@ def view_run(journal: Journal, listed: Iterable[ObjectInfo] | None = None) -> Ru
     listings = iter((listed,))
     in_use = until_pages_agree(lambda: read_run(journal, next(listings, None)))
     number = in_use.state.newest_publish
-    named = journal.read_publish(number).regions if number else ()
-    return RunView(journal, in_use, frozenset(InputRef(region.region, region.attempt) for region in named))
+    publish = journal.read_publish(number) if number else None
+    named = frozenset(InputRef(region.region, region.attempt) for region in (publish.regions if publish else ()))
+    return RunView(journal, in_use, named, withdrawals(journal, in_use.state, publish))

@@ -40,7 +40,10 @@ def one_finish(history: History) -> Answer:
 
 
 def growing(history: History) -> Answer:
-    """I2. A region's attempts have no holes, only the latest is open, and no publish goes back to an older attempt."""
+    """I2. A region's attempts have no holes, only the latest is open, and no publish goes back to an older attempt.
+
+    What was withdrawn had finished.
+    """
     findings = [finding for region in history.regions.values() for finding in _growing(region)]
     before: dict[str, int] = {}
     for number in sorted(history.publishes):
@@ -83,6 +86,7 @@ def _growing(region: Region) -> list[Finding]:
                     "Somebody deleted the claim, or made the object by hand: restore or delete it.",
                 )
             )
+        findings += _withdrawn(attempt)
         if attempt.is_open and number < region.latest_attempt:
             findings.append(
                 Finding(
@@ -93,6 +97,21 @@ def _growing(region: Region) -> list[Finding]:
                 )
             )
     return findings
+
+
+def _withdrawn(attempt: Attempt) -> list[Finding]:
+    """A withdrawal is about a finish, and its turns have no hole."""
+    turns = sorted(kind for kind in attempt.entries if kind.startswith("withdrawn-"))
+    if not turns or (attempt.is_finished and turns == [f"withdrawn-{turn:04d}" for turn in range(1, len(turns) + 1)]):
+        return []
+    return [
+        Finding(
+            tuple(attempt.entries[kind].key for kind in turns),
+            f"withdrawals of {attempt.of.text} that follow a finish, numbered from 1 without a hole",
+            f"{', '.join(turns)}, and {'a' if attempt.is_finished else 'no'} finish",
+            "Somebody deleted or made journal objects by hand. Restore them from a version of the bucket.",
+        )
+    ]
 
 
 def one_commit(history: History, *, ended: bool) -> Answer:

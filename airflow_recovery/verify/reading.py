@@ -26,6 +26,7 @@ from airflow_recovery.verify.records import (
     Plan,
     Publish,
     Reset,
+    Withdrawal,
     highest_of,
 )
 
@@ -34,7 +35,7 @@ CONNECTIONS = 32
 _SHARED = "(shared)"
 _ATTEMPT = re.compile(
     r"t/(?P<region>[^/]+)/(?P<number>[0-9]{8})\.(?P<kind>claim|outcome|reset|lost|released|committed"
-    r"|(?:committer|confirmed|part)-[0-9]{4,8})"
+    r"|(?:committer|confirmed|part|withdrawn)-[0-9]{4,8})"
 )
 _PLAN = re.compile(r"plan/(?P<hash>[0-9a-f]+)")
 _PUBLISH = re.compile(r"publish/(?P<number>[0-9]{8})")
@@ -175,7 +176,8 @@ def _take(objects: _Objects, key: str, info: ObjectInfo, document: dict[str, Any
             is_finish = attempt["kind"] == "outcome" and body.get("state") == "FINISHED"
             objects.misplaced[info.key] = (of, "finish" if is_finish else attempt["kind"])
             return
-        if kind == "part" and f"part-{body['number']:04d}" != attempt["kind"]:
+        number = {"part": "number", "withdrawn": "turn"}.get(kind)
+        if number is not None and f"{kind}-{body[number]:04d}" != attempt["kind"]:
             objects.misplaced[info.key] = (of, attempt["kind"])
             return
         checked = objects.groups.without(body) if has_groups(kind, body) else body
@@ -201,6 +203,7 @@ _READ: dict[str, Any] = {
     "lost": Lost.read,
     "committed": Committed.read,
     "part": CommittedBatch.read,
+    "withdrawn": Withdrawal.read,
 }
 
 

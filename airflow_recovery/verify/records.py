@@ -229,6 +229,19 @@ class Committed:
 
 
 @dataclass(frozen=True)
+class Withdrawal:
+    """A person has taken an attempt from readers outside the run (an odd turn), or has given it back."""
+
+    turn: int
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Withdrawal:
+        """Read the JSON of a withdrawal, as format 1 documents it."""
+        _text(body["who"]), _text(body["reason"])
+        return cls(_number(body["turn"]))
+
+
+@dataclass(frozen=True)
 class Lost:
     """A result was missed. ``decided``: what runs for it, as it was decided (region, why)."""
 

@@ -331,6 +331,27 @@ def test_what_somebody_reads_is_not_released(rest: RestWorld) -> None:
     assert rest.world.journal().list(["raw"]).state.of("raw").attempts[1].is_released is False
 
 
+def test_fault_203_what_is_withdrawn_is_shown_and_given_back(rest: RestWorld) -> None:
+    reason = {"reason": "the prices are wrong"}
+    assert rest.post("withdraw", reason).status_code == 404, "nothing is published"
+    rest.world.publish()
+    assert rest.post("withdraw", {"region": "raw"}).status_code == 422
+    withdrawn = rest.post("withdraw", {"region": "raw", **reason}).json()
+    assert withdrawn == {"attempts": [{"region": "raw", "attempt": 1, "withdrawn": True, "who": "admin", **reason}]}
+    shown = {each["story"]["name"]: each["withdrawn"] for each in rest.get().json()["run"]["regions"]}
+    assert shown == {"raw": "admin: the prices are wrong", "by_route": "", "by_carrier": "", "busiest": ""}
+    said = "Withdrawn, so that other DAGs are not given it: raw@1, by admin: the prices are wrong."
+    assert said in rest.post("plan", {}).json()["warnings"]
+
+    given = rest.post("withdraw", {"withdrawn": False, "reason": "they were right"}).json()["attempts"]
+    assert [(each["region"], each["withdrawn"]) for each in given] == [("raw", False)], (
+        "the others were never withdrawn"
+    )
+    assert said not in rest.post("plan", {}).json()["warnings"]
+    assert rest.post("withdraw", {"region": "nobody", **reason}).status_code == 404
+    assert [event for _, event, _ in rest.audited][:2] == ["airflow_recovery.withdraw"] * 2
+
+
 def test_what_is_pinned_is_not_released_until_it_is_unpinned(rest: RestWorld) -> None:
     which = {"region": "raw", "attempt": 1}
 

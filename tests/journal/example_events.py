@@ -52,6 +52,9 @@ SPLIT_EVENTS: list[JobEvent] = [
 HOLD_EVENTS: list[JobEvent] = [RecordWritten(occurred_at=AT, record=EXAMPLES["hold"])]
 """Neither are these."""
 
+WITHDRAWAL_EVENTS: list[JobEvent] = [RecordWritten(occurred_at=AT, record=EXAMPLES["withdrawn"])]
+"""Nor these."""
+
 EXAMPLE_EVENTS: list[JobEvent] = [
     JobPlanned(occurred_at=AT, job="jobs:flights", plan_hash="0123abcd"),
     RecordWritten(occurred_at=AT, record=EXAMPLES["claim"]),
@@ -77,6 +80,7 @@ EXAMPLE_EVENTS: list[JobEvent] = [
     *SPLIT_EVENTS,
     *HOLD_EVENTS,
     *KEPT_EVENTS,
+    *WITHDRAWAL_EVENTS,
     StreamEnded(occurred_at=AT),
 ]
 

@@ -55,6 +55,7 @@ from airflow_recovery.model.records import (
     RunIdentity,
     SharedRef,
     SplitGeneration,
+    Withdrawal,
 )
 from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan, SubtaskPlan
 from airflow_recovery.model.retention import ReleasePolicy, Retention
@@ -387,6 +388,7 @@ EXAMPLES: dict[str, Record] = {
     "committer": CommitterEpoch("delays", 1, 2, "w2"),
     "confirmed": CommitterDead("delays", 1, 1, "ann", "the pod is gone"),
     "hold": Pin("delays", 2, 1, "ann", "for the audit"),
+    "withdrawn": Withdrawal("delays", 2, 1, "ann", "the prices are wrong"),
     "plan-splits": PlanRecord(
         "jobs.flights:flights",
         (

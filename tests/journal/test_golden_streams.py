@@ -18,6 +18,7 @@ from example_events import (
     KEPT_EVENTS,
     SPLIT_EVENTS,
     STREAMS,
+    WITHDRAWAL_EVENTS,
     read,
 )
 
@@ -31,12 +32,13 @@ FOLDERS: dict[str, list[JobEvent]] = {
     "streams-v1": [
         example_event
         for example_event in EXAMPLE_EVENTS[:-1]
-        if example_event not in (*COMMIT_EVENTS, *HOLD_EVENTS, *KEPT_EVENTS, *SPLIT_EVENTS)
+        if example_event not in (*COMMIT_EVENTS, *HOLD_EVENTS, *KEPT_EVENTS, *SPLIT_EVENTS, *WITHDRAWAL_EVENTS)
     ],
     "streams-v1-commits": COMMIT_EVENTS,
     "streams-v1-holds": HOLD_EVENTS,
     "streams-v1-kept": KEPT_EVENTS,
     "streams-v1-splits": SPLIT_EVENTS,
+    "streams-v1-withdrawals": WITHDRAWAL_EVENTS,
 }
 WRITER = "0a1b2c3d"
 

@@ -53,7 +53,12 @@ def test_attempts_parse_back(region, attempt, kind):
     assert layout().parse_attempt(key) == AttemptKey(encode(region), attempt, kind)
 
 
-@given(names, st.integers(0, 99_999_999), st.sampled_from(("committer", "confirmed", "hold")), st.integers(1, 9999))
+@given(
+    names,
+    st.integers(0, 99_999_999),
+    st.sampled_from(("committer", "confirmed", "hold", "withdrawn")),
+    st.integers(1, 9999),
+)
 def test_turns_parse_back(region, attempt, kind, number):
     key = layout().attempt(region, attempt, kind, number)
     assert layout().parse_attempt(key) == AttemptKey(encode(region), attempt, kind, number)

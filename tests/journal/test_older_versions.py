@@ -103,11 +103,17 @@ def test_this_version_reads_all_of_its_own_journal() -> None:
 
 
 def test_what_the_versions_since_groups_do_not_read_they_refuse_by_name() -> None:
-    """The rule is kept from there on: nothing is passed over that changes the meaning."""
+    """The rule is kept from there on: nothing is passed over that changes the meaning.
+
+    A record of a kind that is not known is refused where it is listed.
+    """
     expected = json.loads(EXPECTED.read_text(encoding="utf-8"))
+    listed = [expected[commit]["listings"]["t/raw/00000001.withdrawn-0001"] for commit in [*VERSIONS][-2:]]
+    assert all(each.startswith("refused: ") for each in listed)
     said = [said for commit in [*VERSIONS][-2:] for said in expected[commit]["records"].values()]
     assert {each.partition(":")[0] for each in said} == {
         "refused",
+        "no such kind",
         "read without airflow_run_id",
         "read without dag_run",
         "read without regions.finals",

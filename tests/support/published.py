@@ -17,8 +17,18 @@ DATE = "2024-01-02T00:00:00+00:00"
 class PublishedRun:
     """Region ``by_route`` makes result ``by_route``; region ``delays`` reads it and makes result ``delays``."""
 
-    def __init__(self, base: Path, *, date: str = DATE) -> None:
-        identity = RunIdentity("flights", run_key(logical_date=date, partition_key=None, run_id=""), "group")
+    def __init__(
+        self,
+        base: Path,
+        *,
+        date: str = DATE,
+        run_id: str | None = None,
+        partition_key: str | None = None,
+        dag_id: str = "flights",
+    ) -> None:
+        dated = date if run_id is None else None
+        key = run_key(logical_date=dated, partition_key=partition_key, run_id=run_id or "")
+        identity = RunIdentity(dag_id, key, "group")
         self.journal = Journal(open_store(base.as_uri()), identity, writer="w")
 
     def finish(self, region: str, attempt: int, *inputs: InputRef) -> str:

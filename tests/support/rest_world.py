@@ -24,6 +24,7 @@ from airflow_recovery.api_server import (
     rest_plan,
     rest_release,
     rest_run,
+    rest_withdraw,
     store_routes,
 )
 from airflow_recovery.api_server import app as app_module
@@ -125,14 +126,14 @@ class RestWorld:
             overrides[each.dependency] = _may_act if each is access.MAY_ACT[0] else _may_read
         patch.setattr(app_module.app, "dependency_overrides", overrides)
         patch.setattr(store_routes, "gate", StoreGate())
-        for module in (rest_run, rest_plan, rest_release, rest_pin):
+        for module in (rest_run, rest_plan, rest_release, rest_pin, rest_withdraw):
             patch.setattr(module, "find_dag_run", self._find)
         for module in (rest_run, rest_plan):
             patch.setattr(module, "observe", self._observe)
         for module in (rest_run, rest_plan, rest_release, journals_module):
             patch.setattr(module, "deployment_stores", lambda: self.stores)
         patch.setattr(journals_module, "deployment_name", lambda: self.deployment)
-        for module in (rest_plan, rest_release, rest_pin):
+        for module in (rest_plan, rest_release, rest_pin, rest_withdraw):
             patch.setattr(module, "audit", self._audit)
         patch.setattr(rest_run, "newest_dag_runs", lambda session, dag, most: [self._find(session, dag, RUN)])
         patch.setattr(rest_run, "may_act", lambda user, dag: user.get_name() == "admin")

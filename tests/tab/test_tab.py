@@ -285,6 +285,27 @@ def test_a_pin_keeps_the_data_and_lets_it_go_again(rest: MakeRest, browser: Brow
     assert not night.world.state().of("raw").current.is_pinned
 
 
+def test_a_result_is_withdrawn_from_other_dags_and_given_back(rest: MakeRest, browser: Browser, site: Site) -> None:
+    night = rest()
+    night.world.go_all()
+    night.world.publish()
+    browser.open(site.run_page())
+    browser.open_box("busiest")
+    browser.press("Withdraw it from other DAGs", "#details")
+    browser.find("input[name=reason]").send_keys("the prices are wrong")
+    browser.press("Withdraw", "#details")
+    browser.reads("Withdrawn: busiest@1, by admin: the prices are wrong.", "#details")
+    assert night.world.state().of("busiest").current.is_withdrawn
+
+    browser.open_box("busiest")
+    browser.reads("Withdrawn from other DAGs by admin: the prices are wrong", "#details")
+    browser.press("Give it back to other DAGs", "#details")
+    browser.find("input[name=reason]").send_keys("they were right")
+    browser.press("Give back", "#details")
+    browser.reads("Other DAGs are given busiest@1.", "#details")
+    assert not night.world.state().of("busiest").current.is_withdrawn
+
+
 def test_a_thousand_regions_can_be_used(
     rest: MakeRest, browser: Browser, site: Site, record_property: Callable[[str, object], None]
 ) -> None:

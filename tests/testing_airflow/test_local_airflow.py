@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from published import PublishedRun
 
+from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.testing.local_airflow import LocalAirflow, LocalAirflowError
 
 pytestmark = pytest.mark.airflow
@@ -34,6 +36,72 @@ def test_the_sensor_waits_in_the_triggerer(airflow: LocalAirflow) -> None:
     assert airflow.wait_run("waits", run_id) == "success", airflow.log("waits", run_id, "wait", 1)
     assert airflow.xcom("waits", run_id, "where") == "file:///results/delays/1"
     assert "Published: attempt 1 in file:///results/delays/1" in airflow.log("waits", run_id, "wait", 1)
+
+
+def test_fault_200_the_sensor_waits_while_the_run_may_publish_again(airflow: LocalAirflow) -> None:
+    """Published, and then: cleared and running, failed, repaired; at last Airflow does not have the run."""
+    date = "2024-02-01T00:00:00+00:00"
+    flights, end = airflow.trigger("flights", logical_date=date), airflow.home / "out" / f"local__{date}.end"
+    end.parent.mkdir(parents=True, exist_ok=True)
+    published = PublishedRun(airflow.home / "journal", date=date)
+    published.complete()
+    waiting = airflow.trigger("waits", logical_date=date)
+
+    def state(task_id: str, dag_id: str = "waits", run_id: str = waiting) -> str:
+        return str(airflow.task_instance(dag_id, run_id, task_id)["state"])
+
+    def not_yet(words: str, try_number: int = 1) -> None:
+        airflow.wait_until(lambda: state("wait") == "deferred", "the sensor to be deferred")
+        airflow.wait_until(lambda: words in airflow.log("waits", waiting, "wait", try_number), words)
+        assert state("wait") == "deferred"
+
+    not_yet("is queued or running, so that it may be replaced")
+    end.write_text("failed")
+    assert airflow.wait_run("flights", flights) == "failed"
+    not_yet("has failed since, or was marked failed")
+    taking = airflow.trigger("takes_failed", logical_date=date)
+    assert airflow.wait_run("takes_failed", taking) == "success", airflow.log("takes_failed", taking, "wait", 1)
+
+    published.finish("by_route", 2)
+    published.finish("delays", 2, InputRef("by_route", 2))
+    published.publish(2, 2, 2)
+    end.unlink()
+    airflow.clear("flights", flights)
+    airflow.wait_until(lambda: state("work", "flights", flights) == "running", "the cleared run to run")
+    assert state("wait") == "deferred"
+    end.write_text("success")
+    airflow.wait_until(
+        lambda: state("wait") == "success", "the sensor", lambda: airflow.log("waits", waiting, "wait", 1)
+    )
+    assert "Published: attempt 2" in airflow.log("waits", waiting, "wait", 1)
+
+    assert airflow.wait_run("flights", flights) == "success"
+    airflow.api("PATCH", f"/dags/flights/dagRuns/{quote(flights)}", {"state": "failed"})
+    airflow.clear("waits", waiting, ["wait"])
+    not_yet("has failed since, or was marked failed", 2)
+    airflow.api("DELETE", f"/dags/flights/dagRuns/{quote(flights)}")
+    airflow.wait_until(
+        lambda: state("wait") == "success", "the sensor", lambda: airflow.log("waits", waiting, "wait", 2)
+    )
+    PublishedRun(airflow.home / "journal", date="2024-01-31T00:00:00+00:00").complete()  # for `day_before`
+    assert airflow.wait_run("waits", waiting) == "success"
+    assert airflow.xcom("waits", waiting, "where") == "file:///results/delays/2"
+
+
+def test_fault_202_a_sensor_in_a_run_without_a_logical_date_fails_by_name(airflow: LocalAirflow) -> None:
+    waiting = airflow.trigger("takes_failed")
+    assert airflow.wait_run("takes_failed", waiting) == "failed"
+    log = airflow.log("takes_failed", waiting, "wait", 1)
+    assert "expected logical_date= of the run of 'flights' that is waited for" in log
+    assert "UndefinedError" not in log
+
+
+def test_a_sensor_does_not_wait_for_the_end_of_its_own_run(airflow: LocalAirflow) -> None:
+    date = "2024-03-01T00:00:00+00:00"
+    own = PublishedRun(airflow.home / "journal", date=date, dag_id="waits_in_its_own_run")
+    own.complete()
+    waiting = airflow.trigger("waits_in_its_own_run", logical_date=date)
+    assert airflow.wait_run("waits_in_its_own_run", waiting) == "success"
 
 
 def test_a_killed_scheduler_is_started_again(airflow: LocalAirflow) -> None:

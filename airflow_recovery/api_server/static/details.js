@@ -47,6 +47,7 @@ export function regionDetails(region, canAct, ask) {
   return [
     el("h2", {}, story.name),
     el("p", {}, state(region.status), ` ${story.why}`),
+    region.withdrawn ? el("p", { class: "warning" }, `Withdrawn from other DAGs by ${region.withdrawn}`) : null,
     region.is_pinned ? el("p", {}, "📌 Pinned: no policy deletes its data.") : null,
     el("p", { class: "quiet" }, taskText(region.task)),
     el("div", { class: "actions" }, ...actions(region, canAct, ask)),
@@ -66,7 +67,7 @@ function taskText(task) {
   return `Airflow task ${task.task_id}${task.map_index >= 0 ? ` [${task.map_index}]` : ""}, try ${task.try_number}: ${task.state ?? "not begun"}.`;
 }
 
-function actions({ story, status, is_pinned: isPinned }, canAct, ask) {
+function actions({ story, status, is_pinned: isPinned, is_published: isPublished, withdrawn }, canAct, ask) {
   const button = (label, pressed) => el("button", { type: "button", onclick: pressed }, label);
   const elements = [
     button("Restart this region…", () => ask.plan({ restart: [story.name] })),
@@ -77,6 +78,10 @@ function actions({ story, status, is_pinned: isPinned }, canAct, ask) {
     const pin = button(isPinned ? "Let its data go again" : "Pin its data", () => ask.pin(story.name, story.attempt, !isPinned));
     pin.disabled = !canAct;
     elements.push(button("Release its data…", () => ask.release(story.name)), pin);
+  }
+  if (isPublished) {
+    const label = withdrawn ? "Give it back to other DAGs…" : "Withdraw it from other DAGs…";
+    elements.push(button(label, () => ask.withdraw(story.name, story.attempt, !withdrawn)));
   }
   if (!canAct) elements.push(el("p", { class: "quiet" }, "You may look at plans. Running one takes the right to edit this DAG's task instances."));
   return elements;

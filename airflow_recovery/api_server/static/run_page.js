@@ -190,7 +190,7 @@ function closeDetails() {
 function showDetails({ take = false } = {}) {
   const region = [...page.run.regions, page.fetched].find((candidate) => candidate && candidate.story.name === page.region);
   if (region) {
-    open(take, ...regionDetails(region, page.canAct, { plan: askPlan, release: askRelease, pin }));
+    open(take, ...regionDetails(region, page.canAct, { plan: askPlan, release: askRelease, pin, withdraw: askWithdraw }));
     return;
   }
   const boxes = page.layer ? level(page.graph, "overview").boxes : page.graph.boxes;
@@ -304,6 +304,23 @@ function pin(region, attempt, pinned) {
   return doing(async () => {
     const done = await post([...RUN, "pin"], { region, attempt, pinned }, query());
     finish(done.pinned ? `Pinned: ${region}@${attempt}, by ${done.who} (${done.why}).` : `Unpinned: ${region}@${attempt}. The release policy counts again.`);
+  });
+}
+
+function askWithdraw(region, attempt, withdrawn) {
+  const reason = el("input", { type: "text", name: "reason", maxlength: "1000", "aria-label": "Reason" });
+  const go = el("button", { type: "button", class: "go", disabled: !page.canAct, onclick: () => runWithdraw(region, withdrawn, reason, go) }, withdrawn ? "Withdraw" : "Give back");
+  const effect = withdrawn
+    ? "Other DAGs are not given it, nor what rests on it, until a publish names a newer attempt. This run's own tasks are not concerned."
+    : "Other DAGs are given it again.";
+  open(true, el("h2", {}, `${withdrawn ? "Withdraw" : "Give back"} ${region}@${attempt}`), el("p", {}, effect), el("label", {}, "Reason, which readers are shown: ", reason), el("div", { class: "actions" }, go));
+}
+
+function runWithdraw(region, withdrawn, { value: reason }, button) {
+  button.disabled = true;
+  return doing(async () => {
+    const done = await post([...RUN, "withdraw"], { region, withdrawn, reason }, query());
+    finish(done.attempts.map((turn) => (turn.withdrawn ? `Withdrawn: ${turn.region}@${turn.attempt}, by ${turn.who}: ${turn.reason}.` : `Other DAGs are given ${turn.region}@${turn.attempt}.`)).join(" "));
   });
 }
 

@@ -1,0 +1,71 @@
+"""``POST``: readers outside the run are not given published results any more, or are given them back."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from airflow_recovery.airflow_compat import GetUserDep, SessionDep
+from airflow_recovery.api_server.access import MAY_ACT
+from airflow_recovery.api_server.audit import audit
+from airflow_recovery.api_server.dag_runs import find_dag_run
+from airflow_recovery.api_server.journals import view_of
+from airflow_recovery.api_server.rest_errors import RESPONSES
+from airflow_recovery.api_server.rest_plan import Group
+from airflow_recovery.api_server.store_routes import StoreRoute
+from airflow_recovery.attempt.withdraw import withdraw as withdraw_results
+from airflow_recovery.journal.recorded import recorded_journal
+
+router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
+
+
+class Withdraw(BaseModel):
+    """``region``: a region, a task or a result; without it, everything that is published. ``reason``: readers get it.
+
+    ``withdrawn`` False gives the results back.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    region: str | None = Field(None, max_length=1000)
+    withdrawn: bool = True
+    reason: str = Field(min_length=1, max_length=1000)
+
+
+class WithdrawnAttempt(BaseModel):
+    """One attempt as it is now. What was withdrawn already stays withdrawn by whoever it was."""
+
+    region: str
+    attempt: int
+    withdrawn: bool
+    who: str
+    reason: str
+
+
+class Withdrawn(BaseModel):
+    """Every attempt that was meant."""
+
+    attempts: list[WithdrawnAttempt]
+
+
+@router.post("/dags/{dag_id}/runs/{run_id}/withdraw", dependencies=MAY_ACT)
+def withdraw(
+    dag_id: str, run_id: str, which: Withdraw, session: SessionDep, user: GetUserDep, group: Group = None
+) -> Withdrawn:
+    """Withdraw what the newest publish names, or give it back. Twice is once."""
+    who = user.get_name()
+    row = find_dag_run(session, dag_id, run_id)
+    session.close()
+    view = view_of(dag_id, row.run_key, group)
+    audit(session, who, "airflow_recovery.withdraw", dag_id, run_id, which.model_dump())
+    session.close()
+    with recorded_journal(view.journal) as journal:
+        turns = withdraw_results(journal, which.region, who, which.reason, withdrawn=which.withdrawn)
+    return Withdrawn(
+        attempts=[
+            WithdrawnAttempt(
+                region=turn.region, attempt=turn.attempt, withdrawn=turn.is_withdrawn, who=turn.who, reason=turn.reason
+            )
+            for turn in turns
+        ]
+    )
