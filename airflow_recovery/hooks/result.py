@@ -74,11 +74,13 @@ class RecoveryResultHook(BaseHook):
         logical_date: datetime | str | None = None,
         partition_key: str | None = None,
         run_id: str | None = None,
+        accept_failed: bool = False,
     ) -> RegisteredResult:
         """The result ``vertex`` of one run, named by its logical date, else its partition key, else its run id.
 
         ``group_id`` is that of the `SparkJobTaskGroup`; without it the DAG's recoverable operators are meant, of which
-        ``vertex`` is ``<task id>.<output>``. Raises `NotPublished` with the reason
+        ``vertex`` is ``<task id>.<output>``. ``accept_failed``: also a result that a newer attempt was to replace, if
+        that has failed. Raises `NotPublished` with the reason
         where there is none (yet), the store's errors where the journal can't be read, and `ValueError` where the run is
         not named by exactly one of the three, or an argument has another type.
         """
@@ -88,7 +90,7 @@ class RecoveryResultHook(BaseHook):
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
         journal = self.journal(dag_id, key, group_id)
         try:
-            result = published_result(journal, vertex)
+            result = published_result(journal, vertex, accept_failed=accept_failed)
         except NotPublished as error:
             raise NotPublished(f"{error}{self._other_groups(journal.identity)}") from None
         rows = [manifest.rows for manifest in result.manifests]

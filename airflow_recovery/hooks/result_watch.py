@@ -87,6 +87,7 @@ class ResultWatch:
             logical_date=self._logical_date,
             partition_key=self._partition_key,
             run_id=self._run_id,
+            accept_failed=self._accept_failed,
         )
 
     def _runs_of(self, journal: Journal, result: RegisteredResult, newer: Collection[Claim]) -> list[str]:

@@ -34,7 +34,7 @@ class PublishedResult:
     manifests: tuple[PartitionManifest, ...]
 
 
-def _why_not_valid(what: str, name: str, region: RegionState, expected: int) -> str | None:
+def _why_not_valid(what: str, name: str, region: RegionState, expected: int, accept_failed: bool) -> str | None:
     """Why ``what``, which rests on attempt ``expected`` of a region, can't be read; `None` if that attempt counts."""
     current = region.current
     if current is None and expected <= region.closed_at:
@@ -44,7 +44,7 @@ def _why_not_valid(what: str, name: str, region: RegionState, expected: int) -> 
         )
     if current is None or current.number != expected:
         now = f"now {f'@{current.number}' if current else 'reset'}"
-    elif region.outdated_since is not None:
+    elif region.outdated_since is not None and not (accept_failed and region.open_attempt is None):
         now = f"which was not valid any more when attempt {region.outdated_since} of it began"
     else:
         return None
@@ -52,8 +52,10 @@ def _why_not_valid(what: str, name: str, region: RegionState, expected: int) -> 
     return f"{what} is no longer valid: {rests}. The run's own tasks repair and publish again."
 
 
-def published_result(journal: Journal, result: str) -> PublishedResult:
+def published_result(journal: Journal, result: str, *, accept_failed: bool = False) -> PublishedResult:
     """The registered result named ``result`` of the journal's newest publish.
+
+    ``accept_failed``: also one that a newer attempt was to replace, if that has failed.
 
     Raises `NotPublished`, with the reason, where there is no publish, it does not name the result, or the result, or
     what it rests on, has been superseded or withdrawn since; `JobDefinitionError` for a cached one, which is its run's
@@ -83,7 +85,9 @@ def published_result(journal: Journal, result: str) -> PublishedResult:
             continue
         seen.add(ref)
         current, expected = state.of(ref.region).current, named_attempts.get(ref.region, ref.attempt)
-        why = _why_not_valid(f"{result!r} of publish {number}", ref.region, state.of(ref.region), expected)
+        why = _why_not_valid(
+            f"{result!r} of publish {number}", ref.region, state.of(ref.region), expected, accept_failed
+        )
         if why is not None:
             raise NotPublished(f"{where}: {why}")
         if current is None or current.outcome is None:
