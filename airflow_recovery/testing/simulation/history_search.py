@@ -11,7 +11,7 @@ from airflow_recovery.testing.simulation.histories import TODAY, History, Known,
 from airflow_recovery.testing.simulation.jobs import FAILS, RANDOM, SKIPS, TOPOLOGIES, SimulatedJob, drawn_decided_job
 from airflow_recovery.testing.simulation.settings import Violation
 
-HISTORIES_A_JOB = 50
+HISTORIES_A_JOB = 200
 """So many seeds in a row have the same job, whose decisions are then known for most states."""
 MOST_ACTS = 5
 REPORT_EVERY_S = 30.0
@@ -146,10 +146,12 @@ def _clears_any(history: History) -> None:
 
 
 def _marks(history: History) -> None:
-    name = history.rng.choice(history.names)
     # What a branch, a skip or a failure above it holds up is nobody's to call a success.
-    states = ["failed", "skipped", *(["success"] if history.states[name] == "failed" else [])]
-    history.mark(name, history.rng.choice(states))
+    failed = [name for name in history.names if history.states[name] == "failed"]
+    if failed and history.rng.random() < 0.7:
+        history.mark(history.rng.choice(failed), "success")
+    else:
+        history.mark(history.rng.choice(history.names), history.rng.choice(["failed", "skipped"]))
     if history.rng.random() < 0.5:
         _clears_any(history)
 
@@ -160,7 +162,7 @@ def _loses(history: History) -> None:
 
 
 _DECIDING = (_deploys, _rolls_back, _finds_others, _decides_otherwise)
-_OTHERS = (_clears_any, _marks, _loses, History.clear_all, History.again)
+_OTHERS = (_clears_any, _marks, _marks, _loses, History.clear_all, History.again)
 
 
 def _text(job: SimulatedJob) -> str:
