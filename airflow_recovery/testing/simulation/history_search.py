@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import count
 
 from airflow_recovery.testing.simulation.histories import TODAY, History, Known, Product
 from airflow_recovery.testing.simulation.jobs import FAILS, RANDOM, SKIPS, TOPOLOGIES, SimulatedJob, drawn_decided_job
@@ -61,19 +62,19 @@ class Found:
 
 def search(
     first: int,
-    count: int,
+    histories: int,
     product: Product = TODAY,
     *,
     most: int = 1,
     job_of_seed: Callable[[int], SimulatedJob] = drawn_job_of,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Found:
-    """The histories of ``count`` seeds from ``first`` on, until ``most`` break the rule."""
+    """The histories of so many seeds from ``first`` on, until ``most`` break the rule."""
     against: dict[int, str] = {}
     start_s = time.monotonic()
     next_s = start_s + REPORT_EVERY_S
     known, seed = Known(job_of_seed(first), product), first
-    for seed in range(first, first + count):
+    for seed in range(first, first + histories):
         if seed % HISTORIES_A_JOB == 0:
             known = Known(job_of_seed(seed), product)
             now_s = time.monotonic()
@@ -114,7 +115,8 @@ def _finds_others(history: History) -> None:
     if reading:
         region = history.rng.choice(reading)
         listed = history.job.listing_of(region)
-        history.relist(region, history.rng.choice([(), listed[1:], ("0", "1", "2"), (*listed, f"new {len(listed)}")]))
+        new = next(name for number in count() if (name := f"new {number}") not in listed)
+        history.relist(region, history.rng.choice([(), listed[1:], ("0", "1", "2"), (*listed, new)]))
         _clears(history, region)
 
 
