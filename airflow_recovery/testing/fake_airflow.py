@@ -44,6 +44,8 @@ def by_trigger_rule(rule: str, states: Sequence[str | None]) -> str | None:
     """
     if rule == "always" or not states:
         return RUNS
+    if rule == ALL_SUCCESS and states.count("success") == len(states):
+        return RUNS
     failed = states.count("failed") + states.count("upstream_failed")
     succeeded, skipped = states.count("success"), states.count("skipped")
     is_done = failed + succeeded + skipped + states.count("removed") == len(states)

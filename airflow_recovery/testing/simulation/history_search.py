@@ -6,12 +6,13 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import count
 
 from airflow_recovery.testing.simulation.histories import TODAY, History, Known, Product
 from airflow_recovery.testing.simulation.jobs import FAILS, RANDOM, SKIPS, TOPOLOGIES, SimulatedJob, drawn_decided_job
 from airflow_recovery.testing.simulation.settings import Violation
 
-HISTORIES_A_JOB = 50
+HISTORIES_A_JOB = 200
 """So many seeds in a row have the same job, whose decisions are then known for most states."""
 MOST_ACTS = 5
 REPORT_EVERY_S = 30.0
@@ -61,19 +62,19 @@ class Found:
 
 def search(
     first: int,
-    count: int,
+    histories: int,
     product: Product = TODAY,
     *,
     most: int = 1,
     job_of_seed: Callable[[int], SimulatedJob] = drawn_job_of,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Found:
-    """The histories of ``count`` seeds from ``first`` on, until ``most`` break the rule."""
+    """The histories of so many seeds from ``first`` on, until ``most`` break the rule."""
     against: dict[int, str] = {}
     start_s = time.monotonic()
     next_s = start_s + REPORT_EVERY_S
     known, seed = Known(job_of_seed(first), product), first
-    for seed in range(first, first + count):
+    for seed in range(first, first + histories):
         if seed % HISTORIES_A_JOB == 0:
             known = Known(job_of_seed(seed), product)
             now_s = time.monotonic()
@@ -114,7 +115,8 @@ def _finds_others(history: History) -> None:
     if reading:
         region = history.rng.choice(reading)
         listed = history.job.listing_of(region)
-        history.relist(region, history.rng.choice([(), listed[1:], ("0", "1", "2"), (*listed, f"new {len(listed)}")]))
+        new = next(name for number in count() if (name := f"new {number}") not in listed)
+        history.relist(region, history.rng.choice([(), listed[1:], ("0", "1", "2"), (*listed, new)]))
         _clears(history, region)
 
 
@@ -146,10 +148,12 @@ def _clears_any(history: History) -> None:
 
 
 def _marks(history: History) -> None:
-    name = history.rng.choice(history.names)
     # What a branch, a skip or a failure above it holds up is nobody's to call a success.
-    states = ["failed", "skipped", *(["success"] if history.states[name] == "failed" else [])]
-    history.mark(name, history.rng.choice(states))
+    failed = [name for name in history.names if history.states[name] == "failed"]
+    if failed and history.rng.random() < 0.7:
+        history.mark(history.rng.choice(failed), "success")
+    else:
+        history.mark(history.rng.choice(history.names), history.rng.choice(["failed", "skipped"]))
     if history.rng.random() < 0.5:
         _clears_any(history)
 
@@ -160,7 +164,7 @@ def _loses(history: History) -> None:
 
 
 _DECIDING = (_deploys, _rolls_back, _finds_others, _decides_otherwise)
-_OTHERS = (_clears_any, _marks, _loses, History.clear_all, History.again)
+_OTHERS = (_clears_any, _marks, _marks, _loses, History.clear_all, History.again)
 
 
 def _text(job: SimulatedJob) -> str:

@@ -151,6 +151,15 @@ class SimulatedJob:
 
     def externals_of(self, region: str) -> tuple[ExternalObject, ...]:
         """What a look at the external inputs of a region finds."""
+        if region not in self._externals:
+            self._externals[region] = self._found_by(region)
+        return self._externals[region]
+
+    @cached_property
+    def _externals(self) -> dict[str, tuple[ExternalObject, ...]]:
+        return {}
+
+    def _found_by(self, region: str) -> tuple[ExternalObject, ...]:
         if isinstance(self.regions[region].mode, SplitPlan):
             return tuple(split.external(region) for split in self.splits_of(region))
         return tuple(ExternalObject(region, f"lake://{region}/{info}", 1, info) for info in self.listing_of(region))
