@@ -177,6 +177,11 @@ def test_a_job_outlives_its_task_and_is_submitted_again_where_it_fails_or_its_re
     assert (run.tries("clean"), run.tries("report")) == (2, 2)
     assert text_of(first, "report.report") == run.day
     assert example.codes() == [0, 1, 0]
+    found_again = run.xcoms("clean")
+
+    run.clear("clean")
+    assert run.ends().ran_since(first) == {}
+    assert run.xcoms("clean") == found_again
 
     run.delete("clean.cleaned", "report.report")
     run.clear("report")
@@ -185,3 +190,4 @@ def test_a_job_outlives_its_task_and_is_submitted_again_where_it_fails_or_its_re
     assert second.attempts["clean"][1].objects["lost"]["reporter"] == "report"
     assert text_of(second, "report.report") == run.day
     assert len(example.codes()) == 5
+    assert run.xcoms("clean").keys() == found_again.keys() != set()

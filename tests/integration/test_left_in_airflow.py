@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 from pipeline import DagRun, Pipeline
@@ -18,12 +17,6 @@ def new_run(pipeline: Pipeline, name: str) -> DagRun:
     run = pipeline.run("left", name=name)
     run.group_id = OPERATORS
     return run
-
-
-def xcoms(run: DagRun, task: str) -> dict[str, Any]:
-    """All XComs of a task, without links to pages and what recovery did."""
-    keys = run.airflow.xcom_keys(run.dag_id, run.run_id, task) - {"recovery"}
-    return {key: run.airflow.xcom(run.dag_id, run.run_id, task, key) for key in keys if not key.startswith("_link")}
 
 
 def decisions(run: DagRun) -> dict[str, str]:
@@ -47,7 +40,7 @@ def test_fault_190_fault_193_a_kept_task_leaves_its_xcoms_again_and_no_second_ev
     pipeline.airflow.wait_dag("left_reader")
     run = new_run(pipeline, "kept")
     first = run.start().ends()
-    left = {task: xcoms(run, task) for task in RESULTS}
+    left = {task: run.xcoms(task) for task in RESULTS}
     returned = {"day": run.day, "words": "(a,b)"}  # so Airflow's API writes a tuple
     assert left["made"] == {"watermark": 42, **returned, "return_value": returned}
     assert left["words"] == {"return_value": ["one", "two", "three"]}
@@ -61,7 +54,7 @@ def test_fault_190_fault_193_a_kept_task_leaves_its_xcoms_again_and_no_second_ev
     assert cleared.ran_since(first) == {}
     assert run.calls("made") == 1
     assert decisions(run) == dict.fromkeys(RESULTS, "kept")
-    assert {task: xcoms(run, task) for task in RESULTS} == left
+    assert {task: run.xcoms(task) for task in RESULTS} == left
     lengths = [run.airflow.xcom(run.dag_id, run.run_id, "length", map_index=index) for index in range(3)]
     assert lengths == [3, 3, 5]
     assert events(run) == once
@@ -83,3 +76,37 @@ def test_fault_190_fault_193_a_kept_task_leaves_its_xcoms_again_and_no_second_ev
     run.ends()
     assert run.calls("made") == 2
     assert events(run)["left_made"] == 2
+
+
+def test_fault_191_fault_194_a_task_whose_xcoms_can_not_be_left_again_runs_again(pipeline: Pipeline) -> None:
+    run = new_run(pipeline, "unfit")
+    large, secret = run.gates / "large", run.gates / "secret"
+    large.touch()
+    run.start().ends()
+    assert run.calls("made") == 1
+    assert "The XComs of attempt 1 are not stored: " in run.log("made")
+    plan = run.recovery("plan", "--json")
+    assert "its XComs were not stored" in plan
+    assert "a clear of its task in Airflow runs it again" in plan
+
+    def cleared(calls: int, why: str) -> None:
+        run.clear("made")
+        journal = run.ends()
+        assert run.calls("made") == calls
+        assert why in run.log("made")
+        assert run.xcoms("made")["watermark"] == 42
+        assert run.xcoms("reads")["return_value"] == f"42 b {run.day}"
+        journal.check()
+
+    large.unlink(), secret.touch()
+    cleared(2, "attempt 1: they were not stored (")
+    assert "Airflow's secrets masker finds a secret in them" in run.log("made")
+    secret.unlink()
+    cleared(3, "attempt 2: they were not stored (Airflow's secrets masker finds a secret in them)")
+    cleared(3, "made is kept: attempt 3 is valid")
+
+    (stored,) = pipeline.folder.glob(f"results/left/*{run.day}*/*/made/00000003/_xcoms/*.json")
+    stored.unlink()
+    cleared(4, f"{stored.name} is missing")
+    assert run.said("reads")["decision"] == "ran"
+    assert not any(b"a-password" in path.read_bytes() for path in pipeline.folder.glob("results/left/**/*.json"))

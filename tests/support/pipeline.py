@@ -215,6 +215,13 @@ class DagRun:
         key = SUMMARY_KEY if SUMMARY_KEY in keys else "return_value"
         return self.airflow.xcom(self.dag_id, self.run_id, self.task(region), key)
 
+    def xcoms(self, region: str) -> dict[str, Any]:
+        """All XComs of a region's task, but for the links of its page and what recovery did."""
+        task = self.task(region)
+        keys = self.airflow.xcom_keys(self.dag_id, self.run_id, task) - {SUMMARY_KEY}
+        links = {key for key in keys if key.startswith("_link")}
+        return {key: self.airflow.xcom(self.dag_id, self.run_id, task, key) for key in keys - links}
+
     def story(self) -> str:
         """For a failure: every task, and the end of the log of each that is no success."""
         lines = [self.airflow.describe(self.dag_id, self.run_id)]

@@ -274,7 +274,7 @@ def test_fault_191_control_without_the_look_a_task_is_kept_without_its_xcoms(
 @pytest.mark.parametrize(
     ("spoil", "why"), [(Path.unlink, "is missing"), (lambda file: file.write_text("{}"), "was altered")]
 )
-def test_fault_191_what_is_stored_no_more_has_its_task_run_again(
+def test_fault_194_what_is_stored_no_more_has_its_task_run_again(
     recovery: Path, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], Any], why: str
 ) -> None:
     operator = leaving(push(a=1))
@@ -299,7 +299,7 @@ def die_of_import(*_: Any) -> None:
     raise ImportError("not allowed")
 
 
-def test_what_is_stored_goes_with_its_attempt_and_is_no_strangers_file(recovery: Path) -> None:
+def test_fault_194_what_is_stored_goes_with_its_attempt_and_is_no_strangers_file(recovery: Path) -> None:
     operator = leaving(push(a=1))
     left_by(operator)
     results, journal = LocalStore(f"file://{recovery}/results"), journal_in(recovery, OPERATORS_GROUP)
