@@ -144,7 +144,7 @@ class RegionTask:
             return None
         if self._epoch is not None and reset_for_epoch(self._run, self._region, state, self._epoch):
             return None
-        evaluation = self._run.evaluate(state, {self._region: externals})
+        evaluation = self._run.evaluate(state, {self._region: self._as_today(state, externals)})
         why = evaluation.why_must_run(self._region)
         if why is None:
             return self._keep(evaluation)
@@ -189,9 +189,16 @@ class RegionTask:
         self._observation = self._run.task_instances.observe()
         return self._observation is not None
 
+    def _as_today(self, state: RunState, externals: tuple[ExternalObject, ...]) -> tuple[ExternalObject, ...]:
+        """``externals``, and what the attempt that counts has found by itself."""
+        current = state.of(self._region).current
+        if current is None or current.outcome is None:
+            return externals
+        return (*externals, *self._application.found_again(current.outcome))
+
     def _why_it_would_run(self, state: RunState, externals: tuple[ExternalObject, ...]) -> Reason | None:
         self._run.task_instances.live_check()
-        return self._run.evaluate(state, {self._region: externals}).invalid_because(self._region)
+        return self._run.evaluate(state, {self._region: self._as_today(state, externals)}).invalid_because(self._region)
 
     # the ways a try can go
 
@@ -266,7 +273,7 @@ class RegionTask:
         if self._builder is not None and self._builder.takes_over(self._run, self._region, opened):
             self._fence_previous_attempt(state, opened)
             return
-        evaluation = self._run.evaluate(state, {self._region: externals})
+        evaluation = self._run.evaluate(state, {self._region: self._as_today(state, externals)})
         if (
             opened.claim is not None
             and attempt_of(self._run.regions[self._region]).is_current(self._run, state, opened.claim)

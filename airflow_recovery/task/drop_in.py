@@ -9,7 +9,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,17 +28,19 @@ from airflow_recovery.errors import (
     Failure,
     InputReleased,
     JobDefinitionError,
+    NotPublished,
     NotSetUp,
     OutputAltered,
     RegionFailed,
     StoreError,
     UserCodeError,
 )
+from airflow_recovery.hooks.result import NOT_PUBLISHED, READ_BY_HOOK, reads_recorded
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.tables import tables_of
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
-from airflow_recovery.locations import TableLocation, comparable, is_table
+from airflow_recovery.locations import TableLocation, comparable, is_published, is_table
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
@@ -50,6 +52,7 @@ from airflow_recovery.results.tables import DELTA_USER_METADATA, ICEBERG_SETTING
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external
 from airflow_recovery.task.outliving_job import key_of
+from airflow_recovery.task.published_input import PublishedInput, look_up
 from airflow_recovery.task.references import ALL, DropIn, OutputReference, filled, no_version, qualified
 from airflow_recovery.task.spark_submission import SparkSubmission, described
 
@@ -114,6 +117,7 @@ class DropInApplication(SparkApplication):
         self._context = context
         self._identity = opened.run.journal.identity
         self._earlier: list[PartitionManifest] = []
+        self._published: dict[tuple[str, str], PublishedInput] = {}
 
     @abstractmethod
     def new_job(self, attempt: ClaimedAttempt) -> Any:
@@ -136,11 +140,29 @@ class DropInApplication(SparkApplication):
             return ()
         externals: list[ExternalObject] = []
         for name, declared in self._drop_in.inputs.items():
-            if is_table(declared):
+            if is_published(declared):
+                externals.append(self._look_up(declared, name).external)
+            elif is_table(declared):
                 externals.append(self._tables.external(declared, name))
             elif isinstance(declared, str):
                 externals += list_external(self._stores, declared, name)
         return tuple(externals)
+
+    def found_again(self, outcome: Outcome) -> tuple[ExternalObject, ...]:
+        """What `RecoveryResultHook` has handed out to the attempt's function, as it is now."""
+        return tuple(self._again(read) for read in outcome.externals if read.vertex == READ_BY_HOOK)
+
+    def _again(self, read: ExternalObject) -> ExternalObject:
+        try:
+            return self._look_up(read.uri, READ_BY_HOOK).external
+        except NotPublished:
+            return ExternalObject(READ_BY_HOOK, read.uri, 0, NOT_PUBLISHED)
+
+    def _look_up(self, uri: str, name: str) -> PublishedInput:
+        """Once a try: what is compared is what is claimed, and told to the job."""
+        if (uri, name) not in self._published:
+            self._published[uri, name] = look_up(self._stores, uri, name)
+        return self._published[uri, name]
 
     def before_claim(self, state: RunState) -> None:
         """Raises `OutputAltered` where running again would overwrite data at a fixed URI that nobody registered.
@@ -195,13 +217,14 @@ class DropInApplication(SparkApplication):
             threading.Thread(target=import_readers, name="import pyarrow", daemon=True).start()
         started = time.monotonic()
         try:
-            if self.outlives_task:
-                rests_on = _rests_on(attempt.fingerprint, attempt.externals)
-                self._context["task_state_store"].set(_rests_on_key(claim), rests_on)
-                self.submit(job, claim.tag)
-            else:
-                with self._heartbeat(claim):
+            with reads_recorded() as found:
+                if self.outlives_task:
+                    rests_on = _rests_on(attempt.fingerprint, attempt.externals)
+                    self._context["task_state_store"].set(_rests_on_key(claim), rests_on)
                     self.submit(job, claim.tag)
+                else:
+                    with self._heartbeat(claim):
+                        self.submit(job, claim.tag)
         except AttemptLost:
             self._delete_managed(claim)
             raise
@@ -216,7 +239,7 @@ class DropInApplication(SparkApplication):
                 raise ERRORS[classify(failure)](could_not, failure) from error
             failure = Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
             raise ERRORS[classify(failure)](message, failure) from error
-        return self._finish(attempt, round(time.monotonic() - started, 3))
+        return self._finish(attempt, round(time.monotonic() - started, 3), tuple(found))
 
     def status(self, claim: Claim) -> ApplicationStatus:
         """As the cluster manager says; `ApplicationStatus.OVER` where its result would not be used."""
@@ -246,7 +269,10 @@ class DropInApplication(SparkApplication):
         watch = FenceWatch(lambda: is_fenced(journal, claim.region, claim.attempt), self.stop)
         return Heartbeat(lambda: journal.store, key, claim.tag, log=self._run.log, every_s=every_s, watch=watch)
 
-    def _finish(self, attempt: ClaimedAttempt, seconds: float | None) -> Outcome:
+    def _finish(
+        self, attempt: ClaimedAttempt, seconds: float | None, found: tuple[ExternalObject, ...] = ()
+    ) -> Outcome:
+        """``found``: what the job has found by itself, which belongs to its trace."""
         claim = attempt.claim
         limits = self._drop_in.read_limits
         takes_long = limits is not None and not limits.in_order
@@ -258,9 +284,13 @@ class DropInApplication(SparkApplication):
         outcome = attempt.trace.finished(
             self._run.now(), outputs, spark_seconds=seconds, application_id=self.application_id, read=read
         )
+        outcome = replace(outcome, externals=(*outcome.externals, *found))
         try:
             # The application was given its inputs as folders.
             ensure_inputs_kept(self._run, attempt)
+            for (_, name), published in self._published.items():
+                if name in self._drop_in.inputs:
+                    published.ensure_kept(f"{claim.region}@{claim.attempt}")
             self._run.journal.finish(outcome)
         except (AttemptLost, InputReleased):
             self._delete_managed(claim)
@@ -290,6 +320,9 @@ class DropInApplication(SparkApplication):
         locations |= {("token", name): self._token(attempt.claim) for name in self._drop_in.tables}
         for name, declared in self._drop_in.inputs.items():
             if isinstance(declared, str):
+                if is_published(declared):
+                    locations |= self._of_manifest(name, self._look_up(declared, name).folder(self._drop_in.task_id))
+                    continue
                 locations["input", name] = self._name_for_job(declared)
                 if is_table(declared):
                     read = [external for external in attempt.externals if external.vertex == name]
@@ -297,12 +330,16 @@ class DropInApplication(SparkApplication):
                     locations["version", name] = external.etag.rpartition("@")[2]
             else:
                 outputs = {output.result: output for output in attempt.inputs[declared.task_id].outputs}
-                output = outputs[qualified(declared.task_id, declared.name)]
-                locations["input", name] = self._name_for_job(output.location)
-                if is_table(output.location):
-                    if ("version", name) not in self._drop_in.told:  # where its producer's template came to a table
-                        raise no_version(self._drop_in.task_id, name, "what it is told")
-                    locations["version", name] = output.objects[0].path
+                locations |= self._of_manifest(name, outputs[qualified(declared.task_id, declared.name)])
+        return locations
+
+    def _of_manifest(self, name: str, output: PartitionManifest) -> dict[tuple[str, str], str]:
+        """What stands for input ``name``. Raises `JobDefinitionError` for a table whose version is not told."""
+        locations = {("input", name): self._name_for_job(output.location)}
+        if is_table(output.location):
+            if ("version", name) not in self._drop_in.told:  # where its producer's template came to a table
+                raise no_version(self._drop_in.task_id, name, "what it is told")
+            locations["version", name] = output.objects[0].path
         return locations
 
     def _token(self, claim: Claim) -> str:
@@ -338,9 +375,13 @@ class DropInApplication(SparkApplication):
         return f"{self._stores.results.base_uri}/{below}"
 
     def _is_digested(self, name: str) -> bool:
-        """Whether readers of this output depend on its digest."""
+        """Whether readers of this output depend on its digest: in this DAG, or readers of its publish."""
         drop_in = self._drop_in
-        is_read = qualified(drop_in.task_id, name) in self._run.plan.read
+        limits = drop_in.read_limits
+        is_asked_for = limits is not None and not limits.in_order and drop_in.commit is None
+        # Readers in other DAGs are not known here: they follow what is published.
+        goes_out = is_asked_for and bool(self._run.publish_keys)
+        is_read = goes_out or qualified(drop_in.task_id, name) in self._run.plan.read
         return drop_in.recovers and drop_in.determinism.is_verified and is_read
 
     def _register(self, claim: Claim, name: str, uri: str | None) -> PartitionManifest:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_recovery.checks import check_arguments, check_location, is_known_later, shown
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.locations import DELTA, comparable, is_table
+from airflow_recovery.locations import DELTA, comparable, is_published, is_table
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.sinks.declaration import spec_of
@@ -162,6 +163,39 @@ def check_targets(
                     f"{other_uri}: each would take what the other writes for an alteration, and one would overwrite "
                     "the other. Give them folders beside each other, or no URI: each attempt then gets its own."
                 )
+
+
+def written_by(inputs: Mapping[str, OutputReference | str], others: Mapping[str, Collection[str]]) -> set[str]:
+    """The tasks of the DAG that write where one of ``inputs`` is read by its URI.
+
+    ``others``: by task id, the places that a task writes to. An input may be a glob; one ``as_of`` is older than what
+    is written. Templates are compared as they are written.
+    """
+    read = [
+        _segments(declared.partition("?")[0] if is_table(declared) else declared)
+        for declared in inputs.values()
+        if isinstance(declared, str)
+        and not is_published(declared)
+        and not (is_table(declared) and "as_of=" in declared)
+    ]
+    return {
+        task_id
+        for task_id, places in others.items()
+        for place in places
+        if any(_may_meet(segments, _segments(place)) for segments in read)
+    }
+
+
+def _segments(uri: str) -> list[str]:
+    return _place(uri).rstrip("/").split("/")
+
+
+def _may_meet(read: Sequence[str], written: Sequence[str]) -> bool:
+    """Whether one of the two places, of which ``read`` may be a glob, may lie in the other."""
+    return all(
+        one == other or fnmatchcase(other, one) or ("{" in one and "{{" not in one)
+        for one, other in zip(read, written, strict=False)
+    )
 
 
 def _place(uri: str) -> str:
