@@ -31,6 +31,7 @@ from airflow_recovery.job import (
     key_ranges,
     load_job,
     per_file,
+    published,
     same_as,
 )
 from airflow_recovery.model.determinism import Determinism
@@ -85,5 +86,6 @@ __all__ = [
     "key_ranges",
     "load_job",
     "per_file",
+    "published",
     "same_as",
 ]

@@ -18,8 +18,10 @@ from airflow_recovery.locations import (
     EXPECTED_TABLE,
     ICEBERG,
     SCHEMES,
+    PublishedLocation,
     TableLocation,
     is_misread,
+    is_published,
     is_table,
     scheme_of,
 )
@@ -71,11 +73,16 @@ def check_location(
     """``uri`` without a slash at its end; as it is where Airflow puts in another (``templated``).
 
     ``tables``: it may be a table's (`TableLocation`), which comes back in its one spelling; ``as_of`` only ``to_read``.
+    What is only ``to_read`` may be another DAG's published result (`PublishedLocation`).
 
     What is read is listed, and in a listing two slashes are one: ``to_read`` lets them pass.
 
     Raises `JobDefinitionError`, beginning with ``where``, for what no store of ours could list or write.
     """
+    if to_read and is_published(uri):
+        if not is_template(uri):
+            _check_published(uri, where)
+        return uri
     if isinstance(uri, str) and is_template(uri):
         head = uri.partition("{")[0]
         if templated and (not head or head.startswith((*_LISTABLE, ICEBERG, DELTA) if tables else _LISTABLE)):
@@ -108,6 +115,21 @@ def check_location(
             f"slashes, found {shown(uri)}: write it without empty names, '.', '..' and invisible characters"
         )
     return text.removesuffix("/")
+
+
+def _check_published(uri: str, where: str) -> None:
+    try:
+        location = PublishedLocation.parse(uri)
+    except ValueError as error:
+        raise JobDefinitionError(f"{where}: {error}: write published(...)") from None
+    for name in ("logical_date", "partition_key", "run_id"):
+        value = getattr(location, name)
+        if value is not None and value.strip() in ("", "None"):
+            raise JobDefinitionError(
+                f"{where}: expected {name}= of the run of {location.dag_id!r} that is read, found {value!r}: this run "
+                "has no such value (a run that was triggered without a logical date has none). Name the run with "
+                "run_id=, partition_key= or logical_date="
+            )
 
 
 def _checked_table(text: str, where: str, *, to_read: bool) -> str:

@@ -6,12 +6,15 @@
 A table whose snapshots are inputs or results: ``iceberg://catalog/namespace.table``, with ``?branch=name`` where that
 is not ``main``; ``delta+`` before the location of a Delta table's folder. An input may end with ``as_of=``: a
 snapshot's number, a version, or the name of a tag.
+
+A result that another DAG has published: ``published:dag_id=...&result=...`` (`PublishedLocation`), which is no place
+until the run's journal has been read.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TypeGuard
 
 SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfss": "abfss", "abfs": "abfss"}
@@ -83,6 +86,60 @@ class TableLocation:
 def is_table(location: object) -> TypeGuard[str]:
     """Whether a table is meant, whose snapshot is what counts, and no folder of a store."""
     return isinstance(location, str) and location.startswith((ICEBERG, DELTA))
+
+
+PUBLISHED = "published:"
+"""What the name of another DAG's published result begins with."""
+_UNSAFE, _ESCAPE = re.compile(r"[~&={}%\s]"), re.compile("~([0-9A-F]{2})")
+_RUN_OF_PUBLISHED = ("logical_date", "partition_key", "run_id", "run_key")
+
+
+@dataclass(frozen=True)
+class PublishedLocation:
+    """What the newest publish of one run names ``result``. Exactly one of the last four names the run.
+
+    ``run_key`` is that of the journal. ``before_s``: so many seconds before the logical date. Values may be templates.
+    """
+
+    dag_id: str
+    result: str
+    group_id: str
+    before_s: float = 0.0
+    logical_date: str | None = None
+    partition_key: str | None = None
+    run_id: str | None = None
+    run_key: str | None = None
+
+    @property
+    def uri(self) -> str:
+        """The result's name as one text. What names the run stays as it is written, since it may be a template."""
+        parts = {name: value for name, value in asdict(self).items() if value}
+        return PUBLISHED + "&".join(
+            f"{name}={value if name in _RUN_OF_PUBLISHED else _escaped(str(value))}" for name, value in parts.items()
+        )
+
+    @classmethod
+    def parse(cls, uri: str) -> PublishedLocation:
+        """Inverse of `uri`, once it was rendered. Raises `ValueError` for what is not written like one."""
+        parts = dict(part.partition("=")[::2] for part in uri.removeprefix(PUBLISHED).split("&"))
+        run = {name: parts.pop(name) for name in _RUN_OF_PUBLISHED if name in parts}
+        try:
+            named = {name: _ESCAPE.sub(lambda code: chr(int(code[1], 16)), value) for name, value in parts.items()}
+            location = cls(**{**named, "before_s": float(named.get("before_s", 0)), **run})  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            location = None
+        if location is None or len(run) != 1 or not uri.startswith(PUBLISHED):
+            raise ValueError(f"expected what published('dag', 'result') returns, found {uri!r}")
+        return location
+
+
+def _escaped(text: str) -> str:
+    return _UNSAFE.sub(lambda match: f"~{ord(match[0]) % 256:02X}", text)
+
+
+def is_published(location: object) -> TypeGuard[str]:
+    """Whether a result is meant that another DAG has published."""
+    return isinstance(location, str) and location.startswith(PUBLISHED)
 
 
 def delta_rs_uri(folder: str) -> str:

@@ -81,6 +81,14 @@ class SparkApplication(ABC):
     def externals(self) -> tuple[ExternalObject, ...]:
         """Today's external inputs of the region. Raises where they can't be listed."""
 
+    def found_again(self, outcome: Outcome) -> tuple[ExternalObject, ...]:
+        """What the attempt of ``outcome`` has found by itself, beside `externals`, as it is now.
+
+        It belongs to the trace of that attempt, and of no other.
+        """
+        del outcome
+        return ()
+
     @property
     def application_id(self) -> str | None:
         """What the cluster calls the application that was started or found last; `None` where only its driver knows."""
@@ -171,6 +179,10 @@ class WrappedApplication(SparkApplication):
     def externals(self) -> tuple[ExternalObject, ...]:
         """As ``inner``."""
         return self._inner.externals()
+
+    def found_again(self, outcome: Outcome) -> tuple[ExternalObject, ...]:
+        """As ``inner``."""
+        return self._inner.found_again(outcome)
 
     @property
     def application_id(self) -> str | None:

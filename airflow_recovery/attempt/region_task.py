@@ -226,7 +226,15 @@ class RegionTask:
         return why
 
     def _evaluate(self, state: RunState, seen: Seen, unkept: Mapping[str, Reason] | None = None) -> Evaluation:
-        return self._run.evaluate(state, {self._region: seen.externals}, {self._region: seen.absent}, unkept)
+        externals = {self._region: self._as_today(state, seen.externals)}
+        return self._run.evaluate(state, externals, {self._region: seen.absent}, unkept)
+
+    def _as_today(self, state: RunState, externals: tuple[ExternalObject, ...]) -> tuple[ExternalObject, ...]:
+        """``externals``, and what the attempt that counts has found by itself."""
+        current = state.of(self._region).current
+        if current is None or current.outcome is None:
+            return externals
+        return (*externals, *self._application.found_again(current.outcome))
 
     def _check_data_interval(self, state: RunState) -> None:
         """Before anything is reset, abandoned or claimed."""

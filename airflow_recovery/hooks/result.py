@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -23,7 +24,9 @@ from airflow_recovery.errors import (
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.job.templates import checked_moment
+from airflow_recovery.locations import PublishedLocation
 from airflow_recovery.model.keys import OPERATORS_GROUP
+from airflow_recovery.model.records import ExternalObject
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,6 +34,27 @@ if TYPE_CHECKING:
     from airflow_recovery.journal.journal import Journal
     from airflow_recovery.model.records import RunIdentity
     from airflow_recovery.results.mode import CommittedBatches
+
+
+READ_BY_HOOK = "RecoveryResultHook"
+"""In place of an input's name, in the trace of an attempt whose function has asked the hook."""
+NOT_PUBLISHED = "not published"
+"""In place of the identity of a result that was asked for and not there."""
+_recorded: list[ExternalObject] | None = None
+
+
+@contextmanager
+def reads_recorded() -> Iterator[list[ExternalObject]]:
+    """Collect what the hook hands out in this process inside the ``with`` block, in all of its threads.
+
+    One item a result, by ``uri`` and identity. A result that was not published counts as well: it may be, later.
+    """
+    global _recorded  # threads of a user's function have no context of their own
+    before, _recorded = _recorded, []
+    try:
+        yield _recorded
+    finally:
+        _recorded = before
 
 
 NOT_YET = (NotPublished, ObjectMissing, PagesDisagree, StoreTimeout, StoreUnavailable)
@@ -57,6 +81,9 @@ class RegisteredResult:
 
 class RecoveryResultHook(BaseHook):
     """Finds where a result is. Reads the journal alone: neither the DAG's code nor Airflow's database is needed.
+
+    What it hands out to the function of a recoverable operator belongs to the trace of that attempt, as an input that
+    is declared with `airflow_recovery.published` does.
 
     It does not look at the data: a result that was deleted behind the journal's back is found by the run's own tasks.
     """
@@ -89,10 +116,13 @@ class RecoveryResultHook(BaseHook):
         check_arguments(RecoveryResultHook.get_result, locals(), "RecoveryResultHook.get_result()")
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
         journal = self.journal(dag_id, key, group_id)
+        uri = PublishedLocation(dag_id, vertex, group_id, run_key=key).uri
         try:
             result = published_result(journal, vertex, accept_failed=accept_failed)
         except NotPublished as error:
+            _record(ExternalObject(READ_BY_HOOK, uri, 0, NOT_PUBLISHED))
             raise NotPublished(f"{error}{self._other_groups(journal.identity)}") from None
+        _record(result.external(READ_BY_HOOK, uri))
         rows = [manifest.rows for manifest in result.manifests]
         return RegisteredResult(
             location=_folder_of([manifest.location for manifest in result.manifests]),
@@ -155,6 +185,11 @@ class RecoveryResultHook(BaseHook):
     def _stores(self) -> Stores:
         """Of all questions to this hook: whoever asks again and again has one set of clients."""
         return open_stores(self._settings or RecoverySettings.load())
+
+
+def _record(external: ExternalObject) -> None:
+    if _recorded is not None and external not in _recorded:
+        _recorded.append(external)
 
 
 def _folder_of(locations: Sequence[str]) -> str:

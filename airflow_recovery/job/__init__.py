@@ -13,6 +13,7 @@ from airflow_recovery.job.handed_splits import DateSplits, FileSplit, FileSplits
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.job.local import LocalResults, run_local
 from airflow_recovery.job.parallelism import per_file, same_as
+from airflow_recovery.job.published_results import published
 from airflow_recovery.job.sources import (
     Dates,
     EnumeratedBy,
@@ -53,6 +54,7 @@ __all__ = [
     "key_ranges",
     "load_job",
     "per_file",
+    "published",
     "run_local",
     "same_as",
     "vertex_fingerprint",

@@ -15,6 +15,7 @@ from airflow_recovery.checks import is_template
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.sources import FilePattern, SplitSource
 from airflow_recovery.job.templates import check_templates, uses_subtask
+from airflow_recovery.locations import is_published
 
 MAX_KEY_LENGTH = 250
 
@@ -85,10 +86,10 @@ def checked_parallelism(
     elif isinstance(value, SameAs):
         declared = value
     elif isinstance(value, PerFile):
-        if not isinstance(splits, FilePattern):
+        if not isinstance(splits, FilePattern) or is_published(splits.pattern):
             raise JobDefinitionError(
-                f"{where}: parallelism=per_file needs a source with splits=files('...'); a vertex that reads such a "
-                "source declares parallelism=same_as('<the source>')"
+                f"{where}: parallelism=per_file needs a source with splits=files('...') whose files keep their names; "
+                "a vertex that reads such a source declares parallelism=same_as('<the source>')"
             )
         declared = PerFile(vertex)
     elif isinstance(value, int) and not isinstance(value, bool) and value > 1:

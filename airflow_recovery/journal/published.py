@@ -13,8 +13,10 @@ from airflow_recovery.errors import JobDefinitionError, NotPublished, ObjectMiss
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.run_state import Attempt, RegionState
 from airflow_recovery.model.cached_location import is_cached_location
+from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.inputs import InputGroupRef, InputRef, Inputs
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import ExternalObject
 
 CLEAR_WHAT_WAS_PURGED = (
     "To have it again, clear the tasks of its DAG run, if nobody has since: they make all of it anew, and publish."
@@ -32,6 +34,22 @@ class PublishedResult:
     region: str
     attempt: int
     manifests: tuple[PartitionManifest, ...]
+    read: tuple[InputRef, ...] = ()
+    """The attempt of each region that has made a part of it."""
+    is_one_folder: bool = True
+    """The folder of its manifest holds its files and no others: it may be handed out as a folder."""
+
+    def external(self, vertex: str, uri: str) -> ExternalObject:
+        """The result as an external input, ``uri`` of ``vertex``.
+
+        Its identity are the digests of its rows, if all its parts have one. Its size, which equal rows may differ in,
+        is 0 then. Else it is its files, which each attempt writes anew.
+        """
+        digests = [manifest.digest for manifest in self.manifests]
+        if None not in digests:
+            return ExternalObject(vertex, uri, 0, (digests[0] if len(digests) == 1 else None) or digest_of(digests))
+        parts = [[part.location, [[o.path, o.size, o.etag] for o in part.objects]] for part in self.manifests]
+        return ExternalObject(vertex, uri, sum(manifest.size for manifest in self.manifests), digest_of(parts))
 
 
 def _why_not_valid(what: str, name: str, region: RegionState, expected: int, accept_failed: bool) -> str | None:
@@ -94,7 +112,7 @@ def published_result(journal: Journal, result: str, *, accept_failed: bool = Fal
             raise AssertionError(f"{ref.region}@{expected} counts, and is not finished")
         _check_given(journal, ref.region, current, f"{where}: {result!r} of publish {number}")
         todo += Inputs.of(current.outcome.inputs).unseen(seen_groups)
-    manifests = []
+    manifests, is_one_folder = [], len(regions) == 1
     for region in regions:
         named_attempt = state.of(region.region).attempts[region.attempt]
         if named_attempt.is_released:
@@ -112,9 +130,11 @@ def published_result(journal: Journal, result: str, *, accept_failed: bool = Fal
                 "a result in files. Declare it with result=BLOCKING, or as a sink, where others read it."
             )
         manifests += outputs
+        is_one_folder = is_one_folder and outcome is not None and not outcome.mode.attempts
     # Of `by_month[2013-01]` the region is `by_month`.
     name, attempt = regions[0].region.partition("[")[0], max(region.attempt for region in regions)
-    return PublishedResult(number, name, attempt, tuple(manifests))
+    read = tuple(InputRef(region.region, region.attempt) for region in regions)
+    return PublishedResult(number, name, attempt, tuple(manifests), read, is_one_folder)
 
 
 def _check_given(journal: Journal, region: str, attempt: Attempt, what: str) -> None:

@@ -5,6 +5,7 @@ Decides nothing itself, and imports neither pyspark nor boto3 while a DAG file i
 """
 
 import airflow_recovery.hooks.kubernetes_client  # noqa: F401 - before the Spark provider
+from airflow_recovery.job import published
 from airflow_recovery.operators.any_operator import recoverable
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
@@ -24,5 +25,6 @@ __all__ = [
     "SparkRegionOperator",
     "StartSparkOperator",
     "StopSparkOperator",
+    "published",
     "recoverable",
 ]

@@ -32,6 +32,7 @@ from airflow_recovery.task.references import (
     checked_outputs,
     may_become_table,
     placeholders,
+    written_by,
 )
 from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped, refuse_mapped_group
 
@@ -96,7 +97,8 @@ class DropInOperator(RecoveringOperator):
     ``deterministic="verify"``.
 
     :param outputs: names of managed outputs, or a mapping from name to URI (`None`: managed). URIs are templated.
-    :param inputs: by name: another operator's ``result(name)``, or a URI whose objects belong to the trace (templated).
+    :param inputs: by name: another operator's ``result(name)``, or a URI whose objects belong to the trace (templated),
+        or another DAG's result, ``published("dag", "task.output")``.
     :param commit: where the output is committed, such as ``PostgresTable(conn_id=..., table=...)``.
     :param on_altered: ``"stop"`` or ``"recompute"``, for fixed outputs.
     :param deterministic: what becomes of operators that have read an output, if it is made again. ``"verify"``: they
@@ -182,6 +184,7 @@ class DropInOperator(RecoveringOperator):
                     "an operator without commit=, and read that one from both."
                 )
             self.set_upstream(producer)
+        self._order_by_places()
 
     def result(self, name: str, *, optional: bool = False) -> OutputReference:
         """This operator's output ``name``, to be given as another operator's input. Raises `JobDefinitionError`.
@@ -370,6 +373,27 @@ class DropInOperator(RecoveringOperator):
             for name, declared in self.inputs.items()
         }
 
+    def _order_by_places(self) -> None:
+        """Run after the tasks that write where this one reads by URI, and before those that read so what it writes."""
+        dag = self.get_dag()
+        others = {
+            task.task_id: task
+            for task in (dag.task_dict.values() if dag is not None else ())
+            if isinstance(task, DropInOperator) and task.task_id != self.task_id
+        }
+        behind = written_by(self.inputs, {name: task._places() for name, task in others.items()})
+        for task_id in sorted(behind - self.upstream_task_ids):
+            self.set_upstream(others[task_id])
+        for other in others.values():
+            if written_by(other.inputs, {self.task_id: self._places()}):
+                self.set_downstream(other)
+
+    def _places(self) -> list[str]:
+        """The places where the job writes, or where its output is committed."""
+        written = [uri for uri in self.outputs.values() if isinstance(uri, str)]
+        target = getattr(self.commit, "uri", None)
+        return [*written, *([target] if isinstance(target, str) else [])]
+
     def _outputs_of_others(self) -> dict[str, dict[str, str | None]]:
         dag = self.get_dag()
         tasks = dag.task_dict.values() if dag is not None else ()
@@ -385,8 +409,8 @@ class DropInOperator(RecoveringOperator):
         if not isinstance(producer, DropInOperator) or reference.name not in producer.outputs:
             raise JobDefinitionError(
                 f"{self.task_id}: input {name!r} is output {reference.name!r} of {reference.task_id!r}, which is no "
-                "recoverable operator with that output in this DAG. Results of another DAG are found with "
-                "RecoveryResultSensor and RecoveryResultHook."
+                "recoverable operator with that output in this DAG. A result of another DAG is declared with "
+                "published('dag', 'task.output')."
             )
         return producer
 

@@ -8,10 +8,10 @@ import re
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
-from functools import cached_property
+from dataclasses import asdict, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk.exceptions import AirflowSkipException
@@ -31,6 +31,7 @@ from airflow_recovery.errors import (
     Failure,
     InputReleased,
     JobDefinitionError,
+    NotPublished,
     NotSetUp,
     OutputAltered,
     Overtaken,
@@ -38,11 +39,12 @@ from airflow_recovery.errors import (
     StoreError,
     UserCodeError,
 )
+from airflow_recovery.hooks.result import NOT_PUBLISHED, READ_BY_HOOK, reads_recorded
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.tables import tables_of
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
-from airflow_recovery.locations import TableLocation, comparable, is_table
+from airflow_recovery.locations import TableLocation, comparable, is_published, is_table
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
@@ -64,6 +66,7 @@ from airflow_recovery.task.left_in_airflow import (
     store_pushed,
 )
 from airflow_recovery.task.outliving_job import key_of
+from airflow_recovery.task.published_input import PublishedInput, look_up
 from airflow_recovery.task.references import (
     ALL,
     DropIn,
@@ -145,6 +148,7 @@ class DropInApplication(SparkApplication):
         self.returned: Any = None
         """What the operator has returned, in this try or in the one that is kept."""
         self._signs: Heartbeat | None = None
+        self._published: dict[tuple[str, str], PublishedInput] = {}
 
     @abstractmethod
     def new_job(self, attempt: ClaimedAttempt) -> Any:
@@ -171,7 +175,9 @@ class DropInApplication(SparkApplication):
             return ()
         externals: list[ExternalObject] = []
         for name, declared in self._drop_in.inputs.items():
-            if is_table(declared):
+            if is_published(declared):
+                externals.append(self._look_up(declared, name).external)
+            elif is_table(declared):
                 externals.append(self._snapshot_read(declared, name))
             elif isinstance(declared, str):
                 externals += list_external(self._stores, declared, name)
@@ -196,6 +202,22 @@ class DropInApplication(SparkApplication):
                 read = [one for one in attempt.outcome.externals if (one.vertex, one.uri) == (today.vertex, today.uri)]
                 return read[0] if read else None
         return None
+
+    def found_again(self, outcome: Outcome) -> tuple[ExternalObject, ...]:
+        """What `RecoveryResultHook` has handed out to the attempt's function, as it is now."""
+        return tuple(self._again(read) for read in outcome.externals if read.vertex == READ_BY_HOOK)
+
+    def _again(self, read: ExternalObject) -> ExternalObject:
+        try:
+            return self._look_up(read.uri, READ_BY_HOOK).external
+        except NotPublished:
+            return ExternalObject(READ_BY_HOOK, read.uri, 0, NOT_PUBLISHED)
+
+    def _look_up(self, uri: str, name: str) -> PublishedInput:
+        """Once a try: what is compared is what is claimed, and told to the job."""
+        if (uri, name) not in self._published:
+            self._published[uri, name] = look_up(self._stores, uri, name)
+        return self._published[uri, name]
 
     def before_claim(self, state: RunState) -> None:
         """Raises `OutputAltered` where running again would overwrite data at a fixed URI that nobody registered.
@@ -345,14 +367,13 @@ class DropInApplication(SparkApplication):
         left = LeftInAirflow()
         try:
             rests_on = _rests_on(attempt.fingerprint, attempt.externals)
+            on_push: Callable[[], None] = lambda: None
             if self.can_be_asked:
                 self._context["task_state_store"].set(_rests_on_key(claim), rests_on)
-                store, folder = self._stores.results, self._below(claim)
-                with recording(self._context, left, lambda: store_pushed(store, folder, left)):
-                    self.returned = self.submit(job, claim.tag)
-            else:
-                with self._heartbeat(claim, rests_on) as self._signs, recording(self._context, left):
-                    self.returned = self.submit(job, claim.tag)
+                on_push = partial(store_pushed, self._stores.results, self._below(claim), left)
+            signs = nullcontext() if self.can_be_asked else self._heartbeat(claim, rests_on)
+            with reads_recorded() as found, signs as self._signs, recording(self._context, left, on_push):
+                self.returned = self.submit(job, claim.tag)
         except AttemptLost:
             self._delete_managed(claim)
             raise
@@ -372,7 +393,7 @@ class DropInApplication(SparkApplication):
             if advice:
                 raise UserCodeError(f"{message}. {advice}", failure) from error
             raise ERRORS[classify(failure)](message, failure) from error
-        return self._finish(attempt, round(time.monotonic() - started, 3), left)
+        return self._finish(attempt, round(time.monotonic() - started, 3), left, tuple(found))
 
     def _advice_on_checkpoints(self, text: str) -> str:
         """Spark's file sink has met a checkpoint that knows batches which are not in the attempt's folder."""
@@ -473,7 +494,14 @@ class DropInApplication(SparkApplication):
         signs.succeeded = has_ended and self.outlives_task
         return signs
 
-    def _finish(self, attempt: ClaimedAttempt, seconds: float | None, left: LeftInAirflow) -> Outcome:
+    def _finish(
+        self,
+        attempt: ClaimedAttempt,
+        seconds: float | None,
+        left: LeftInAirflow,
+        found: tuple[ExternalObject, ...] = (),
+    ) -> Outcome:
+        """``found``: what the job has found by itself, which belongs to its trace."""
         claim = attempt.claim
         limits = self._drop_in.read_limits
         takes_long = limits is not None and not limits.in_order
@@ -493,9 +521,13 @@ class DropInApplication(SparkApplication):
             read=read,
             xcoms=self._store_left(claim, left),
         )
+        outcome = replace(outcome, externals=(*outcome.externals, *found))
         try:
             # The application was given its inputs as folders.
             ensure_inputs_kept(self._run, attempt)
+            for (_, name), published in self._published.items():
+                if name in self._drop_in.inputs:
+                    published.ensure_kept(f"{claim.region}@{claim.attempt}")
             self._run.journal.finish(outcome)
         except (AttemptLost, InputReleased):
             self._delete_managed(claim)
@@ -569,6 +601,9 @@ class DropInApplication(SparkApplication):
         locations |= {("token", name): self._token(attempt.claim) for name in self._drop_in.tables}
         for name, declared in self._drop_in.inputs.items():
             if isinstance(declared, str):
+                if is_published(declared):
+                    locations |= self._of_manifest(name, self._look_up(declared, name).folder(self._drop_in.task_id))
+                    continue
                 locations["input", name] = self._name_for_job(declared)
                 if is_table(declared):
                     read = [external for external in attempt.externals if external.vertex == name]
@@ -579,16 +614,21 @@ class DropInApplication(SparkApplication):
             else:
                 outputs = {output.result: output for output in attempt.inputs[declared.task_id].outputs}
                 output = outputs[qualified(declared.task_id, declared.name)]
-                locations["input", name] = self._name_for_job(output.location)
                 made_at[name] = output.location
-                if is_table(output.location):
-                    if ("version", name) not in self._drop_in.told:  # where its producer's template came to a table
-                        raise no_version(self._drop_in.task_id, name, "what it is told")
-                    locations["version", name] = output.objects[0].path
+                locations |= self._of_manifest(name, output)
         drop_in = self._drop_in
         check_read_and_written(
             drop_in.task_id, drop_in.references, drop_in.outputs, drop_in.commit, made_at, is_rendered=True
         )
+        return locations
+
+    def _of_manifest(self, name: str, output: PartitionManifest) -> dict[tuple[str, str], str]:
+        """What stands for input ``name``. Raises `JobDefinitionError` for a table whose version is not told."""
+        locations = {("input", name): self._name_for_job(output.location)}
+        if is_table(output.location):
+            if ("version", name) not in self._drop_in.told:  # where its producer's template came to a table
+                raise no_version(self._drop_in.task_id, name, "what it is told")
+            locations["version", name] = output.objects[0].path
         return locations
 
     def _token(self, claim: Claim) -> str:
@@ -622,9 +662,13 @@ class DropInApplication(SparkApplication):
         return f"{self._stores.results.base_uri}/{self._below(claim)}"
 
     def _is_digested(self, name: str) -> bool:
-        """Whether readers of this output depend on its digest."""
+        """Whether readers of this output depend on its digest: in this DAG, or readers of its publish."""
         drop_in = self._drop_in
-        is_read = qualified(drop_in.task_id, name) in self._run.plan.read
+        limits = drop_in.read_limits
+        is_asked_for = limits is not None and not limits.in_order and drop_in.commit is None
+        # Readers in other DAGs are not known here: they follow what is published.
+        goes_out = is_asked_for and bool(self._run.publish_keys)
+        is_read = goes_out or qualified(drop_in.task_id, name) in self._run.plan.read
         return drop_in.recovers and drop_in.determinism.is_verified and is_read
 
     def _register(self, claim: Claim, name: str, uri: str | None) -> PartitionManifest:

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.assignment_log import AssignmentLog
 from airflow_recovery.attempt.mode import AttemptMode
-from airflow_recovery.errors import ObjectMissing
+from airflow_recovery.errors import JobDefinitionError, ObjectMissing
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.job.parallelism import PerFile
 from airflow_recovery.job.sources import Dates, FilePattern
 from airflow_recovery.job.templates import uses_subtask
-from airflow_recovery.locations import scheme_of
+from airflow_recovery.locations import is_published, is_table, scheme_of
 from airflow_recovery.model.mode import BATCH, AttemptWork, answers_of
+from airflow_recovery.model.records import ExternalObject
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
 from airflow_recovery.task.inventory import list_objects, object_key
+from airflow_recovery.task.published_input import look_up
 
 if TYPE_CHECKING:
     import logging
@@ -27,11 +29,25 @@ if TYPE_CHECKING:
     from airflow_recovery.job import Job, Vertex
     from airflow_recovery.job.sources import SplitSource
     from airflow_recovery.journal.journal import Journal
-    from airflow_recovery.model.records import ExternalObject
 
 
 def list_external(stores: Stores, pattern: str, vertex: str) -> tuple[ExternalObject, ...]:
-    """The objects that ``pattern`` names now, reached as the journal is. Raises where there is none."""
+    """The objects that ``pattern`` names now, reached as the journal is. Raises where there is none.
+
+    Of another DAG's published result its files, and no others.
+    """
+    if is_published(pattern):
+        manifests = look_up(stores, pattern, vertex).result.manifests
+        if is_table(manifests[0].location):
+            raise JobDefinitionError(
+                f"vertex {vertex!r}: expected a published result in files, found the table {manifests[0].location}: "
+                "read the table itself"
+            )
+        return tuple(
+            ExternalObject(vertex, uri, file.size, file.etag)
+            for manifest in manifests
+            for uri, file in zip(manifest.uris(), manifest.objects, strict=True)
+        )
     if scheme_of(pattern) != "s3":
         return list_objects(pattern, vertex=vertex, open_location=stores.open_external)
     spec = stores.journal_spec if stores.journal_spec.endpoint_url else stores.results_spec

@@ -13,15 +13,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from airflow_recovery.locations import ICEBERG, TableLocation, is_table, scheme_of, split_uri
+from airflow_recovery.locations import (
+    ICEBERG,
+    PublishedLocation,
+    TableLocation,
+    is_published,
+    is_table,
+    scheme_of,
+    split_uri,
+)
 from airflow_recovery.model.keys import OPERATORS_GROUP
+from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.split import SCHEME
 
 if TYPE_CHECKING:
     from airflow_recovery.attempt.region_task import RegionResult
     from airflow_recovery.attempt.run import Run
     from airflow_recovery.model.manifest import PartitionManifest
-    from airflow_recovery.model.records import ExternalObject, Outcome, RunIdentity
+    from airflow_recovery.model.records import ExternalObject, Outcome
 
 NAMESPACE = "airflow-recovery"
 
@@ -94,6 +103,11 @@ def _folders_read(externals: Iterable[ExternalObject]) -> Iterable[LineageDatase
     folders: dict[str, list[ExternalObject]] = {}
     for external in externals:
         if external.uri.startswith(SCHEME):
+            continue
+        if is_published(external.uri):
+            read = PublishedLocation.parse(external.uri)
+            of = RunIdentity(read.dag_id, read.run_key or "", read.group_id)
+            yield LineageDataset(NAMESPACE, _logical(of, read.result), bytes=external.size)
             continue
         folder = external.uri if is_table(external.uri) else external.uri.rpartition("/")[0]
         folders.setdefault(folder, []).append(external)

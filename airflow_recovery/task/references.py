@@ -6,13 +6,23 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_recovery.checks import check_arguments, check_location, is_known_later, is_template, shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.seen_settings import dynamic_overwrite, fixed_checkpoint
-from airflow_recovery.locations import DELTA, ICEBERG, TableLocation, comparable, is_table, scheme_of, split_uri
+from airflow_recovery.locations import (
+    DELTA,
+    ICEBERG,
+    TableLocation,
+    comparable,
+    is_published,
+    is_table,
+    scheme_of,
+    split_uri,
+)
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.sinks.declaration import spec_of
@@ -264,6 +274,44 @@ def place_of(uri: str, *, resolve: bool = False) -> str:
     if resolve and root == "file:":
         path = os.path.realpath(f"/{path}").lstrip("/")
     return f"{root}/{path}/" if path else f"{root}/"
+
+
+def written_by(inputs: Mapping[str, OutputReference | str], others: Mapping[str, Collection[str]]) -> set[str]:
+    """The tasks of the DAG that write where one of ``inputs`` is read by its URI.
+
+    ``others``: by task id, the places that a task writes to. An input may be a glob; one ``as_of`` is older than what
+    is written. Templates are compared as they are written.
+    """
+    read = [
+        _segments(declared.partition("?")[0] if is_table(declared) else declared)
+        for declared in inputs.values()
+        if isinstance(declared, str)
+        and not is_published(declared)
+        and not (is_table(declared) and "as_of=" in declared)
+    ]
+    return {
+        task_id
+        for task_id, places in others.items()
+        for place in places
+        if any(_may_meet(segments, _segments(place)) for segments in read)
+    }
+
+
+def _segments(uri: str) -> list[str]:
+    return _place(uri).rstrip("/").split("/")
+
+
+def _may_meet(read: Sequence[str], written: Sequence[str]) -> bool:
+    """Whether one of the two places, of which ``read`` may be a glob, may lie in the other."""
+    return all(
+        one == other or fnmatchcase(other, one) or ("{" in one and "{{" not in one)
+        for one, other in zip(read, written, strict=False)
+    )
+
+
+def _place(uri: str) -> str:
+    """A Delta table is where its folder is."""
+    return f"{comparable(uri.removeprefix(DELTA)).rstrip('/')}/"
 
 
 def placeholders(value: Any) -> set[tuple[str, str]]:

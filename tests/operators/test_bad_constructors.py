@@ -36,6 +36,7 @@ from airflow_recovery import (
     job,
     key_ranges,
     load_job,
+    published,
     same_as,
 )
 from airflow_recovery.hooks.recovery_api import RecoveryApiHook
@@ -473,6 +474,7 @@ PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {
     files: lambda **given: files(**{"pattern": "s3://lake/*", **given}),
     key_ranges: lambda **given: key_ranges(**{"table": "t", "column": "c", **NUMBERS, **given}),
     dates: dates,
+    published: lambda **given: published(**{"dag_id": "d", "result": "t.o", **given}),
     enumerated_by: lambda **given: enumerated_by(**{"enumerator": a_job, **given}),
     same_as: same_as,
     load_job: load_job,

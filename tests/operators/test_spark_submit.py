@@ -121,7 +121,7 @@ def test_reading_an_output_makes_upstream() -> None:
 
 def test_reading_another_dags_operator_is_refused() -> None:
     clean = operator("clean")
-    with pytest.raises(JobDefinitionError, match="RecoveryResultSensor"):
+    with pytest.raises(JobDefinitionError, match=r"is declared with published"):
         operator("report", inputs={"cleaned": clean.result("out")})
 
 

@@ -1,4 +1,4 @@
-"""Fault 54: two operators never write to the same place."""
+"""Two operators never write to the same place, and who reads a place by its URI runs after who writes there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from airflow.sdk import DAG
 
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, drop_in
+from airflow_recovery.sinks import DeltaTable
 
 
 def two(first: Any, second: Any) -> None:
@@ -47,3 +48,82 @@ def test_fault_54_control_nothing_else_would_refuse_them(
 ) -> None:
     monkeypatch.setattr(drop_in, "check_targets", lambda *_: None)
     two(first, second)
+
+
+def read_and_written(read: str, written: str, *, reader_first: bool, commit: Any = None) -> tuple[Any, Any]:
+    """An operator that reads by URI, and one of the same DAG that writes or commits there."""
+
+    def reader() -> Any:
+        return RecoverableSparkSubmitOperator(
+            task_id="reader",
+            application="s3://b/a.py",
+            inputs={"i": read},
+            outputs=["o"],
+            application_args=["{input:i}", "{output:o}", "{version:i}"]
+            if read.startswith("delta+")
+            else ["{output:o}"],
+        )
+
+    def writer() -> Any:
+        outputs: Any = ["o"] if commit is not None else {"o": written}
+        arguments = ["{output:o}", "{token:o}"] if written.startswith("delta+") else ["{output:o}"]
+        return RecoverableSparkSubmitOperator(
+            task_id="writer", application="s3://b/a.py", outputs=outputs, application_args=arguments, commit=commit
+        )
+
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+        if reader_first:
+            return reader(), writer()
+        made = writer()
+        return reader(), made
+
+
+MEETING = [
+    ("s3://lake/report", "s3a://lake/report/"),
+    ("s3://lake/report/*.parquet", "s3://lake/report"),
+    ("s3://lake/report/part-?", "s3://lake/report"),
+    ("s3://lake/*/day=1", "s3://lake/report"),
+    ("s3://lake", "s3://lake/report/{{ ds }}"),
+    ("s3://lake/{{ ds }}/{a,b}", "s3://lake/{{ ds }}"),
+    ("/lake/report", "file:///lake/report"),
+    ("delta+s3://lake/report", "delta+s3a://lake/report"),
+]
+
+
+@pytest.mark.parametrize("reader_first", [True, False])
+@pytest.mark.parametrize(("read", "written"), MEETING)
+def test_fault_207_who_reads_a_place_by_its_uri_runs_after_who_writes_there(
+    read: str, written: str, reader_first: bool
+) -> None:
+    reader, writer = read_and_written(read, written, reader_first=reader_first)
+    assert reader.upstream_task_ids == {"writer"}
+    assert writer.downstream_task_ids == {"reader"}
+
+
+@pytest.mark.parametrize("reader_first", [True, False])
+def test_fault_207_the_target_of_a_commit_is_such_a_place(reader_first: bool) -> None:
+    commit = DeltaTable(uri="s3://lake/report", mode="replace")
+    reader, _ = read_and_written("delta+s3://lake/report", "", reader_first=reader_first, commit=commit)
+    assert reader.upstream_task_ids == {"writer"}
+
+
+@pytest.mark.parametrize(
+    ("read", "written"),
+    [
+        ("s3://lake/report2", "s3://lake/report"),
+        ("s3://lake/2024*", "s3://lake/report"),
+        ("s3://lake/{{ prev_ds }}", "s3://lake/{{ ds }}"),
+        ("delta+s3://lake/report?as_of=3", "delta+s3://lake/report"),
+    ],
+)
+def test_who_reads_another_place_or_an_older_version_is_not_put_behind(read: str, written: str) -> None:
+    reader, _ = read_and_written(read, written, reader_first=True)
+    assert reader.upstream_task_ids == set()
+
+
+def test_fault_207_control_without_the_look_at_places_the_reader_may_run_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(drop_in, "written_by", lambda *_: set())
+    reader, _ = read_and_written(*MEETING[0], reader_first=True)
+    assert reader.upstream_task_ids == set()

@@ -74,6 +74,7 @@ def task_context(
         "data_interval_end": DATE,
         "task_state_store": TaskStateStore(),
         "ds": "2024-01-02",
+        "ts": DATE.isoformat(),
     }
 
 
