@@ -23,7 +23,7 @@ from airflow_recovery.driver.failure_class import ERRORS, classify
 from airflow_recovery.driver.fencing import FenceWatch, is_fenced
 from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
 from airflow_recovery.driver.paths import spark_path
-from airflow_recovery.driver.start_advice import start_failure
+from airflow_recovery.driver.start_advice import output_of, start_failure
 from airflow_recovery.errors import (
     AttemptLost,
     Failure,
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 1024 * 1024
 _MOST_NAMED = 5
-_OTHER_CHECKPOINT = re.compile(r"_spark_metadata/\S+ doesn't exist")
+_OTHER_CHECKPOINT = re.compile(r"BATCH_METADATA_NOT_FOUND|_spark_metadata/\S+ doesn't exist")
 
 
 def application_document(operator: SparkSubmitOperator, drop_in: DropIn) -> dict[str, Any]:
@@ -344,7 +344,7 @@ class DropInApplication(SparkApplication):
                 could_not = f"{claim.region}@{claim.attempt} could not start: {failure.message}"
                 raise ERRORS[classify(failure)](could_not, failure) from error
             failure = Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
-            advice = self._advice_on_checkpoints(str(error))
+            advice = self._advice_on_checkpoints("\n".join([str(error), *output_of(error)]))
             if advice:
                 raise UserCodeError(f"{message}. {advice}", failure) from error
             raise ERRORS[classify(failure)](message, failure) from error
