@@ -6,6 +6,7 @@ first one did, and the region's own commit is no changed input.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -80,18 +81,10 @@ class OwnCommits:
 
 def attempt_in(authors: Iterable[str], key: RegionKey) -> int | None:
     """The attempt of the region ``key`` that has made a commit with these tokens; `None`: another region has."""
+    of_token = re.escape(key.path) + r"@(\d+)@.*"  # of an application, and of an Iceberg sink
+    of_delta_sink = rf"{re.escape(key.region)}@(\d+) of {re.escape(f'{key.dag_id} / {key.run_key}')}"
     for author in authors:
-        # An application's token, and an Iceberg sink's; then a Delta sink's (`CommitToken.text`).
-        number = _between(author, f"{key.path}@", "@") or _between(
-            author, f"{key.region}@", f" of {key.dag_id} / {key.run_key}"
-        )
-        if number.isdecimal():
-            return int(number)
+        found = re.fullmatch(of_token, author) or re.fullmatch(of_delta_sink, author)
+        if found is not None:
+            return int(found[1])
     return None
-
-
-def _between(text: str, begin: str, end: str) -> str:
-    if not text.startswith(begin):
-        return ""
-    number, found, _ = text[len(begin) :].partition(end)
-    return number if found else ""

@@ -88,8 +88,8 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 1024 * 1024
 _MOST_NAMED = 5
-_OTHER_CHECKPOINT = re.compile(r"_spark_metadata/\S+ doesn't exist")
 _ENDED_BY_ITSELF = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with status) 1\b")
+_OTHER_CHECKPOINT = re.compile(r"BATCH_METADATA_NOT_FOUND|_spark_metadata/\S+ doesn't exist")
 
 
 def application_document(operator: SparkSubmitOperator, drop_in: DropIn) -> dict[str, Any]:
@@ -389,7 +389,7 @@ class DropInApplication(SparkApplication):
             told = str(error) if failure is None else f"{failure.type}: {failure.message}"
             failure = failure or Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
             message = f"{claim.region}@{claim.attempt}: the application failed: {told}"
-            advice = self._advice_on_checkpoints(str(error))
+            advice = self._advice_on_checkpoints("\n".join([str(error), *output_of(error)]))
             if advice:
                 raise UserCodeError(f"{message}. {advice}", failure) from error
             raise ERRORS[classify(failure)](message, failure) from error

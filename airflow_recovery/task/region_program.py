@@ -24,13 +24,14 @@ from airflow_recovery.driver.private_folder import own_folder, private_folder
 from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunFacts, TableSpec, VertexSpec
 from airflow_recovery.driver.start_advice import start_advice, start_failure
 from airflow_recovery.driver.stores import catalog_variable
-from airflow_recovery.errors import Failure, NotSetUp, RegionFailed, UserCodeError
+from airflow_recovery.errors import Failure, JobDefinitionError, NotSetUp, RegionFailed, UserCodeError
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.hooks.tables import check_reachable, tables_of, without_secrets
 from airflow_recovery.job import Job
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.mode import planned_mode
+from airflow_recovery.job.sources import FilePattern
 from airflow_recovery.job.tables import rendered_table
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
@@ -40,6 +41,8 @@ from airflow_recovery.model.mode import answers_of
 from airflow_recovery.model.records import ExternalObject, Outcome, RunIdentity
 from airflow_recovery.results.tables import check_names
 from airflow_recovery.task.externals import RegionSplits
+from airflow_recovery.task.inventory import may_list
+from airflow_recovery.task.references import place_of
 
 Launch = Callable[[RegionSpec, Path], None]
 """Runs the application of a spec to its end, and raises where it failed. The folder is this try's own."""
@@ -133,10 +136,11 @@ class RegionProgram:
     def check_tables(self, state: RunState, *, driver_is_here: bool) -> None:
         """Look at the Iceberg tables that are to be made, before anything is claimed, and at the catalogs of all.
 
-        Raises `JobDefinitionError` where a table of the run has two names, `ConfigurationError` for a catalog that is
-        not configured here, or that no driver elsewhere could ask, `UserCodeError` for a table that can't be written,
-        and `StoreUnavailable` where a catalog gives no answer.
+        Raises `JobDefinitionError` where a table of the run has two names, or its files are those that a source reads,
+        `ConfigurationError` for a catalog that is not configured here, or that no driver elsewhere could ask,
+        `UserCodeError` for a table that can't be written, and `StoreUnavailable` where a catalog gives no answer.
         """
+        self._check_apart()
         made = self._tables_of(self._region.region.results)
         read = self._tables_of(edge.result for edge in self._region.region.inputs)
         locations = [TableLocation.parse(uri) for uri in (*made, *read)]
@@ -154,6 +158,26 @@ class RegionProgram:
         for uri, table in opened:
             if uri in made:
                 check_layout(table.spec(), table.schema(), uri)
+
+    def _check_apart(self) -> None:
+        """Raise `JobDefinitionError` if a source lists files in the folder of a Delta table that the job writes."""
+        patterns = {
+            name: source.pattern for name, source in self._region.sources.items() if isinstance(source, FilePattern)
+        }
+        if not patterns:
+            return
+        vertices = self.job.vertices.values()
+        targets = [vertex.sink.table_uri() for vertex in vertices if vertex.sink is not None]
+        written = [uri for uri in (*self._tables_of(self.job.vertices), *targets) if uri is not None]
+        for name, pattern in patterns.items():
+            for uri in written:
+                if not TableLocation.parse(uri).is_iceberg and may_list(place_of(pattern), place_of(uri)):
+                    raise JobDefinitionError(
+                        f"{self.job.vertices[name].where}: reads {pattern}, and the job writes to {uri}: "
+                        "expected two places apart, since files are read at no version: a second attempt would read "
+                        "what the first one has written, and apply itself twice. Write to another table, or read the "
+                        "table with a recoverable operator, at its {version:...} (docs/tables.md)"
+                    )
 
     def _tables_of(self, results: Iterable[str]) -> list[str]:
         """The locations of those of these vertices' results that are tables."""

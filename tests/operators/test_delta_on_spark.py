@@ -351,3 +351,30 @@ def test_fault_170_171_an_applications_version_that_is_lost_is_made_again(
     vacuum(deltalake.DeltaTable(str(lake / "cleaned")))
     with pytest.raises(AirflowFailException, match=r"version 4 of delta\+file:\S+ has expired"):
         run_try(report)
+
+
+def adding(lake: Path) -> Any:
+    """An application that reads and writes one table. Its commit carries the token by Delta's setting."""
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+        return RecoverableSparkSubmitOperator(
+            task_id="add",
+            application=str(CODE / "delta_application.py"),
+            conf=delta_conf(),
+            application_args=["add", "{input:before}", "{version:before}", f"{lake}/died"],
+            inputs={"before": f"delta+file://{lake}/cleaned"},
+            outputs={"after": f"delta+{lake}/cleaned"},
+        )
+
+
+def test_fault_230_an_application_that_reads_and_writes_one_table_applies_itself_once(
+    recovery: Path, outside_connect: None
+) -> None:
+    lake = recovery / "lake"
+    lake.mkdir()
+    on_top(lake, 100)
+    with pytest.raises(RegionFailed):
+        run_try(adding(lake))
+    assert run_try(adding(lake))["decision"] == "ran"
+    assert run_try(adding(lake))["decision"] == "kept"
+    table = deltalake.DeltaTable(str(lake / "cleaned"))
+    assert (table.version(), table.to_pyarrow_table().to_pylist()) == (2, [{"n": 110}])

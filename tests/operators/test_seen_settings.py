@@ -11,16 +11,24 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException
-from tries import run_try, state_in, submissions
+from tries import journal_in, run_try, state_in, submissions
 
 from airflow_recovery.errors import JobDefinitionError, RecoveryError
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, drop_in, recoverable
+from airflow_recovery.results.release import Releaser
+from airflow_recovery.store.local import LocalStore
 
 SETTING = "spark.sql.streaming.checkpointLocation"
 MODE = "spark.sql.sources.partitionOverwriteMode"
 OUT = ["--out", "{output:o}"]
 SHARED = {"o": "s3://lake/t"}
+MAKES_FOLDERS = """
+import os, sys
+for folder in sys.argv[1:3]:
+    os.makedirs(folder.removeprefix("file://"))
+    open(folder.removeprefix("file://") + "/0", "w").close()
+"""
 
 
 def submitted_task(args: Any = OUT, outputs: Any = ("o",), application: str = "s3://code/app.py", **given: Any) -> Any:
@@ -121,30 +129,26 @@ def test_fault_232_what_a_template_comes_to_is_refused_before_the_claim(recovery
     assert not state_in(recovery, OPERATORS_GROUP, "t").of("t").attempts
 
 
-def test_each_attempt_has_a_checkpoint_of_its_own_beside_its_output(
+def test_each_attempt_has_a_checkpoint_of_its_own_which_goes_with_its_output(
     recovery: Path, submitted: Path, tmp_path: Path
 ) -> None:
     application = tmp_path / "app.py"
     for n in range(2):
-        application.write_text(
-            f"# {n}\nimport os, sys\nfor folder in sys.argv[1:3]:\n"
-            "    folder = folder.removeprefix('file://')\n    os.makedirs(folder)\n"
-            "    open(f'{folder}/0', 'w').close()\n"
-        )
-        run_try(
-            submitted_task(
-                ["{output:o}", "{checkpoint:o}"], application=str(application), conf={SETTING: "{checkpoint:o}"}
-            )
-        )
-    told = [one["arguments"] for one in submissions(submitted)]
-    assert [folder.removeprefix("file://").partition("/t/")[2] for folder in told[0]] == [
-        "00000001/o",
-        "00000001/o.checkpoint",
-    ]
-    assert told[1][1].endswith("/t/00000002/o.checkpoint")
-    assert f"{SETTING}={told[1][1]}" in submissions(submitted)[1]["options"]
-    (output,) = state_in(recovery, OPERATORS_GROUP, "t").of("t").attempts[2].outcome.outputs
-    assert [file.path for file in output.objects] == ["0"], "its checkpoint is no part of the output"
+        application.write_text(f"# {n}{MAKES_FOLDERS}")
+        given: Any = {"application": str(application), "conf": {SETTING: "{checkpoint:o}"}}
+        run_try(submitted_task(["{output:o}", "{checkpoint:o}"], **given))
+    first, second = (one["arguments"] for one in submissions(submitted))
+    folders = [Path(folder.removeprefix("file://")) for folder in first]
+    assert [folder.parts[-2:] for folder in folders] == [("00000001", "o"), ("00000001", "o.checkpoint")]
+    assert second[1].endswith("/t/00000002/o.checkpoint")
+    assert f"{SETTING}={second[1]}" in submissions(submitted)[1]["options"]
+
+    state = state_in(recovery, OPERATORS_GROUP, "t").of("t")
+    assert [file.path for file in state.attempts[2].outcome.outputs[0].objects] == ["0"], "and not its checkpoint"
+    Releaser(journal_in(recovery, OPERATORS_GROUP), LocalStore(f"file://{recovery}/results"), who="a test").release(
+        "t", state.attempts[1]
+    )
+    assert [any(folder.rglob("*")) for folder in folders] == [False, False]
 
 
 DYNAMIC = [

@@ -161,3 +161,26 @@ def test_a_driver_is_told_of_a_catalog_what_is_no_secret(
     lend_catalogs({"lake": OPEN, "known": OPEN})
     told = [json.loads(os.environ[catalog_variable(name)]) for name in ("lake", "known")]
     assert told == [OPEN, {}], "what the environment says is more"
+
+
+def test_fault_231_a_source_in_the_folder_of_a_table_that_the_job_writes_is_refused(
+    lake: Path, drivers: Drivers
+) -> None:
+    """`dagjobs.updated`: what `raw` reads is the table of `cleaned`."""
+    (lake / "cleaned").mkdir()
+    (lake / "cleaned" / "a.csv").write_text("1\n")
+    task = job_dag("dagjobs.updated:updated").task_dict[f"{GROUP}.cleaned"]
+    with pytest.raises((AirflowException, RecoveryError), match=r"reads .*/cleaned/\*, and the job writes to delta\+"):
+        run_try(task, params={"lake": str(lake)})
+    assert state_in(lake, GROUP, "cleaned").of("cleaned").attempts == {}, "nothing is claimed"
+
+
+@pytest.mark.control
+def test_fault_231_control_nobody_looks_at_what_a_source_reads(
+    lake: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (lake / "cleaned").mkdir()
+    (lake / "cleaned" / "a.csv").write_text("1\n")
+    monkeypatch.setattr(region_program, "may_list", lambda *_: False)
+    run_try(job_dag("dagjobs.updated:updated").task_dict[f"{GROUP}.cleaned"], params={"lake": str(lake)})
+    assert len(drivers.specs) == 1

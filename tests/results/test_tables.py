@@ -6,6 +6,7 @@ Catalogs are pyiceberg's own on SQLite and PostgreSQL, and, in the drill, Iceber
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.locations import TableLocation
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.results import tables as tables_module
+from airflow_recovery.results.table_line import attempt_in
 from airflow_recovery.results.tables import DELTA_TOKEN, ICEBERG_TOKEN, Tables, check_names, tag_of, token_of
 from airflow_recovery.store.opening import open_store
 from airflow_recovery.store.s3 import S3Store
@@ -454,3 +457,89 @@ def test_a_delta_table_has_no_tags_and_an_input_is_a_version(folder: DeltaFolder
     assert (newest.etag.rpartition("@")[2], older.etag.rpartition("@")[2]) == ("1", "0")
     with pytest.raises(ObjectMissing, match="no snapshot '7'"):
         folder.tables.external(f"delta+{folder.uri}?as_of=7", "rows")
+
+
+class CommittedMeanwhile:
+    """The first look at the log of a table comes after a commit of somebody else."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, commit: Callable[[], object]) -> None:
+        history, waiting = deltalake.DeltaTable.history, [commit]
+
+        def late(table: deltalake.DeltaTable, limit: int | None = None) -> Any:
+            if waiting:
+                waiting.pop()()
+            return history(table, limit)
+
+        monkeypatch.setattr(deltalake.DeltaTable, "history", late)
+
+
+def test_fault_233_a_commit_between_the_table_and_its_log_takes_no_other_ones_number(
+    folder: DeltaFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.commit()
+    mine = folder.commit(MINE)
+    CommittedMeanwhile(monkeypatch, folder.commit)
+    assert folder.made().objects[0].path == str(mine)
+
+
+def test_fault_233_nor_does_it_hide_a_restore(folder: DeltaFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.commit()
+    folder.commit(MINE)
+    mine = folder.made()
+    folder.commit()
+    folder.table.restore(0)
+    CommittedMeanwhile(monkeypatch, lambda: (folder.commit(), folder.commit()))
+    assert "restored an older one" in (folder.lost(mine) or "")
+
+
+@pytest.mark.control
+def test_fault_233_control_counted_from_the_version_that_was_loaded_it_does(
+    folder: DeltaFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.commit()
+    mine = folder.commit(MINE)
+    CommittedMeanwhile(monkeypatch, folder.commit)
+    monkeypatch.setattr(tables_module._Delta, "_history", lambda table, limit: table._table.history(limit))
+    assert folder.made().objects[0].path != str(mine)
+
+
+# --- a table that its region writes as well ---------------------------------------------------------------------------
+
+
+def test_the_line_leaves_out_what_a_restore_has_undone(folder: DeltaFolder) -> None:
+    for token in (None, MINE, None):
+        folder.commit(token)
+    folder.table.restore(1)
+    own = folder.tables.before_own(f"delta+{folder.uri}", "rows", KEY)[1]
+    assert (own.base, own.others, own.line.undone) == ("0", (), {"2"})
+    folder.table.restore(0)
+    external, own = folder.tables.before_own(f"delta+{folder.uri}", "rows", KEY)
+    assert (own.base, own.own, external.etag.rpartition("@")[2]) == ("4", (), "4")
+    assert not own.line.may_have_forgotten("1")
+
+
+def test_a_restore_to_a_time_is_a_commit_of_others(folder: DeltaFolder) -> None:
+    folder.commit()
+    folder.commit(MINE)
+    time = datetime.fromtimestamp(folder.table.history(1)[0]["timestamp"] / 1000, timezone.utc)
+    folder.commit()
+    folder.table.restore(time)
+    own = folder.tables.before_own(f"delta+{folder.uri}", "rows", KEY)[1]
+    assert (own.base, own.others) == ("0", ("3", "2"))
+
+
+def test_of_an_iceberg_table_the_same(lake: Lake) -> None:
+    before, mine, other = lake.commit(), lake.commit(MINE), lake.commit()
+    own = lake.tables.before_own(URI, "rows", KEY)[1]
+    assert (own.base, own.others, [commit.version for commit in own.own]) == (before, (other,), [mine])
+    lake.table.manage_snapshots().rollback_to_snapshot(int(before)).commit()
+    own = lake.tables.before_own(URI, "rows", KEY)[1]
+    assert (own.base, own.own, own.line.undone) == (before, (), {mine, other})
+
+
+def test_commits_of_other_regions_dates_and_dags_are_those_of_others() -> None:
+    for path in ("d/r/g/make2", "d/r2/g/make", "d2/r/g/make", "d/r/g2/make"):
+        assert attempt_in([f"{path}@1@w"], KEY) is None
+    assert attempt_in(["nightly", token_of(KEY, 7, "w")], KEY) == 7
+    assert attempt_in(["make@3 of d / r"], KEY) == 3
+    assert attempt_in(["make@3 of d / r2"], KEY) is None

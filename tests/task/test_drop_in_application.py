@@ -245,6 +245,18 @@ def test_files_added_at_a_fixed_output_are_newer_data_too(recovery: Path, submit
     assert isinstance(cause_of(task, try_number=3), OutputAltered)
 
 
+def test_fault_234_no_advice_takes_the_data_of_other_dates_along(recovery: Path, submitted: Path) -> None:
+    producer, consumer, fixed = altered(recovery)
+    del producer
+    changed = dag_of({"task_id": "p", "outputs": {"out": str(fixed)}, "say": ["--say", "other"]})["p"]
+    for cause in (cause_of(consumer), cause_of(changed)):
+        assert "If no other date or task writes there, you may also move the data away" in str(cause)
+        assert (
+            "either would take their data along: give each date a folder of its own as output (.../day={{ ds }})"
+            in (str(cause))
+        )
+
+
 def test_the_plan_has_fixed_outputs_as_they_are_declared_whichever_task_makes_it() -> None:
     template = "s3://lake/{{ ds }}"
     task = dag_of({"task_id": "p", "outputs": {"out": template}}, {"task_id": "managed"})["p"]
