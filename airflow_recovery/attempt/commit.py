@@ -175,7 +175,14 @@ def _take_out_removed(run: Run, committer: Committer, region_state: RegionState,
     assert attempt.committed is not None
     token = token_of_finish(run.journal.identity, attempt.outcome)
     committable, commit_id = Committable(token, prepared_of(attempt.outcome)), attempt.committed.commit_id
-    if committer.probe(token) is not Probe.APPLIED or committer.rows(committable, commit_id).rows is not Rows.REMOVED:
+    if committer.probe(token) is not Probe.APPLIED:
+        return False
+    try:
+        found = committer.rows(committable, commit_id)
+    except SinkUnavailable as error:
+        run.log.warning("Whether the rows of %s were removed is not known: %s", token.text, error)
+        return False
+    if found.rows is not Rows.REMOVED:
         return False
     run.task_instances.live_check()
     committer.take_out(committable, commit_id)

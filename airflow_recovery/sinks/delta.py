@@ -338,7 +338,7 @@ def _rows_of(add: Mapping[str, Any]) -> int:
     """How many rows a file has, less those that its deletion vector leaves out."""
     rows = json.loads(add.get("stats") or "{}").get("numRecords")
     if rows is None:
-        raise _NotInLog(f"the log does not say how many rows {add['path']} has")
+        raise _NotInLog(f"the log does not record how many rows {add['path']} has")
     return int(rows) - int((add.get("deletionVector") or {}).get("cardinality", 0))
 
 

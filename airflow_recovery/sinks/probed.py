@@ -18,11 +18,15 @@ class ProbedSink(CommittingSink):
     """``apply(committable, resources)`` does it and may return a name for it; ``is_applied(token, resources)`` asks.
 
     Both are functions at the top of an importable module, or their names as ``module:name``. They run in the task's
-    process. `apply` is called by one process at a time; it may be called for an attempt of which `is_applied` has said
-    no, and never after yes. Both must tell attempts apart by ``token.writer`` as well as by the number: another journal
-    (this one was lost, or there are two) counts its attempts from 1, too. The writer is `None` where it is not known,
-    for a run that was purged: then any writer counts. Where it is certain that it did nothing, `apply` raises
-    `SinkNotApplied`; after any other error nobody tries again before a person has confirmed that the process is dead.
+    process. `apply` is called by one process at a time; it may be called for an attempt of which `is_applied` says no.
+    A kept task asks `is_applied` again. If it says no then, mode ``replace`` calls `apply` once more, and mode
+    ``append`` fails, since nobody knows which rows are gone. Let `is_applied` raise `SinkRefused` if the target holds
+    what somebody else has written since.
+
+    Both must tell attempts apart by ``token.writer`` as well as by the number: another journal (this one was lost, or
+    there are two) counts its attempts from 1, too. The writer is `None` where it is not known, for a run that was
+    purged: then any writer counts. Where it is certain that it did nothing, `apply` raises `SinkNotApplied`; after any
+    other error nobody tries again before a person has confirmed that the process is dead.
     """
 
     apply: Callable[..., Any] | str

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import cached_property, partial
@@ -367,12 +367,11 @@ class DropInApplication(SparkApplication):
         left = LeftInAirflow()
         try:
             rests_on = _rests_on(attempt.fingerprint, attempt.externals)
-            on_push: Callable[[], None] = lambda: None
             if self.can_be_asked:
                 self._context["task_state_store"].set(_rests_on_key(claim), rests_on)
-                on_push = partial(store_pushed, self._stores.results, self._below(claim), left)
             signs = nullcontext() if self.can_be_asked else self._heartbeat(claim, rests_on)
-            with reads_recorded() as found, signs as self._signs, recording(self._context, left, on_push):
+            pushed = partial(self._keep_pushed, claim, left)
+            with reads_recorded() as found, signs as self._signs, recording(self._context, left, pushed):
                 self.returned = self.submit(job, claim.tag)
         except AttemptLost:
             self._delete_managed(claim)
@@ -394,6 +393,11 @@ class DropInApplication(SparkApplication):
                 raise UserCodeError(f"{message}. {advice}", failure) from error
             raise ERRORS[classify(failure)](message, failure) from error
         return self._finish(attempt, round(time.monotonic() - started, 3), left, tuple(found))
+
+    def _keep_pushed(self, claim: Claim, left: LeftInAirflow) -> None:
+        """If another try can find the job again, it needs what this one has pushed."""
+        if self.can_be_asked:
+            store_pushed(self._stores.results, self._below(claim), left)
 
     def _advice_on_checkpoints(self, text: str) -> str:
         """Spark's file sink has met a checkpoint that knows batches which are not in the attempt's folder."""

@@ -584,6 +584,19 @@ def test_rows_that_were_removed_before_changed_code_runs_do_not_stop_a_sink_that
     assert world.visible == [2]
 
 
+def test_where_the_target_can_not_tell_of_its_rows_a_sink_that_appends_stops(monkeypatch):
+    world = sink_world(TOKEN, APPEND)
+    world.try_sink()
+    world.restart(SINK)
+
+    def silent(self, token):
+        raise SinkUnavailable("its log was cleaned up")
+
+    monkeypatch.setattr(FakeTarget, "rows", silent)
+    assert isinstance(world.try_sink(), AppendedAlready)
+    assert world.visible == [1]
+
+
 # what was prepared is gone
 
 

@@ -43,6 +43,8 @@ def repair(run: SimulatedRun, task: str, error: RecoveryError) -> None:
         return
     if isinstance(error, AppendedAlready) and "In doubt" in str(error):
         run.note(f"USER sees that the target of {task} is empty, and restarts {task}")
+        run.world.target.undo(task)
+        run.world.ledger.sinks.undone(task)
         run.begins("USER", lambda: _restart(run, task))
         return
     run.note(f"USER removes from the sink what {task} has committed, and clears {task}")
@@ -52,8 +54,6 @@ def repair(run: SimulatedRun, task: str, error: RecoveryError) -> None:
 
 
 def _restart(run: SimulatedRun, task: str) -> None:
-    run.world.target.undo(task)
-    run.world.ledger.sinks.undone(task)
     visitors.restart(run, RestartRegion(task, "user"))
     run.world.airflow.clear(task, downstream=True)
 

@@ -1,4 +1,4 @@
-"""The DAGs of `test_runs_with_history.py`. What an operator does is in a file of the run's gates: so code is deployed."""
+"""The DAGs of `test_runs_with_history.py`. What an operator does is in a file of the run's gates: another deploy."""
 
 from __future__ import annotations
 
