@@ -12,6 +12,8 @@ since its attempt is fenced before another one is claimed.
 
 from __future__ import annotations
 
+import math
+
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch, beat_of
 from airflow_recovery.attempt.run import Run
@@ -64,7 +66,9 @@ def reconnect(run: Run, claim: Claim, application: SparkApplication, externals: 
         raise
 
 
-def _follow(run: Run, claim: Claim, application: SparkApplication, externals: tuple[ExternalObject, ...]) -> bool:
+def _follow(  # noqa: C901 - what each look may find, in the order in which it counts
+    run: Run, claim: Claim, application: SparkApplication, externals: tuple[ExternalObject, ...]
+) -> bool:
     name = f"{claim.region}@{claim.attempt}"
     is_of_live_run = claim.airflow_run_id != run.task.airflow_run_id and run.is_live_run(claim.airflow_run_id)
     watch = HeartbeatWatch(run.heartbeat_timeouts.timeout_s, run.heartbeat_timeouts.clock)
@@ -72,7 +76,7 @@ def _follow(run: Run, claim: Claim, application: SparkApplication, externals: tu
     first = beat_of(run.journal, claim)
     active = 0
     logged = ""
-    _say_followed(run, claim)
+    said_s = -math.inf
     while True:
         # Asked before the outcome is read: a driver that has ended by then may have finished.
         status, beat = application.status(claim), beat_of(run.journal, claim)
@@ -107,6 +111,9 @@ def _follow(run: Run, claim: Claim, application: SparkApplication, externals: tu
             logged = now + progress
             by = f" (Spark application {beat.application_id})" if beat is not None and beat.application_id else ""
             run.log.info("The driver of %s%s, left by an earlier try, %s: waiting for it.%s", name, by, now, progress)
+        if run.heartbeat_timeouts.clock() - said_s >= LIVE_CHECK_EVERY_S:
+            said_s = run.heartbeat_timeouts.clock()
+            _say_followed(run, claim)
         run.heartbeat_timeouts.sleep(run.heartbeat_timeouts.poll_s)
         if application.is_killed:
             if run.was_set_by_hand(claim.region):
@@ -115,7 +122,6 @@ def _follow(run: Run, claim: Claim, application: SparkApplication, externals: tu
         if run.heartbeat_timeouts.clock() - checked_s >= LIVE_CHECK_EVERY_S:
             checked_s = run.heartbeat_timeouts.clock()
             _check_alive(run)
-            _say_followed(run, claim)
 
 
 def _is_over(claim: Claim, status: ApplicationStatus, beat: Beat | None) -> bool:

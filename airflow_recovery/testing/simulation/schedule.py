@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from airflow_recovery.attempt.task_instances import TaskTry
-from airflow_recovery.errors import ConfigurationError, InputUnreachable, RecordInvalid, RecoveryError
+from airflow_recovery.errors import ConfigurationError, DriverLeft, InputUnreachable, RecordInvalid, RecoveryError
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.testing.simulation import neighbours
 from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_time
@@ -266,7 +266,7 @@ class Schedule(SimulatedRun):
             if airflow.end(own, "failed"):
                 self.note("USER clears all")
                 airflow.clear_all()
-        except (RecoveryError, Terminated) as error:
+        except (RecoveryError, Terminated, DriverLeft) as error:
             current_runner().switch(f"reports failure: {type(error).__name__}: {error}"[:200])
             self._does_what_it_says(error)
             if airflow.end(own, "failed") and isinstance(error, STOPPED):
