@@ -5,7 +5,8 @@ it lives       its heartbeat changes, or the cluster manager says that it is que
 nobody knows   no change for the time-out: it is taken for dead
 
 A driver that lives is followed to its end, however long that takes, and what it finishes is evaluated as any finish is.
-Meanwhile a sign in the journal says that somebody follows. After a clear by a person the driver is ended, not followed.
+Meanwhile a sign in the journal tells the driver's keeper that a try follows. After a clear by a person the driver is
+ended, not followed.
 So work is not done twice because a worker was lost; and one that is wrongly taken for dead can only lose its own work,
 since its attempt is fenced before another one is claimed.
 """
@@ -76,7 +77,8 @@ def _follow(  # noqa: C901 - what each look may find, in the order in which it c
     first = beat_of(run.journal, claim)
     active = 0
     logged = ""
-    said_s = -math.inf
+    # No keeper looks for a sign of a driver that a cluster runs.
+    said_s = math.inf if application.can_be_asked or not application.outlives_task else -math.inf
     while True:
         # Asked before the outcome is read: a driver that has ended by then may have finished.
         status, beat = application.status(claim), beat_of(run.journal, claim)
