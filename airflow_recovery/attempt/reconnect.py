@@ -5,12 +5,15 @@ it lives       its heartbeat changes, or the cluster manager says that it is que
 nobody knows   no change for the time-out: it is taken for dead
 
 A driver that lives is followed to its end, however long that takes, and what it finishes is evaluated as any finish is.
-Meanwhile a sign in the journal says that somebody follows. After a clear by a person the driver is ended, not followed.
+Meanwhile a sign in the journal tells the driver's keeper that a try follows. After a clear by a person the driver is
+ended, not followed.
 So work is not done twice because a worker was lost; and one that is wrongly taken for dead can only lose its own work,
 since its attempt is fenced before another one is claimed.
 """
 
 from __future__ import annotations
+
+import math
 
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch, beat_of
@@ -64,7 +67,9 @@ def reconnect(run: Run, claim: Claim, application: SparkApplication, externals: 
         raise
 
 
-def _follow(run: Run, claim: Claim, application: SparkApplication, externals: tuple[ExternalObject, ...]) -> bool:
+def _follow(  # noqa: C901 - what each look may find, in the order in which it counts
+    run: Run, claim: Claim, application: SparkApplication, externals: tuple[ExternalObject, ...]
+) -> bool:
     name = f"{claim.region}@{claim.attempt}"
     is_of_live_run = claim.airflow_run_id != run.task.airflow_run_id and run.is_live_run(claim.airflow_run_id)
     watch = HeartbeatWatch(run.heartbeat_timeouts.timeout_s, run.heartbeat_timeouts.clock)
@@ -72,7 +77,8 @@ def _follow(run: Run, claim: Claim, application: SparkApplication, externals: tu
     first = beat_of(run.journal, claim)
     active = 0
     logged = ""
-    _say_followed(run, claim)
+    # No keeper looks for a sign of a driver that a cluster runs.
+    said_s = math.inf if application.can_be_asked or not application.outlives_task else -math.inf
     while True:
         # Asked before the outcome is read: a driver that has ended by then may have finished.
         status, beat = application.status(claim), beat_of(run.journal, claim)
@@ -107,6 +113,9 @@ def _follow(run: Run, claim: Claim, application: SparkApplication, externals: tu
             logged = now + progress
             by = f" (Spark application {beat.application_id})" if beat is not None and beat.application_id else ""
             run.log.info("The driver of %s%s, left by an earlier try, %s: waiting for it.%s", name, by, now, progress)
+        if run.heartbeat_timeouts.clock() - said_s >= LIVE_CHECK_EVERY_S:
+            said_s = run.heartbeat_timeouts.clock()
+            _say_followed(run, claim)
         run.heartbeat_timeouts.sleep(run.heartbeat_timeouts.poll_s)
         if application.is_killed:
             if run.was_set_by_hand(claim.region):
@@ -115,7 +124,6 @@ def _follow(run: Run, claim: Claim, application: SparkApplication, externals: tu
         if run.heartbeat_timeouts.clock() - checked_s >= LIVE_CHECK_EVERY_S:
             checked_s = run.heartbeat_timeouts.clock()
             _check_alive(run)
-            _say_followed(run, claim)
 
 
 def _is_over(claim: Claim, status: ApplicationStatus, beat: Beat | None) -> bool:

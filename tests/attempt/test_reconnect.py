@@ -573,8 +573,9 @@ def test_fault_236_control_where_the_clear_is_not_seen_the_cleared_task_waits(mo
     assert killed.time.now_s == 600
 
 
-def test_fault_235_whoever_follows_a_driver_says_so_again_and_again() -> None:
+def test_fault_235_whoever_follows_a_driver_that_has_a_keeper_says_so_again_and_again() -> None:
     killed = KilledTask()
+    killed.cluster.has_keeper = True
     signs: list[bytes] = []
 
     def step(now_s: float) -> None:

@@ -203,6 +203,7 @@ class Cluster:
     """What is known of the applications that earlier tries have left: nothing, as they end with their task."""
 
     outlives_task: bool = False
+    has_keeper: bool = False
     is_killed: bool = False
 
     def status(self, claim: Claim) -> ApplicationStatus:
@@ -236,6 +237,10 @@ class FakeApplication(SparkApplication):
     @property
     def outlives_task(self) -> bool:
         return self._world.cluster.outlives_task
+
+    @property
+    def can_be_asked(self) -> bool:
+        return self.outlives_task and not self._world.cluster.has_keeper
 
     @property
     def is_killed(self) -> bool:

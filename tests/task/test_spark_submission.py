@@ -16,9 +16,10 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
-from tries import journal_in, run_try, state_in, task_context
+from tries import execute, journal_in, run_try, state_in, task_context
 
 from airflow_recovery.attempt.application import ApplicationStatus
+from airflow_recovery.errors import DriverLeft
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import Claim, FenceCause, Released
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
@@ -220,6 +221,35 @@ def test_a_job_that_runs_other_code_is_killed_and_not_adopted(
     assert killed_drop_in.next_try()["attempt"] == 2
     assert killed_drop_in.killed.read_text() == DRIVER
     assert killed_drop_in.master.asked == []
+
+
+def test_fault_235_a_job_on_a_cluster_is_left_to_the_next_try_by_a_process_that_ends(
+    killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = killed_drop_in.operator().prepare_for_execution()
+    monkeypatch.setattr(SparkSubmitHook, "_start_driver_status_tracking", lambda hook: operator.on_kill())
+    with pytest.raises(DriverLeft):
+        execute(operator, killed_drop_in.context(1))
+    assert not killed_drop_in.killed.exists()
+    killed_drop_in.master.states = ["RUNNING", "FINISHED"]
+    killed_drop_in.master.when_finished = lambda: killed_drop_in.write(1)
+    assert killed_drop_in.next_try()["attempt"] == 1
+
+
+def test_fault_235_a_job_that_has_no_id_yet_is_ended_with_its_process(
+    killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = killed_drop_in.operator().prepare_for_execution()
+    submit = SparkSubmitHook.submit
+
+    def killed_meanwhile(hook: SparkSubmitHook, application: str = "", **given: Any) -> str | None:
+        driver = submit(hook, application, **given)
+        operator.on_kill()
+        return driver
+
+    monkeypatch.setattr(SparkSubmitHook, "submit", killed_meanwhile)
+    execute(operator, killed_drop_in.context(1))
+    assert killed_drop_in.killed.read_text() == DRIVER
 
 
 def test_control_without_what_it_rests_on_the_old_code_is_waited_for(

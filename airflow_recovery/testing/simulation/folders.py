@@ -16,7 +16,7 @@ from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome
 from airflow_recovery.testing.simulation.jobs import rows
 from airflow_recovery.testing.simulation.spark import PARTS, FakeSpark, FolderJob
-from airflow_recovery.testing.simulation.strands import Process, Strand, current_runner
+from airflow_recovery.testing.simulation.strands import Process, Strand
 
 
 class FolderSpark(FakeSpark):
@@ -37,7 +37,7 @@ class FolderSpark(FakeSpark):
         job.strand = Strand(process, lambda: self._job(job, attempt), f"begins the job of {claim.region}")
         process.strands.append(job.strand)
         cluster.jobs[claim.tag] = job
-        current_runner().join(job.strand)
+        self._wait_for(job.strand)
         if not job.has_ended:
             raise RegionFailed(f"the job of {claim.region}@{claim.attempt} has failed", Failure("Failed", "failed"))
         return self._register(job, attempt)
@@ -58,6 +58,8 @@ class FolderSpark(FakeSpark):
 
     def stop_previous(self, claim: Claim) -> None:
         """Best effort."""
+        if self._process.is_dead:
+            return
         job = self._cluster.jobs.get(claim.tag)
         if job is not None and job.outlives_task and self._cluster.rng.random() < 0.5:
             job.process.is_dead = True

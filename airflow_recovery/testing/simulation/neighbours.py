@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 
-from airflow_recovery.errors import ConfigurationError, RecoveryError
+from airflow_recovery.errors import ConfigurationError, DriverLeft, RecoveryError
 from airflow_recovery.journal.owner import OWNER_KEY, check_results
 from airflow_recovery.testing.simulation.dag_run import DagRun
 from airflow_recovery.testing.simulation.ledger import OUTSIDER
@@ -42,7 +42,7 @@ def _works(run: SimulatedRun, other: DagRun) -> None:
         own = other.airflow.start(run.rng.choice(ready))
         try:
             run.world.execute(own, current.process, other)
-        except (RecoveryError, Terminated) as error:
+        except (RecoveryError, Terminated, DriverLeft) as error:
             current_runner().switch(f"{own.task_id} fails: {type(error).__name__}: {error}"[:200])
             other.airflow.end(own, "failed")
         else:

@@ -7,6 +7,7 @@ import random
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import (
     ConfigurationError,
+    DriverLeft,
     InputSkipped,
     InputUnreachable,
     RecordInvalid,
@@ -298,7 +299,7 @@ class Schedule(SimulatedRun):
         except (InputSkipped, SkipsItself) as error:
             current_runner().switch(f"reports a skip: {type(error).__name__}: {error}"[:200])
             airflow.end(own, "skipped")
-        except (RecoveryError, Terminated) as error:
+        except (RecoveryError, Terminated, DriverLeft) as error:
             current_runner().switch(f"reports failure: {type(error).__name__}: {error}"[:200])
             self._does_what_it_says(error)
             if airflow.end(own, "failed"):

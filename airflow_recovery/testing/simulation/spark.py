@@ -18,6 +18,7 @@ from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttem
 from airflow_recovery.driver.heartbeat import Beat
 from airflow_recovery.errors import (
     AttemptLost,
+    DriverLeft,
     Failure,
     ObjectMissing,
     RecoveryError,
@@ -35,7 +36,7 @@ from airflow_recovery.splits.committed_batches import SplitWork
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.memory import ProcessStore
-from airflow_recovery.testing.simulation.strands import Process, Strand, current_runner
+from airflow_recovery.testing.simulation.strands import Process, Strand, Terminated, current_runner
 from airflow_recovery.testing.split_driver import SplitDriver
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class FakeSpark(SparkApplication):
             cluster.processes.append(driver)
             strand = Strand(driver, lambda: self._drive(attempt))
             driver.strands.append(strand)
-            current_runner().join(strand)
+            self._wait_for(strand)
         else:
             self._drive(attempt)
         if self._error is not None:
@@ -166,6 +167,15 @@ class FakeSpark(SparkApplication):
             raise RegionFailed(f"{claim.region}@{claim.attempt}: the status is unknown")
         return None if draw < 2 * cluster.trouble else self._outcome
 
+    def _wait_for(self, strand: Strand) -> None:
+        """Until a driver of its own process has ended. A process that is told to end meanwhile leaves it at work."""
+        try:
+            current_runner().join(strand)
+        except Terminated as error:
+            if self._is_shared or self._driver is None:
+                raise
+            raise DriverLeft(str(error)) from error
+
     def stop(self) -> None:
         """Stop the application. One in the task's own process notices at its next request."""
         self._is_stopped = True
@@ -174,6 +184,8 @@ class FakeSpark(SparkApplication):
 
     def stop_previous(self, claim: Claim) -> None:
         """Best effort: it may not be found."""
+        if self._process.is_dead:
+            return
         driver = self._cluster.drivers.get((self._prefix, claim.region, claim.attempt))
         if driver is not None and self._cluster.rng.random() < 0.5:
             driver.is_dead = True
