@@ -91,7 +91,7 @@ def _must_have_the_same_rows(run: SimulatedRun) -> bool:
 
 
 def _check_fresh(run: SimulatedRun, current: Mapping[str, int]) -> None:
-    """The rule: every green task, and the publish, are what a run without a history comes to now, and no task is red."""
+    """Compare how the run ended, and what its newest publish hands out, with a run without a history."""
     ledger, job, airflow = run.world.ledger, run.world.job, run.world.airflow
     fresh = fresh_run(job, run.followed, run.marked)
     states = {name: airflow.state(name) for name in job.regions}
