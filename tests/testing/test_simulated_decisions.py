@@ -43,7 +43,7 @@ AGAINST_THE_RULE = {
 @pytest.mark.parametrize("name", AGAINST_THE_RULE)
 def test_expected_violation(name):
     settings, what, seed = AGAINST_THE_RULE[name]
-    finds(settings, f"I16: {what}", 40, start=seed)
+    finds(settings, f"against the rule: {what}", 40, start=seed)
 
 
 @pytest.mark.parametrize("first", [Trouble.BREAK, Trouble.SKIP, Trouble.DEPLOY])

@@ -3,7 +3,7 @@
 A history is a sequence of whole acts. Airflow starts a task, and its try goes from its pre-check to its end; people
 deploy, clear and mark; a branch decides otherwise; inputs change, results are lost, the run is made again. Who is kept,
 who must run and which results are lost the product's own `Evaluation` decides, over a `RunState` made of `Attempt`
-values. After each success the rule is held against what the task reports (docs/protocol.md#the-rule).
+values. After each success the result is compared with what a run without a history makes.
 
 What can't be found here: anything about two processes at the same time, requests, records as bytes.
 """
