@@ -150,6 +150,7 @@ class RegionTask:
             unkept = self._why_not_kept(evaluation)
             if unkept is None:
                 return self._keep(evaluation)
+            self._run.log.warning("%s can't keep its result: %s.", self._region, unkept.text())
             evaluation = self._run.evaluate(state, {self._region: externals}, {self._region: unkept})
             why = evaluation.why_must_run(self._region) or unkept
         if why.why is Why.CODE_CHANGED:
