@@ -172,6 +172,7 @@ class RegionTask:
             unkept = self._why_not_kept(evaluation)
             if unkept is None:
                 return self._keep(evaluation, state)
+            self._run.log.warning("%s can't keep its result: %s.", self._region, unkept.text())
             evaluation = self._evaluate(state, seen, {self._region: unkept})
             why = evaluation.why_must_run(self._region) or unkept
         if why.why is Why.CODE_CHANGED:

@@ -10,11 +10,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG, Asset, AssetAlias, BaseOperator, ResumableJobMixin, task
 from airflow.sdk._shared.secrets_masker import mask_secret, reset_secrets_masker
+from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.execution_time.xcom import XCom
 from tries import journal_in, run_try, state_in, task_context, xcoms_of
@@ -26,6 +30,7 @@ from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan_making import why_kept
 from airflow_recovery.results.release import Releaser
 from airflow_recovery.results.sweep_found import data_of_run
+from airflow_recovery.sinks import DeltaTable
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.task import asset_events, drop_in, outliving_job
 from airflow_recovery.task.dag_operators import plan_of_dag
@@ -257,6 +262,39 @@ def test_fault_191_what_is_not_stored_has_its_task_run_again(
     evaluation = Evaluation(plan, state_in(recovery, OPERATORS_GROUP, "t"), available=lambda *_: None)
     assert f"{why}" in why_kept(evaluation, "t")
     assert why_kept(evaluation, "t").endswith(": a clear of its task in Airflow runs it again")
+
+
+@pytest.mark.parametrize("mode", ["append", "replace"])
+def test_fault_191_into_a_sink_that_appends_it_does_not_run_again(
+    recovery: Path, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Into one that replaces it does: its rows are there once."""
+
+    def write_table(out: str, ti: Any) -> None:
+        Path(out).mkdir(parents=True)
+        pq.write_table(pa.table({"n": [1, 2]}), Path(out) / "part-0.parquet")
+        ti.xcom_push(key="much", value="x" * MOST_BYTES)
+
+    with new_dag():
+        operator = recoverable(PythonOperator, fields=["op_kwargs"], paths="plain")(
+            task_id="t",
+            python_callable=write_table,
+            op_kwargs={"out": "{output:out}"},
+            outputs=["out"],
+            commit=DeltaTable(uri=f"file://{recovery}/table", mode=mode),
+        )
+    left_by(operator)
+    if mode == "append":
+        with pytest.raises(
+            AirflowFailException, match="t must run again, and its sink appends and holds attempt 1 already"
+        ):
+            left_by(operator, 2)
+    else:
+        assert left_by(operator, 2)[SUMMARY_KEY] == "ran"
+    assert (
+        "t can't keep its result: t: its XComs can't be pushed again (attempt 1: they were not stored (" in caplog.text
+    )
+    assert deltalake.DeltaTable(f"{recovery}/table").to_pyarrow_table()["n"].to_pylist() == [1, 2]
 
 
 def test_fault_191_control_without_the_look_a_task_is_kept_without_its_xcoms(
