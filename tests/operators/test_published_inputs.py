@@ -42,7 +42,7 @@ from airflow_recovery.task.published_input import PublishedInput
 Bash = recoverable(BashOperator, paths="plain")
 Python = recoverable(PythonOperator)
 COPY = "mkdir -p '{output:out}' && cat '{input:rows}'/* > '{output:out}/part-0'"
-UP = {"dag_id": "up", "result": "a.o"}
+UP: dict[str, Any] = {"dag_id": "up", "result": "a.o"}
 
 
 class Upstream:
@@ -185,7 +185,7 @@ def test_fault_205_control_without_the_second_look_half_of_it_is_registered(
 
 def test_another_run_is_named(up: Upstream) -> None:
     up.publish(1, "old")
-    later = {"logical_date": DATE + timedelta(days=1)}
+    later: dict[str, Any] = {"logical_date": DATE + timedelta(days=1)}
     given = published("up", "a.o", execution_delta=timedelta(days=1))
     context = task_context(**later)
     context["ts"] = later["logical_date"].isoformat()
@@ -256,7 +256,8 @@ def test_a_source_reads_the_files_of_the_publish(up: Upstream, recovery: Path) -
     def raw(spark: Any, splits: Any) -> Any: ...
 
     facts = SimpleFacts(DATE.isoformat())
-    pattern = flights.render_splits("raw", facts).pattern
+    splits: Any = flights.render_splits("raw", facts)
+    pattern = splits.pattern
     stores = open_stores(RecoverySettings.load())
     with pytest.raises(NotPublished):
         list_external(stores, pattern, "raw")
