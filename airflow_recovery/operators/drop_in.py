@@ -336,9 +336,9 @@ class DropInOperator(RecoveringOperator):
             raise JobDefinitionError(
                 f"{self.task_id}: expected an application that can run again{where}, found "
                 f"{seen or 'idempotent=False'}: an attempt that dies after it has written is run again, and writes "
-                "once more. Overwrite instead, or name the output without a URI, so that each attempt has a place of "
-                "its own; or say idempotent=True where a second time changes nothing, or allow_duplicates=True where "
-                "its readers can live with both."
+                "once more. Overwrite a place that no other date writes to (.../day={{ ds }}); or name the output "
+                "without a URI, so that each attempt has a place of its own; or say idempotent=True where a second "
+                "time changes nothing, or allow_duplicates=True where its readers can live with both."
             )
 
     def _check_placeholders(self, *, is_rendered: bool = False) -> None:

@@ -47,8 +47,8 @@ def test_fault_80_an_application_that_is_seen_to_append_at_its_own_location_is_r
         operator(tmp_path, outputs={"out": f"file://{tmp_path}/ledger"})
     assert str(refused.value).startswith(
         "t: expected an application that can run again for output 'out' at a location of its own, found write in mode "
-        '"append": an attempt that dies after it has written is run again, and writes once more. Overwrite instead, or '
-        "name the output without a URI"
+        '"append": an attempt that dies after it has written is run again, and writes once more. Overwrite a '
+        "place that no other date writes to (.../day={{ ds }}); or name the output without a URI"
     )
 
 
