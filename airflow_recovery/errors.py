@@ -244,7 +244,11 @@ class InputLost(RecoveryError):
 
 
 class InputSkipped(RecoveryError):
-    """An input was skipped in this run, so that whoever reads it is skipped as well."""
+    """An input was skipped in this run, so that whoever reads it is skipped as well. ``why`` says it in few words."""
+
+    def __init__(self, message: str, why: str = "an input was skipped") -> None:
+        super().__init__(message)
+        self.why = why
 
 
 class InputFailed(RecoveryError):

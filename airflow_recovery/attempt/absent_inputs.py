@@ -13,6 +13,7 @@ from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import REMOVED_STATE
 from airflow_recovery.errors import InputFailed, InputPending, InputSkipped
 from airflow_recovery.journal.events import RegionSkipped
+from airflow_recovery.model.region_plan import RegionPlan
 
 ALL_SUCCESS = "all_success"
 FAILED_STATES = frozenset({"failed", "upstream_failed"})
@@ -23,40 +24,52 @@ def absent_inputs(run: Run, region: str) -> tuple[str, ...]:
     """The optional inputs of ``region`` that are absent in this DAG run, in the plan's order.
 
     Asks Airflow only if the task has another trigger rule than ``all_success``. To be called before the journal is
-    listed: what a producer that is a success has made is in the listing then. Raises `InputSkipped`, `InputFailed` or
-    `InputPending` for an input that is not optional and whose producer is no success.
+    listed: what a producer that is a success has made is in the listing then. Raises as `absent_by_states`.
     """
     planned = run.regions[region]
     if run.task.trigger_rule == ALL_SUCCESS or not planned.inputs:
         return ()
     states = run.task_instances.states([run.task_keys[name] for name in planned.inputs])
-    of_region = {name: states.get(run.task_keys[name]) for name in planned.inputs}
-    absent = tuple(name for name, state in of_region.items() if name in planned.optional and state != "success")
-    _refuse(run, region, {name: state for name, state in of_region.items() if name not in absent})
-    return absent
+    try:
+        return absent_by_states(
+            planned, run.task.trigger_rule, {name: states.get(run.task_keys[name]) for name in planned.inputs}
+        )
+    except InputSkipped as error:
+        run.events.record(RegionSkipped(occurred_at=run.now(), region=region, why=error.why))
+        raise
 
 
-def _refuse(run: Run, region: str, states: Mapping[str, str | None]) -> None:
+def absent_by_states(planned: RegionPlan, rule: str, states: Mapping[str, str | None]) -> tuple[str, ...]:
+    """The optional inputs of a region that are absent. ``states``: of its inputs' tasks, by the input's name.
+
+    Pure. Raises `InputSkipped`, `InputFailed` or `InputPending` for an input that is not optional and whose producer is
+    no success, if the task was started by the trigger rule ``rule``.
+    """
+    if rule == ALL_SUCCESS:
+        return ()
+    absent = tuple(name for name, state in states.items() if name in planned.optional and state != "success")
+    required = {name: state for name, state in states.items() if name not in absent}
+
     def those_in(wanted: Iterable[str | None]) -> str:
-        return ", ".join(name for name, state in states.items() if state in wanted)
+        return ", ".join(name for name, state in required.items() if state in wanted)
 
-    rule = f"the trigger rule {run.task.trigger_rule!r}"
+    region, by_rule = planned.name, f"the trigger rule {rule!r}"
     advice = "or declare the input with result(..., optional=True)"
     if failed := those_in(FAILED_STATES):
         raise InputFailed(
-            f"{region} reads {failed}, which has failed in this run. By {rule} Airflow has started {region} all the "
+            f"{region} reads {failed}, which has failed in this run. By {by_rule} Airflow has started {region} all the "
             f"same, and what an earlier try has made of {failed} is no result of this run. Clear {failed} with its "
             f"downstream tasks once it is repaired, {advice}: then {region} runs without it."
         )
     if skipped := those_in({"skipped"}):
-        why = f"{skipped} was skipped in this run"
-        run.events.record(RegionSkipped(occurred_at=run.now(), region=region, why=why))
         raise InputSkipped(
             f"{region} reads {skipped}, which was skipped in this run: {region} is skipped as well, as in a new run. "
-            f"Clear {skipped} to have it made, {advice}: then {region} runs without it."
+            f"Clear {skipped} to have it made, {advice}: then {region} runs without it.",
+            f"{skipped} was skipped in this run",
         )
-    if pending := those_in({state for state in states.values() if state not in OVER}):
+    if pending := those_in({state for state in required.values() if state not in OVER}):
         raise InputPending(
-            f"{region} reads {pending}, which is not over in this run, and by {rule} Airflow does not wait for it. "
+            f"{region} reads {pending}, which is not over in this run, and by {by_rule} Airflow does not wait for it. "
             "This task retries. With the trigger rule 'all_done', or 'all_success', Airflow waits."
         )
+    return absent

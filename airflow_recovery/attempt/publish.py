@@ -11,13 +11,27 @@ from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.attempt.withdraw import withdrawals
 from airflow_recovery.errors import AttemptLost, InputFailed, PagesDisagree
 from airflow_recovery.journal.journal import LISTING_ROUNDS
-from airflow_recovery.model.records import Publish, PublishedRegion
+from airflow_recovery.model.records import PlanRecord, Publish, PublishedRegion
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason
 
 CALLER = "publish"
 NO_RESULT = FAILED_STATES | {"skipped"}
 """States of a region's task in which this DAG run has no result of it, whatever the journal has."""
+
+
+def left_out_by_states(plan: PlanRecord, states: Mapping[str, str | None]) -> frozenset[str]:
+    """The regions of which this DAG run has no result. ``states``: of the regions' tasks, by region.
+
+    Pure. Raises `InputFailed` if one of them is final and has failed.
+    """
+    failed = [region.name for region in plan.regions if region.final and states[region.name] in FAILED_STATES]
+    if failed:
+        raise InputFailed(
+            f"{', '.join(failed)} has failed in this run, and what an earlier try has made of it is no result of this "
+            "run. Nothing is published. Repair it, and clear it with its downstream tasks."
+        )
+    return frozenset(region.name for region in plan.regions if states[region.name] in NO_RESULT)
 
 
 class PublishTask:
@@ -39,9 +53,8 @@ class PublishTask:
         for _ in range(LISTING_ROUNDS):
             observation = self._run.task_instances.observe()
             states = self._states(observation)
-            self._refuse_failed(states)
+            left_out = left_out_by_states(self._run.plan, states)
             skipped = tuple(name for name in self._run.regions if states[name] == "skipped")
-            left_out = {name for name in self._run.regions if states[name] in NO_RESULT}
             state = self._run.load()
             evaluation = self._run.evaluate(state)
             lost = self._lost(evaluation, left_out)
@@ -77,16 +90,6 @@ class PublishTask:
         else:
             states = {key: task.state for key, task in observation.tries.items()}
         return {name: states.get(keys[name]) for name in self._run.regions}
-
-    def _refuse_failed(self, states: Mapping[str, str | None]) -> None:
-        failed = [
-            region.name for region in self._run.plan.regions if region.final and states[region.name] in FAILED_STATES
-        ]
-        if failed:
-            raise InputFailed(
-                f"{', '.join(failed)} has failed in this run, and what an earlier try has made of it is no result of "
-                "this run. Nothing is published. Repair it, and clear it with its downstream tasks."
-            )
 
     def _lost(self, evaluation: Evaluation, left_out: Container[str]) -> dict[str, Reason]:
         lost: dict[str, Reason] = {}

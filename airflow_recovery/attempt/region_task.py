@@ -208,8 +208,7 @@ class RegionTask:
             if others.restart(self._run, observation):
                 return None
         self._run.log.info("%s must run: %s.", self._region, why.text())
-        is_outdated = evaluation.current(self._region) if evaluation.invalid_because(self._region) else None
-        seen = replace(seen, outdated=is_outdated.number if is_outdated is not None else None)
+        seen = replace(seen, outdated=outdated_finish(evaluation, self._region))
         return self._run_attempt(state, _inputs_of(evaluation, inputs), seen, why.text())
 
     def _observes_now(self) -> bool:
@@ -381,6 +380,15 @@ class RegionTask:
             if self._builder is None:
                 raise
             raise BuiltElsewhere(f"{self._region}: another run has claimed it first") from error
+
+
+def outdated_finish(evaluation: Evaluation, region: str) -> int | None:
+    """The finish that counts of a region whose own task evaluates it, if it is not valid any more.
+
+    Not one whose rows are valid, and whose XComs alone can't be left in Airflow again.
+    """
+    current, why = evaluation.current(region), evaluation.invalid_because(region)
+    return None if current is None or why is None or why.why is Why.XCOMS_LOST else current.number
 
 
 def _inputs_of(evaluation: Evaluation, regions: Sequence[str]) -> dict[str, Outcome]:

@@ -15,6 +15,10 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from airflow_recovery.attempt.absent_inputs import absent_by_states
+from airflow_recovery.attempt.publish import left_out_by_states
+from airflow_recovery.attempt.region_task import outdated_finish
+from airflow_recovery.errors import InputFailed, InputPending, InputSkipped
 from airflow_recovery.journal.run_state import NEVER_STARTED, Attempt, RegionState, RunState, in_order
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
@@ -75,15 +79,34 @@ class Product(NamedTuple):
 
 
 def look(question: Question) -> Look:
-    """As `airflow_recovery.attempt.region_task` does: the newest finish counts, and every input is there."""
-    externals = {question.region: question.externals}
-    return Look(Evaluation(question.plan, question.state, available=question.available, externals=externals))
+    """As a try of `airflow_recovery.attempt.region_task` begins."""
+    state, region = question.state, question.region
+    try:
+        absent = absent_by_states(question.plan.by_name[region], question.trigger_rule, question.states)
+    except InputFailed:
+        return Look(None, ends_as="failed")
+    except InputSkipped:
+        return Look(None, ends_as="skipped")
+    except InputPending:
+        return Look(None, ends_as=WAITS)
+    evaluation = Evaluation(
+        question.plan,
+        state,
+        available=question.available,
+        externals={region: question.externals},
+        absent={region: absent},
+    )
+    claimed = {"outdated": outdated_finish(evaluation, region), "absent": absent}
+    kept = {"is_kept": True} if state.of(region).outdated_since is not None else {}
+    return Look(evaluation, absent, None, claimed, {"absent": absent}, kept)
 
 
 def left_out(evaluation: Evaluation, states: Mapping[str, str | None]) -> frozenset[str] | None:
-    """As `airflow_recovery.attempt.publish` does: regions that were skipped, and have no result that is there."""
-    skipped = [name for name, state in states.items() if state == "skipped"]
-    return frozenset(name for name in skipped if evaluation.why_must_run(name) is not None)
+    """As `airflow_recovery.attempt.publish` does."""
+    try:
+        return left_out_by_states(evaluation.topology, states)
+    except InputFailed:
+        return None
 
 
 TODAY = Product(look, left_out)

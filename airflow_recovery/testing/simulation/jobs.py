@@ -265,12 +265,7 @@ def with_drawn_rows(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
 
 def with_optional(job: SimulatedJob, optional: Mapping[str, tuple[str, ...]]) -> SimulatedJob:
     """``job`` in which these inputs of its regions may be absent."""
-    # Until a plan has the field, the product knows nothing of it.
-    known = "optional" in RegionPlan.__dataclass_fields__
-    regions = (
-        replace(region, **{"optional": optional[region.name]}) if known and region.name in optional else region  # type: ignore[arg-type]
-        for region in job.plan.regions
-    )
+    regions = (replace(region, optional=optional.get(region.name, ())) for region in job.plan.regions)
     return replace(job, plan=replace(job.plan, regions=tuple(regions)), optional=dict(optional))
 
 

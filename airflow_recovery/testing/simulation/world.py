@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.publish import PublishTask
@@ -399,10 +399,8 @@ def _modes(job: SimulatedJob) -> dict[tuple[str, str], str]:
 
 def _identity(dag_run: DagRun, own: TaskTry) -> TaskIdentity:
     grant = dag_run.airflow.grant(own.task_id)
-    # Until a task's identity has the field, the product knows nothing of its trigger rule.
-    known = "trigger_rule" in TaskIdentity.__dataclass_fields__
-    rule: dict[str, Any] = {"trigger_rule": dag_run.airflow.rules.get(own.task_id, ALL_SUCCESS)} if known else {}
-    return TaskIdentity(dag_run.name, own.try_number, own.ti_id, grant, **rule)
+    rule = dag_run.airflow.rules.get(own.task_id, ALL_SUCCESS)
+    return TaskIdentity(dag_run.name, own.try_number, own.ti_id, grant, rule)
 
 
 def _ask_airflow(request: str) -> None:
