@@ -379,8 +379,11 @@ class Evaluation:
     def follows(self, consumer: str, producer: str, *, same_rows: bool = True) -> bool:
         """Must ``consumer`` run again, or for the first time, once its input ``producer`` has been made again?
 
-        With ``same_rows`` as it was read, so that a ``verify`` edge holds where what was read has a digest.
+        With ``same_rows`` as it was read, so that a ``verify`` edge holds where what was read has a digest. `False` of
+        an optional input that is absent.
         """
+        if producer in self.absent(consumer):
+            return False
         follows = self.edge_follows(consumer, producer, same_rows=same_rows)
         if follows is not None:
             return follows

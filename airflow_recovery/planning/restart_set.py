@@ -196,6 +196,8 @@ class RestartSet:
             node = self._to_follow.pop()
             members = self._edges.members(node)
             for reader in self._edges.readers(node):
+                if node in self._evaluation.absent(reader):
+                    continue  # its finish was made without it: whether it is absent again its own task asks
                 follows = self._evaluation.edge_follows(reader, node, same_rows=self._same_rows)
                 if follows and self._is_new_edge(node, reader, self._followed):
                     self._add(reader)

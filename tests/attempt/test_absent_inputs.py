@@ -284,3 +284,15 @@ def test_a_final_region_that_has_failed_is_not_published_by_what_it_had_before()
     world.airflow.clear(PUBLISH)
     with pytest.raises(InputFailed, match="b has failed in this run"):
         world.publish()
+
+
+def test_a_failover_does_not_take_a_region_along_that_was_made_without_what_is_made_again():
+    world = World({"x": (), "join": ("x",), "other": ("x",)}, rules={"join": "all_done"}, optional={"join": ("x",)})
+    world.airflow.mark("x", "failed")
+    world.go("join")
+    world.airflow.clear("x", downstream=True)
+    world.go("x")
+    world.delete_results("x", 1)
+    with pytest.raises(InputLost):
+        world.go("other")
+    assert world.airflow.cleared == ["x"]
