@@ -64,7 +64,7 @@ class Kept:
             **changes,
         }
         path = str(folder / order_name(TAG))
-        order = Order(**told)._asdict()  # type: ignore[arg-type]
+        order = Order(**told)._asdict()
         program = (
             "import os, pathlib, time\n"
             f"print('begun', os.getpid(), flush=True)\nend = pathlib.Path({str(folder / 'end')!r})\n"
