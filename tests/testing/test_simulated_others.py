@@ -208,7 +208,7 @@ CONTROLS = {
         Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.RETURN: 2}),
         "I8: gc deletes data of",
         ((sweep_purge, "read_by", lambda claims: set()),),
-        start=370,
+        start=1900,
     ),
     "where an unknown kind of record is passed over what was reset counts after a rollback": Control(
         Settings(PAIR, {Trouble.VERSION: 2, Trouble.RESTART: 1}, **ALONE),
