@@ -91,12 +91,11 @@ def test_fault_191_fault_194_a_task_whose_xcoms_can_not_be_left_again_runs_again
 
     def cleared(calls: int, why: str) -> None:
         run.clear("made")
-        journal = run.ends()
+        run.ends()
         assert run.calls("made") == calls
         assert why in run.log("made")
         assert run.xcoms("made")["watermark"] == 42
         assert run.xcoms("reads")["return_value"] == f"42 b {run.day}"
-        journal.check()
 
     large.unlink(), secret.touch()
     cleared(2, "attempt 1: they were not stored (")

@@ -80,7 +80,7 @@ def test_fault_203_a_withdrawn_result_is_not_given_to_other_dags(airflow: LocalA
     dags = Dags(airflow, "2024-04-02")
     dags.correct("bad")
     dags.run("upstream")
-    path = f"/airflow-recovery/dags/upstream/runs/{quote(dags.runs['upstream'])}/withdraw"
+    path = f"/airflow-recovery/v1/dags/upstream/runs/{quote(dags.runs['upstream'])}/withdraw"
     answer = airflow.request("POST", path, {"reason": "the prices are wrong"})
     assert answer.ok, answer.text
     dags.start("downstream")
