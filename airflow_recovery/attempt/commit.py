@@ -33,6 +33,7 @@ from airflow_recovery.errors import (
     SinkInDoubt,
     SinkNotApplied,
     SinkRefused,
+    SinkSuperseded,
     SinkUnavailable,
 )
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
@@ -59,10 +60,14 @@ from airflow_recovery.sinks.committer import (
 )
 
 
-def commit_own(run: Run, outcome: Outcome) -> None:
-    """Right after the finish, by the process that has claimed the attempt, which may commit to any sink."""
-    if outcome.commit is not None:
-        _Commit(run, Attempt(outcome.attempt, is_claimed=True, has_outcome=True, outcome=outcome)).begin()
+def commit_own(run: Run, outcome: Outcome) -> str | None:
+    """Right after the finish, by the process that has claimed the attempt, which may commit to any sink.
+
+    Return which later date has superseded it, in words, if its sink keeps the latest one.
+    """
+    if outcome.commit is None:
+        return None
+    return _Commit(run, Attempt(outcome.attempt, is_claimed=True, has_outcome=True, outcome=outcome)).begin()
 
 
 def roll_forward(run: Run, prepared: Attempt, region_state: RegionState, why_run: Callable[[], Reason | None]) -> None:
@@ -274,9 +279,9 @@ class _Commit:
         self._committer: Committer = run.open_committer(self._spec)
         self._epoch = max(prepared.committer_epoch, 1)
 
-    def begin(self) -> None:
+    def begin(self) -> str | None:
         try:
-            self._apply(probed="")
+            return self._apply(probed="")
         except HoldsOther as error:
             if not self._is_harmless(is_gone=True):
                 raise self._with_way_out(error) from None
@@ -329,7 +334,7 @@ class _Commit:
                 f"{self._abandon('--not-applied')}"
             )
 
-    def _apply(self, probed: str) -> None:
+    def _apply(self, probed: str) -> str | None:
         manifest = next(output for output in self._outcome.outputs if output.result == self._spec.result)
         try:
             commit_id = self._committer.commit(Committable(self._token, manifest))
@@ -338,7 +343,11 @@ class _Commit:
             dead = CommitterDead(self._outcome.region, self._outcome.attempt, self._epoch, self._who, str(error))
             self._run.journal.confirm_dead(dead)
             raise
+        except SinkSuperseded as error:
+            self._end(CommitEnd.SUPERSEDED, "", str(error))
+            return str(error)
         self._end(CommitEnd.COMMITTED, commit_id, probed)
+        return None
 
     def _end(self, end: CommitEnd, commit_id: str, probed: str) -> None:
         committed = Committed(self._outcome.region, self._outcome.attempt, end, self._who, commit_id, probed)

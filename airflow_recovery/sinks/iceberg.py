@@ -7,7 +7,7 @@ it remembers (`ForgetsAttempts`). A person takes a token out by a snapshot that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_recovery.checks import shown
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, RecoveryError, SinkRefused, SinkUnavailable
 from airflow_recovery.locations import ICEBERG, TableLocation
-from airflow_recovery.model.committing import CommitKind, CommitMode
-from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Probe, SinkResources, refused
-from airflow_recovery.sinks.declaration import CommittingSink
-from airflow_recovery.sinks.staged import StagedRows
+from airflow_recovery.model.codec import later
+from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
+from airflow_recovery.model.keys import RegionKey
+from airflow_recovery.sinks.committer import Committable, CommitToken, Held, Owner, Probe, SinkResources, refused
+from airflow_recovery.sinks.declaration import CommittingSink, check_replaced_rows, check_run_column
+from airflow_recovery.sinks.owners import check_adoptable, check_owners, no_keys
+from airflow_recovery.sinks.staged import StagedRows, with_key
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 ROUNDS = 5
 """How often a commit is tried, when others commit to the table at the same time."""
 _LINEAGE, _ATTEMPT, _WRITER = (f"airflow-recovery.{name}" for name in ("lineage", "attempt", "writer"))
+_REPLACES = "airflow-recovery.replaces"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +40,14 @@ class IcebergTable(CommittingSink):
 
     Pyiceberg writes it in the task's process, so Spark needs no jar for that; the catalog is an Airflow connection of
     that id, or in pyiceberg's own configuration. Mode ``replace`` puts an attempt's rows in place of all rows of the
-    table. Raises `JobDefinitionError` for another ``uri``.
+    table, or, with ``run_column``, of the rows that have the key of this DAG, run and task in that string column, which
+    the result does not have and which is filled in. ``keeps="latest"``: all rows are replaced, but never those of a
+    later date of this task. Raises `JobDefinitionError` for another ``uri``.
     """
 
     uri: str
+    run_column: str | None = later(None)
+    keeps: str | None = later(None)
     kind: ClassVar[CommitKind] = CommitKind.TOKEN
 
     def __post_init__(self) -> None:
@@ -53,6 +61,13 @@ class IcebergTable(CommittingSink):
                 f"IcebergTable: expected uri= as {ICEBERG}<catalog>/<namespace>.<table>, found {shown(self.uri)}: "
                 "write it like that"
             )
+        check_run_column(self, "IcebergTable")
+        check_replaced_rows(self, "IcebergTable")
+
+    @property
+    def place(self) -> str:
+        """As `CommittingSink.place`."""
+        return self.uri
 
     def open(self, resources: SinkResources) -> _IcebergCommitter:
         """A committer, which has not connected yet. Raises `ConfigurationError` where pyiceberg is not installed."""
@@ -86,6 +101,42 @@ class _IcebergCommitter:
         held = self._asked(token, lambda: _newest_held(self._load(), self._branch, token))
         return None if held is None else held[0]
 
+    def others(self, token: CommitToken) -> list[Owner]:
+        """As `KnowsOwners`; an owner whose snapshots have expired is forgotten."""
+        table = self._asked(token, self._load)
+        self._asked(token, lambda: self._check_run_column(table, token))
+        return self._check_owners(table, token)
+
+    def adopt(self, old: CommitToken, new: CommitToken) -> None:
+        """As `KnowsOwners`: in one transaction of two snapshots."""
+        table = self._asked(new, self._load)
+        held = _newest_held(table, self._branch, old)
+        if held is None:
+            return
+        mine = _newest_held(table, self._branch, new)
+        check_adoptable(new, f"Iceberg table {self._sink.uri}", mine and mine[0])
+        self._asked(new, lambda: self._hand_over(table, old, new, held[0]))
+
+    def _hand_over(self, table: Table, old: CommitToken, new: CommitToken, held: Held) -> None:
+        import pyarrow  # type: ignore[import-untyped]
+
+        column = self._sink.run_column
+        out = {_LINEAGE: old.lineage, _ATTEMPT: "0", _WRITER: ""}
+        own = self._properties(replace(new, attempt=held.attempt, writer=held.writer))
+        empty = table.schema().as_arrow().empty_table()
+        with table.transaction() as transaction:
+            if column is None:
+                transaction.append(empty, snapshot_properties=out, branch=self._branch)
+                transaction.append(empty, snapshot_properties=own, branch=self._branch)
+                return
+            is_old = f"{column} = '{old.lineage}'"
+            snapshot = table.metadata.snapshot_by_name(self._branch)
+            rows = table.scan(row_filter=is_old, snapshot_id=snapshot.snapshot_id if snapshot else None).to_arrow()
+            keys = pyarrow.array([new.lineage] * rows.num_rows, pyarrow.string())
+            rows = rows.set_column(rows.schema.get_field_index(column), column, keys)
+            transaction.append(empty, snapshot_properties=out, branch=self._branch)
+            transaction.overwrite(rows, is_old, snapshot_properties=own, branch=self._branch)
+
     def remembers_since(self, token: CommitToken) -> datetime | None:
         """As `ForgetsAttempts`: the time of the oldest snapshot of the branch, unless that is the table's first."""
         since: datetime | None = self._asked(token, lambda: _remembers_since(self._load(), self._branch, token))
@@ -102,6 +153,7 @@ class _IcebergCommitter:
                 return f"{self._sink.uri}: applied before, snapshot {held[1]}"
             if held is not None and (mode is CommitMode.APPEND or held[0].attempt >= token.attempt):
                 raise refused(token, f"Iceberg table {self._sink.uri}", held[0], mode, _remove(token))
+            self._check_owners(table, token)
             met = self._write(table, staged, token, mode)
             if met is None:
                 done = table.metadata.snapshot_by_name(self._branch)
@@ -113,15 +165,21 @@ class _IcebergCommitter:
 
         Raises `SinkRefused` where the table refuses these rows, and `SinkUnavailable` for everything else.
         """
-        import pyarrow  # type: ignore[import-untyped]
+        import pyarrow
         from pyiceberg.exceptions import CommitFailedException
 
         # Pyiceberg would put the rows on top of what somebody else has committed meanwhile: it is to be read first.
         table.metadata.properties["commit.retry.num-retries"] = "0"
-        properties = {_LINEAGE: token.lineage, _ATTEMPT: str(token.attempt), _WRITER: token.writer or ""}
-        rows = pyarrow.Table.from_batches(staged.batches(), staged.schema)
+        properties, column = self._properties(token), self._sink.run_column
+        schema, batches = staged.schema, staged.batches()
+        if column is not None:
+            schema, batches = with_key(schema, batches, column, token)
+        rows = pyarrow.Table.from_batches(batches, schema)
         try:
-            if mode is CommitMode.REPLACE:
+            if self._sink.replaces is Replaces.RUN and column is not None:
+                own = f"{column} = '{token.lineage}'"
+                table.overwrite(rows, own, snapshot_properties=properties, branch=self._branch)
+            elif mode is CommitMode.REPLACE:
                 table.overwrite(rows, snapshot_properties=properties, branch=self._branch)
             else:
                 table.append(rows, snapshot_properties=properties, branch=self._branch)
@@ -136,6 +194,53 @@ class _IcebergCommitter:
         except Exception as error:
             raise self._no_answer(token, error) from error
         return None
+
+    def _properties(self, token: CommitToken) -> dict[str, str]:
+        return {
+            _LINEAGE: token.lineage,
+            _ATTEMPT: str(token.attempt),
+            _WRITER: token.writer or "",
+            _REPLACES: self._sink.replaces.value,
+        }
+
+    def _check_owners(self, table: Table, token: CommitToken) -> list[Owner]:
+        """The owners of rows that ``token`` may meet. Raises as `check_owners`."""
+        owners = _owners(table, self._branch, token)
+        remove = (
+            "take them out by a snapshot each: table.delete(filter_of_its_rows, snapshot_properties="
+            f"{{{_LINEAGE!r}: <its dag/run/group/region>, {_ATTEMPT!r}: '0'}})"
+        )
+        check_owners(token, f"Iceberg table {self._sink.uri}", self._sink.replaces, owners, remove)
+        return owners
+
+    def _check_run_column(self, table: Table, token: CommitToken) -> None:
+        """Raise `SinkRefused` if the run column can't separate the rows of ``token`` from others, with what to do."""
+        from pyiceberg.types import StringType
+
+        column = self._sink.run_column
+        if self._sink.replaces is not Replaces.RUN or column is None:
+            return
+        kind = next((field.field_type for field in table.schema().fields if field.name == column), None)
+        if not isinstance(kind, StringType):
+            raise SinkRefused(
+                f"{token.text}: expected a column {column} of strings in the Iceberg table {self._sink.uri}, found "
+                f"{kind or 'none'}. A commit fills it with {token.lineage!r}. Nothing was done. Add it: ALTER "
+                f"TABLE ... ADD COLUMN {column} string."
+            )
+        held, snapshot = _newest_held(table, self._branch, token), table.metadata.snapshot_by_name(self._branch)
+        if held is None or snapshot is None:
+            return
+
+        def has(condition: str) -> bool:
+            found = table.scan(condition, selected_fields=(column,), snapshot_id=snapshot.snapshot_id, limit=1)
+            return bool(found.to_arrow().num_rows)
+
+        if has(f"{column} IS NULL") and not has(f"{column} = '{token.lineage}'"):
+            raise SinkRefused(
+                f"{no_keys(token, f'Iceberg table {self._sink.uri}', column, held[0])} Give its rows the key: UPDATE "
+                f"... SET {column} = '{token.lineage}' WHERE <its rows>. If it has no rows there, take its token out"
+                f"{_remove(token)}"
+            )
 
     @cached_property
     def _catalog(self) -> Catalog:
@@ -186,6 +291,23 @@ def _remembers_since(table: Table, branch: str, token: CommitToken) -> datetime 
     if is_whole or any(_noted(table, branch, token)):
         return None
     return datetime.fromtimestamp(line[-1].timestamp_ms / 1000, timezone.utc)
+
+
+def _owners(table: Table, branch: str, token: CommitToken) -> list[Owner]:
+    """The other lineages of which the branch holds an attempt, the newest first."""
+    from pyiceberg.table.snapshots import ancestors_of
+
+    newest: dict[str, Owner | None] = {}
+    for snapshot in ancestors_of(table.metadata.snapshot_by_name(branch), table.metadata):
+        properties = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        lineage, replaces = properties.get(_LINEAGE), properties.get(_REPLACES)
+        if lineage is None or lineage == token.lineage or lineage in newest:
+            continue
+        is_out = properties.get(_ATTEMPT) == "0"
+        newest[lineage] = (
+            None if is_out else Owner(RegionKey.of_path(lineage), Replaces(replaces) if replaces else None)
+        )
+    return [owner for owner in newest.values() if owner is not None]
 
 
 def _noted(table: Table, branch: str, token: CommitToken) -> Iterator[tuple[Snapshot, Mapping[str, str]]]:
