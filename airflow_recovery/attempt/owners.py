@@ -23,21 +23,26 @@ def check_owner(run: Run, region: str, state: RunState) -> None:
     if spec is None:
         return
     token, committer = token_of(run.journal.identity, region, 0), run.open_committer(spec)
-    is_new = not state.of(region).attempts
     try:
-        if is_new:
-            for old in _removed_regions(run, spec, state):
-                if _holds(run, committer, old):
-                    raise _renamed(token.key, token.key._replace(region=old), committer)
-        if not isinstance(committer, KnowsOwners):
+        owners = committer.others(token) if isinstance(committer, KnowsOwners) else ()
+        if _has_committed(committer, token, state):
             return
-        for owner in committer.others(token):
-            if is_new and owner.key is not None and _is_old_name(run, token, owner.key):
-                raise _renamed(token.key, owner.key, committer)
+        names = [token.key._replace(region=old) for old in _removed_regions(run, spec, state)]
+        old_names = [key for key in names if _holds(run, committer, key.region)]
+        old_names += [owner.key for owner in owners if owner.key is not None and _is_old_name(run, token, owner.key)]
+        if old_names:
+            raise _renamed(token.key, old_names[0], committer)
     except SinkSuperseded as superseded:
         run.log.warning("%s: its sink has newer rows, and will not take these: %s.", region, superseded)
     except SinkUnavailable as error:
         run.log.warning("Who has rows in the sink of %s could not be asked before the attempt: %s", region, error)
+
+
+def _has_committed(committer: Committer, token: CommitToken, state: RunState) -> bool:
+    """Whether the region has rows there under today's name, so that it is no other one's new name."""
+    if isinstance(committer, RemembersAttempts):
+        return committer.held(token) is not None
+    return bool(state.of(token.region).attempts)
 
 
 def _removed_regions(run: Run, spec: CommitSpec, state: RunState) -> list[str]:

@@ -107,10 +107,10 @@ class _DeltaCommitter:
     def others(self, token: CommitToken) -> list[Owner]:
         """As `KnowsOwners`."""
         table = self._table(token)
-        if table is None:
-            return []
-        self._check_run_column(table, token)
-        return self._check_owners(table, token)
+        owners = self._check_owners(table, token)
+        if table is not None:
+            self._check_run_column(table, token)
+        return owners
 
     def adopt(self, old: CommitToken, new: CommitToken) -> None:
         """As `KnowsOwners`: in one commit, which changes the keys of the rows, too."""
@@ -153,8 +153,7 @@ class _DeltaCommitter:
                 return f"{self._uri}: applied before"
             if held is not None and (mode is CommitMode.APPEND or held.attempt >= token.attempt):
                 raise refused(token, f"Delta table {self._uri}", held, mode, _remove(token))
-            if table is not None:
-                self._check_owners(table, token)
+            self._check_owners(table, token)
             met = self._write(table, staged, token, mode)
             if met is None:
                 done = self._table(token)
@@ -238,12 +237,13 @@ class _DeltaCommitter:
         is_alone = mark in own if mark else table is None or not self._named(table, token)
         return {_OWNER: own[0] if is_alone else _SEVERAL}
 
-    def _check_owners(self, table: deltalake.DeltaTable, token: CommitToken) -> list[Owner]:
+    def _check_owners(self, table: deltalake.DeltaTable | None, token: CommitToken) -> list[Owner]:
         """The owners of rows that ``token`` may meet, as far as the table tells them. Raises as `check_owners`."""
-        mark = table.transaction_version(_OWNER) or 0
-        if mark in (_owner(_lineage(token), _ONE), _owner(_lineage(token), _ALL)):
-            return []
-        if mark == _owner(_task(token), _NEWEST):
+        mark = 0 if table is None else table.transaction_version(_OWNER) or 0
+        owners: list[Owner] = []
+        if table is None or mark in (_owner(_lineage(token), _ONE), _owner(_lineage(token), _ALL)):
+            pass
+        elif mark == _owner(_task(token), _NEWEST):
             newest, mine = table.transaction_version(_LATEST) or 0, date_of(token.run_key)
             run_key = date_text(datetime.fromtimestamp(newest, timezone.utc))
             is_other = mine is None or int(mine.timestamp()) != newest

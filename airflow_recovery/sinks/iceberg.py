@@ -104,8 +104,9 @@ class _IcebergCommitter:
     def others(self, token: CommitToken) -> list[Owner]:
         """As `KnowsOwners`; an owner whose snapshots have expired is forgotten."""
         table = self._asked(token, self._load)
+        owners = self._check_owners(table, token)
         self._asked(token, lambda: self._check_run_column(table, token))
-        return self._check_owners(table, token)
+        return owners
 
     def adopt(self, old: CommitToken, new: CommitToken) -> None:
         """As `KnowsOwners`: in one transaction of two snapshots."""

@@ -124,8 +124,9 @@ class _PostgresCommitter:
     def others(self, token: CommitToken) -> list[Owner]:
         """As `KnowsOwners`."""
         with self._transaction(token) as cursor:
+            owners = self._check_owners(cursor, token)
             self._check_run_column(cursor, token)
-            return self._check_owners(cursor, token)
+            return owners
 
     def adopt(self, old: CommitToken, new: CommitToken) -> None:
         """As `KnowsOwners`: in one transaction."""
@@ -198,6 +199,7 @@ class _PostgresCommitter:
         """The owners of rows that ``token`` may meet. Raises as `check_owners`."""
         schema, _ = self._target(cursor)
         if not _columns(cursor, schema, TOKENS):
+            check_owners(token, self._sink.table, self._sink.replaces, [], "")
             return []
         own_run = f"/{encode(token.run_key)}/"
         is_clearing = self._sink.replaces in (Replaces.ALL, Replaces.LATEST)

@@ -5,9 +5,11 @@ The real protocol, PostgreSQL, Delta and Iceberg tables; in place of Spark rows 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import deltalake
@@ -19,6 +21,9 @@ from staging import Resources, Warehouse
 
 from airflow_recovery.attempt import region_task
 from airflow_recovery.attempt.region_task import Decision, RegionResult
+from airflow_recovery.console import adopt as console_adopt
+from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.main import main
 from airflow_recovery.errors import AppendedAlready, Refused, SinkRefused
 from airflow_recovery.model.records import CommitEnd, RunIdentity
 from airflow_recovery.sinks import (
@@ -30,6 +35,7 @@ from airflow_recovery.sinks import (
     delta,
     iceberg,
     postgres,
+    sink_of,
 )
 from airflow_recovery.sinks.owners import date_of
 from airflow_recovery.store.local import LocalStore
@@ -69,6 +75,8 @@ class Target:
 
     def sink(self, mode: str, **how: Any) -> CommittingSink:
         if self.kind == "delta":
+            if mode == "append":
+                how["run_column"] = "run_key"  # else its rows would have other columns than those of the others
             return DeltaTable(uri=self.uri, mode=mode, **how)
         if self.kind == "iceberg":
             return IcebergTable(uri="iceberg://lake/db.t", mode=mode, **how)
@@ -126,7 +134,7 @@ BOTH, REFUSED, THE_LATER = "both stay", "the second is refused", "the later date
 def expected(first: str, second: str, other: str) -> str:
     if {first, second} <= {"append", "run"}:
         return BOTH
-    return THE_LATER if (first, second) == ("latest", "latest") and "date" in other else REFUSED
+    return THE_LATER if first in ("all", "latest") and second == "latest" and "date" in other else REFUSED
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -155,6 +163,8 @@ def test_faults_220_to_222_nobody_deletes_the_rows_of_another(
     # Cleared: both are kept.
     assert [case.task().decision for case in (one, two)] == [Decision.KEPT, Decision.KEPT]
     # Cleared, with other code: each replaces its own rows.
+    if end == THE_LATER:
+        one = replace(one, sink=two.sink)  # as it was declared last
     for case, sink, carrier in ((one, first, "A2"), (two, second, "U2")):
         again = replace(case, rows={"carrier": [carrier]}, code=carrier)
         if sink == "append":
@@ -299,11 +309,13 @@ def test_fault_224_a_column_that_is_too_short_is_named_before_spark(warehouse: W
 
 def test_fault_224_rows_without_a_key_are_not_left_beside_new_ones(target: Target) -> None:
     """The sink had no run_column= when it committed."""
-    if target.kind == "delta":
-        empty = pa.schema([("carrier", pa.string()), ("run_key", pa.string())]).empty_table()
-        deltalake.write_deltalake(target.uri, empty)
     target.case(target.sink(**ALL), DAY_1, "old").task()
     case = target.case(target.sink(**BY_RUN), DAY_1, "new")
+    if target.kind == "delta":
+        with pytest.raises(SinkRefused, match=r"expected a column run_key of strings .* found none"):
+            case.task()
+        added = deltalake.Field("run_key", deltalake.schema.PrimitiveType("string"))
+        deltalake.DeltaTable(target.uri).alter.add_columns([added])
     with pytest.raises(SinkRefused, match="Give its rows the key: "):
         case.task()
     assert target.carriers() == ["old"]
@@ -373,9 +385,21 @@ RENAMED: dict[str, Callable[[Case], Case]] = {
 }
 
 
+def adopt(target: Target, case: Case, *words: str) -> int:
+    """``airflow recovery adopt``, on a machine with this deployment's connections."""
+    deployment = SimpleNamespace(
+        journal=LocalStore(str(case.journal)), open_committer=lambda spec: target.committer(sink_of(spec))
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(console_adopt, "deployment_of", lambda args: deployment)
+        return main(["adopt", *words])
+
+
 @pytest.mark.parametrize("mode", ["append", "run"])
 @pytest.mark.parametrize("what", RENAMED)
-def test_fault_225_what_was_renamed_adds_its_rows_only_once(target: Target, what: str, mode: str) -> None:
+def test_fault_225_what_was_renamed_adds_its_rows_only_once(
+    target: Target, what: str, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     case = target.case(target.sink(**SINKS[mode]), DAY_1, "AA")
     case.task()
     new = RENAMED[what](case)
@@ -384,9 +408,14 @@ def test_fault_225_what_was_renamed_adds_its_rows_only_once(target: Target, what
         new.task()
     assert new.state().latest_attempt == 0
     assert target.carriers() == ["AA"]
-    old_token, new_token = (CommitToken(*each.identity_key, 0) for each in (case, new))
-    target.committer(case.sink).adopt(old_token, new_token)
-    target.committer(case.sink).adopt(old_token, new_token)  # a second time changes nothing
+    assert adopt(target, case, *names.split(), "--dry-run", "--json") == ExitCode.DONE
+    [found] = json.loads(capsys.readouterr().out)["adopted"]
+    assert (found["old"], found["new"], found["attempt"]) == (case.identity_key.path, new.identity_key.path, 1)
+    with pytest.raises(SinkRefused):
+        new.task()
+    assert adopt(target, case, *names.split()) == ExitCode.DONE
+    assert f"is {new.identity_key.path}'s." in capsys.readouterr().out
+    assert adopt(target, case, *names.split()) == ExitCode.NOT_FOUND  # a second time changes nothing
     again = replace(new, rows={"carrier": ["UA"]})
     if mode == "append":
         with pytest.raises(AppendedAlready, match="which this journal does not know"):
@@ -433,3 +462,10 @@ def test_adopt_does_not_join_what_both_have_written(target: Target) -> None:
     old, new = (CommitToken(*case.identity_key, 0) for case in cases)
     with pytest.raises(Refused, match="both the old and the new owner have committed there"):
         target.committer(cases[0].sink).adopt(old, new)
+
+
+@pytest.mark.parametrize("names", [("dag", "dag"), ("dag", "dag/t"), ("a/b/c/d", "a/b/c/e"), ("dag/", "dag/t")])
+def test_names_that_adopt_does_not_understand(target: Target, names: tuple[str, str], capsys: Any) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    assert adopt(target, case, *names) == ExitCode.USAGE
+    assert "Expected two names as DAG, DAG/TASK or DAG/GROUP/REGION" in capsys.readouterr().err
