@@ -96,7 +96,7 @@ class Case:
     journal: Path
     rows: dict[str, list[object]] = field(default_factory=lambda: ROWS)
     code: str = "code"
-    meanwhile: Callable[[], None] = lambda: None
+    meanwhile: Callable[[], object] = lambda: None
     identity: RunIdentity = IDENTITY
     region: str = REGION
     dag_tasks: tuple[str, ...] = ()

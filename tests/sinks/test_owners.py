@@ -194,7 +194,7 @@ def test_control_fault_220_without_the_owner_one_date_deletes_the_other(
 def test_fault_220_two_dates_at_once_one_is_refused_by_its_commit(target: Target) -> None:
     """Both have looked at an empty table before they claimed."""
     two = target.case(target.sink(**ALL), DAY_2, "UA")
-    one = replace(target.case(target.sink(**ALL), DAY_1, "AA"), meanwhile=lambda: two.task())
+    one = replace(target.case(target.sink(**ALL), DAY_1, "AA"), meanwhile=two.task)
     with pytest.raises(SinkRefused, match="airflow recovery abandon"):
         one.task()
     assert target.carriers() == ["UA"]
@@ -352,8 +352,8 @@ def forget_owners(target: Target) -> None:
         table.create_write_transaction([], "append", table.schema(), commit_properties=none)
     else:
         told = {"airflow-recovery.lineage": lineage, "airflow-recovery.attempt": "1", "airflow-recovery.writer": ""}
-        table = target.catalog.load_table("db.t")
-        table.append(table.scan().to_arrow().slice(0, 0), snapshot_properties=told)
+        held = target.catalog.load_table("db.t")
+        held.append(held.scan().to_arrow().slice(0, 0), snapshot_properties=told)
 
 
 # another spelling
