@@ -48,7 +48,7 @@ def test_fault_221_two_dags_of_one_factory_keep_their_rows(pipeline: Pipeline, w
     both = [(f"owned_{country}/date-{day}T000000Z/g/load", day) for country in ("de", "us")]
     assert keys() == both
     for run in runs:
-        run.recovery("restart", "rows", "--yes")
+        run.recovery("restart", "rows", "--json")
         run.ends().check()
         assert keys() == both
 
