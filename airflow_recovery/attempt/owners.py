@@ -25,11 +25,12 @@ def check_owner(run: Run, region: str, state: RunState) -> None:
     token, committer = token_of(run.journal.identity, region, 0), run.open_committer(spec)
     try:
         owners = committer.others(token) if isinstance(committer, KnowsOwners) else ()
-        if _has_committed(committer, token, state):
+        removed = [token.key._replace(region=old) for old in _removed_regions(run, spec, state)]
+        beside = [owner.key for owner in owners if owner.key is not None and owner.key.run_key == token.run_key]
+        if not (removed or beside) or _has_committed(committer, token, state):
             return
-        names = [token.key._replace(region=old) for old in _removed_regions(run, spec, state)]
-        old_names = [key for key in names if _holds(run, committer, key.region)]
-        old_names += [owner.key for owner in owners if owner.key is not None and _is_old_name(run, token, owner.key)]
+        old_names = [key for key in removed if _holds(run, committer, key.region)]
+        old_names += [key for key in beside if _is_old_name(run, token, key)]
         if old_names:
             raise _renamed(token.key, old_names[0], committer)
     except SinkSuperseded as superseded:
@@ -69,9 +70,7 @@ def _holds(run: Run, committer: Committer, region: str) -> bool:
 
 
 def _is_old_name(run: Run, token: CommitToken, key: RegionKey) -> bool:
-    """Whether ``key`` can be the token's region under an old name: of the same run, and not in Airflow any more."""
-    if key.run_key != token.run_key:
-        return False
+    """Whether ``key``, of the same run, can be the token's region under an old name: it is not in Airflow any more."""
     if key.dag_id == token.dag_id:
         return not _is_in_dag(run, key)
     if (key.group_id, key.region) != (token.group_id, token.region):

@@ -1,4 +1,4 @@
-"""Whose rows a target holds, and which of two owners may commit there (docs/protocol.md#owners of a target's rows)."""
+"""Whose rows a target holds, and which of two owners may commit there (docs/protocol.md#owners)."""
 
 from __future__ import annotations
 
