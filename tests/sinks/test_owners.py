@@ -1,4 +1,4 @@
-"""Who owns the rows of a target (faults 220 to 229): two dates, tasks and DAGs that commit to one table.
+"""Who owns the rows of a target (faults 220 to 225): two dates, tasks and DAGs that commit to one table.
 
 The real protocol, PostgreSQL, Delta and Iceberg tables; in place of Spark rows of the test's.
 """
