@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from sink_process import Case
-from staging import Resources, Warehouse
+from staging import Resources, Warehouse, stage
 
 from airflow_recovery.attempt import region_task
 from airflow_recovery.attempt.region_task import Decision, RegionResult
@@ -27,6 +27,7 @@ from airflow_recovery.console.main import main
 from airflow_recovery.errors import AppendedAlready, Refused, SinkRefused
 from airflow_recovery.model.records import CommitEnd, RunIdentity
 from airflow_recovery.sinks import (
+    Committable,
     CommittingSink,
     CommitToken,
     DeltaTable,
@@ -241,6 +242,32 @@ def test_fault_223_whoever_declares_keeps_latest_later_goes_on_with_the_table(ta
     assert target.case(target.sink(**LATEST), DAY_1, "A").task().why == "ran; superseded by 2026-01-02"
     target.case(target.sink(**LATEST), DAY_3, "C").task()
     assert target.carriers() == ["C"]
+
+
+@pytest.mark.control
+def test_control_fault_223_without_the_order_of_dates_an_older_one_replaces_a_newer_one(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (postgres, delta, iceberg):
+        monkeypatch.setattr(module, "check_owners", lambda *given: None)
+    for day, carrier in ((DAY_2, "B"), (DAY_1, "A")):
+        target.case(target.sink(**LATEST), day, carrier).task()
+    assert target.carriers() == ["A"]
+
+
+@pytest.mark.control
+def test_control_fault_221_with_the_date_alone_as_key_one_dag_deletes_the_rows_of_the_other(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (postgres, delta, iceberg):
+        monkeypatch.setattr(module, "check_owners", lambda *given: None)
+    monkeypatch.setattr(CommitToken, "lineage", property(lambda self: self.run_key))
+    for attempt, (dag, carrier) in enumerate((("a", "US"), ("b", "DE")), start=1):
+        token = CommitToken(dag, DAY_1, GROUP, "load", attempt)
+        case = target.case(target.sink(**BY_RUN), DAY_1, carrier, dag=dag)
+        manifest = replace(stage(case.warehouse.store, dag, case.rows), result="load")
+        target.committer(case.sink).commit(Committable(token, manifest))
+    assert target.carriers() == ["DE"]
 
 
 def test_keeps_latest_needs_a_date(target: Target) -> None:
