@@ -14,7 +14,7 @@ from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.groups import RegionGroup
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import modes_of
-from airflow_recovery.model.records import ExternalObject, PlanRecord
+from airflow_recovery.model.records import CommitEnd, ExternalObject, PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.planning.coordinators import VertexRestarts, restarted_with
@@ -149,6 +149,8 @@ def _why_kept(evaluation: Evaluation, region: str, current: Attempt | None, file
     number = current.number if current is not None else 0
     checked = f"{files} files are as registered" if evaluation.was_asked(region) else "nobody asks for its data"
     kept = f"attempt {number} is valid, {checked}"
+    if current is not None and current.committed is not None and current.committed.end is CommitEnd.SUPERSEDED:
+        kept = f"{kept}; its sink has newer rows: {current.committed.probe}"
     basis = current.outcome.inputs if current is not None and current.outcome is not None else None
     return kept + "".join(f"; {cutoff.text()}" for cutoff in evaluation.early_cutoffs(region, basis)) if basis else kept
 

@@ -12,12 +12,11 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.locations import DELTA, comparable, is_table
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.results.prober import OnAltered
-from airflow_recovery.sinks.declaration import spec_of
+from airflow_recovery.sinks.declaration import CommittingSink, spec_of
 
 if TYPE_CHECKING:
     from airflow_recovery.model.committing import CommitSpec
     from airflow_recovery.results.stored_rows import ReadLimits
-    from airflow_recovery.sinks.declaration import CommittingSink
 
 _PLACEHOLDER = re.compile(r"\{(input|output|version|token):([^{}]*)\}")
 _DOUBLE_BRACES = re.compile(r"\{\{\s*((?:input|output|version|token):[^{}\s]*)\s*\}\}")
@@ -162,6 +161,16 @@ def check_targets(
                     f"{other_uri}: each would take what the other writes for an alteration, and one would overwrite "
                     "the other. Give them folders beside each other, or no URI: each attempt then gets its own."
                 )
+
+
+def sinks_of(dag: Any) -> Iterator[tuple[str, CommittingSink]]:
+    """The sinks of a DAG's operators and task groups so far, each with the task or vertex that declares it."""
+    for task in dag.task_dict.values():
+        sink = getattr(task, "commit", None)
+        if isinstance(sink, CommittingSink):
+            yield task.task_id, sink
+    for group in dag.task_group.get_task_group_dict().values():
+        yield from getattr(group, "sinks", ())
 
 
 def _place(uri: str) -> str:

@@ -108,7 +108,7 @@ def test_replace_with_a_run_column_leaves_other_runs_rows(warehouse):
     into.commit(warehouse.committable(run_key="date-2"))
     into.commit(warehouse.committable(2, {"carrier": ["B6"], "delay": [9.0]}))
     found = warehouse.ask(f"SELECT run_key, count(*) FROM {warehouse.table} GROUP BY 1 ORDER BY 1")
-    assert found == [("date-1", 1), ("date-2", 4)]
+    assert found == [("dag/date-1/flights/delays", 1), ("dag/date-2/flights/delays", 4)]
 
 
 def test_two_runs_that_replace_at_once_leave_the_rows_of_one(warehouse, monkeypatch):
@@ -356,7 +356,7 @@ def test_fault_99_a_percent_sign_is_part_of_a_name(warehouse, mode):
     for _ in range(2):
         into.commit(warehouse.committable(rows={"a%": ["AA", "UA"]}))
     read = f'SELECT "a%%", "100%%s" FROM "{warehouse.schema}%%s"."t%%%%" ORDER BY ord'
-    assert warehouse.ask(read + " LIMIT %s", 9) == [("AA", "date-1"), ("UA", "date-1")]
+    assert warehouse.ask(read + " LIMIT %s", 9) == [(carrier, "dag/date-1/flights/delays") for carrier in ("AA", "UA")]
     assert warehouse.ask(f'SELECT * FROM "{warehouse.schema}%%s"."t%%" LIMIT %s', 1) == []
 
 
