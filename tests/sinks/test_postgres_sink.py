@@ -9,7 +9,6 @@ import traceback
 from concurrent.futures import wait as futures_wait
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import psycopg2
@@ -600,24 +599,6 @@ def test_fault_210_of_two_that_commit_again_at_once_the_rows_are_there_once(ware
         candidate.join()
     assert sorted("applied before" in each for each in said) == [False, True]
     assert warehouse.rows() == GIVEN
-
-
-@pytest.mark.parametrize("mode", ["append", "replace"])
-def test_fault_210_a_connection_that_leads_to_another_database_now(warehouse, mode):
-    _, given, name = committed(warehouse, mode, None)
-    other = f"other_{warehouse.schema}"
-    connection = psycopg2.connect(**warehouse.address)
-    connection.autocommit = True
-    with closing(connection), connection.cursor() as cursor:
-        cursor.execute(f"CREATE DATABASE {other}")
-    moved = Warehouse({**warehouse.address, "dbname": other}, warehouse.schema, Path(warehouse.store.base_uri[7:]))
-    moved.ask(
-        f"CREATE SCHEMA {moved.schema}; CREATE TABLE {moved.table} (carrier text, delay double precision, ord serial)"
-    )
-    into: Any = committer(moved, mode)
-    assert into.rows(given, name).rows is Rows.REMOVED
-    assert "4 rows" in into.commit_again(given, name)
-    assert moved.rows() == warehouse.rows() == GIVEN
 
 
 def test_a_token_whose_rows_were_removed_is_taken_out_and_no_other(warehouse):
