@@ -515,7 +515,11 @@ DONE_TO_IT = {
     "all deleted": ("DELETE FROM {table}", Rows.REMOVED, Rows.REMOVED),
     "one deleted": ("DELETE FROM {table} WHERE carrier = 'AA'", Rows.PARTLY, Rows.PARTLY),
     "one edited": ("UPDATE {table} SET delay = 7 WHERE carrier = 'AA'", Rows.THERE, Rows.THERE),
-    "rows on top": ("INSERT INTO {table} (carrier, run_key) VALUES ('XX', 'dag/date-1/flights/delays')", Rows.THERE, Rows.THERE),
+    "rows on top": (
+        "INSERT INTO {table} (carrier, run_key) VALUES ('XX', 'dag/date-1/flights/delays')",
+        Rows.THERE,
+        Rows.THERE,
+    ),
     "other rows instead": (
         "DELETE FROM {table}; INSERT INTO {table} (carrier, run_key) VALUES ('XX', 'dag/date-1/flights/delays')",
         Rows.OVERWRITTEN,
