@@ -323,6 +323,10 @@ class HoldsOther(SinkRefused):
     """The target holds another attempt than the one that was to be committed, and nothing was changed."""
 
 
+class SinkSuperseded(RecoveryError):
+    """A later date of the same task has committed to a sink with ``keeps="latest"``; nothing was changed."""
+
+
 class SinkNotApplied(RecoveryError):
     """It is certain that a commit did nothing: it may be tried again. For the ``apply`` of a probe-only sink."""
 

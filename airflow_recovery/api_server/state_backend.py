@@ -37,6 +37,7 @@ def answer(session: Session, scope: TaskScope, value: str) -> str:
     request, and everything of this attempt is rolled back with the session.
     """
     from airflow_recovery.api_server.compare_and_clear import clear, observe
+    from airflow_recovery.api_server.dags import has_dag
     from airflow_recovery.api_server.description import describe
     from airflow_recovery.api_server.notes import leave_note
     from airflow_recovery.api_server.pools import pool_slots
@@ -48,6 +49,8 @@ def answer(session: Session, scope: TaskScope, value: str) -> str:
         call = Call.read(body)
         if call.operation is Operation.POOL:
             reply = Answer(call_id, slots=pool_slots(session, scope, call.text or ""))
+        elif call.operation is Operation.DAG:
+            reply = Answer(call_id, has_dag=has_dag(session, call.text or ""))
         elif call.operation is Operation.NOTE:
             leave_note(session, scope, call.text or "")
             reply = Answer(call_id)

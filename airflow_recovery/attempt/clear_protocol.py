@@ -47,6 +47,8 @@ class Operation(str, Enum):
     CLEAR = "clear"
     POOL = "pool"
     """How many slots a pool has; ``text`` names it."""
+    DAG = "dag"
+    """Whether Airflow has the DAG that ``text`` names in a file."""
     NOTE = "note"
     """Put ``text`` as the note of the task instance that asks."""
     DESCRIBE = "describe"
@@ -76,6 +78,7 @@ class Answer:
     """The server's answer to the call with the same ``call_id``: at most one of the others; none, to a note.
 
     ``slots``: of the pool; `None` for one that is not there, -1 for one without limit. ``description``: plain JSON.
+    ``has_dag``: whether the DAG is there.
     """
 
     call_id: str
@@ -84,6 +87,7 @@ class Answer:
     error: str | None = needed(None)
     slots: OrMinusOne | None = later(None)
     description: dict[str, Any] | None = later(None)
+    has_dag: bool | None = later(None)
 
 
 @dataclass(frozen=True)

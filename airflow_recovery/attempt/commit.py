@@ -35,6 +35,7 @@ from airflow_recovery.errors import (
     SinkInDoubt,
     SinkNotApplied,
     SinkRefused,
+    SinkSuperseded,
     SinkUnavailable,
 )
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
@@ -65,10 +66,14 @@ from airflow_recovery.sinks.committer import (
 )
 
 
-def commit_own(run: Run, outcome: Outcome) -> None:
-    """Right after the finish, by the process that has claimed the attempt, which may commit to any sink."""
-    if outcome.commit is not None:
-        _Commit(run, Attempt(outcome.attempt, is_claimed=True, has_outcome=True, outcome=outcome)).begin()
+def commit_own(run: Run, outcome: Outcome) -> str | None:
+    """Right after the finish, by the process that has claimed the attempt, which may commit to any sink.
+
+    Return which later date has superseded it, in words, if its sink keeps the latest one.
+    """
+    if outcome.commit is None:
+        return None
+    return _Commit(run, Attempt(outcome.attempt, is_claimed=True, has_outcome=True, outcome=outcome)).begin()
 
 
 def roll_forward(run: Run, prepared: Attempt, region_state: RegionState, why_run: Callable[[], Reason | None]) -> None:
@@ -113,15 +118,18 @@ def keep_rows(run: Run, region: str, attempt: Attempt) -> str | None:
         return ""
     commit = _Commit(run, attempt)
     try:
-        found = commit.rows()
-    except SinkUnavailable as error:
-        run.log.warning("%s is kept, but its sink could not be asked for its rows: %s", region, error)
-        return "its sink could not be asked for its rows"
-    if found.rows is Rows.THERE:
-        return ""
-    run.task_instances.live_check()
-    run.log.warning("The sink of %s@%d does not hold its rows any more: %s.", region, attempt.number, found.text)
-    return commit.again(found)
+        try:
+            found = commit.rows()
+        except SinkUnavailable as error:
+            run.log.warning("%s is kept, but its sink could not be asked for its rows: %s", region, error)
+            return "its sink could not be asked for its rows"
+        if found.rows is Rows.THERE:
+            return ""
+        run.task_instances.live_check()
+        run.log.warning("The sink of %s@%d does not hold its rows any more: %s.", region, attempt.number, found.text)
+        return commit.again(found)
+    except SinkSuperseded as newer:
+        return str(newer)
 
 
 def _record_removal(run: Run, region: str, undone: int) -> None:
@@ -334,9 +342,9 @@ class _Commit:
         self._committer: Committer = run.open_committer(self._spec)
         self._epoch = max(prepared.committer_epoch, 1)
 
-    def begin(self) -> None:
+    def begin(self) -> str | None:
         try:
-            self._apply(probed="")
+            return self._apply(probed="")
         except HoldsOther as error:
             if not self._is_harmless(is_gone=True):
                 raise self._with_way_out(error) from None
@@ -463,8 +471,15 @@ class _Commit:
                 f"{self._abandon('--not-applied')}"
             )
 
-    def _apply(self, probed: str) -> None:
-        self._end(CommitEnd.COMMITTED, self._committed(), probed)
+    def _apply(self, probed: str) -> str | None:
+        """Commit, and record how that has ended. Returns which later date has superseded it, in words."""
+        try:
+            commit_id = self._committed()
+        except SinkSuperseded as error:
+            self._end(CommitEnd.SUPERSEDED, "", str(error))
+            return str(error)
+        self._end(CommitEnd.COMMITTED, commit_id, probed)
+        return None
 
     def _committed(self) -> str:
         """Commit. Returns the target's name of the commit."""

@@ -39,6 +39,7 @@ from airflow_recovery.attempt.failover_restart import failover_restart, restart_
 from airflow_recovery.attempt.final_check import final_check
 from airflow_recovery.attempt.first_attempt import first_attempt_inputs
 from airflow_recovery.attempt.mode import attempt_of
+from airflow_recovery.attempt.owners import check_owner
 from airflow_recovery.attempt.previous_attempt import fence_previous_attempt
 from airflow_recovery.attempt.recompute import reset_for_epoch
 from airflow_recovery.attempt.reconnect import is_worth_reconnecting, reconnect
@@ -302,6 +303,7 @@ class RegionTask:
         region = self._run.regions[self._region]
         refs = refs_of(self._run, self._region, inputs)
         work = attempt_of(region).work(self._run, region, state, refs, externals)
+        check_owner(self._run, self._region, state)
         check_not_appended(self._run, self._region, state)
         claimed = ClaimedAttempt(
             self._claim(state, refs, work.in_claim, seen),
@@ -315,11 +317,11 @@ class RegionTask:
             comes_back=state.is_closed,
         )
         outcome = run_claimed(self._run, claimed, self._application, self._restarts, self._label)
-        commit_own(self._run, outcome)
+        superseded = commit_own(self._run, outcome)
         if outcome.commit is not None:
             self._application.check_committed(outcome)
         final_check(self._run, self._region, outcome.attempt)
-        how = f"ran; {work.taken_over}" if work.taken_over else "ran"
+        how = "; ".join(filter(None, ("ran", work.taken_over, superseded)))
         return RegionResult(self._region, Decision.RAN, outcome.attempt, how, outcome, cause=why)
 
     def _clear_producers(self, evaluation: Evaluation, lost: Mapping[str, Reason]) -> InputLost | ClearNotConfigured:

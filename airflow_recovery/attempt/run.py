@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -94,6 +94,10 @@ class Run:
     """With the driver of an attempt that an earlier try has left open."""
     is_live_run: Callable[[str], bool] = lambda run_id: True
     """Whether Airflow has the DAG run of that id, and has not ended it."""
+    dag_tasks: Collection[str] = ()
+    """The ids of all tasks of today's DAG; empty: only those of `plan` are known."""
+    has_dag: Callable[[str], bool | None] = lambda dag_id: None
+    """Whether Airflow has the DAG of that id in a file; `None`: not known."""
     check_owner: Callable[[], None] = lambda: None
     """Asked before anything in the journal is taken over: is it this deployment's? Raises `ConfigurationError`. The
     first attempt of a region does not ask: the tasks of its inputs have."""

@@ -126,8 +126,8 @@ class StandaloneDeployment:
         """Raises `ConfigurationError`: without Airflow, its connections are not known."""
         raise ConfigurationError(
             f"Expected a way to ask the target of {spec.result}, found none: without Airflow its connections are not "
-            "known. Give `airflow recovery abandon` on a machine with this deployment's Airflow; or, where you know "
-            "that the target has not taken it, --not-applied."
+            "known. Give the command on a machine with this deployment's Airflow; or `abandon`, if you know that the "
+            "target has not taken it, with --not-applied."
         )
 
     def clear(self, dag_id: str, run_id: str, task_keys: Sequence[str], *, unless_running: Sequence[str] = ()) -> None:

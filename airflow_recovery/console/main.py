@@ -41,6 +41,7 @@ SUBCOMMANDS = (
     Subcommand("rebuild", "set what has finished to success in a re-created run", "airflow_recovery.console.rebuild"),
     Subcommand("confirm", "go on with a commit in doubt: its old process is dead", "airflow_recovery.console.confirm"),
     Subcommand("abandon", "give up a commit that its target refuses", "airflow_recovery.console.abandon"),
+    Subcommand("adopt", "a renamed task or DAG owns its rows in targets", "airflow_recovery.console.adopt"),
     Subcommand("verify", "check the invariants I1 to I15 of runs, independently", "airflow_recovery.console.verify"),
     Subcommand("events", "the history of a run, event by event", "airflow_recovery.console.events"),
     Subcommand("export", "one file for a bug report: journal, plan, versions", "airflow_recovery.console.export"),

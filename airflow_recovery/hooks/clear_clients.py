@@ -115,6 +115,9 @@ class ClearClient(TaskInstances, Protocol):
     def pool_slots(self, name: str) -> int | None:
         """How many slots a pool has: -1 without limit, `None` where it is not there or nobody can be asked."""
 
+    def has_dag(self, dag_id: str) -> bool | None:
+        """Whether Airflow has the DAG in a file. `None`: it can't be asked."""
+
     def note(self, text: str) -> None:
         """Give this task instance a note, in one line. A person's own note stays."""
 
@@ -157,6 +160,10 @@ class StateStoreClient(_ClearClient):
     def pool_slots(self, name: str) -> int | None:
         """The slots of a pool. Raises `BackendNotInstalled`, `NotMine`."""
         return self._call(Operation.POOL, None, name).slots
+
+    def has_dag(self, dag_id: str) -> bool | None:
+        """Whether Airflow has the DAG in a file. Raises `BackendNotInstalled`, `NotMine`."""
+        return self._call(Operation.DAG, None, dag_id).has_dag
 
     def note(self, text: str) -> None:
         """Give this task instance a note. Raises `BackendNotInstalled`, `NotMine`."""
@@ -210,6 +217,10 @@ class RestClient(_ClearClient):
         """The slots of a pool, by Airflow's own API; the connection's user must be allowed to see pools."""
         return self._hook.pool_slots(name)
 
+    def has_dag(self, dag_id: str) -> bool | None:
+        """Whether Airflow has the DAG in a file; the connection's user must be allowed to see it."""
+        return self._hook.has_dag(dag_id)
+
     def note(self, text: str) -> None:
         """Give this task instance a note, by Airflow's own REST API."""
         self._hook.note(self._own.dag_id, self._own.run_id, self._own.key, noted(text))
@@ -231,6 +242,11 @@ class ClearNotConfigured(_ClearClient):
     def pool_slots(self, name: str) -> int | None:
         """Returns `None`: without a way into Airflow, nobody can be asked."""
         del name
+        return None
+
+    def has_dag(self, dag_id: str) -> bool | None:
+        """Returns `None`: Airflow can't be asked."""
+        del dag_id
         return None
 
     def note(self, text: str) -> None:
@@ -263,6 +279,18 @@ class FirstClearClient(_ClearClient):
         """
         try:
             return self._ask(lambda clear_client: clear_client.pool_slots(name))
+        except errors.RecoveryError:
+            return None
+
+    def has_dag(self, dag_id: str) -> bool | None:
+        """Whether Airflow has the DAG in a file. `None`: it can't be asked, or its API server is of a version before.
+
+        Raises `NotMine`.
+        """
+        try:
+            return self._ask(lambda clear_client: clear_client.has_dag(dag_id))
+        except errors.NotMine:
+            raise
         except errors.RecoveryError:
             return None
 

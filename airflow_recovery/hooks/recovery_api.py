@@ -105,6 +105,15 @@ class RecoveryApiHook(BaseHook):
         self._raise_for(response, "/api/v2/pools")
         return int(response.json()["slots"])
 
+    def has_dag(self, dag_id: str) -> bool:
+        """Whether Airflow has the DAG in a file, by its own REST API."""
+        path = f"/api/v2/dags/{quote(dag_id, safe='')}"
+        response = self._authorised("GET", path, None)
+        if response.status_code == 404:
+            return False
+        self._raise_for(response, path)
+        return not response.json().get("is_stale", False)
+
     def dag_run_state(self, dag_id: str, run_id: str) -> str | None:
         """The state of a DAG run by Airflow's own REST API, `None` where there is no such run."""
         path = f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns/{quote(run_id, safe='')}"

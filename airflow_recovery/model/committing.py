@@ -30,6 +30,22 @@ class CommitMode(str, Enum):
     """It commits over the first, and the target refuses lower attempts from then on."""
 
 
+class Replaces(str, Enum):
+    """Which rows of a target a commit deletes before it adds its own."""
+
+    NOTHING = "nothing"
+    """It only adds rows."""
+
+    RUN = "run"
+    """The rows that have the key of this run and task in the sink's ``run_column``."""
+
+    LATEST = "latest"
+    """All rows, unless a later date of the same task has committed: then it commits nothing."""
+
+    ALL = "all"
+    """All rows of the target."""
+
+
 @dataclass(frozen=True)
 class CommitSpec:
     """Where and how the result ``result`` of a region is committed, as plans and outcomes hold it.
@@ -51,12 +67,13 @@ class CommitSpec:
         return (self.sink, self.config) == (other.sink, other.config)
 
     def has_same_place(self, other: CommitSpec) -> bool:
-        """Both commit into the same place; what a second attempt does there may differ."""
-        return (self.sink, _without_mode(self.config)) == (other.sink, _without_mode(other.config))
+        """Both commit into the same place; which rows a commit replaces there may differ."""
+        return (self.sink, _place(self.config)) == (other.sink, _place(other.config))
 
 
-def _without_mode(config: str) -> Any:
+def _place(config: str) -> Any:
+    """The fields without those that say what a commit does to the rows of others."""
     document = json.loads(config)
     if isinstance(document, dict):
-        document.pop("mode", None)
+        return {name: value for name, value in document.items() if name not in ("mode", "run_column", "keeps")}
     return document

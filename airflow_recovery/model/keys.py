@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_recovery.model.names import encode
+from airflow_recovery.model.names import decode, encode
 
 if TYPE_CHECKING:
     from airflow_recovery.model.groups import RegionGroup
@@ -78,6 +78,30 @@ class RegionKey(NamedTuple):
     def path(self) -> str:
         """All four names, encoded, with slashes between them: no two regions have the same."""
         return "/".join(encode(name) for name in self)
+
+    @classmethod
+    def of_path(cls, path: str) -> RegionKey:
+        """The inverse of `path`. A shortened name stays as it is there. Raises `ValueError` for another text."""
+        dag_id, run_key, group_id, region = (
+            segment if "~~" in segment else decode(segment) for segment in path.split("/")
+        )
+        return cls(dag_id, run_key, group_id, region)
+
+    @property
+    def task_id(self) -> str:
+        """The id in Airflow of the task that runs the region; a subtask has the task of its vertex."""
+        return _task_id(self.region.partition("[")[0], self.group_id)
+
+    @property
+    def name(self) -> str:
+        """DAG, group and region as ``airflow recovery adopt`` takes them: ``DAG/REGION`` of an operator."""
+        group = () if self.group_id == OPERATORS_GROUP else (self.group_id,)
+        return "/".join((self.dag_id, *group, self.region))
+
+    @property
+    def text(self) -> str:
+        """For people: the task, its DAG and its run."""
+        return f"{self.task_id} of {self.dag_id} / {self.run_key}"
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -515,6 +515,9 @@ class CommitEnd(str, Enum):
     ABANDONED = "ABANDONED"
     """It will never be committed: what it had prepared is gone, was reset, or is refused by its target for good; and
     nobody is left who could still commit it, or the target would refuse that."""
+    SUPERSEDED = "SUPERSEDED"
+    """Its sink keeps the rows of the latest date, and a later date had committed: the target was not changed. The
+    finish counts. ``probe`` names the later date."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.results.stored_rows import ReadLimits
+from airflow_recovery.sinks.declaration import check_sinks_apart
 from airflow_recovery.task.committed_output import checked_commit
 from airflow_recovery.task.references import (
     DropIn,
@@ -32,6 +33,7 @@ from airflow_recovery.task.references import (
     checked_outputs,
     may_become_table,
     placeholders,
+    sinks_of,
     written_by,
 )
 from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped, refuse_mapped_group
@@ -153,6 +155,7 @@ class DropInOperator(RecoveringOperator):
         self.declared_outputs = {name: None if uri is None else str(uri) for name, uri in self.outputs.items()}
         check_targets(self.task_id, self.outputs, self._outputs_of_others())
         self.commit = checked_commit(self.task_id, commit, self.outputs)
+        self._check_sinks()
         self.inputs = checked_inputs(self.task_id, inputs)
         try:
             self.on_altered = OnAltered(on_altered)
@@ -402,6 +405,17 @@ class DropInOperator(RecoveringOperator):
             for task in tasks
             if isinstance(task, DropInOperator) and task.task_id != self.task_id
         }
+
+    def _check_sinks(self) -> None:
+        """Against the sinks of the DAG, and its fixed outputs, which are tables of the same kind."""
+        dag = self.get_dag()
+        others = [] if dag is None else [(where, sink) for where, sink in sinks_of(dag) if where != self.task_id]
+        tables = {where: {"commit=": sink.place} for where, sink in others if is_table(sink.place)}
+        check_targets(self.task_id, self.outputs, tables)
+        if self.commit is not None:
+            own = self.commit.place
+            check_targets(self.task_id, {"commit=": own if is_table(own) else None}, self._outputs_of_others())
+            check_sinks_apart([*others, (self.task_id, self.commit)])
 
     def _producer(self, name: str, reference: OutputReference) -> DropInOperator:
         dag = self.get_dag()

@@ -24,7 +24,9 @@ from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.start_spark import START_TASK, StartSparkOperator
 from airflow_recovery.operators.stop_spark import STOP_TASK, StopSparkOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
+from airflow_recovery.sinks.declaration import check_sinks_apart
 from airflow_recovery.task.asset_events import ONCE, OnKeptAssets
+from airflow_recovery.task.references import sinks_of
 from airflow_recovery.task.run_context import refuse_mapped_group
 from airflow_recovery.task.spark_connection import PER_REGION, PER_RUN, SparkScope
 
@@ -133,6 +135,12 @@ class SparkJobTaskGroup(TaskGroup):
             self._refuse_without_recovery(declared, spark)
         declared.check_strategy(self.failover_strategy or declared.failover_strategy)
         regions = declared.regions()
+        self.sinks = [
+            (f"{self.group_id}.{name}", vertex.sink) for name, vertex in declared.vertices.items() if vertex.sink
+        ]
+        dag = getattr(self, "dag", None)
+        others = [] if dag is None else [each for each in sinks_of(dag) if each not in self.sinks]
+        check_sinks_apart([*others, *self.sinks])
         limit = getattr(getattr(self, "dag", None), "max_active_tasks", None)
         for mode in declared.modes:
             mode.check_dag(

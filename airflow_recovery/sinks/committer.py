@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from airflow_recovery.errors import HoldsOther, SinkRefused
-from airflow_recovery.model.committing import CommitMode
+from airflow_recovery.model.committing import CommitMode, Replaces
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.store.object_store import ObjectStore
@@ -31,9 +32,17 @@ class CommitToken:
     writer: str | None = None
 
     @property
+    def key(self) -> RegionKey:
+        """The token without its attempt."""
+        return RegionKey(self.dag_id, self.run_key, self.group_id, self.region)
+
+    @property
     def lineage(self) -> str:
-        """The token without its attempt, as text: a target holds at most one attempt of a lineage."""
-        return RegionKey(self.dag_id, self.run_key, self.group_id, self.region).path
+        """The token without its attempt, as text: a target holds at most one attempt of a lineage.
+
+        It is also the key of the lineage's rows in a ``run_column``.
+        """
+        return self.key.path
 
     @property
     def text(self) -> str:
@@ -56,6 +65,25 @@ class Held:
     def text(self) -> str:
         """For people."""
         return f"attempt {self.attempt}" + (f" of process {self.writer}" if self.writer is not None else "")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A region of a run that has committed rows to a target.
+
+    ``key`` is `None` if the target knows only that there is one. ``replaces`` is `None` if a version wrote the token
+    that did not write it down.
+    """
+
+    key: RegionKey | None
+    replaces: Replaces | None = None
+
+    @property
+    def text(self) -> str:
+        """For people: task, DAG and run."""
+        return (
+            self.key.text if self.key is not None else "another one, whose name the table's log does not have any more"
+        )
 
 
 @dataclass(frozen=True)
@@ -159,6 +187,28 @@ class ChecksRows(Protocol):
 
     def take_out(self, committable: Committable, commit_id: str) -> None:
         """Take the token out of the target, if its rows are REMOVED. Raises `SinkRefused` if they are not."""
+        ...
+
+
+@runtime_checkable
+class KnowsOwners(Protocol):
+    """What the committer of a target has that remembers every region of every run that has committed to it."""
+
+    def others(self, token: CommitToken) -> Sequence[Owner]:
+        """Look at the target before anything runs: return the owners of rows there, besides the token's lineage.
+
+        Owners whose rows ``token`` can't meet may be left out. Raises `SinkRefused` if ``token`` must not commit there
+        because of them, `SinkSuperseded` if it would commit nothing, `ConfigurationError` or `SinkRefused` if the
+        target can't tell rows apart as the sink declares, and otherwise as `Committer.probe` does.
+        """
+        ...
+
+    def adopt(self, old: CommitToken, new: CommitToken) -> None:
+        """Make ``new`` the owner of what the lineage of ``old`` has in the target: its token, and the keys of its rows.
+
+        Does nothing if the target holds nothing of ``old``. Raises `Refused` if it holds an attempt of ``new`` as well,
+        and otherwise as `Committer.probe` does.
+        """
         ...
 
 

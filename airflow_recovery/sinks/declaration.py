@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
 from airflow_recovery.model.codec import canonical_json
-from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
+from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec, Replaces
 from airflow_recovery.sinks.committer import Committer, SinkResources
 
 S = TypeVar("S")
@@ -45,6 +46,20 @@ class CommittingSink:
         """The location of the Delta or Iceberg table that it commits to (`TableLocation`); `None`: another target."""
         return None
 
+    @property
+    def replaces(self) -> Replaces:
+        """Which rows of the target a commit deletes."""
+        if self.mode is CommitMode.APPEND:
+            return Replaces.NOTHING
+        if getattr(self, "run_column", None) is not None:
+            return Replaces.RUN
+        return Replaces.LATEST if getattr(self, "keeps", None) is not None else Replaces.ALL
+
+    @property
+    def place(self) -> str | None:
+        """The table as the declaration writes it, in one spelling; `None` if the declaration does not tell."""
+        return None
+
     def open(self, resources: SinkResources) -> Committer:
         """A committer for the target. Connects to nothing yet; called in the task's process for each commit."""
         raise NotImplementedError
@@ -53,9 +68,56 @@ class CommittingSink:
 def spec_of(sink: CommittingSink, result: str) -> CommitSpec:
     """``sink`` as plans and outcomes have it: the class by name and the fields as JSON. ``result``: what it commits."""
     kind = type(sink)
-    config: dict[str, Any] = {field_.name: getattr(sink, field_.name) for field_ in fields(sink)}
+    config: dict[str, Any] = {
+        field_.name: getattr(sink, field_.name)
+        for field_ in fields(sink)
+        if not (field_.metadata.get("later") and getattr(sink, field_.name) == field_.default)
+    }
     text = canonical_json(config)
     return CommitSpec(result, kind.kind, CommitMode(sink.mode), f"{kind.__module__}:{kind.__qualname__}", text)
+
+
+def check_replaced_rows(sink: Any, where: str) -> None:
+    """Check ``run_column`` and ``keeps`` of a table's sink. Raises `JobDefinitionError` for values that don't fit."""
+    if sink.keeps not in (None, "latest"):
+        raise JobDefinitionError(f"{where}: expected keeps= as 'latest' or None, found {sink.keeps!r}: write 'latest'")
+    if sink.keeps is not None and (sink.mode is not CommitMode.REPLACE or sink.run_column is not None):
+        found = f"mode={sink.mode.value!r}" if sink.run_column is None else f"run_column={sink.run_column!r}"
+        raise JobDefinitionError(
+            f"{where}: expected keeps='latest' with mode='replace' and without run_column=, found {found}: a commit "
+            "then replaces all rows of the table, unless they are those of a later date. Leave one of them out"
+        )
+
+
+def check_run_column(sink: Any, where: str) -> None:
+    """Raise `JobDefinitionError` for a ``run_column`` that a lake table's predicate can't name as it is."""
+    column = sink.run_column
+    if column is not None and not (isinstance(column, str) and re.fullmatch(r"[a-z_][a-z0-9_]*", column)):
+        raise JobDefinitionError(
+            f"{where}: expected run_column= as a name of lower-case letters, digits and underscores, found {column!r}: "
+            "name such a column of the table"
+        )
+
+
+def check_sinks_apart(sinks: Iterable[tuple[str, CommittingSink]]) -> None:
+    """Raise `JobDefinitionError` if two sinks of one DAG, as (where, sink), would delete each other's rows.
+
+    Tables are compared as they are written. What differs in its spelling alone is found before the claim.
+    """
+    seen: dict[str, tuple[str, CommittingSink]] = {}
+    for where, sink in sinks:
+        if sink.place is None:
+            continue
+        other_where, other = seen.setdefault(sink.place, (where, sink))
+        if other is sink and other_where == where:
+            continue
+        clearing = (Replaces.ALL, Replaces.LATEST)
+        if sink.replaces in clearing or other.replaces in clearing:
+            raise JobDefinitionError(
+                f"{where}: commits to {sink.place}, as {other_where} does, and one of them replaces all rows there: "
+                "each would delete the rows of the other. Declare run_column='<a text column of the table>' with "
+                "mode='replace' in both, or give each a table of its own"
+            )
 
 
 def sink_of(spec: CommitSpec) -> CommittingSink:

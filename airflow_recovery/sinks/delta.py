@@ -1,6 +1,7 @@
 """A Delta Lake table as a token sink: the commit that adds the files has the token as its application transaction.
 
-Delta keeps one version number for an application id. The lineage is the id, and the attempt the version.
+Delta keeps one version number for an application id. The lineage is the id, and the attempt the version. Delta does not
+list its applications. So two more, of the whole table, say whose rows it holds: `_OWNER` and `_LATEST`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,22 +23,26 @@ from airflow_recovery.errors import (
     SinkUnavailable,
     StoreError,
 )
-from airflow_recovery.locations import DELTA, delta_rs_uri
-from airflow_recovery.model.committing import CommitKind, CommitMode
+from airflow_recovery.locations import DELTA, comparable, delta_rs_uri
+from airflow_recovery.model.codec import later
+from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.sinks.committer import (
     Committable,
     CommitToken,
     FoundRows,
     Held,
+    Owner,
     Probe,
     Rows,
     SinkResources,
     not_again,
     refused,
 )
-from airflow_recovery.sinks.declaration import CommittingSink
-from airflow_recovery.sinks.own_rows import OwnRows
-from airflow_recovery.sinks.staged import StagedRows
+from airflow_recovery.sinks.declaration import CommittingSink, check_replaced_rows, check_run_column
+from airflow_recovery.sinks.own_rows import OwnRows, rows_of_key
+from airflow_recovery.sinks.owners import check_adoptable, check_owners, date_of, date_text, no_keys
+from airflow_recovery.sinks.staged import StagedRows, with_key
 
 if TYPE_CHECKING:
     import deltalake
@@ -49,10 +55,24 @@ ROUNDS = 5
 """How often a commit is tried, when others commit to the table at the same time."""
 _METADATA = "airflow_recovery"
 """In a commit's info: the token, as text."""
+_REPLACES = "airflow_recovery_replaces"
 _WRITER_BITS = 36
 _COPYING = ("DELETE", "UPDATE", "MERGE")
 """Operations that copy the rows which they don't change, and count in their metrics those that they delete."""
 _DELETED = ("num_deleted_rows", "numDeletedRows", "num_target_rows_deleted", "numTargetRowsDeleted")
+_OWNER = "airflow-recovery#owner"
+"""The application whose version says who commits to the table: the hash of an owner, and a kind."""
+_LATEST = "airflow-recovery#latest"
+"""The application whose version is the newest date that a sink with ``keeps="latest"`` has committed, in seconds."""
+_ONE, _ALL, _NEWEST, _SEVERAL = range(4)
+"""Kinds of owners: one lineage, with rows of its own; one that replaces all rows; one task, in order of its dates; and
+several lineages, each with rows of its own (without a hash)."""
+_ADOPTED = -1
+"""The version of a lineage whose rows `adopt` has given to another one. 0: a person has taken its token out."""
+_NAMED = re.compile(r"(.+)@[0-9]+ of (.+) / (.+)")
+"""The text of a `CommitToken` in the log."""
+_LOG_ENTRIES = 500
+"""How many commits of the table's log are read to name owners."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,15 +80,27 @@ class DeltaTable(CommittingSink):
     """Commits into the Delta table at ``uri`` (``s3://``, ``file://`` or an absolute path), which is made if need be.
 
     Delta-rs writes it in the task's process, so Spark needs no jar for that. Mode ``replace`` puts an attempt's rows in
-    place of all rows of the table. Raises `JobDefinitionError` for another ``uri``.
+    place of all rows of the table, or, with ``run_column``, of the rows that have the key of this DAG, run and task in
+    that string column, which the result does not have and which is filled in; a new table is partitioned by it.
+    ``keeps="latest"``: all rows are replaced, but never those of a later date of this task. Raises
+    `JobDefinitionError` for another ``uri``.
     """
 
     uri: str
+    run_column: str | None = later(None)
+    keeps: str | None = later(None)
     kind: ClassVar[CommitKind] = CommitKind.TOKEN
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_delta_folder(self.uri, "DeltaTable: uri=")
+        check_run_column(self, "DeltaTable")
+        check_replaced_rows(self, "DeltaTable")
+
+    @property
+    def place(self) -> str:
+        """As `CommittingSink.place`."""
+        return f"{DELTA}{comparable(self.uri).rstrip('/')}"
 
     def table_uri(self) -> str:
         """See `CommittingSink.table_uri`."""
@@ -127,13 +159,19 @@ class _DeltaCommitter:
             found = self._found(table, committable, commit_id)
             if found.rows is not Rows.REMOVED:
                 raise not_again(token, f"Delta table {self._uri}", found)
-            met = None if table is None else self._written(token, partial(_take_out, table, token))
+            met = None if table is None else self._written(token, partial(self._take_out, table, token))
             if met is None:
                 return
         raise self._no_answer(token, met) from met
 
+    def _take_out(self, table: deltalake.DeltaTable, token: CommitToken) -> None:
+        properties = self._properties(token, {token.lineage: 0})
+        table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+
     def _found(self, table: deltalake.DeltaTable | None, committable: Committable, commit_id: str) -> FoundRows:
         token, is_replaced = committable.token, self._sink.mode is CommitMode.REPLACE
+        if self._sink.replaces is Replaces.LATEST:
+            self._check_owners(table, token)
         if table is None:
             return FoundRows(Rows.REMOVED, "there is no table any more")
         live = set(table.get_add_actions(flatten=True).column("path").to_pylist())
@@ -142,6 +180,12 @@ class _DeltaCommitter:
             return FoundRows(Rows.OVERWRITTEN, f"it holds {held.text}")
         if not live and committable.manifest.rows != 0:
             return FoundRows(Rows.REMOVED, "it has no rows")
+        if self._sink.run_column is not None:
+            self._check_run_column(table, token)
+            count = _count(table, f"{self._sink.run_column} = '{token.lineage}'")
+            return rows_of_key(
+                token, count, committable.manifest.rows, is_held=held is not None, is_replaced=is_replaced
+            )
         if held is None:
             return self._without_token(table, token)
         try:
@@ -149,6 +193,10 @@ class _DeltaCommitter:
         except (StoreError, _NotInLog) as error:
             raise self._no_answer(token, error) from error
         found = own.found(others=bool(live - own.paths), is_replaced=is_replaced)
+        if not own.expected and committable.manifest.rows != 0:
+            raise SinkUnavailable(
+                f"{token.text}: it was adopted, and which rows of {self._uri} are its is not recorded."
+            )
         if found is None:
             raise SinkUnavailable(
                 f"{token.text}: rows were removed from files of {self._uri} that hold its rows and rows of others; "
@@ -181,6 +229,44 @@ class _DeltaCommitter:
             return FoundRows(Rows.REMOVED, "a person took its token out")
         return FoundRows(Rows.PARTLY, "it has rows, and does not hold its token")
 
+    def others(self, token: CommitToken) -> list[Owner]:
+        """As `KnowsOwners`."""
+        table = self._table(token)
+        owners = self._check_owners(table, token)
+        if table is not None and self._sink.replaces is Replaces.RUN:
+            self._check_run_column(table, token)
+        return owners
+
+    def adopt(self, old: CommitToken, new: CommitToken) -> None:
+        """As `KnowsOwners`: in one commit, which changes the keys of the rows, too."""
+        table = self._table(new)
+        held = None if table is None else _held(table, old)
+        if table is None or held is None:
+            return
+        check_adoptable(new, f"Delta table {self._uri}", _held(table, new))
+        writers, mark = table.transaction_version(_writers(old)), table.transaction_version(_OWNER)
+        versions = {old.lineage: _ADOPTED, new.lineage: held.attempt}
+        if writers is not None:
+            versions |= {_writers(new): writers}
+        for kind, name in ((_ONE, _lineage), (_ALL, _lineage), (_NEWEST, _task)):
+            if mark == _owner(name(old), kind):
+                versions |= {_OWNER: _owner(name(new), kind)}
+        properties = self._properties(new, versions)
+        column = self._sink.run_column
+        try:
+            if (
+                column is not None
+                and table.update(
+                    updates={column: f"'{new.lineage}'"},
+                    predicate=f"{column} = '{old.lineage}'",
+                    commit_properties=properties,
+                )["num_updated_rows"]
+            ):
+                return
+            table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+        except Exception as error:
+            raise self._no_answer(new, error) from error
+
     def commit(self, committable: Committable) -> str:
         return self._commit(committable)
 
@@ -200,6 +286,7 @@ class _DeltaCommitter:
                     raise not_again(token, f"Delta table {self._uri}", found)
             elif held is not None and (mode is CommitMode.APPEND or held.attempt >= token.attempt):
                 raise refused(token, f"Delta table {self._uri}", held, mode, _remove(token))
+            self._check_owners(table, token)
             met = self._write(table, staged, token, mode)
             if met is None:
                 return f"{self._uri}: version {self._committed_version(token)}"
@@ -224,19 +311,27 @@ class _DeltaCommitter:
         import deltalake
         import pyarrow  # type: ignore[import-untyped]
 
-        transactions = [deltalake.Transaction(token.lineage, token.attempt)]
+        versions = {token.lineage: token.attempt, **self._owner_versions(table, token)}
         if token.writer is not None:
-            transactions.append(deltalake.Transaction(_writers(token), _mark(token.attempt, token.writer)))
+            versions[_writers(token)] = _mark(token.attempt, token.writer)
+        column, replaces = self._sink.run_column, self._sink.replaces
+        schema, batches = staged.schema, staged.batches()
+        if column is not None:
+            schema, batches = with_key(schema, batches, column, token)
+        how: dict[str, Any] = {"mode": "overwrite" if mode is CommitMode.REPLACE else "append"}
+        if table is None:
+            # The table is made, and somebody else may be first.
+            how = {"mode": "error", "storage_options": self._options, "partition_by": column and [column]}
+        elif replaces is Replaces.RUN:
+            how |= {"predicate": f"{column} = '{token.lineage}'"}
         own: list[Exception] = []
         return self._written(
             token,
             lambda: deltalake.write_deltalake(
                 self._uri if table is None else table,
-                pyarrow.RecordBatchReader.from_batches(staged.schema, _noting_errors(staged.batches(), own)),
-                # Where there is no table it is made, and somebody else may be first.
-                mode="error" if table is None else "overwrite" if mode is CommitMode.REPLACE else "append",
-                storage_options=self._options if table is None else None,
-                commit_properties=_properties(token, transactions),
+                pyarrow.RecordBatchReader.from_batches(schema, _noting_errors(batches, own)),
+                commit_properties=self._properties(token, versions),
+                **how,
             ),
             own,
         )
@@ -265,6 +360,105 @@ class _DeltaCommitter:
                 "no retry helps: change the table, or what the sink's function returns, and clear the task."
             )
         return None
+
+    def _properties(self, token: CommitToken, versions: Mapping[str, int]) -> deltalake.CommitProperties:
+        import deltalake
+
+        return deltalake.CommitProperties(
+            custom_metadata={
+                _METADATA: token.text,
+                "airflow_recovery_lineage": token.lineage,
+                _REPLACES: self._sink.replaces.value,
+            },
+            app_transactions=[deltalake.Transaction(*version) for version in versions.items()],
+            # Not again over what somebody else has written meanwhile: what was read is read anew.
+            max_commit_retries=0,
+        )
+
+    def _owner_versions(self, table: deltalake.DeltaTable | None, token: CommitToken) -> dict[str, int]:
+        """What the versions of `_OWNER` and `_LATEST` are from this commit on."""
+        replaces, date = self._sink.replaces, date_of(token.run_key)
+        if replaces is Replaces.ALL:
+            return {_OWNER: _owner(_lineage(token), _ALL)}
+        if replaces is Replaces.LATEST and date is not None:
+            return {_OWNER: _owner(_task(token), _NEWEST), _LATEST: int(date.timestamp())}
+        mark = None if table is None else table.transaction_version(_OWNER)
+        own = [_owner(_lineage(token), kind) for kind in (_ONE, _ALL)]
+        is_alone = mark in own if mark else table is None or not self._named(table, token)
+        return {_OWNER: own[0] if is_alone else _SEVERAL}
+
+    def _check_owners(self, table: deltalake.DeltaTable | None, token: CommitToken) -> list[Owner]:
+        """The owners of rows that ``token`` may meet, as far as the table tells them. Raises as `check_owners`."""
+        mark = 0 if table is None else table.transaction_version(_OWNER) or 0
+        owners: list[Owner] = []
+        if table is None or mark in (_owner(_lineage(token), _ONE), _owner(_lineage(token), _ALL)):
+            pass
+        elif mark == _owner(_task(token), _NEWEST):
+            newest, mine = table.transaction_version(_LATEST) or 0, date_of(token.run_key)
+            run_key = date_text(datetime.fromtimestamp(newest, timezone.utc))
+            is_other = mine is None or int(mine.timestamp()) != newest
+            owners = [Owner(token.key._replace(run_key=run_key), Replaces.LATEST)] if is_other else []
+        else:
+            owners = self._named(table, token)
+            kind = {_ALL: Replaces.ALL, _NEWEST: Replaces.LATEST}.get(mark & 3, Replaces.RUN) if mark else None
+            if kind in (Replaces.ALL, Replaces.LATEST):
+                # One that replaces all rows has the table for itself.
+                owners = [replace(owner, replaces=kind) for owner in owners if _is_owner(owner, mark)][:1]
+            if kind is not None and not owners:
+                owners = [Owner(None, kind)]
+        remove = (
+            "remove them: DeltaTable(uri).delete(predicate_of_its_rows); and then its token by a commit without files: "
+            "table = DeltaTable(uri); table.create_write_transaction([], 'append', table.schema(), commit_properties="
+            f"CommitProperties(app_transactions=[Transaction({_OWNER!r}, 0), Transaction(<its dag/run/group/region>, "
+            "0)]))"
+        )
+        check_owners(token, f"Delta table {self._uri}", self._sink.replaces, owners, remove)
+        return owners
+
+    def _named(self, table: deltalake.DeltaTable, token: CommitToken) -> list[Owner]:
+        """The other lineages that the table holds and its log names, the newest first; each once."""
+        import deltalake.exceptions
+
+        try:
+            log = table.history(_LOG_ENTRIES)
+        except (deltalake.exceptions.DeltaError, OSError) as error:
+            raise self._no_answer(token, error) from error
+        owners: dict[str, Owner] = {}
+        for entry in log:
+            lineage, replaces = entry.get("airflow_recovery_lineage"), entry.get(_REPLACES)
+            if lineage is None and (text := _NAMED.fullmatch(entry.get(_METADATA, ""))):
+                # A version before: it has named no group, and said nothing of what it replaces.
+                lineage = token.key._replace(region=text[1], dag_id=text[2], run_key=text[3]).path
+                mode = entry.get("operationParameters", {}).get("mode")
+                replaces = Replaces.ALL.value if mode == "Overwrite" else None
+            if lineage is not None and lineage != token.lineage and (table.transaction_version(lineage) or 0) > 0:
+                owner = Owner(RegionKey.of_path(lineage), None if replaces is None else Replaces(replaces))
+                owners.setdefault(lineage, owner)
+        return list(owners.values())
+
+    def _check_run_column(self, table: deltalake.DeltaTable, token: CommitToken) -> None:
+        """Raise `SinkRefused` if the run column can't separate the rows of ``token`` from others, with what to do."""
+        column = self._sink.run_column
+        if column is None:
+            return
+        kinds = {field.name: str(field.type) for field in table.schema().fields}
+        if "string" not in kinds.get(column, ""):
+            raise SinkRefused(
+                f"{token.text}: expected a column {column} of strings in the Delta table {self._uri}, found "
+                f"{kinds.get(column, 'none')}. A commit fills it with {token.lineage!r}. Nothing was done. Add it: "
+                f"DeltaTable(uri).alter.add_columns([Field({column!r}, PrimitiveType('string'))])."
+            )
+        held = _held(table, token)
+        if held is None:
+            return
+        if _count(table, f"{column} IS NULL", 1) and not _count(table, f"{column} = '{token.lineage}'", 1):
+            raise SinkRefused(
+                f"{no_keys(token, f'Delta table {self._uri}', column, held)} Give its rows the key: DeltaTable(uri)."
+                f"update(updates={{{column!r}: "
+                "{token.lineage}"
+                "}}, predicate=predicate_of_its_rows). If it "
+                f"has no rows there, take its token out{_remove(token)}"
+            )
 
     @property
     def _options(self) -> dict[str, str] | None:
@@ -328,7 +522,9 @@ class _Log:
         files = [file for action in actions for kind in ("add", "remove") if (file := action.get(kind))]
         has_changed = any(file.get("dataChange", True) for file in files)
         transactions = {txn["appId"]: txn["version"] for action in actions if (txn := action.get("txn"))}
-        is_known = _METADATA in info or info.get("operation") == "RESTORE"
+        # A commit that replaces the rows of one key copies the others of their files.
+        is_copy = info.get(_REPLACES) == Replaces.RUN.value
+        is_known = (_METADATA in info and not is_copy) or info.get("operation") == "RESTORE"
         return _LogEntry(
             added, [remove["path"] for remove in removes], _deleted(info, has_changed), transactions, is_known
         )
@@ -360,28 +556,20 @@ def _version_of(log: _Log, newest: int, token: CommitToken) -> int:
     raise _NotInLog(f"the commit of {token.text} is not in the part of the log that is there")
 
 
-def _properties(token: CommitToken, transactions: Sequence[deltalake.Transaction]) -> deltalake.CommitProperties:
+def _count(table: deltalake.DeltaTable, condition: str, most: int | None = None) -> int:
+    """How many rows fulfil ``condition``; ``most``: it counts no further."""
     import deltalake
 
-    return deltalake.CommitProperties(
-        custom_metadata={_METADATA: token.text},
-        app_transactions=list(transactions),
-        # Not again over what somebody else has written meanwhile: what was read is read anew.
-        max_commit_retries=0,
-    )
-
-
-def _take_out(table: deltalake.DeltaTable, token: CommitToken) -> None:
-    import deltalake
-
-    properties = _properties(token, [deltalake.Transaction(token.lineage, 0)])
-    table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+    limit = "" if most is None else f" LIMIT {most}"
+    query = f"SELECT count(*) AS n FROM (SELECT 1 FROM held WHERE {condition}{limit})"
+    counted = deltalake.QueryBuilder().register("held", table).execute(query).read_all()
+    return int(counted["n"][0].as_py())
 
 
 def _held(table: deltalake.DeltaTable, token: CommitToken) -> Held | None:
     """What the table holds of the lineage. Version 0 of its application: a person has taken the token out."""
     attempt = table.transaction_version(token.lineage)
-    if not attempt:
+    if attempt is None or attempt <= 0:
         return None
     mark = table.transaction_version(_writers(token))
     if mark is None or mark >> _WRITER_BITS != attempt:
@@ -389,6 +577,27 @@ def _held(table: deltalake.DeltaTable, token: CommitToken) -> Held | None:
     # The writer's name is not in the table: it is this token's, or that of somebody else.
     is_own = token.writer is not None and mark == _mark(attempt, token.writer)
     return Held(attempt, token.writer if is_own else f"{mark & (1 << _WRITER_BITS) - 1:09x}")
+
+
+def _lineage(token: CommitToken) -> str:
+    return token.lineage
+
+
+def _task(token: CommitToken) -> str:
+    """The lineage without the run."""
+    return token.key._replace(run_key="*").path
+
+
+def _owner(name: str, kind: int) -> int:
+    """The version of `_OWNER` for an owner of that name."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big") << 2 | kind
+
+
+def _is_owner(owner: Owner, mark: int) -> bool:
+    if owner.key is None:
+        return False
+    token = CommitToken(*owner.key, 0)
+    return mark in (_owner(_lineage(token), _ALL), _owner(_task(token), _NEWEST))
 
 
 def _writers(token: CommitToken) -> str:

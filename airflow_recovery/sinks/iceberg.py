@@ -7,7 +7,7 @@ it remembers (`ForgetsAttempts`). A person takes a token out by a snapshot that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,21 +15,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_recovery.checks import shown
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, RecoveryError, SinkRefused, SinkUnavailable
 from airflow_recovery.locations import ICEBERG, TableLocation
-from airflow_recovery.model.committing import CommitKind, CommitMode
+from airflow_recovery.model.codec import later
+from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.sinks.committer import (
     Committable,
     CommitToken,
     FoundRows,
     Held,
+    Owner,
     Probe,
     Rows,
     SinkResources,
     not_again,
     refused,
 )
-from airflow_recovery.sinks.declaration import CommittingSink
-from airflow_recovery.sinks.own_rows import OwnRows
-from airflow_recovery.sinks.staged import StagedRows
+from airflow_recovery.sinks.declaration import CommittingSink, check_replaced_rows, check_run_column
+from airflow_recovery.sinks.own_rows import OwnRows, rows_of_key
+from airflow_recovery.sinks.owners import check_adoptable, check_owners, no_keys
+from airflow_recovery.sinks.staged import StagedRows, with_key
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -39,6 +43,9 @@ if TYPE_CHECKING:
 ROUNDS = 5
 """How often a commit is tried, when others commit to the table at the same time."""
 _LINEAGE, _ATTEMPT, _WRITER = (f"airflow-recovery.{name}" for name in ("lineage", "attempt", "writer"))
+_REPLACES = "airflow-recovery.replaces"
+_ADOPTED = "-1"
+"""The attempt of a lineage whose rows `adopt` has given to another one. 0: a person has taken its token out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +54,14 @@ class IcebergTable(CommittingSink):
 
     Pyiceberg writes it in the task's process, so Spark needs no jar for that; the catalog is an Airflow connection of
     that id, or in pyiceberg's own configuration. Mode ``replace`` puts an attempt's rows in place of all rows of the
-    table. Raises `JobDefinitionError` for another ``uri``.
+    table, or, with ``run_column``, of the rows that have the key of this DAG, run and task in that string column, which
+    the result does not have and which is filled in. ``keeps="latest"``: all rows are replaced, but never those of a
+    later date of this task. Raises `JobDefinitionError` for another ``uri``.
     """
 
     uri: str
+    run_column: str | None = later(None)
+    keeps: str | None = later(None)
     kind: ClassVar[CommitKind] = CommitKind.TOKEN
 
     def __post_init__(self) -> None:
@@ -64,6 +75,13 @@ class IcebergTable(CommittingSink):
                 f"IcebergTable: expected uri= as {ICEBERG}<catalog>/<namespace>.<table>, found {shown(self.uri)}: "
                 "write it like that"
             )
+        check_run_column(self, "IcebergTable")
+        check_replaced_rows(self, "IcebergTable")
+
+    @property
+    def place(self) -> str:
+        """As `CommittingSink.place`."""
+        return self.uri
 
     def table_uri(self) -> str:
         """See `CommittingSink.table_uri`."""
@@ -101,6 +119,44 @@ class _IcebergCommitter:
         held = self._asked(token, lambda: _newest_held(self._load(), self._branch, token))
         return None if held is None else held[0]
 
+    def others(self, token: CommitToken) -> list[Owner]:
+        """As `KnowsOwners`; an owner whose snapshots have expired is forgotten."""
+        table = self._asked(token, self._load)
+        owners = self._check_owners(table, token)
+        if self._sink.replaces is Replaces.RUN:
+            self._asked(token, lambda: self._check_run_column(table, token))
+        return owners
+
+    def adopt(self, old: CommitToken, new: CommitToken) -> None:
+        """As `KnowsOwners`: in one transaction of two snapshots."""
+        table = self._asked(new, self._load)
+        held = _newest_held(table, self._branch, old)
+        if held is None:
+            return
+        mine = _newest_held(table, self._branch, new)
+        check_adoptable(new, f"Iceberg table {self._sink.uri}", mine and mine[0])
+        self._asked(new, lambda: self._hand_over(table, old, new, held[0]))
+
+    def _hand_over(self, table: Table, old: CommitToken, new: CommitToken, held: Held) -> None:
+        import pyarrow  # type: ignore[import-untyped]
+
+        column = self._sink.run_column
+        out = {_LINEAGE: old.lineage, _ATTEMPT: _ADOPTED, _WRITER: ""}
+        own = self._properties(replace(new, attempt=held.attempt, writer=held.writer))
+        empty = table.schema().as_arrow().empty_table()
+        with table.transaction() as transaction:
+            if column is None:
+                transaction.append(empty, snapshot_properties=out, branch=self._branch)
+                transaction.append(empty, snapshot_properties=own, branch=self._branch)
+                return
+            is_old = f"{column} = '{old.lineage}'"
+            snapshot = table.metadata.snapshot_by_name(self._branch)
+            rows = table.scan(row_filter=is_old, snapshot_id=snapshot.snapshot_id if snapshot else None).to_arrow()
+            keys = pyarrow.array([new.lineage] * rows.num_rows, pyarrow.string())
+            rows = rows.set_column(rows.schema.get_field_index(column), column, keys)
+            transaction.append(empty, snapshot_properties=out, branch=self._branch)
+            transaction.overwrite(rows, is_old, snapshot_properties=own, branch=self._branch)
+
     def remembers_since(self, token: CommitToken) -> datetime | None:
         """As `ForgetsAttempts`: the time of the oldest snapshot of the branch, unless that is the table's first."""
         since: datetime | None = self._asked(token, lambda: _remembers_since(self._load(), self._branch, token))
@@ -135,6 +191,8 @@ class _IcebergCommitter:
 
     def _found(self, table: Table, committable: Committable) -> FoundRows:
         token, is_replaced = committable.token, self._sink.mode is CommitMode.REPLACE
+        if self._sink.replaces is Replaces.LATEST:
+            self._check_owners(table, token)
         held = _newest_held(table, self._branch, token)
         if held is not None and not held[0].is_of(token):
             return FoundRows(Rows.OVERWRITTEN, f"it holds {held[0].text}")
@@ -142,9 +200,21 @@ class _IcebergCommitter:
         live = set() if head is None else _files_of(table, head)
         if not live and committable.manifest.rows != 0:
             return FoundRows(Rows.REMOVED, "it has no rows")
+        if self._sink.run_column is not None:
+            self._check_run_column(table, token)
+            count = _count(table, self._branch, f"{self._sink.run_column} = '{token.lineage}'")
+            if count and held is None:
+                self._check_remembers(table, token)
+            return rows_of_key(
+                token, count, committable.manifest.rows, is_held=held is not None, is_replaced=is_replaced
+            )
         if held is None:
             return self._without_token(table, token)
         own = _own_rows(table, self._branch, held[1])
+        if not own.expected and committable.manifest.rows != 0:
+            raise SinkUnavailable(
+                f"{token.text}: it was adopted, and which rows of {self._sink.uri} are its is not recorded."
+            )
         if own.paths <= live and _has_delete_files(table, self._branch, held[1]):
             raise SinkUnavailable(
                 f"{token.text}: rows of {self._sink.uri} were deleted since by delete files; whose they were is not "
@@ -156,15 +226,18 @@ class _IcebergCommitter:
 
     def _without_token(self, table: Table, token: CommitToken) -> FoundRows:
         """The table has rows, and does not hold the token: taken out, rolled back, or the table was made again."""
+        self._check_remembers(table, token)
+        text = "it has rows, and no snapshot of its branch holds the token"
+        if self._sink.mode is CommitMode.REPLACE:
+            return FoundRows(Rows.OVERWRITTEN, text)
+        return FoundRows(Rows.REMOVED if _was_taken_out(table, self._branch, token) else Rows.PARTLY, text)
+
+    def _check_remembers(self, table: Table, token: CommitToken) -> None:
         since = _remembers_since(table, self._branch, token)
         if since is not None:
             raise SinkUnavailable(
                 f"{token.text}: {self._sink.uri} has forgotten what was committed before {since.isoformat()}."
             )
-        text = "it has rows, and no snapshot of its branch holds the token"
-        if self._sink.mode is CommitMode.REPLACE:
-            return FoundRows(Rows.OVERWRITTEN, text)
-        return FoundRows(Rows.REMOVED if _was_taken_out(table, self._branch, token) else Rows.PARTLY, text)
 
     def commit(self, committable: Committable) -> str:
         return self._commit(committable)
@@ -185,6 +258,7 @@ class _IcebergCommitter:
                     raise not_again(token, f"Iceberg table {self._sink.uri}", found)
             elif held is not None and (mode is CommitMode.APPEND or held[0].attempt >= token.attempt):
                 raise refused(token, f"Iceberg table {self._sink.uri}", held[0], mode, _remove(token))
+            self._check_owners(table, token)
             met = self._write(table, staged, token, mode)
             if met is None:
                 done = table.metadata.snapshot_by_name(self._branch)
@@ -196,21 +270,38 @@ class _IcebergCommitter:
 
         Raises `SinkRefused` where the table refuses these rows, and `SinkUnavailable` for everything else.
         """
-        import pyarrow  # type: ignore[import-untyped]
+        import pyarrow
 
-        properties = {_LINEAGE: token.lineage, _ATTEMPT: str(token.attempt), _WRITER: token.writer or ""}
-        rows = pyarrow.Table.from_batches(staged.batches(), staged.schema)
-        return self._append(table, rows, token, properties, is_replaced=mode is CommitMode.REPLACE)
+        column = self._sink.run_column
+        schema, batches = staged.schema, staged.batches()
+        if column is not None:
+            schema, batches = with_key(schema, batches, column, token)
+        rows, own = pyarrow.Table.from_batches(batches, schema), None
+        if self._sink.replaces is Replaces.RUN:
+            own = f"{column} = '{token.lineage}'"
+        return self._append(
+            table, rows, token, self._properties(token), is_replaced=mode is CommitMode.REPLACE, only=own
+        )
 
     def _append(
-        self, table: Table, rows: Any, token: CommitToken, properties: dict[str, str], *, is_replaced: bool
+        self,
+        table: Table,
+        rows: Any,
+        token: CommitToken,
+        properties: dict[str, str],
+        *,
+        is_replaced: bool,
+        only: str | None = None,
     ) -> Exception | None:
+        """As `_write`. ``is_replaced``: in place of all rows, or of those that the filter ``only`` finds."""
         from pyiceberg.exceptions import CommitFailedException
 
         # Pyiceberg would put the rows on top of what somebody else has committed meanwhile: it is to be read first.
         table.metadata.properties["commit.retry.num-retries"] = "0"
         try:
-            if is_replaced:
+            if only is not None:
+                table.overwrite(rows, only, snapshot_properties=properties, branch=self._branch)
+            elif is_replaced:
                 table.overwrite(rows, snapshot_properties=properties, branch=self._branch)
             else:
                 table.append(rows, snapshot_properties=properties, branch=self._branch)
@@ -225,6 +316,53 @@ class _IcebergCommitter:
         except Exception as error:
             raise self._no_answer(token, error) from error
         return None
+
+    def _properties(self, token: CommitToken) -> dict[str, str]:
+        return {
+            _LINEAGE: token.lineage,
+            _ATTEMPT: str(token.attempt),
+            _WRITER: token.writer or "",
+            _REPLACES: self._sink.replaces.value,
+        }
+
+    def _check_owners(self, table: Table, token: CommitToken) -> list[Owner]:
+        """The owners of rows that ``token`` may meet. Raises as `check_owners`."""
+        owners = _owners(table, self._branch, token)
+        remove = (
+            "remove them (table.delete(filter_of_its_rows)), and then its token by an empty snapshot: "
+            "table.append(table.schema().as_arrow().empty_table(), snapshot_properties="
+            f"{{{_LINEAGE!r}: <its dag/run/group/region>, {_ATTEMPT!r}: '0', {_WRITER!r}: ''}})"
+        )
+        check_owners(token, f"Iceberg table {self._sink.uri}", self._sink.replaces, owners, remove)
+        return owners
+
+    def _check_run_column(self, table: Table, token: CommitToken) -> None:
+        """Raise `SinkRefused` if the run column can't separate the rows of ``token`` from others, with what to do."""
+        from pyiceberg.types import StringType
+
+        column = self._sink.run_column
+        if column is None:
+            return
+        kind = next((field.field_type for field in table.schema().fields if field.name == column), None)
+        if not isinstance(kind, StringType):
+            raise SinkRefused(
+                f"{token.text}: expected a column {column} of strings in the Iceberg table {self._sink.uri}, found "
+                f"{kind or 'none'}. A commit fills it with {token.lineage!r}. Nothing was done. Add it: ALTER "
+                f"TABLE ... ADD COLUMN {column} string."
+            )
+        held = _newest_held(table, self._branch, token)
+        if held is None:
+            return
+
+        def has(condition: str) -> bool:
+            return _count(table, self._branch, condition, 1) > 0
+
+        if has(f"{column} IS NULL") and not has(f"{column} = '{token.lineage}'"):
+            raise SinkRefused(
+                f"{no_keys(token, f'Iceberg table {self._sink.uri}', column, held[0])} Give its rows the key: UPDATE "
+                f"... SET {column} = '{token.lineage}' WHERE <its rows>. If it has no rows there, take its token out"
+                f"{_remove(token)}"
+            )
 
     @cached_property
     def _catalog(self) -> Catalog:
@@ -266,6 +404,15 @@ def _entries(table: Table, snapshot: Snapshot) -> Iterator[Any]:
             yield from manifest.fetch_manifest_entry(table.io, discard_deleted=False)
 
 
+def _count(table: Table, branch: str, condition: str, most: int | None = None) -> int:
+    """How many rows of the branch fulfil ``condition``; ``most``: it counts no further."""
+    snapshot = table.metadata.snapshot_by_name(branch)
+    if snapshot is None:
+        return 0
+    scan = table.scan(condition, snapshot_id=snapshot.snapshot_id, limit=most)
+    return scan.count() if most is None else scan.to_arrow().num_rows
+
+
 def _files_of(table: Table, snapshot: Snapshot) -> set[str]:
     """The paths of a snapshot's data files."""
     from pyiceberg.manifest import ManifestEntryStatus
@@ -304,17 +451,24 @@ def _own_rows(table: Table, branch: str, snapshot_id: int) -> OwnRows:
         # Of an overwrite it is not recorded whether it has copied rows: with another number of them it has not.
         operation = snapshot.summary.operation if snapshot.summary is not None else None
         is_copy = operation is Operation.REPLACE or sum(added.values()) == sum(removed.values())
-        own.follow(removed, added, 0 if is_copy else None, is_known=_LINEAGE in _properties_of(snapshot))
+        own.follow(removed, added, 0 if is_copy else None, is_known=_is_known(snapshot))
     assert own is not None
     return own
+
+
+def _is_known(snapshot: Snapshot) -> bool:
+    """Whether it is another token's commit. One that replaces the rows of one key copies the others of their files."""
+    properties = _properties_of(snapshot)
+    return _LINEAGE in properties and properties.get(_REPLACES) != Replaces.RUN.value
 
 
 def _was_taken_out(table: Table, branch: str, token: CommitToken) -> bool:
     """A person took the token out, or the branch was rolled back and only commits with tokens were made since."""
     from pyiceberg.table.snapshots import ancestors_of
 
-    if any(_noted(table, branch, token)):
-        return True
+    noted = next(_noted(table, branch, token), None)
+    if noted is not None:
+        return noted[1][_ATTEMPT] == "0"
     own = [one for one in table.metadata.snapshots if _properties_of(one).get(_LINEAGE) == token.lineage]
     line = list(ancestors_of(table.metadata.snapshot_by_name(branch), table.metadata))
     since = [one for one in line if own and one.timestamp_ms >= own[-1].timestamp_ms]
@@ -334,7 +488,7 @@ def _properties_of(snapshot: Snapshot) -> Mapping[str, str]:
 def _newest_held(table: Table, branch: str, token: CommitToken) -> tuple[Held, int] | None:
     """What the branch holds of the lineage, the newest, and in which snapshot. Attempt 0: a person has taken it out."""
     noted = next(_noted(table, branch, token), None)
-    if noted is None or int(noted[1][_ATTEMPT]) == 0:
+    if noted is None or int(noted[1][_ATTEMPT]) <= 0:
         return None
     snapshot, properties = noted
     return Held(int(properties[_ATTEMPT]), properties[_WRITER] or None), snapshot.snapshot_id
@@ -349,6 +503,23 @@ def _remembers_since(table: Table, branch: str, token: CommitToken) -> datetime 
     if is_whole or any(_noted(table, branch, token)):
         return None
     return datetime.fromtimestamp(line[-1].timestamp_ms / 1000, timezone.utc)
+
+
+def _owners(table: Table, branch: str, token: CommitToken) -> list[Owner]:
+    """The other lineages of which the branch holds an attempt, the newest first."""
+    from pyiceberg.table.snapshots import ancestors_of
+
+    newest: dict[str, Owner | None] = {}
+    for snapshot in ancestors_of(table.metadata.snapshot_by_name(branch), table.metadata):
+        properties = _properties_of(snapshot)
+        lineage, replaces = properties.get(_LINEAGE), properties.get(_REPLACES)
+        if lineage is None or lineage == token.lineage or lineage in newest:
+            continue
+        is_out = properties.get(_ATTEMPT) in ("0", _ADOPTED)
+        newest[lineage] = (
+            None if is_out else Owner(RegionKey.of_path(lineage), Replaces(replaces) if replaces else None)
+        )
+    return [owner for owner in newest.values() if owner is not None]
 
 
 def _noted(table: Table, branch: str, token: CommitToken) -> Iterator[tuple[Snapshot, Mapping[str, str]]]:

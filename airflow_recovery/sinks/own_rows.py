@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
 
-from airflow_recovery.sinks.committer import FoundRows, Rows
+from airflow_recovery.errors import SinkUnavailable
+from airflow_recovery.sinks.committer import CommitToken, FoundRows, Rows
 
 
 class OwnRows:
@@ -81,3 +82,23 @@ class OwnRows:
             return FoundRows(Rows.THERE)
         text = f"it holds {self.count} of its {self.expected} rows"
         return FoundRows(Rows.OVERWRITTEN if others and is_replaced else Rows.PARTLY, text)
+
+
+def rows_of_key(token: CommitToken, count: int, expected: int | None, *, is_held: bool, is_replaced: bool) -> FoundRows:
+    """What `ChecksRows.rows` answers if the table has a run column, and ``count`` rows with the token's key in it.
+
+    ``expected``: how many the attempt has prepared. ``is_held``: the table holds the token. Rows with other keys are
+    those of other owners, and count neither as removed nor as overwritten. Raises `SinkUnavailable`.
+    """
+    if is_held and expected == 0:
+        return FoundRows(Rows.THERE)
+    if count == 0:
+        return FoundRows(Rows.REMOVED, f"it has no rows with the key {token.lineage}")
+    if not is_held:
+        text = f"it has {count} rows with the key {token.lineage}, and does not hold the token"
+        return FoundRows(Rows.OVERWRITTEN if is_replaced else Rows.PARTLY, text)
+    if expected is None:
+        raise SinkUnavailable(f"{token.text}: how many rows were committed is not recorded.")
+    if count >= expected:
+        return FoundRows(Rows.THERE)
+    return FoundRows(Rows.PARTLY, f"it has {count} of the {expected} rows with the key {token.lineage}")

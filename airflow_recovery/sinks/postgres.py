@@ -12,27 +12,34 @@ from typing import Any, ClassVar
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkRefused, SinkUnavailable
-from airflow_recovery.model.committing import CommitKind, CommitMode
+from airflow_recovery.model.codec import later
+from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
+from airflow_recovery.model.keys import RegionKey
+from airflow_recovery.model.names import encode
 from airflow_recovery.sinks.committer import (
     Committable,
     CommitToken,
     FoundRows,
     Held,
+    Owner,
     Probe,
     Rows,
     SinkResources,
     not_again,
     refused,
 )
-from airflow_recovery.sinks.declaration import CommittingSink
+from airflow_recovery.sinks.declaration import CommittingSink, check_replaced_rows
+from airflow_recovery.sinks.owners import check_adoptable, check_owners, no_keys
 from airflow_recovery.sinks.staged import StagedRows
 
 TOKENS = "airflow_recovery_commits"
 """The table of tokens, in the target's schema: for each lineage and target table, the attempt whose rows are there.
 
 Column ``writer`` is ``<attempt>/<process that finished it>``. Earlier versions don't update it, so that it counts only
-where its attempt is that of column ``attempt``.
+where its attempt is that of column ``attempt``. Column ``replaces`` is a `Replaces`: which rows that commit deleted.
 """
+_LATER_COLUMNS = ("writer", "replaces")
+"""Columns of the table of tokens that earlier versions did not have."""
 CONNECT_TIMEOUT_S = 30
 IDLE_TIMEOUT_S = 30
 """The server ends a transaction that is idle for longer, so that a frozen process does not keep its locks."""
@@ -62,12 +69,14 @@ class PostgresTable(CommittingSink):
 
     The table must exist, and have the result's columns by name; further columns get their defaults. ``append`` adds the
     rows of one attempt of a run, once. ``replace`` puts them in place of all rows, or, with ``run_column``, of the rows
-    that have this run's key in that column, which the result does not have and which is filled in.
+    that have the key of this DAG, run and task in that text column, which the result does not have and which is filled
+    in. ``keeps="latest"``: all rows are replaced, but never those of a later date of this task.
     """
 
     conn_id: str
     table: str
     run_column: str | None = None
+    keeps: str | None = later(None)
     kind: ClassVar[CommitKind] = CommitKind.TOKEN
 
     def __post_init__(self) -> None:
@@ -84,6 +93,13 @@ class PostgresTable(CommittingSink):
                 raise JobDefinitionError(
                     f"PostgresTable: expected {name}= without control characters, found {text!r}: write it without them"
                 )
+
+        check_replaced_rows(self, "PostgresTable")
+
+    @property
+    def place(self) -> str:
+        """As `CommittingSink.place`."""
+        return f"table {self.table} of connection {self.conn_id}"
 
     def open(self, resources: SinkResources) -> _PostgresCommitter:
         """A committer, which has not connected yet. Raises `ConfigurationError` where psycopg2 is not installed."""
@@ -119,6 +135,36 @@ class _PostgresCommitter:
         with self._transaction(token) as cursor:
             return self._held(cursor, token)
 
+    def others(self, token: CommitToken) -> list[Owner]:
+        """As `KnowsOwners`."""
+        with self._transaction(token) as cursor:
+            owners = self._check_owners(cursor, token)
+            self._check_run_column(cursor, token)
+            return owners
+
+    def adopt(self, old: CommitToken, new: CommitToken) -> None:
+        """As `KnowsOwners`: in one transaction."""
+        with self._transaction(new) as cursor:
+            held = self._held(cursor, old)
+            if held is None:
+                return
+            check_adoptable(new, f"table {self._sink.table}", self._held(cursor, new))
+            schema, name = self._target(cursor)
+            _execute(
+                cursor,
+                "UPDATE {tokens} SET lineage = %s WHERE lineage = %s AND target IN %s",
+                (new.lineage, old.lineage, self._spellings(schema)),
+                tokens=(schema, TOKENS),
+            )
+            if self._sink.run_column is not None:
+                _execute(
+                    cursor,
+                    "UPDATE {target} SET {own} = %s WHERE {own} = %s",
+                    (new.lineage, old.lineage),
+                    target=(schema, name),
+                    own=[self._sink.run_column],
+                )
+
     def commit(self, committable: Committable) -> str:
         return self._commit(committable)
 
@@ -134,6 +180,7 @@ class _PostgresCommitter:
             is_held = held is not None and held.is_of(token)
             if is_held and again is None:
                 return f"{self._sink.table}: applied before"
+            self._check_owners(cursor, token)
             columns = self._copy(cursor, schema, staged)
             if is_held and not self._may_repeat(cursor, committable, again or ""):
                 return f"{self._sink.table}: applied before"
@@ -142,6 +189,8 @@ class _PostgresCommitter:
             elif not self._take(cursor, token):
                 return f"{self._sink.table}: applied before"
             rows = self._insert(cursor, token, columns)
+            # Now the table is locked, and others that commit there wait for this transaction, and see its token.
+            self._check_owners(cursor, token)
             cursor.execute("SELECT pg_current_xact_id()::text")
             transaction = cursor.fetchone()[0]
         return f"{self._sink.table}: transaction {transaction}, {rows} rows"
@@ -163,14 +212,14 @@ class _PostgresCommitter:
             found = self._found(cursor, committable, commit_id)
             if found.rows is not Rows.REMOVED:
                 raise not_again(token, self._sink.table, found)
-            where = (token.lineage, self._sink.table)
-            _execute(cursor, "DELETE FROM {tokens} WHERE lineage = %s AND target = %s", where, tokens=(schema, TOKENS))
+            where = (token.lineage, self._spellings(schema))
+            _execute(cursor, "DELETE FROM {tokens} WHERE lineage = %s AND target IN %s", where, tokens=(schema, TOKENS))
 
     def _lock_token(self, cursor: Any, token: CommitToken) -> str:
         """Wait for any other transaction that changes the token. Returns the schema of the tokens."""
         schema, _ = self._target(cursor)
-        statement = "SELECT 1 FROM {tokens} WHERE lineage = %s AND target = %s FOR UPDATE"
-        _execute(cursor, statement, (token.lineage, self._sink.table), tokens=(schema, TOKENS))
+        statement = "SELECT 1 FROM {tokens} WHERE lineage = %s AND target IN %s FOR UPDATE"
+        _execute(cursor, statement, (token.lineage, self._spellings(schema)), tokens=(schema, TOKENS))
         return schema
 
     def _found(self, cursor: Any, committable: Committable, commit_id: str) -> FoundRows:
@@ -180,16 +229,19 @@ class _PostgresCommitter:
         """
         token, run_column = committable.token, self._sink.run_column
         target = self._target(cursor)
+        if self._sink.replaces is Replaces.LATEST:
+            self._check_owners(cursor, token)
         held = self._held(cursor, token)
         if held is not None and not held.is_of(token):
             return FoundRows(Rows.OVERWRITTEN, f"{self._sink.table} holds {held.text}")
         total, own, strange = self._count(cursor, token, target, holds_token=held is not None)
-        where = self._sink.table if run_column is None else f"{self._sink.table} of run {token.run_key}"
+        where = self._sink.table if run_column is None else f"{self._sink.table} under the key {token.lineage}"
         written = re.search(r", (\d+) rows$", commit_id)
         expected = int(written[1]) if written else committable.manifest.rows
         if held is not None and expected == 0:
             return FoundRows(Rows.THERE)
         if total == 0:
+            self._check_keys(cursor, token)
             return FoundRows(Rows.REMOVED, f"{where} has no rows")
         if held is None:
             text = f"{where} has {total} rows, and the token is gone"
@@ -219,19 +271,20 @@ class _PostgresCommitter:
         )
         knows_writers = holds_token and cursor.fetchone()[0]
         run_column = self._sink.run_column
-        where, values = ("", ()) if run_column is None else (" WHERE {own} = %s", (token.run_key,))
+        where, values = ("", ()) if run_column is None else (" WHERE {own} = %s", (token.lineage,))
         names: dict[str, Any] = {"target": target, "tokens": (target[0], TOKENS), "own": [run_column or ""]}
         if not knows_writers:
             _execute(cursor, f"SELECT count(*) FROM {{target}}{where}", values, **names)
             total = int(cursor.fetchone()[0])
             return total, 0, total
         # The row of a token is written by the transaction that writes its rows.
-        tokens = "SELECT xmin::text FROM {tokens} WHERE target = %s"
+        tokens = "SELECT xmin::text FROM {tokens} WHERE target IN %s"
+        spellings = self._spellings(target[0])
         _execute(
             cursor,
             f"SELECT count(*), count(*) FILTER (WHERE row.xmin::text = ANY(ARRAY({tokens} AND lineage = %s))), "
             f"count(*) FILTER (WHERE row.xmin::text <> ALL(ARRAY({tokens}))) FROM {{target}} AS row{where}",
-            (self._sink.table, token.lineage, self._sink.table, *values),
+            (spellings, token.lineage, spellings, *values),
             **names,
         )
         return tuple(map(int, cursor.fetchone()))
@@ -244,8 +297,9 @@ class _PostgresCommitter:
         # The version before has left a table without the column.
         _execute(
             cursor,
-            "SELECT attempt, to_jsonb(held) ->> 'writer' FROM {tokens} AS held WHERE lineage = %s AND target = %s",
-            (token.lineage, self._sink.table),
+            "SELECT attempt, to_jsonb(held) ->> 'writer' FROM {tokens} AS held WHERE lineage = %s AND target IN %s "
+            "ORDER BY attempt DESC LIMIT 1",
+            (token.lineage, self._spellings(schema)),
             tokens=(schema, TOKENS),
         )
         row = cursor.fetchone()
@@ -253,6 +307,96 @@ class _PostgresCommitter:
             return None
         number, _, writer = (row[1] or "").partition("/")
         return Held(row[0], writer if number == str(row[0]) else None)
+
+    def _spellings(self, schema: str) -> tuple[str, str]:
+        """How sinks may name this table: with and without its schema."""
+        return self._name, f"{schema}.{self._name}"
+
+    def _check_owners(self, cursor: Any, token: CommitToken) -> list[Owner]:
+        """The owners of rows that ``token`` may meet. Raises as `check_owners`."""
+        schema, _ = self._target(cursor)
+        if not _columns(cursor, schema, TOKENS):
+            check_owners(token, self._sink.table, self._sink.replaces, [], "")
+            return []
+        own_run = f"/{encode(token.run_key)}/"
+        is_clearing = self._sink.replaces in (Replaces.ALL, Replaces.LATEST)
+        _execute(
+            cursor,
+            "SELECT lineage, to_jsonb(held) ->> 'replaces' FROM {tokens} AS held WHERE lineage <> %s AND target IN %s "
+            "AND (%s OR to_jsonb(held) ->> 'replaces' IN ('all', 'latest') OR strpos(lineage, %s) > 0)",
+            (token.lineage, self._spellings(schema), is_clearing, own_run),
+            tokens=(schema, TOKENS),
+        )
+        found = cursor.fetchall()
+        owners = [Owner(RegionKey.of_path(lineage), replaces and Replaces(replaces)) for lineage, replaces in found]
+        remove = f"remove its rows, and its token: DELETE FROM {schema}.{TOKENS} WHERE lineage = ... AND target = ..."
+        check_owners(token, f"table {self._sink.table}", self._sink.replaces, owners, remove)
+        return owners
+
+    def _check_run_column(self, cursor: Any, token: CommitToken) -> None:
+        """Raise `SinkRefused` if the run column can't separate the rows of ``token`` from others, with what to do."""
+        column = self._sink.run_column
+        if self._sink.replaces is not Replaces.RUN or column is None:
+            return
+        target = self._target(cursor)
+        cursor.execute(
+            "SELECT pg_catalog.format_type(a.atttypid, a.atttypmod), t.typcategory, a.atttypmod - 4 "
+            "FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid "
+            "WHERE a.attrelid = pg_catalog.format('%%I.%%I', %s::text, %s::text)::regclass AND a.attname = %s "
+            "AND NOT a.attisdropped",
+            (*target, column),
+        )
+        found = cursor.fetchone()
+        if found is None:
+            return  # what is missing, the commit names with all other columns
+        kind, category, length = found
+        if category != "S" or 0 < length < len(token.lineage):
+            raise SinkRefused(
+                f"{token.text}: expected column {column} of {self._sink.table} to hold texts of {len(token.lineage)} "
+                f"characters, found {kind}. A commit fills it with {token.lineage!r}. Nothing was done. Change the "
+                f"column: ALTER TABLE {self._sink.table} ALTER COLUMN {column} TYPE text"
+            )
+        self._check_keys(cursor, token)
+
+    def _check_keys(self, cursor: Any, token: CommitToken) -> None:
+        """Raise `SinkRefused` if rows of ``token`` may be there under another key, with what to do."""
+        column, target = self._sink.run_column, self._target(cursor)
+        if column is None:
+            return
+        names: dict[str, Any] = {"target": target, "own": [column]}
+        _execute(cursor, "SELECT EXISTS (SELECT FROM {target} WHERE {own} = %s)", (token.run_key,), **names)
+        if cursor.fetchone()[0]:
+            raise SinkRefused(self._migration(token))
+        held = self._held(cursor, token)
+        if held is None:
+            return
+        _execute(
+            cursor,
+            "SELECT NOT EXISTS (SELECT FROM {target} WHERE {own} = %s) AND EXISTS "
+            "(SELECT FROM {target} WHERE {own} IS NULL)",
+            (token.lineage,),
+            **names,
+        )
+        if cursor.fetchone()[0]:
+            raise SinkRefused(
+                f"{no_keys(token, f'table {self._sink.table}', column, held)} Give its rows the key: UPDATE "
+                f"{self._sink.table} SET {column} = '{token.lineage}' WHERE <its rows>. If it has no rows there, take "
+                f"its token out{self._remove(token, target[0])}"
+            )
+
+    def _migration(self, token: CommitToken) -> str:
+        """The message for rows whose key is the date alone, as in versions before."""
+        column, table = self._sink.run_column, self._sink.table
+        before, after = token.lineage.split(f"/{encode(token.run_key)}/")
+        is_plain = encode(token.run_key) == token.run_key
+        many = f"'{before}/' || {column} || '/{after}' WHERE {column} LIKE '{token.run_key.partition('-')[0]}-%'"
+        one = f"'{token.lineage}' WHERE {column} = '{token.run_key}'"
+        return (
+            f"{token.text}: expected the rows of this run in {table} to have the key {token.lineage!r} in column "
+            f"{column}, found rows with {token.run_key!r}: the key of versions before, which names no DAG and no task. "
+            f"Nothing was done. Give them the new key: UPDATE {table} SET {column} = {many if is_plain else one}. If "
+            "other tasks write into this table as well, restrict it to the rows of this one."
+        )
 
     def _schema_of_target(self, cursor: Any) -> str | None:
         """The schema in which the target's table is, and its tokens beside it; `None`: there is no such table.
@@ -280,7 +424,7 @@ class _PostgresCommitter:
     def _make_tokens(self, token: CommitToken) -> None:
         with self._transaction(token) as cursor:
             schema, _ = self._target(cursor)
-            if "writer" in _columns(cursor, schema, TOKENS):
+            if {*_LATER_COLUMNS} <= _columns(cursor, schema, TOKENS):
                 return
             # Two that create it at once would meet in the catalogue, IF NOT EXISTS or not.
             cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (TOKENS,))
@@ -290,12 +434,15 @@ class _PostgresCommitter:
                 _execute(
                     cursor,
                     "CREATE TABLE {tokens} (lineage text, target text, attempt integer NOT NULL, "
-                    "committed_at timestamptz NOT NULL DEFAULT now(), writer text, PRIMARY KEY (lineage, target))",
+                    "committed_at timestamptz NOT NULL DEFAULT now(), writer text, replaces text, "
+                    "PRIMARY KEY (lineage, target))",
                     tokens=(schema, TOKENS),
                 )
-            elif "writer" not in columns:
-                self._check_own(cursor, schema)
-                _execute(cursor, "ALTER TABLE {tokens} ADD COLUMN writer text", tokens=(schema, TOKENS))
+                return
+            added = ", ".join(f"ADD COLUMN {column} text" for column in _LATER_COLUMNS if column not in columns)
+            if added:
+                self._check_own(cursor, schema, added)
+                _execute(cursor, f"ALTER TABLE {{tokens}} {added}", tokens=(schema, TOKENS))
 
     def _check_no_other_tokens(self, cursor: Any, schema: str) -> None:
         """Raise `SinkRefused` for a table of tokens elsewhere: earlier versions put it where the search path said."""
@@ -311,7 +458,7 @@ class _PostgresCommitter:
                 f"schema, and declare table='{schema}.{self._name}'."
             )
 
-    def _check_own(self, cursor: Any, schema: str) -> None:
+    def _check_own(self, cursor: Any, schema: str, added: str) -> None:
         cursor.execute(
             "SELECT pg_catalog.pg_has_role(c.relowner, 'USAGE') FROM pg_catalog.pg_class c "
             "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
@@ -319,9 +466,9 @@ class _PostgresCommitter:
         )
         if not cursor.fetchone()[0]:
             raise SinkRefused(
-                f"Expected a column writer in {schema}.{TOKENS}, the table of tokens, found a table of the version "
-                "before, which belongs to another role. Have its owner run, once: "
-                f"ALTER TABLE {schema}.{TOKENS} ADD COLUMN writer text"
+                f"Expected the columns {' and '.join(_LATER_COLUMNS)} in {schema}.{TOKENS}, the table of tokens, found "
+                "a table of a version before, which belongs to another role. Have its owner run, once: "
+                f"ALTER TABLE {schema}.{TOKENS} {added}"
             )
 
     def _may_repeat(self, cursor: Any, committable: Committable, commit_id: str) -> bool:
@@ -344,9 +491,10 @@ class _PostgresCommitter:
 
     def _retake(self, cursor: Any, token: CommitToken) -> None:
         """Write the token that is there once more, so that it is of the same transaction as the rows."""
-        statement = "UPDATE {tokens} SET committed_at = now() WHERE lineage = %s AND target = %s"
+        statement = "UPDATE {tokens} SET committed_at = now(), replaces = %s WHERE lineage = %s AND target IN %s"
         schema, _ = self._target(cursor)
-        _execute(cursor, statement, (token.lineage, self._sink.table), tokens=(schema, TOKENS))
+        values = (self._sink.replaces.value, token.lineage, self._spellings(schema))
+        _execute(cursor, statement, values, tokens=(schema, TOKENS))
 
     def _take(self, cursor: Any, token: CommitToken) -> bool:
         """Write the token; False where this very token was there. Raises `HoldsOther` for another that must stay.
@@ -359,10 +507,10 @@ class _PostgresCommitter:
         writer = None if token.writer is None else f"{token.attempt}/{token.writer}"
         _execute(
             cursor,
-            "INSERT INTO {tokens} AS held (lineage, target, attempt, writer) VALUES (%s, %s, %s, %s) "
+            "INSERT INTO {tokens} AS held (lineage, target, attempt, writer, replaces) VALUES (%s, %s, %s, %s, %s) "
             "ON CONFLICT (lineage, target) DO UPDATE SET attempt = EXCLUDED.attempt, writer = EXCLUDED.writer, "
-            f"committed_at = now() WHERE {follows} RETURNING attempt",
-            (token.lineage, self._sink.table, token.attempt, writer),
+            f"replaces = EXCLUDED.replaces, committed_at = now() WHERE {follows} RETURNING attempt",
+            (token.lineage, self._spelled(cursor, token, schema), token.attempt, writer, self._sink.replaces.value),
             tokens=(schema, TOKENS),
         )
         if cursor.fetchone() is not None:
@@ -370,8 +518,21 @@ class _PostgresCommitter:
         held = self._held(cursor, token)
         if held is not None and held.is_of(token):
             return False
-        remove = f": DELETE FROM {schema}.{TOKENS} WHERE lineage = '{token.lineage}' AND target = '{self._sink.table}'"
-        raise refused(token, f"table {self._sink.table}", held, mode, remove)
+        raise refused(token, f"table {self._sink.table}", held, mode, self._remove(token, schema))
+
+    def _remove(self, token: CommitToken, schema: str) -> str:
+        return f": DELETE FROM {schema}.{TOKENS} WHERE lineage = '{token.lineage}' AND target = '{self._sink.table}'"
+
+    def _spelled(self, cursor: Any, token: CommitToken, schema: str) -> str:
+        """As which target the lineage has a token: as this sink writes it, or as an earlier commit did."""
+        _execute(
+            cursor,
+            "SELECT target FROM {tokens} WHERE lineage = %s AND target IN %s",
+            (token.lineage, self._spellings(schema)),
+            tokens=(schema, TOKENS),
+        )
+        found = [row[0] for row in cursor.fetchall()]
+        return self._sink.table if self._sink.table in found or not found else str(found[0])
 
     def _copy(self, cursor: Any, schema: Any, staged: StagedRows) -> list[str]:
         columns = [field.name for field in schema]
@@ -415,7 +576,7 @@ class _PostgresCommitter:
         run_column = self._sink.run_column
         own = [] if run_column is None else [run_column]
         names: dict[str, Any] = {"target": self._target(cursor), "stage": (_STAGE,), "columns": columns, "own": own}
-        key = () if run_column is None else (token.run_key,)
+        key = () if run_column is None else (token.lineage,)
         # Else two runs that replace at once would each leave the rows that the other has just inserted.
         self._lock(cursor)
         if self._sink.mode is CommitMode.REPLACE:

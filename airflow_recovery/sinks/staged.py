@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_recovery.errors import ConfigurationError, InputAltered
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.sinks.committer import CommitToken
 from airflow_recovery.store.object_store import ObjectStore
 
 BATCH_ROWS = 65_536
@@ -69,6 +70,28 @@ class StagedRows:
                 f"{stored.info.size} with {stored.info.etag}. Nothing was committed."
             )
         return stored.body
+
+
+def with_key(schema: Any, batches: Iterator[Any], column: str, token: CommitToken) -> tuple[Any, Iterator[Any]]:
+    """Schema and batches with a column more, which holds the lineage of ``token`` in each row.
+
+    Raises `ConfigurationError` if the result has such a column by itself.
+    """
+    import pyarrow
+
+    if column in schema.names:
+        raise ConfigurationError(
+            f"{token.text}: expected a result without the column {column!r}, which is the sink's run_column=, found it "
+            "in the result as well: drop it in the sink's function, or name another column."
+        )
+    keyed = schema.append(pyarrow.field(column, pyarrow.string()))
+
+    def with_keys() -> Iterator[Any]:
+        for batch in batches:
+            keys = pyarrow.array([token.lineage] * batch.num_rows, pyarrow.string())
+            yield pyarrow.RecordBatch.from_arrays([*batch.columns, keys], schema=keyed)
+
+    return keyed, with_keys()
 
 
 def _schema(file: Any) -> Any:

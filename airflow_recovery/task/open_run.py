@@ -130,10 +130,11 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
         writes_snapshot=True,
         snapshot_min_pause_s=options.snapshot_min_pause_s,
     )
+    clear_client = open_clear_client(context, settings.api_conn_id)
     run = Run(
         plan=plan,
         journal=journal,
-        task_instances=open_clear_client(context, settings.api_conn_id),
+        task_instances=clear_client,
         available=ResultProber(
             stores.open_location,
             on_altered,
@@ -152,6 +153,8 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
         is_live_run=partial(is_live_run, context),
         open_committer=open_committers(stores),
         results=stores.results,
+        dag_tasks=frozenset(context["dag"].task_dict) if "dag" in context else (),
+        has_dag=clear_client.has_dag,
         check_owner=own if settings.deployment is None else lambda: None,
         dag_run=dag_run_facts(context, fields),
     )

@@ -25,13 +25,12 @@ from airflow_recovery.locations import (
 )
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.results.prober import OnAltered
-from airflow_recovery.sinks.declaration import spec_of
+from airflow_recovery.sinks.declaration import CommittingSink, spec_of
 from airflow_recovery.task.inventory import may_list
 
 if TYPE_CHECKING:
     from airflow_recovery.model.committing import CommitSpec
     from airflow_recovery.results.stored_rows import ReadLimits
-    from airflow_recovery.sinks.declaration import CommittingSink
 
 _PLACEHOLDER = re.compile(r"\{(input|output|version|token|checkpoint):([^{}]*)\}")
 _DOUBLE_BRACES = re.compile(r"\{\{\s*((?:input|output|version|token|checkpoint):[^{}\s]*)\s*\}\}")
@@ -307,6 +306,16 @@ def _may_meet(read: Sequence[str], written: Sequence[str]) -> bool:
         one == other or fnmatchcase(other, one) or ("{" in one and "{{" not in one)
         for one, other in zip(read, written, strict=False)
     )
+
+
+def sinks_of(dag: Any) -> Iterator[tuple[str, CommittingSink]]:
+    """The sinks of a DAG's operators and task groups so far, each with the task or vertex that declares it."""
+    for task in dag.task_dict.values():
+        sink = getattr(task, "commit", None)
+        if isinstance(sink, CommittingSink):
+            yield task.task_id, sink
+    for group in dag.task_group.get_task_group_dict().values():
+        yield from getattr(group, "sinks", ())
 
 
 def _place(uri: str) -> str:

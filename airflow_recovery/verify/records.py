@@ -216,16 +216,16 @@ class Reset:
 
 @dataclass(frozen=True)
 class Committed:
-    """How the commit of an attempt to its sink has ended. ``is_done``: the sink has it; else it never will."""
+    """How the commit of an attempt to its sink has ended. ``is_done``: the sink has it, or rows of a later date."""
 
     is_done: bool
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Committed:
         """Read the JSON of the end of a commit, as format 1 documents it."""
-        if body["end"] not in ("COMMITTED", "ABANDONED"):
-            raise ValueError(f"expected COMMITTED or ABANDONED, found {body['end']!r}")
-        return cls(body["end"] == "COMMITTED")
+        if body["end"] not in ("COMMITTED", "SUPERSEDED", "ABANDONED"):
+            raise ValueError(f"expected COMMITTED, SUPERSEDED or ABANDONED, found {body['end']!r}")
+        return cls(body["end"] != "ABANDONED")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.verify.history import Attempt
 from airflow_recovery.verify.records import Manifest
 from scripts.soak.ground import Ground
@@ -39,7 +40,8 @@ def wrong_results(ground: Ground, name: RunName) -> list[str]:
 def rows_of(ground: Ground, name: RunName, attempt: Attempt, manifest: Manifest) -> Rows:
     """The rows of one result; of a sink that has committed, those in its table."""
     if attempt.committed is not None and attempt.committed.is_done:
-        return [tuple(row) for row in ground.ask("SELECT amount, id FROM booked WHERE run_key = %s", name.run_key)]
+        key = RegionKey(name.dag_id, name.run_key, name.group_id, attempt.of.region).path
+        return [tuple(row) for row in ground.ask("SELECT amount, id FROM booked WHERE run_key = %s", key)]
     if manifest.location.startswith("iceberg://"):
         table = ground.catalog().load_table(manifest.location.partition("://lake/")[2])
         (snapshot,) = manifest.objects

@@ -17,9 +17,11 @@ from airflow_recovery.testing.faulty_store import Fault, FaultKind, FaultyStore,
 
 DAG, DATE = "flights", "2026-01-01"
 OF_A_RUN = [
-    subcommand.name for subcommand in SUBCOMMANDS if subcommand.name not in ("gc", "doctor", "advise", "impact")
+    subcommand.name
+    for subcommand in SUBCOMMANDS
+    if subcommand.name not in ("gc", "doctor", "advise", "adopt", "impact")
 ]
-OF_A_JOURNAL = [*OF_A_RUN, "gc", "advise"]
+OF_A_JOURNAL = [*OF_A_RUN, "gc", "advise", "adopt"]
 """What can't be opened is not their business, as it is `doctor`'s."""
 OF_A_REGION = {"restart", "confirm", "abandon", "release", "pin"}
 """Their third argument is a region."""
@@ -49,7 +51,7 @@ def refused(recorded, command: list[str], code: ExitCode) -> str:
     return error
 
 
-@pytest.mark.parametrize("command", [*OF_A_RUN, "advise"])
+@pytest.mark.parametrize("command", [*OF_A_RUN, "advise", "adopt"])
 def test_a_wrong_dag(recorded, world, command):
     error = refused(recorded, arguments(command, dag="flihgts"), ExitCode.NOT_FOUND)
     assert "has no DAG 'flihgts'. The nearest DAGs of 1: flights" in error

@@ -20,6 +20,7 @@ from paths import CODE
 from pyiceberg.catalog import load_catalog
 from tries import journal_in, run_try, state_in, submissions
 
+from airflow_recovery import BLOCKING, Job
 from airflow_recovery.attempt import commit, region_task
 from airflow_recovery.attempt.abandon import look_at_abandon
 from airflow_recovery.attempt.confirm import confirm_dead
@@ -29,7 +30,7 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.sinks import open_committers
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.model.keys import OPERATORS_GROUP
-from airflow_recovery.operators import RecoverableSparkSubmitOperator
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkJobTaskGroup, task_group
 from airflow_recovery.sinks import CommittingSink, DeltaTable, IcebergTable, PostgresTable, ProbedSink
 from airflow_recovery.task.dag_operators import plan_of_dag
 from airflow_recovery.testing.patience import HANG_S
@@ -81,6 +82,90 @@ def test_a_committed_output_has_no_other_reader() -> None:
             inputs={"in": clean.result("delays")},
             application_args=["{output:out}"],
         )
+
+
+WHOLE = DeltaTable(uri="s3://lake/t", mode="replace")
+BY_RUN = DeltaTable(uri="file:///lake/t", mode="replace", run_column="run_key")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (WHOLE, WHOLE),
+        (WHOLE, DeltaTable(uri="s3a://lake/t/")),
+        (DeltaTable(uri="s3://lake/t", mode="replace", keeps="latest"), WHOLE),
+        (IcebergTable(uri="iceberg://lake/db.t", mode="replace"), IcebergTable(uri="iceberg://lake/db.t")),
+        (PostgresTable(conn_id="w", table="t"), PostgresTable(conn_id="w", table="t", mode="replace")),
+    ],
+)
+def test_fault_222_two_tasks_of_a_dag_that_would_delete_each_others_rows_are_refused(
+    first: CommittingSink, second: CommittingSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dag = operator(first, task_id="a").get_dag()
+    with dag, pytest.raises(JobDefinitionError, match=r"^b: commits to .*, as a does, and one of them replaces all"):
+        added(second)
+    dag = operator(first, task_id="b").get_dag()
+    declared = loading("twice", second)
+    monkeypatch.setattr(task_group, "load_job", lambda job: declared)
+    with dag, pytest.raises(JobDefinitionError, match=r"^g\.load: commits to .*, as b does"):
+        SparkJobTaskGroup("g", job="jobs:twice")
+    with DAG("e", schedule=None) as dag:
+        SparkJobTaskGroup("g", job="jobs:twice")
+        with pytest.raises(JobDefinitionError, match=r"^b: commits to .*, as g\.load does"):
+            added(first)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (BY_RUN, BY_RUN),
+        (BY_RUN, DeltaTable(uri="/lake/t")),
+        (PostgresTable(conn_id="w", table="t"), PostgresTable(conn_id="w", table="t")),
+        (WHOLE, DeltaTable(uri="s3://lake/other", mode="replace")),
+        (PROBED, PROBED),
+    ],
+)
+def test_two_tasks_of_a_dag_may_have_rows_of_their_own_in_one_table(
+    first: CommittingSink, second: CommittingSink
+) -> None:
+    with operator(first, task_id="a").get_dag():
+        added(second)
+
+
+@pytest.mark.parametrize("place", ["delta+s3://lake/t", "s3://lake/t/part", "delta+s3a://lake/t/"])
+def test_fault_222_a_fixed_output_is_not_the_table_of_a_sink(place: str) -> None:
+    def writes() -> None:
+        RecoverableSparkSubmitOperator(
+            task_id="b",
+            application=WRITER,
+            outputs={"out": place},
+            application_args=["{output:out}{token:out}"] if place.startswith("delta") else ["{output:out}"],
+            idempotent=True,
+        )
+
+    with (
+        operator(WHOLE, task_id="a").get_dag(),
+        pytest.raises(JobDefinitionError, match="overlaps with output 'commit='"),
+    ):
+        writes()
+    with DAG("d", schedule=None):
+        writes()
+        with pytest.raises(JobDefinitionError, match=r"output 'commit=' at .* overlaps with output 'out' of b"):
+            added(WHOLE, "a")
+
+
+def added(commit: CommittingSink, task_id: str = "b") -> None:
+    """One more operator in the DAG of the context."""
+    RecoverableSparkSubmitOperator(
+        task_id=task_id, application=WRITER, outputs=["delays"], application_args=["{output:delays}"], commit=commit
+    )
+
+
+def loading(name: str, sink: CommittingSink) -> Job:
+    job = Job(name)
+    job.source(name="rows", result=BLOCKING)(lambda spark: spark.range(1))
+    job.sink(name="load", inputs={"rows": "rows"}, commit=sink)(lambda rows: rows)
+    return job
 
 
 def fingerprint_of(task: RecoverableSparkSubmitOperator) -> str:
@@ -344,11 +429,12 @@ def test_other_code_replaces_its_rows_and_never_appends_a_second_time(table: Tab
     run_try(operator(replace))
     run_try(operator(replace, "--carrier", "UA"), try_number=2)
     assert table.carriers() == ["UA", "UA"]
+    table.ask("TRUNCATE delays, airflow_recovery_commits")
     append = PostgresTable(conn_id="warehouse", table="delays")
     run_try(operator(append, task_id="added"))
     with pytest.raises(AirflowFailException, match="its sink appends and holds attempt 1 already"):
         run_try(operator(append, "--carrier", "DL", task_id="added"), try_number=2)
-    assert table.carriers() == ["AA", "AA", "UA", "UA"]
+    assert table.carriers() == ["AA", "AA"]
 
 
 @pytest.mark.parametrize(("layout", "found"), [("partitioned", "day=1/part-0.parquet"), ("csv", "part-0.csv")])

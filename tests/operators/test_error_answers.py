@@ -44,8 +44,8 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
         BackendNotInstalled ChannelAltered ChannelError ChannelInconsistent ChannelNotOpen ClusterFull DriverLost
         ExecutorLost HistoryIncomplete InfrastructureFailed InputAltered InputPending InputSkipped InputTimedOut
         InputUnreadable JournalError ManifestInvalid NotPublished OutOfMemory PartitionMissing RecoveryError
-        RegionFailed RestartPending SessionLost BuiltElsewhere SinkNotApplied SinkUnavailable SubtasksFailed
-        TransferBroken""",
+        RegionFailed RestartPending SessionLost BuiltElsewhere SinkNotApplied SinkSuperseded SinkUnavailable
+        SubtasksFailed TransferBroken""",
     ("later", 503, "no_answer", "NO_ANSWER"): """
         CacheUnreachable ObjectExists ObjectMissing StoreError StoreFull StoreTimeout StoreUnavailable""",
 }

@@ -11,18 +11,19 @@ import signal
 import traceback
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from staging import ROWS, Warehouse, stage
 
 from airflow_recovery.attempt.application import ClaimedAttempt, SparkApplication
-from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.attempt.run import Run, TaskIdentity
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.records import Outcome, PlanRecord, RunIdentity
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.results.prober import ResultProber
@@ -73,8 +74,8 @@ class Prepares(SparkApplication):
 
     def run(self, attempt: ClaimedAttempt) -> Outcome:
         claim = attempt.claim
-        data = JournalLayout(IDENTITY).data_of(REGION, claim.attempt)
-        manifest = stage(self._case.warehouse.store, data, self._case.rows)
+        data = JournalLayout(self._case.identity).data_of(claim.region, claim.attempt)
+        manifest = replace(stage(self._case.warehouse.store, data, self._case.rows), result=claim.region)
         self._case.meanwhile()
         outcome = attempt.trace.finished("now", (manifest,))
         self._journal.finish(outcome)
@@ -85,40 +86,54 @@ class Prepares(SparkApplication):
 
 @dataclass(frozen=True)
 class Case:
-    """One run with one sink. ``sink`` may write into the warehouse; ``meanwhile`` happens while Spark runs."""
+    """One run with one sink. ``sink`` may write into the warehouse; ``meanwhile`` happens while Spark runs.
+
+    ``dag_tasks``: all tasks of the DAG, if there are others. ``dags``: the DAGs that Airflow has, if it can be asked.
+    """
 
     warehouse: Warehouse
     sink: CommittingSink
     journal: Path
     rows: dict[str, list[object]] = field(default_factory=lambda: ROWS)
     code: str = "code"
-    meanwhile: Callable[[], None] = lambda: None
+    meanwhile: Callable[[], object] = lambda: None
+    identity: RunIdentity = IDENTITY
+    region: str = REGION
+    dag_tasks: tuple[str, ...] = ()
+    dags: tuple[str, ...] | None = None
 
-    def task(self) -> None:
+    def task(self) -> RegionResult:
         """One try, to its end. Raises what the task raises."""
         store = SteppingStore(str(self.journal))
-        journal = Journal(store, IDENTITY, writer=uuid.uuid4().hex)
-        plan = RegionPlan(REGION, (REGION,), (REGION,), (), True, self.code, commit=spec_of(self.sink, REGION))
+        journal = Journal(store, self.identity, writer=uuid.uuid4().hex)
+        name = self.region
+        plan = RegionPlan(name, (name,), (name,), (), True, self.code, commit=spec_of(self.sink, name))
         run = Run(
             plan=PlanRecord("jobs:flights", (plan,)),
             journal=journal,
             task_instances=NobodyAsks(),
             available=ResultProber(self.warehouse.resources.open_location),
-            task_keys={REGION: REGION},
+            task_keys={name: name},
             task=TaskIdentity("run", 1, str(os.getpid())),
             now=lambda: "now",
             log=logging.getLogger("task process"),
             open_committer=lambda spec: sink_of(spec).open(self.warehouse.resources),
+            dag_tasks=self.dag_tasks,
+            has_dag=lambda dag_id: None if self.dags is None else dag_id in self.dags,
         )
         runner: Any = Prepares(self, journal)
-        RegionTask(run, REGION, runner).execute()
+        return RegionTask(run, name, runner).execute()
 
     def state(self) -> RegionState:
-        journal = Journal(LocalStore(str(self.journal)), IDENTITY, writer="test")
-        return journal.load(journal.list([REGION])).of(REGION)
+        journal = self.journal_of()
+        return journal.load(journal.list([self.region])).of(self.region)
 
     def journal_of(self) -> Journal:
-        return Journal(LocalStore(str(self.journal)), IDENTITY, writer="test")
+        return Journal(LocalStore(str(self.journal)), self.identity, writer="test")
+
+    @property
+    def identity_key(self) -> RegionKey:
+        return RegionKey.of(self.identity, self.region)
 
     @property
     def mode(self) -> CommitMode:

@@ -202,7 +202,7 @@ class Counted:
 @pytest.fixture
 def strict(lake: Lake) -> Lake:
     """It takes no rows of carrier XX."""
-    lake.committer().commit(lake.committable(carriers=["AA"], key="0"))
+    deltalake.write_deltalake(lake.uri, pa.table({"carrier": ["AA"]}))
     deltalake.DeltaTable(lake.uri).alter.add_constraint({"no_xx": "carrier <> 'XX'"})
     return lake
 
@@ -341,7 +341,10 @@ def test_fault_210_211_what_was_done_to_a_table_is_found(lake, done, mode):
     into, given, name = after_rows_of_others(lake, mode)
     assert name.endswith(": version 1")
     act, of_replace, of_append = DONE_TO_IT[done]
-    act(lake)
+    with pytest.MonkeyPatch.context() as patch:
+        # Another run beside one that replaces all rows: only a version before has let it commit.
+        patch.setattr(module, "check_owners", lambda *given: None)
+        act(lake)
     for commit_id in (name, "dag / 1"):  # the second is what it is called by whoever has found the token
         found = into.rows(given, commit_id)
         assert found.rows is (of_replace if mode == "replace" else of_append), found

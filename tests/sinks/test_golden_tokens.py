@@ -1,6 +1,7 @@
 """What sinks write into their targets beside the rows: found again by versions before and after, for ever.
 
     tests/golden/tokens-v1.json     of one token: columns and row, transactions, properties of a snapshot
+    tests/golden/tokens-v2.json     the same, of a version that also writes down whose rows a target holds
 
 The file is never written again: another form gets a file beside it.
 """
@@ -23,14 +24,15 @@ from test_iceberg_sink import Lake as IcebergLake
 from airflow_recovery.sinks import PostgresTable, Probe
 from airflow_recovery.store.local import LocalStore
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "tokens-v1.json"
+GOLDEN = Path(__file__).parents[1] / "golden"
+FORMS = ["tokens-v1", "tokens-v2"]
 TOKEN = replace(token(3), writer="w1")
 OF_ANOTHER_WRITER = replace(TOKEN, writer="w2")
 OF_NO_WRITER = replace(TOKEN, writer=None)
 
 
-def golden(target: str) -> Any:
-    return json.loads(GOLDEN.read_text(encoding="utf-8"))[target]
+def golden(target: str, form: str = FORMS[-1]) -> Any:
+    return json.loads((GOLDEN / f"{form}.json").read_text(encoding="utf-8"))[target]
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def in_postgres(warehouse: Warehouse) -> dict[str, Any]:
         "WHERE attrelid = %s::regclass AND attnum > 0 ORDER BY attnum",
         tokens,
     )
-    rows = warehouse.ask(f"SELECT lineage, target, attempt, writer FROM {tokens}")
+    rows = warehouse.ask(f"SELECT lineage, target, attempt, writer, replaces FROM {tokens}")
     return {
         "columns": [list(column) for column in columns],
         "rows": [[lineage, target.removeprefix(f"{warehouse.schema}."), *rest] for lineage, target, *rest in rows],
@@ -67,6 +69,7 @@ def in_delta(lake: DeltaLake) -> dict[str, Any]:
     return {
         "transactions": sorted([each["appId"], each["version"]] for each in transactions),
         "commit info": info["airflow_recovery"],
+        "owner": {name: value for name, value in info.items() if name.startswith("airflow_recovery_")},
     }
 
 
@@ -94,13 +97,13 @@ def test_this_version_writes_the_golden_properties_into_iceberg(iceberg: Iceberg
     assert in_iceberg(iceberg) == golden("iceberg")
 
 
-@pytest.mark.parametrize("has_writer", [True, False], ids=["this version", "the version before writers"])
-def test_fault_39_a_token_in_postgresql_is_found_for_ever(warehouse: Warehouse, has_writer: bool) -> None:
-    given = golden("postgresql")
+@pytest.mark.parametrize(("form", "has_writer"), [("tokens-v2", True), ("tokens-v1", True), ("tokens-v1", False)])
+def test_fault_39_a_token_in_postgresql_is_found_for_ever(warehouse: Warehouse, form: str, has_writer: bool) -> None:
+    given = golden("postgresql", form)
     columns = [f"{name} {kind}" for name, kind in given["columns"] if has_writer or name != "writer"]
     tokens = f"{warehouse.schema}.airflow_recovery_commits"
     warehouse.ask(f"CREATE TABLE {tokens} ({', '.join(columns)})")
-    [[lineage, target, attempt, writer]] = given["rows"]
+    [[lineage, target, attempt, writer, *_]] = given["rows"]
     names, values = ["lineage", "target", "attempt"], [lineage, f"{warehouse.schema}.{target}", attempt]
     if has_writer:
         names, values = [*names, "writer"], [*values, writer]
@@ -110,8 +113,9 @@ def test_fault_39_a_token_in_postgresql_is_found_for_ever(warehouse: Warehouse, 
     assert found == ({"w1"} if has_writer else {None})
 
 
-def test_fault_39_a_token_in_delta_is_found_for_ever(delta: DeltaLake) -> None:
-    transactions = [deltalake.Transaction(name, version) for name, version in golden("delta")["transactions"]]
+@pytest.mark.parametrize("form", FORMS)
+def test_fault_39_a_token_in_delta_is_found_for_ever(delta: DeltaLake, form: str) -> None:
+    transactions = [deltalake.Transaction(name, version) for name, version in golden("delta", form)["transactions"]]
     deltalake.write_deltalake(
         delta.uri,
         pyarrow.table({"carrier": ["AA"]}),
@@ -121,7 +125,8 @@ def test_fault_39_a_token_in_delta_is_found_for_ever(delta: DeltaLake) -> None:
     assert [into.probe(each) for each in (TOKEN, OF_ANOTHER_WRITER)] == [Probe.APPLIED, Probe.NOT_APPLIED]
 
 
-def test_fault_39_a_token_in_iceberg_is_found_for_ever(iceberg: IcebergLake) -> None:
-    iceberg.catalog.load_table("db.t").append(ROWS, snapshot_properties=golden("iceberg"))
+@pytest.mark.parametrize("form", FORMS)
+def test_fault_39_a_token_in_iceberg_is_found_for_ever(iceberg: IcebergLake, form: str) -> None:
+    iceberg.catalog.load_table("db.t").append(ROWS, snapshot_properties=golden("iceberg", form))
     into = iceberg.committer()
     assert [into.probe(each) for each in (TOKEN, OF_ANOTHER_WRITER)] == [Probe.APPLIED, Probe.NOT_APPLIED]

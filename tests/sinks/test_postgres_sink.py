@@ -107,7 +107,7 @@ def test_replace_with_a_run_column_leaves_other_runs_rows(warehouse):
     into.commit(warehouse.committable(run_key="date-2"))
     into.commit(warehouse.committable(2, {"carrier": ["B6"], "delay": [9.0]}))
     found = warehouse.ask(f"SELECT run_key, count(*) FROM {warehouse.table} GROUP BY 1 ORDER BY 1")
-    assert found == [("date-1", 1), ("date-2", 4)]
+    assert found == [("dag/date-1/flights/delays", 1), ("dag/date-2/flights/delays", 4)]
 
 
 def test_two_runs_that_replace_at_once_leave_the_rows_of_one(warehouse, monkeypatch):
@@ -355,7 +355,7 @@ def test_fault_99_a_percent_sign_is_part_of_a_name(warehouse, mode):
     for _ in range(2):
         into.commit(warehouse.committable(rows={"a%": ["AA", "UA"]}))
     read = f'SELECT "a%%", "100%%s" FROM "{warehouse.schema}%%s"."t%%%%" ORDER BY ord'
-    assert warehouse.ask(read + " LIMIT %s", 9) == [("AA", "date-1"), ("UA", "date-1")]
+    assert warehouse.ask(read + " LIMIT %s", 9) == [(carrier, "dag/date-1/flights/delays") for carrier in ("AA", "UA")]
     assert warehouse.ask(f'SELECT * FROM "{warehouse.schema}%%s"."t%%" LIMIT %s', 1) == []
 
 
@@ -515,9 +515,13 @@ DONE_TO_IT = {
     "all deleted": ("DELETE FROM {table}", Rows.REMOVED, Rows.REMOVED),
     "one deleted": ("DELETE FROM {table} WHERE carrier = 'AA'", Rows.PARTLY, Rows.PARTLY),
     "one edited": ("UPDATE {table} SET delay = 7 WHERE carrier = 'AA'", Rows.THERE, Rows.THERE),
-    "rows on top": ("INSERT INTO {table} (carrier, run_key) VALUES ('XX', 'date-1')", Rows.THERE, Rows.THERE),
+    "rows on top": (
+        "INSERT INTO {table} (carrier, run_key) VALUES ('XX', 'dag/date-1/flights/delays')",
+        Rows.THERE,
+        Rows.THERE,
+    ),
     "other rows instead": (
-        "DELETE FROM {table}; INSERT INTO {table} (carrier, run_key) VALUES ('XX', 'date-1')",
+        "DELETE FROM {table}; INSERT INTO {table} (carrier, run_key) VALUES ('XX', 'dag/date-1/flights/delays')",
         Rows.OVERWRITTEN,
         Rows.PARTLY,
     ),

@@ -311,7 +311,9 @@ def test_a_table_of_tokens_that_is_somebody_elses_is_named_with_what_its_owner_r
     )
     case = target.case("replace", REPAIRED)
     case.warehouse.resources = Resources({**warehouse.address, "user": role, "password": "p"})
-    statement = f"ALTER TABLE {warehouse.schema}.airflow_recovery_commits ADD COLUMN writer text"
+    statement = (
+        f"ALTER TABLE {warehouse.schema}.airflow_recovery_commits ADD COLUMN writer text, ADD COLUMN replaces text"
+    )
     with pytest.raises(SinkRefused, match=f"Have its owner run, once: {statement}"):
         case.task()
     warehouse.ask(statement)

@@ -317,6 +317,7 @@ def no_clear_client(context: Mapping[str, Any], api_conn_id: str | None = None) 
     return SimpleNamespace(
         observe=lambda: None,
         live_check=lambda: None,
+        has_dag=lambda dag_id: None,
         states=lambda keys: {key: "running" if key.startswith(own) else None for key in keys},
     )
 

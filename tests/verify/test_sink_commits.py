@@ -7,8 +7,10 @@ import pytest
 from sink_world import SINK, SinkWorld, sink_world
 from spoiled_journal import Spoiled
 
+from airflow_recovery.errors import SinkSuperseded
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.records import CommitterEpoch
+from airflow_recovery.testing.fake_sink import FakeTarget
 
 
 def killed_before(world: SinkWorld, what: str) -> None:
@@ -40,6 +42,20 @@ def test_what_the_sink_has_needs_no_files():
     world.try_sink()
     world.publish()
     world.delete_results(SINK, 1)
+    assert violated(world, ended=True) == ()
+
+
+def test_fault_223_a_commit_that_a_later_date_has_superseded_is_done(monkeypatch):
+    def is_later(self, token, spec):
+        raise SinkSuperseded("superseded by 2026-01-02")
+
+    monkeypatch.setattr(FakeTarget, "apply", is_later)
+    world = sink_world(CommitKind.TOKEN, CommitMode.REPLACE)
+    assert world.until_committed() == ["NoneType"]
+    world.publish()
+    world.airflow.clear(SINK)
+    assert world.try_sink() is None
+    assert (world.target.applied, world.ran.count((SINK, 1))) == ([], 1)
     assert violated(world, ended=True) == ()
 
 
