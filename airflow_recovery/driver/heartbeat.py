@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.process_identity import own_process
 from airflow_recovery.errors import AttemptLost, DriverLeft
-from airflow_recovery.model.codec import from_json, to_json
+from airflow_recovery.model.codec import from_json, later, to_json
 from airflow_recovery.store.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ class Beat:
     application_id: str | None = None
     ended: bool = False
     progress: str | None = None
-    succeeded: bool = False
-    rests_on: str | None = None
+    succeeded: bool = later(False)
+    rests_on: str | None = later(None)
 
     def to_bytes(self) -> bytes:
         """The heartbeat's object: its fields as JSON."""

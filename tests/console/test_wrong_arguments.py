@@ -32,7 +32,8 @@ def arguments(command: str, dag: str = DAG, run: str = DATE, region: str = "raw"
         return [command, "--dag", dag]
     if command == "advise":
         return [command, dag]
-    return [command, dag, run, *([region] if command in OF_A_REGION else [])]
+    reason = ["--reason", "bad rows"] if command == "withdraw" else []
+    return [command, dag, run, *([region] if command in OF_A_REGION else []), *reason]
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ from airflow_recovery.model.records import (
     RunIdentity,
     SharedRef,
     SplitGeneration,
+    StoredXComs,
     Withdrawal,
 )
 from airflow_recovery.model.region_plan import CoordinatorPlan, RegionPlan, SubtaskPlan
@@ -197,6 +198,15 @@ EXAMPLES: dict[str, Record] = {
         fingerprint="f1",
         inputs=(InputRef("raw", 1),),
         absent=("corrections",),
+    ),
+    "outcome-xcoms": Outcome(
+        region="delays",
+        attempt=3,
+        state=AttemptState.FINISHED,
+        writer="w1",
+        ended_at="2026-01-01T00:01:00+00:00",
+        fingerprint="f1",
+        xcoms=StoredXComs("", 2097152, "they are larger than 1 MiB"),
     ),
     "kept": Kept("delays", 3, 2),
     "plan-optional": PlanRecord(

@@ -251,8 +251,9 @@ RUN_IN = "flights/date-2026-01-01T000000Z/group"
 BESIDE_JOURNAL, BESIDE_RESULTS = "beside-v1/journal", "beside-v1/results"
 WRITERS = {
     "attempt/assignment_log.py::_put": "v1/assignment.json",
+    "attempt/reconnect.py::_say_followed": "a sign that a driver is followed, overwritten: nothing rests on it",
     "doctor/stores.py::_try": "an object to try a right with, deleted at once",
-    "driver/exit_report.py::write_failure": f"{BESIDE_RESULTS}/{RUN_IN}/delays/00000001/_failure.json",
+    "driver/exit_report.py::write_failure_at": f"{BESIDE_RESULTS}/{RUN_IN}/delays/00000001/_failure.json",
     "driver/heartbeat.py::_give": f"{BESIDE_JOURNAL}/{RUN_IN}/h/delays/00000001",
     "driver/server_keeper.py::_tell_end": f"{BESIDE_JOURNAL}/_servers/{RUN_IN}/00000001.end",
     "journal/journal.py::_put": "v1/claim.json",
@@ -271,6 +272,8 @@ WRITERS = {
     "streaming/producer.py::_write": "a segment of a channel: Arrow's own format, named by a record",
     "streaming/writing.py::_put": "a batch of rows: Arrow's own format, or Parquet, named by a record",
     "streaming/writing.py::empty_file": "Parquet without rows, named by a record",
+    "task/left_in_airflow.py::store_left": "what a task left in Airflow, named by its digest in a record",
+    "task/left_in_airflow.py::store_pushed": "what a task has pushed so far, until its attempt ends",
     "task/run_spark.py::_start": f"{BESIDE_JOURNAL}/_servers/{RUN_IN}/00000001",
     "task/run_spark.py::end": f"{BESIDE_JOURNAL}/_servers/{RUN_IN}/00000002",
 }

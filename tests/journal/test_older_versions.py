@@ -114,9 +114,13 @@ def test_what_the_versions_since_groups_do_not_read_they_refuse_by_name() -> Non
     assert {each.partition(":")[0] for each in said} == {
         "refused",
         "no such kind",
+        "read without absent",
+        "read without absent, outdated",
         "read without airflow_run_id",
         "read without dag_run",
+        "read without inputs.token",
         "read without regions.finals",
+        "read without regions.optional",
     }
 
 

@@ -496,11 +496,13 @@ PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {
 OF_A_DAG_FILE = [f"airflow_recovery.{room}" for room in ("operators", "sensors", "sinks", "notifications", "streaming")]
 NOT_MADE_BY_USERS = (
     *(
+        "ChecksRows",
         "CommitSpec",
         "CommitToken",
         "Committable",
         "Committer",
         "DatabaseAddress",
+        "FoundRows",
         "SinkResources",
         "sink_of",
         "spec_of",

@@ -509,7 +509,8 @@ def empty(target: Target, carrier: str | None = None) -> None:
     if target.kind == "delta":
         deltalake.DeltaTable(target.uri).delete(where)
     elif target.kind == "iceberg":
-        target.catalog.load_table("db.t").delete(*([] if where is None else [where]))
+        table = target.catalog.load_table("db.t")
+        table.delete() if where is None else table.delete(where)
     else:
         assert target.warehouse is not None
         target.warehouse.ask(f"DELETE FROM {target.warehouse.table}" + ("" if where is None else f" WHERE {where}"))
