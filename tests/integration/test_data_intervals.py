@@ -129,7 +129,7 @@ def test_fault_195_a_run_that_is_triggered_for_the_date_replaces_nothing_and_a_b
     lost.backfilled()
     assert lost.ends().ran_since(before) == {"report": 1}
     assert (lost.rows("load.hours"), lost.rows("report.report")) == (lost.right, lost.right)
-    assert lost.said("load")["decision"] == "kept"
+    assert lost.airflow.xcom(DAG_ID, lost.run_id, "load", "recovery")["decision"] == "kept"
     lost.journal().check()
 
 
@@ -149,7 +149,7 @@ def test_fault_195_the_recipes_for_a_lost_database_hold_under_data_intervals(los
     assert (lost.states()["load"], lost.tries()[0]) == ("None", 0)
     lost.pause(False)
     assert lost.ends().ran_since(middle) == {"report": 1}
-    assert lost.said("load")["decision"] == "kept"
+    assert lost.airflow.xcom(DAG_ID, lost.run_id, "load", "recovery")["decision"] == "kept"
     assert lost.rows("report.report") == lost.right
 
 
