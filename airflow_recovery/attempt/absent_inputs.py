@@ -54,22 +54,22 @@ def absent_by_states(planned: RegionPlan, rule: str, states: Mapping[str, str | 
         return ", ".join(name for name, state in required.items() if state in wanted)
 
     region, by_rule = planned.name, f"the trigger rule {rule!r}"
-    advice = "or declare the input with result(..., optional=True)"
+    without = f"Or declare the input with result(..., optional=True): {region} then runs without it."
     if failed := those_in(FAILED_STATES):
         raise InputFailed(
             f"{region} reads {failed}, which has failed in this run. By {by_rule} Airflow has started {region} all the "
-            f"same, and what an earlier try has made of {failed} is no result of this run. Clear {failed} with its "
-            f"downstream tasks once it is repaired, {advice}: then {region} runs without it."
+            "same. Results of earlier tries do not count for this run. Repair what has failed, and clear it with its "
+            f"downstream tasks. {without}"
         )
     if skipped := those_in({"skipped"}):
         raise InputSkipped(
             f"{region} reads {skipped}, which was skipped in this run: {region} is skipped as well, as in a new run. "
-            f"Clear {skipped} to have it made, {advice}: then {region} runs without it.",
+            f"To run {skipped}, clear the branch or task that skipped it, with its downstream tasks. {without}",
             f"{skipped} was skipped in this run",
         )
     if pending := those_in({state for state in required.values() if state not in OVER}):
         raise InputPending(
-            f"{region} reads {pending}, which is not over in this run, and by {by_rule} Airflow does not wait for it. "
-            "This task retries. With the trigger rule 'all_done', or 'all_success', Airflow waits."
+            f"{region} reads {pending}, which is not over in this run. Airflow has started {region} by {by_rule}, "
+            "without waiting for it. This task retries until it has ended."
         )
     return absent

@@ -28,8 +28,9 @@ def left_out_by_states(plan: PlanRecord, states: Mapping[str, str | None]) -> fr
     failed = [region.name for region in plan.regions if region.final and states[region.name] in FAILED_STATES]
     if failed:
         raise InputFailed(
-            f"{', '.join(failed)} has failed in this run, and what an earlier try has made of it is no result of this "
-            "run. Nothing is published. Repair it, and clear it with its downstream tasks."
+            f"{', '.join(failed)} has failed in this run, and is to be published. Results of earlier tries do not "
+            "count for this run, so this task writes no new publish. Repair what has failed, and clear it with its "
+            "downstream tasks."
         )
     return frozenset(region.name for region in plan.regions if states[region.name] in NO_RESULT)
 

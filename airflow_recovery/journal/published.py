@@ -67,7 +67,7 @@ def _why_not_valid(what: str, name: str, region: RegionState, expected: int, acc
     else:
         return None
     rests = f"it rests on {name}@{expected}, {now}"
-    return f"{what} is no longer valid: {rests}. The run's own tasks repair and publish again."
+    return f"{what} is no longer valid: {rests}. Clear the tasks of that run: they repair the result and publish again."
 
 
 def published_result(journal: Journal, result: str, *, accept_failed: bool = False) -> PublishedResult:
