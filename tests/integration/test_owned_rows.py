@@ -81,6 +81,7 @@ def test_fault_223_a_backfill_in_reverse_order_leaves_the_newest_date(pipeline: 
         assert (f"superseded by {days[-1]}" in run.recovery("plan")) is (day != days[-1])
 
 
+@pytest.mark.drill
 def test_fault_225_a_dag_with_a_new_name_adds_nothing_until_it_adopts_the_old_one(
     pipeline: Pipeline, warehouse: Warehouse
 ) -> None:
