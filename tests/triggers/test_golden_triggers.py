@@ -88,6 +88,7 @@ CALLS = [
     Call("c3", Operation.NOTE, text="recovery: kept"),
     Call("c4", Operation.DESCRIBE),
     Call("c5", Operation.CLEAR, ClearRequest({"g.raw": "019a-1"}, {"g.delays": "019a-2"}, unblock=True)),
+    Call("c6", Operation.DAG, text="flights"),
 ]
 ANSWERS = [Answer("c1", error="no"), Answer("c2", slots=-1), Answer("c3"), Answer("c4", description={"python": "3"})]
 ANSWERS += [
