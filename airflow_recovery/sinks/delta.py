@@ -451,13 +451,12 @@ class _DeltaCommitter:
         held = _held(table, token)
         if held is None:
             return
+        literal = f"'{token.lineage}'"
         if _count(table, f"{column} IS NULL", 1) and not _count(table, f"{column} = '{token.lineage}'", 1):
             raise SinkRefused(
                 f"{no_keys(token, f'Delta table {self._uri}', column, held)} Give its rows the key: DeltaTable(uri)."
-                f"update(updates={{{column!r}: "
-                "{token.lineage}"
-                "}}, predicate=predicate_of_its_rows). If it "
-                f"has no rows there, take its token out{_remove(token)}"
+                f"update(updates={ {column: literal} }, predicate=predicate_of_its_rows). If it has no rows there, "
+                f"take its token out{_remove(token)}"
             )
 
     @property
