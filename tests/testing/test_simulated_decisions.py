@@ -33,8 +33,8 @@ AGAINST_THE_RULE = {
         0,
     ),
     "H2, by hand": (Settings(decided(JOIN, {"J": "all_done"}), {Trouble.HAND: 1}), "J@1 is green, and ", 0),
-    "H10": (Settings(decided(SOLO_BESIDE, skipping="P"), {Trouble.SKIP: 1}), "publish ", 2),
-    "H10, by its code": (Settings(decided(SOLO_BESIDE, operators="PC"), {Trouble.SKIP: 1}), "publish ", 3),
+    "H10": (Settings(decided(SOLO_BESIDE, skipping="P"), {Trouble.SKIP: 1}), "publish 2 names ", 2),
+    "H10, by its code": (Settings(decided(SOLO_BESIDE, operators="PC"), {Trouble.SKIP: 1}), "publish 2 names ", 3),
 }
 
 
