@@ -5,6 +5,7 @@ Each is forked, so that a kill or a stop at a step is a signal that it sends to 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -13,7 +14,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from staging import ROWS, Warehouse, stage
 
@@ -146,9 +147,13 @@ class TaskProcess:
     Its transaction may be idle for as long as the test takes.
     """
 
+    started: ClassVar[list[int]] = []
+    """The process ids of those that `kill_all` has to look at."""
+
     def __init__(self, case: Case, step: str = "", harm: signal.Signals = signal.SIGKILL) -> None:
         self._report, report = os.pipe()
         self.pid = os.fork()
+        self.started.append(self.pid)
         if self.pid == 0:
             said = "unknown"
             try:
@@ -177,6 +182,16 @@ class TaskProcess:
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
+
+    @classmethod
+    def kill_all(cls) -> None:
+        """Kill what a failed test has left running or stopped."""
+        while cls.started:
+            pid = cls.started.pop()
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
 
 
 STEPS = (

@@ -17,7 +17,7 @@ import pytest
 from staging import Resources, Warehouse, token
 
 from airflow_recovery.errors import ConfigurationError, InputAltered, SinkRefused, SinkUnavailable
-from airflow_recovery.sinks import CommitMode, Committer, DatabaseAddress, Held, PostgresTable, Probe, Rows
+from airflow_recovery.sinks import CommitMode, Committable, Committer, DatabaseAddress, Held, PostgresTable, Probe, Rows
 from airflow_recovery.sinks import postgres as module
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.testing.patience import HANG_S, NEVER_S
@@ -120,13 +120,20 @@ def test_two_runs_that_replace_at_once_leave_the_rows_of_one(warehouse, monkeypa
 
     monkeypatch.setattr(module._PostgresCommitter, "_insert", together)
     given = [warehouse.committable(run_key=key) for key in ("date-1", "date-2")]
-    threads = [
-        threading.Thread(target=lambda each=each: committer(warehouse, "replace").commit(each)) for each in given
-    ]
+    refused: list[str] = []
+
+    def commit(each: Committable) -> None:
+        try:
+            committer(warehouse, "replace").commit(each)
+        except SinkRefused:
+            refused.append(each.token.run_key)
+
+    threads = [threading.Thread(target=commit, args=[each]) for each in given]
     for thread in threads:
         thread.start()
     for candidate in threads:
         candidate.join()
+    assert len(refused) == 1
     assert sorted(warehouse.rows(), key=str) == sorted(GIVEN, key=str)
 
 
@@ -575,8 +582,9 @@ def test_fault_210_rows_of_other_runs_stay_and_are_not_taken_for_the_removed_one
 
 
 def test_fault_211_the_rows_of_another_token_are_never_taken_for_the_removed_ones(warehouse):
-    into, given, name = committed(warehouse, "replace", None)
-    committed(warehouse, "replace", None, "date-2")
+    into, given, name = committed(warehouse, "replace", None, "date-2026-01-01")
+    into_latest = committer(warehouse, "replace", keeps="latest")
+    into_latest.commit(warehouse.committable(run_key="date-2026-01-02"))
     assert into.rows(given, name).rows is Rows.OVERWRITTEN
 
 

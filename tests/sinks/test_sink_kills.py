@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from sink_process import STEPS, Case, TaskProcess
 from staging import Warehouse
 
+from airflow_recovery.attempt import region_task
 from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.records import CommitEnd
@@ -28,8 +30,9 @@ def end_transactions(case: Case) -> None:
 
 
 @pytest.fixture
-def case(warehouse: Warehouse, tmp_path: Path) -> Case:
-    return Case(warehouse, PostgresTable(conn_id="warehouse", table=warehouse.table), tmp_path / "journal")
+def case(warehouse: Warehouse, tmp_path: Path) -> Iterator[Case]:
+    yield Case(warehouse, PostgresTable(conn_id="warehouse", table=warehouse.table), tmp_path / "journal")
+    TaskProcess.kill_all()
 
 
 def check_committed_once(case: Case) -> None:
@@ -74,6 +77,7 @@ def test_fault_12_sigterm_inside_the_commit(case, step):
 
 def test_control_without_the_token_a_zombie_adds_its_rows_again(case, monkeypatch):
     monkeypatch.setattr(module._PostgresCommitter, "_take", lambda self, cursor, of: True)
+    monkeypatch.setattr(region_task, "keep_rows", lambda run, region, attempt: "")
     zombie = TaskProcess(case, "copy", signal.SIGSTOP)
     assert zombie.wait() == "stopped"
     assert TaskProcess(case).wait() == "success"

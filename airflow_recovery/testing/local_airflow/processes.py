@@ -82,6 +82,9 @@ class Processes:
         """Start the process that cleans up where this one dies; it removes ``folders``, too."""
         command = [sys.executable, "-I", reaper.__file__, self._marker, *map(str, folders)]
         self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        assert self._reaper.stdin is not None
+        # A forked child that kept the pipe open would keep the reaper waiting, and `stop` with it.
+        os.register_at_fork(after_in_child=self._reaper.stdin.close)
 
     def is_running(self, name: str) -> bool:
         """Whether it was started and has not ended."""
