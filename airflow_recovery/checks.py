@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from airflow_recovery.errors import JobDefinitionError, RecoveryError
+from airflow_recovery.globs import check_glob
 from airflow_recovery.locations import (
     DELTA,
     EXPECTED,
@@ -80,9 +81,10 @@ def check_location(
     Raises `JobDefinitionError`, beginning with ``where``, for what no store of ours could list or write.
     """
     if to_read and is_published(uri):
-        if not is_template(uri):
-            _check_published(uri, where)
+        _check_published(uri, where)
         return uri
+    if to_read:
+        _check_glob(uri, where)
     if isinstance(uri, str) and is_template(uri):
         head = uri.partition("{")[0]
         if templated and (not head or head.startswith((*_LISTABLE, ICEBERG, DELTA) if tables else _LISTABLE)):
@@ -117,7 +119,20 @@ def check_location(
     return text.removesuffix("/")
 
 
+def _check_glob(pattern: object, where: str) -> None:
+    if not isinstance(pattern, str) or is_table(pattern):
+        return
+    try:
+        check_glob(pattern)
+    except ValueError as error:
+        raise JobDefinitionError(
+            f"{where}: {error}. A pattern of files is one as Hadoop has them (docs/patterns.md)"
+        ) from None
+
+
 def _check_published(uri: str, where: str) -> None:
+    if is_template(uri):
+        return
     try:
         location = PublishedLocation.parse(uri)
     except ValueError as error:

@@ -30,14 +30,17 @@ class Room:
 MODES = tuple(package.rpartition(".")[2] for package in PACKAGES.values())
 """Rooms that the core finds by name, where a job has such a region (`airflow_recovery.model.mode`)."""
 
-_VALUES = ("errors", "locations", "checks", "model")
+_VALUES = ("errors", "locations", "globs", "checks", "model")
 _RECORDED = (*_VALUES, "store", "journal")
 _CORE = (*_RECORDED, "planning", "results", "sinks", "job", "driver", "attempt", "story")
 
 ROOMS: dict[str, Room] = {
     "errors": Room("one tree of errors: what is expected, what is there, what to do next", is_pure=True),
     "locations": Room("how places in stores are written", is_pure=True),
-    "checks": Room("the types of all that a user hands to a public constructor", ("errors", "locations"), is_pure=True),
+    "globs": Room("which paths a pattern of files matches, as Hadoop has it", is_pure=True),
+    "checks": Room(
+        "the types of all that a user hands to a public constructor", ("errors", "locations", "globs"), is_pure=True
+    ),
     "model": Room("every value and record, and how it becomes bytes", ("errors", "locations", "checks"), is_pure=True),
     "store": Room("object stores and write-once objects: S3, Google, Azure and a folder", ("errors", "locations")),
     "verify": Room("the independent checker: reads a journal with code of its own", ("errors", "store")),

@@ -6,12 +6,10 @@ characters in what it is given, and percent-encodes what it gives back.
 
 from __future__ import annotations
 
-import re
 from urllib.parse import unquote
 
+from airflow_recovery.globs import escaped
 from airflow_recovery.locations import comparable
-
-_GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
 def spark_path(uri: str) -> str:
@@ -21,7 +19,7 @@ def spark_path(uri: str) -> str:
 
 def spark_glob(uri: str) -> str:
     """The name that Spark reads for our ``uri``: as `spark_path`, with the glob characters taken literally."""
-    return _GLOB.sub(r"\\\1", spark_path(uri))
+    return escaped(spark_path(uri))
 
 
 def decoded(path: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
-from fnmatch import translate
 
-from airflow_recovery.errors import ObjectMissing
+from airflow_recovery.errors import ConfigurationError, ObjectMissing
+from airflow_recovery.globs import alternatives, is_glob, literal_start, matcher
 from airflow_recovery.locations import SCHEMES, comparable
 from airflow_recovery.model.location import is_hidden_from_spark
 from airflow_recovery.model.records import ExternalObject
@@ -14,8 +15,6 @@ from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 
 _ROOT = re.compile(rf"(?:{'|'.join(SCHEMES)})://[^/]*|file:(?://)?|")
-_GLOB = re.compile(r"[*?\[{]")
-_ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 
 
 def list_objects(
@@ -29,28 +28,27 @@ def list_objects(
     """The objects that ``pattern`` names, as inputs of ``vertex``, sorted by URI, with size and etag.
 
     ``pattern`` is an URI (`airflow_recovery.locations`) or absolute path of one object or of a folder (all objects
-    below it), or a glob over path segments: ``*``, ``?``, ``[...]``, ``{a,b}``; a folder that matches stands for what
-    is below it.
-    Names that Spark hides (beginning with ``.``, or with ``_`` unless they hold a ``=``) are left out unless the
-    pattern spells them out. So are keys with an empty part (``a//b.csv``): Hadoop can't name them, and Spark would read
-    ``a/b.csv``. A local object's etag is its content's hash.
+    below it), or a glob as Hadoop has them (docs/patterns.md); a folder that matches stands for what is below it.
+    Names that Spark hides (beginning with ``.``, or with ``_`` unless they hold a ``=``) are left out below a folder
+    that matches, and as the last name of a file, unless the pattern spells that out. So are keys with an empty part
+    (``a//b.csv``): Hadoop can't name them, and Spark would read ``a/b.csv``. A local object's etag is its content's
+    hash.
 
     ``open_location`` opens its store; without it, credentials are the process's own.
 
     Raises `ObjectMissing` where nothing matches; the errors of the store; `ConfigurationError` for any other URI.
     """
-    base, segments = _split(pattern)
-    literal = _GLOB.split(segments[0], maxsplit=1)[0] if segments else ""
-    if open_location is not None:
-        store = open_location(base)
-    else:
-        store = open_store(base, endpoint_url=endpoint_url, region_name=region_name)
-    matchers = [_matcher(segment) for segment in segments]
-    externals = tuple(
-        ExternalObject(vertex, f"{store.base_uri}/{info.key}", info.size, info.etag)
-        for info in store.list(literal)
-        if _matches(info.key.split("/"), segments, matchers)
-    )
+    found: dict[str, ExternalObject] = {}
+    for base, segments in _alternatives(pattern):
+        if open_location is not None:
+            store = open_location(base)
+        else:
+            store = open_store(base, endpoint_url=endpoint_url, region_name=region_name)
+        for info in store.list(literal_start(segments[0]) if segments else ""):
+            if _matches(info.key.split("/"), segments):
+                uri = f"{store.base_uri}/{info.key}"
+                found[uri] = ExternalObject(vertex, uri, info.size, info.etag)
+    externals = tuple(found[uri] for uri in sorted(found))
     if not externals:
         raise ObjectMissing(
             f"Input {pattern!r} of vertex {vertex!r} names no object. The store answered, so this is not an access "
@@ -64,19 +62,16 @@ def may_list(pattern: str, folder: str) -> bool:
 
     Both are locations without templates; a ``folder`` is literal, also if its name has characters of globs.
     """
-    base, segments = _split(comparable(pattern))
-    literal, names = _path(base), _path(comparable(folder))
-    if _root(base) != _root(comparable(folder)) or any(a != b for a, b in zip(literal, names, strict=False)):
-        return False
-    if len(names) <= len(literal):
-        return True
-    return _matches(names[len(literal) :], segments, [_matcher(segment) for segment in segments], is_folder=True)
+    names = _path(comparable(folder))
+    return _root(comparable(pattern)) == _root(comparable(folder)) and any(
+        _may_meet(_path(base), segments, names) for base, segments in _alternatives(comparable(pattern))
+    )
 
 
 def object_key(pattern: str, uri: str) -> str:
     """What names an object among those of ``pattern``: its path below the part of the pattern that does not vary."""
-    base, _ = _split(pattern)
-    return "/".join(_path(uri)[len(_path(base)) :])
+    bases = [f"/{'/'.join(_path(base))}" for base, _ in _alternatives(pattern)]
+    return "/".join(_path(uri)[len(_path(os.path.commonpath(bases))) :])
 
 
 def _root(uri: str) -> str:
@@ -87,42 +82,45 @@ def _path(uri: str) -> list[str]:
     return [piece for piece in uri.removeprefix(_ROOT.match(uri)[0]).split("/") if piece]  # type: ignore[index]
 
 
-def _split(pattern: str) -> tuple[str, list[str]]:
-    """The folder above everything that varies, and the segments below it: ``s3://b/p/*/x`` is ``s3://b/p``, [*, x]."""
-    root = _ROOT.match(pattern)
-    scheme = root[0] if root else ""
-    is_absolute = pattern[len(scheme) :].startswith("/")
-    segments = [piece for piece in pattern[len(scheme) :].split("/") if piece]
+def _alternatives(pattern: str) -> list[tuple[str, list[str]]]:
+    """The folder above everything that varies, and the segments below it: ``s3://b/p/*/x`` is ``s3://b/p``, [*, x].
+
+    One for each of the `alternatives`. Raises `ConfigurationError` for what is no pattern.
+    """
+    root = _root(pattern)
+    try:
+        found = [_split(root, each) for each in alternatives(pattern.removeprefix(root))]
+        for _, segments in found:
+            for segment in segments:
+                matcher(segment)
+    except ValueError as error:
+        raise ConfigurationError(f"pattern {pattern!r}: {error} (docs/patterns.md)") from None
+    return found
+
+
+def _split(root: str, path: str) -> tuple[str, list[str]]:
+    segments = [piece for piece in path.split("/") if piece]
     # One segment at least stays below: a single object is found by listing its folder.
-    fixed = next((at for at, segment in enumerate(segments) if _GLOB.search(segment)), max(len(segments) - 1, 0))
-    return scheme + ("/" if is_absolute else "") + "/".join(segments[:fixed]), segments[fixed:]
+    fixed = next((at for at, segment in enumerate(segments) if is_glob(segment)), max(len(segments) - 1, 0))
+    return root + ("/" if path.startswith("/") else "") + "/".join(segments[:fixed]), segments[fixed:]
 
 
-def _matcher(segment: str) -> re.Pattern[str]:
-    """A regular expression for one segment. Alternatives do not nest; within them nothing else is special."""
-    parts = _ALTERNATIVES.split(segment)
-    expressions = [
-        "|".join(re.escape(piece) for piece in part.split(",")) if at % 2 else _glob(part)
-        for at, part in enumerate(parts)
-    ]
-    return re.compile("".join(f"(?:{expression})" for expression in expressions))
-
-
-def _glob(text: str) -> str:
-    # fnmatch's own form is anchored at the end, and Hadoop writes [^a] where Python has [!a].
-    return translate(text.replace("[^", "[!")).removesuffix("\\Z").removesuffix("\\z")
-
-
-def _matches(
-    names: list[str], segments: list[str], matchers: list[re.Pattern[str]], *, is_folder: bool = False
-) -> bool:
-    """Whether the path ``names`` is listed; with ``is_folder``, whether anything below it may be."""
-    if (len(names) < len(segments) and not is_folder) or "" in names:
+def _may_meet(literal: list[str], segments: list[str], names: list[str]) -> bool:
+    if any(a != b for a, b in zip(literal, names, strict=False)):
         return False
-    for at, name in enumerate(names):
-        if at < len(matchers) and not matchers[at].fullmatch(name):
-            return False
-        spelled_out = at < len(segments) and segments[at][0] == name[0]
-        if not spelled_out and is_hidden_from_spark(name):
-            return False
-    return True
+    varying, below = names[len(literal) :], names[len(literal) + len(segments) :]
+    return all(matcher(segment).fullmatch(name) for segment, name in zip(segments, varying, strict=False)) and not any(
+        is_hidden_from_spark(name) for name in below
+    )
+
+
+def _matches(names: list[str], segments: list[str]) -> bool:
+    """Whether the path ``names`` is listed."""
+    if len(names) < len(segments) or "" in names:
+        return False
+    if not all(matcher(segment).fullmatch(name) for segment, name in zip(segments, names, strict=False)):
+        return False
+    below, last = names[len(segments) :], len(names) - 1
+    if below:
+        return not any(is_hidden_from_spark(name) for name in below)
+    return segments[last][0] == names[last][0] or not is_hidden_from_spark(names[last])

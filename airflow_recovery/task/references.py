@@ -6,12 +6,12 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_recovery.checks import check_arguments, check_location, is_known_later, is_template, shown
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.globs import alternatives, escaped, matcher
 from airflow_recovery.job.seen_settings import dynamic_overwrite, fixed_checkpoint
 from airflow_recovery.locations import (
     DELTA,
@@ -282,28 +282,33 @@ def written_by(inputs: Mapping[str, OutputReference | str], others: Mapping[str,
     is written. Templates are compared as they are written.
     """
     read = [
-        _segments(declared.partition("?")[0] if is_table(declared) else declared)
+        each.split("/")
         for declared in inputs.values()
         if isinstance(declared, str)
         and not is_published(declared)
         and not (is_table(declared) and "as_of=" in declared)
+        for each in _patterns(declared)
     ]
     return {
         task_id
         for task_id, places in others.items()
         for place in places
-        if any(_may_meet(segments, _segments(place)) for segments in read)
+        if any(_may_meet(segments, _place(place).rstrip("/").split("/")) for segments in read)
     }
 
 
-def _segments(uri: str) -> list[str]:
-    return _place(uri).rstrip("/").split("/")
+def _patterns(declared: str) -> list[str]:
+    """What is read, without alternatives that have slashes. A table's folder is no pattern."""
+    if is_table(declared):
+        return [escaped(_place(declared.partition("?")[0]).rstrip("/"))]
+    place = _place(declared).rstrip("/")
+    return [place] if is_template(place) else alternatives(place)
 
 
 def _may_meet(read: Sequence[str], written: Sequence[str]) -> bool:
     """Whether one of the two places, of which ``read`` may be a glob, may lie in the other."""
     return all(
-        one == other or fnmatchcase(other, one) or ("{" in one and "{{" not in one)
+        one == other or ("{{" not in one and matcher(one).fullmatch(other) is not None)
         for one, other in zip(read, written, strict=False)
     )
 
