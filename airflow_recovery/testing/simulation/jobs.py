@@ -65,6 +65,14 @@ class SimulatedJob:
     """Regions that are operators, whose fingerprints only their own tasks know."""
     skipping: frozenset[str] = frozenset()
     """Regions in ``reading`` whose code skips its task if it finds no file."""
+    pulls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of a region in ``operators``: its inputs, in ``operators`` as well, whose XCom is an argument of it."""
+    unstored: frozenset[str] = frozenset()
+    """Regions in ``operators`` whose XComs can't be stored: they are too large, or hold a secret."""
+    dated: frozenset[str] = frozenset()
+    """Regions with the start of the data interval among their arguments."""
+    using: frozenset[str] = frozenset()
+    """Regions with a param of the run among their arguments."""
 
     @cached_property
     def regions(self) -> dict[str, RegionPlan]:
@@ -125,6 +133,36 @@ class SimulatedJob:
             for planned in self.plan.regions
         )
         return replace(self, plan=replace(self.plan, regions=tuple(regions)))
+
+    def of_run(self, interval: str, param: int) -> SimulatedJob:
+        """The job with the arguments that it has in a run of this data interval, and with this value of the param."""
+        arguments = {
+            region.name: (f"from {interval}: " if region.name in self.dated else "")
+            + (f"with param {param}: " if region.name in self.using else "")
+            for region in self.plan.regions
+        }
+        regions = (
+            replace(region, fingerprint=f"{arguments[region.name]}{region.fingerprint}")
+            if arguments[region.name]
+            else region
+            for region in self.plan.regions
+        )
+        return replace(self, plan=replace(self.plan, regions=tuple(regions)))
+
+    def rendered(self, region: str, fingerprint: str | None, xcoms: Mapping[str, str | None]) -> str | None:
+        """``fingerprint`` of ``region``, whose task finds these XComs of its inputs. `None`: there is no such XCom."""
+        pulled = [f"{name} gives {xcoms.get(name)}, " for name in self.pulls.get(region, ())]
+        return f"{''.join(pulled)}{fingerprint}" if pulled else fingerprint
+
+    def given(self, region: str, xcoms: Mapping[str, str | None]) -> SimulatedJob:
+        """The job as the task of ``region`` knows it that finds these XComs of its inputs."""
+        regions = (
+            replace(planned, fingerprint=self.rendered(region, planned.fingerprint, xcoms))
+            if planned.name == region
+            else planned
+            for planned in self.plan.regions
+        )
+        return replace(self, plan=replace(self.plan, regions=tuple(regions))) if region in self.pulls else self
 
     def ends_as(self, region: str, fingerprint: str | None) -> str | None:
         """``failed`` or ``skipped``, if that is how this code of ``region`` ends now; `None`: it succeeds."""
@@ -196,6 +234,11 @@ class SimulatedJob:
         """The results of ``producer`` that ``consumer`` reads."""
         reads = self.regions[consumer].reads
         return tuple(result for result in self.regions[producer].results if not reads or result in reads)
+
+
+def xcom_of(made: tuple[str, ...] | None) -> str | None:
+    """The XCom that a region pushes which has made these rows; `None`: it has made nothing."""
+    return None if made is None else f"mark of {made[0]}"
 
 
 def rows(region: str, result: str, fingerprint: str | None, read: Iterable[str], draw: int = 0) -> str:
@@ -302,6 +345,19 @@ def drawn_decided_job(name: str, rng: random.Random) -> SimulatedJob:
     modes = [Determinism.ALWAYS, Determinism.VERIFY]
     job = job_of(upstream, {region: rng.choice(modes) for region in upstream} if rng.random() < 0.5 else None)
     return with_drawn_decisions(with_drawn_externals(job, rng), rng)
+
+
+def with_drawn_arguments(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+    """A job that is decided, some of whose regions have arguments that are rendered in the run."""
+    pulls = {
+        name: tuple(above for above in region.inputs if above in job.operators and rng.random() < 0.9)
+        for name, region in job.regions.items()
+        if name in job.operators
+    }
+    chosen = {name: above for name, above in pulls.items() if above}
+    dated, using = (frozenset(name for name in job.regions if rng.random() < 0.4) for _ in range(2))
+    unstored = frozenset(name for name in sorted(job.operators) if rng.random() < 0.3)
+    return replace(job, pulls=chosen, unstored=unstored, dated=dated, using=using)
 
 
 def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMode]]) -> SimulatedJob:
