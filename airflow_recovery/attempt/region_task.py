@@ -259,7 +259,7 @@ class RegionTask:
     def _keep(self, evaluation: Evaluation, state: RunState) -> RegionResult | None:
         """`None`: its sink has lost its rows, and what was prepared is gone too; the region must run."""
         attempt, outcome = self._kept_attempt(evaluation)
-        rows = keep_rows(self._run, self._region, attempt)
+        rows = keep_rows(self._run, self._region, attempt, lambda: check_owner(self._run, self._region, state))
         if rows is None:
             return None
         checked = evaluation.files_checked(self._region)

@@ -11,7 +11,7 @@ from functools import cached_property
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.locations import DELTA, ICEBERG, is_table
-from airflow_recovery.model.committing import CommitKind, CommitMode
+from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import ExternalObject, PlanRecord, RunIdentity
@@ -20,6 +20,7 @@ from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, EARLY_RULES, TRIGGER_RULES
 from airflow_recovery.testing.fake_sink import fake_commit
+from airflow_recovery.testing.fake_table import table_commit
 
 IDENTITY = RunIdentity("simulated", "date 2026-01-01T00:00:00+00:00", "job")
 
@@ -67,6 +68,8 @@ class SimulatedJob:
     """Regions in ``reading`` whose code skips its task if it finds no file."""
     pulls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Of a region in ``operators``: its inputs, in ``operators`` as well, whose XCom is an argument of it."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Regions that commit to the table, each with the name that its task may get. Both are in ``plan``."""
     unstored: frozenset[str] = frozenset()
     """Regions in ``operators`` whose XComs can't be stored: they are too large, or hold a secret."""
     dated: frozenset[str] = frozenset()
@@ -367,6 +370,26 @@ def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMo
         for region in job.plan.regions
     )
     return replace(job, plan=replace(job.plan, regions=regions))
+
+
+def with_table(job: SimulatedJob, names: Iterable[str], replaces: Replaces, renamed: bool = False) -> SimulatedJob:
+    """``job`` in which these regions commit their first result to the table that all runs share.
+
+    ``renamed``: the task of each may get another name. The job has it under both then.
+    """
+    regions: list[RegionPlan] = []
+    names = list(names)
+    for region in job.plan.regions:
+        if region.name not in names:
+            regions.append(region)
+            continue
+        regions.append(replace(region, commit=table_commit(region.results[0], replaces)))
+        if renamed:
+            name = f"{region.name} renamed"
+            commit = table_commit(name, replaces)
+            regions.append(replace(region, name=name, vertices=(name,), results=(name,), commit=commit))
+    new_names = {name: f"{name} renamed" for name in names} if renamed else {}
+    return replace(job, plan=replace(job.plan, regions=tuple(regions)), renamed=new_names)
 
 
 def with_splits(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:

@@ -7,7 +7,7 @@ from functools import partial
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.journal.layout import SHARED_FOLDER
-from airflow_recovery.model.committing import CommitKind
+from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.scenario import RestartFrom, RestartRegion
 from airflow_recovery.testing.simulation import neighbours, visitors
@@ -70,6 +70,8 @@ class Troubles:
             Trouble.SKIP: self._skip,
             Trouble.BRANCH: self._branch,
             Trouble.HAND: self._hand,
+            Trouble.OTHER_DAG: self._other_dag,
+            Trouble.RENAME: self._rename,
         }
 
     @property
@@ -285,6 +287,12 @@ class Troubles:
             if commit.kind is CommitKind.TOKEN:  # two functions of a user's don't tell
                 act = partial(self._run.empty, name, overwrites=True)
                 yield f"SOMEBODY overwrites the target of {name}; USER clears all", act
+                ways = ["thins out", "drops"]
+                if commit.mode is CommitMode.REPLACE and len(self._world.ledger.sinks.applied[name]) > 1:
+                    ways.append("restores")
+                for how in ways:
+                    act = partial(self._run.meddle, name, how)
+                    yield f"SOMEBODY {how} the target of {name}; USER clears all", act
 
     def _recompute(self) -> Iterator[Act]:
         yield "USER clears all, to be recomputed", self._run.recompute
@@ -323,6 +331,20 @@ class Troubles:
             if not any(process.name == other.name for process in self._run.alive()):
                 act = neighbours.begins if not other.airflow.is_green else neighbours.comes_back
                 yield f"the {other.name} is cleared, or goes on", partial(act, self._run, other)
+
+    def _other_dag(self) -> Iterator[Act]:
+        others = [run for run in self._world.others if run.identity.dag_id != self._world.main.identity.dag_id]
+        if len(others) < MOST_NEIGHBOURS:
+            yield "a run of another DAG begins", lambda: self._begins(self._world.another_dag())
+        for other in others:
+            dag_id = other.identity.dag_id
+            if dag_id in self._world.dags and not any(process.name == other.name for process in self._run.alive()):
+                yield f"AIRFLOW loses {dag_id}", partial(self._run.lose_dag, dag_id)
+
+    def _rename(self) -> Iterator[Act]:
+        for name, new in self._run.settings.job.renamed.items():
+            names = (new, name) if name in self._run.absent else (name, new)
+            yield f"USER renames {names[0]} to {names[1]} and clears all", partial(self._run.rename, name)
 
     def _twin(self) -> Iterator[Act]:
         yield "another run of the same key begins", lambda: self._begins(self._world.twin())

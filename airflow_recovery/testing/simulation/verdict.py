@@ -11,13 +11,14 @@ from airflow_recovery.testing.simulation.fresh_run import fresh_run
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.settings import PURGES, Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
-from airflow_recovery.testing.simulation.sinks import check_sinks
+from airflow_recovery.testing.simulation.sinks import check_sinks, check_table
 
 
 def check_green(run: SimulatedRun) -> None:
     """What stands, or what the tasks have reported, is one cut, and every restart that was acknowledged is done."""
     ledger = run.world.ledger
     check_sinks(run)
+    check_table(run)
     for region, most in run.settings.max_attempts.items():
         is_shared = run.world.job.regions[region].persistent
         claimed = run.world.built(region) if is_shared else ledger.regions[region].latest_attempt

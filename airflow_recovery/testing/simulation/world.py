@@ -23,12 +23,15 @@ from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.replay import EventFold
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import NoEvents
+from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, FakeAirflow
 from airflow_recovery.testing.fake_sink import FakeTarget
+from airflow_recovery.testing.fake_table import TABLE, FakeTable
 from airflow_recovery.testing.simulation.dag_run import PUBLISH, DagRun
 from airflow_recovery.testing.simulation.event_files import EventFile, EventFiles
 from airflow_recovery.testing.simulation.folders import FolderSpark
@@ -61,6 +64,7 @@ class World:
     ``main`` is the run that the schedule is about; ``others`` are at work at the same time, over the same stores.
     ``moment``: how many changes of the stores there were; ``wrong``: what their checkers have found. ``refused``:
     what a sink takes nothing of, by region and code. ``is_upgraded``: processes begin with a version to come.
+    ``table``: one target of all runs; ``dags``: those that Airflow has.
     """
 
     def __init__(  # noqa: PLR0913 - what goes wrong, each with its default
@@ -95,6 +99,8 @@ class World:
         self._way = self.network if store_faults else None
         self.moment = 0
         self.wrong: list[str] = []
+        self.table = FakeTable(self.wrong)
+        self.dags = {IDENTITY.dag_id}
         self._data: dict[str, tuple[int, str]] = {}
         self._ledgers: dict[str, Ledger] = {}
         self._publish_keys = (PUBLISH,) if publishes else ()
@@ -184,6 +190,14 @@ class World:
         target = self._new_target(ledger)
         return self._joined(f"run of day {number + 1}", identity, ledger, target, self.journal_store)
 
+    def another_dag(self) -> DagRun:
+        """A run of the same date of another DAG that is made as this one."""
+        dag_id = f"{IDENTITY.dag_id} {len(self.others) + 2}"
+        self.dags.add(dag_id)
+        identity = RunIdentity(dag_id, IDENTITY.run_key, IDENTITY.group_id)
+        ledger = self._new_ledger(self.job, identity)
+        return self._joined(f"run of {dag_id}", identity, ledger, self._new_target(ledger), self.journal_store)
+
     def twin(self) -> DagRun:
         """Another run of the very key, as where a partition is processed again."""
         twin = self._joined(f"twin {len(self.others) + 1}", IDENTITY, self.ledger, self.target, self.journal_store)
@@ -236,7 +250,8 @@ class World:
 
     def _new_ledger(self, job: SimulatedJob, identity: RunIdentity) -> Ledger:
         prefix = JournalLayout(identity).prefix
-        sinks = {region.name: region.commit.mode.value for region in job.plan.regions if region.commit is not None}
+        commits = {region.name: region.commit for region in job.plan.regions if region.commit is not None}
+        sinks = {name: commit.mode.value for name, commit in commits.items() if commit.sink != TABLE}
         splits = [region.name for region in job.plan.regions if isinstance(region.mode, SplitPlan)]
         self._ledgers[prefix] = Ledger(
             job.regions,
@@ -310,10 +325,16 @@ class World:
                 sleep=self.clock.sleep,
             ),
             is_live_run=self._is_live_run,
-            open_committer=lambda spec: of.target.committer(spec, lambda request: current_runner().switch(request)),
+            open_committer=lambda spec: self.committer(of, spec),
+            has_dag=lambda dag_id: dag_id in self.dags,
         )
         run.__dict__["plan_hash"] = job.plan_hash  # the same for every try: computed once
         return run
+
+    def committer(self, dag_run: DagRun, spec: CommitSpec) -> Committer:
+        """The way to the target of a sink, as a process goes it."""
+        target = self.table if spec.sink == TABLE else dag_run.target
+        return target.committer(spec, lambda request: current_runner().switch(request))
 
     def prober(self, results: ProcessStore) -> ResultProber:
         """Asks what is there, as a process does."""
