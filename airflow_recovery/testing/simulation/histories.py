@@ -32,9 +32,9 @@ from airflow_recovery.model.records import (
 from airflow_recovery.sinks.committer import CommitToken
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, BLOCKING, ENDED, RUNS, by_trigger_rule
 from airflow_recovery.testing.fake_sink import FakeTarget
-from airflow_recovery.testing.simulation.dag_run import PUBLISH, PUBLISH_RULE
+from airflow_recovery.testing.simulation.dag_run import PUBLISH, PUBLISH_RULE, InRun
 from airflow_recovery.testing.simulation.fresh_run import fresh_run
-from airflow_recovery.testing.simulation.history_decisions import WAITS, Decision, Gone, InRun, Kept, Known
+from airflow_recovery.testing.simulation.history_decisions import WAITS, Decision, Gone, Kept, Known
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows, xcom_of
 from airflow_recovery.testing.simulation.settings import Violation
 
@@ -98,7 +98,7 @@ class History:
 
     def again(self, *, by_timetable: bool = True) -> None:
         """The run is deleted, and made again: by a backfill, or triggered, which gives it another data interval."""
-        self.in_run = InRun(by_timetable, InRun().interval if by_timetable else "day 0", self.in_run.param)
+        self.in_run = self.in_run.again(by_timetable=by_timetable)
         self._finds()
         self.told.append(f"the run is made again{'' if by_timetable else ', triggered by hand'}")
         self.xcoms: dict[str, str | None] = {}

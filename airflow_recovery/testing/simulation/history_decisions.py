@@ -24,7 +24,7 @@ from airflow_recovery.planning.evaluation import Available, Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.sinks.committer import FoundRows, Rows
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS
-from airflow_recovery.testing.simulation.dag_run import PUBLISH
+from airflow_recovery.testing.simulation.dag_run import PUBLISH, InRun
 from airflow_recovery.testing.simulation.jobs import SimulatedJob
 
 WAITS = "waits"
@@ -39,20 +39,6 @@ class Kept(Enum):
     AGAIN = "leaves it there again"
     RUNS = "runs"
     STOPS = "fails"
-
-
-class InRun(NamedTuple):
-    """What a history's DAG run is. ``by_timetable``: a scheduled or backfilled run, whose interval is the date's."""
-
-    by_timetable: bool = True
-    interval: str = "day 1"
-    param: int = 0
-
-    @property
-    def record(self) -> DagRunRecord:
-        """As records of attempts have it."""
-        ends = f"end of {self.interval}"
-        return DagRunRecord("run", "", "day 1", self.interval, ends, None, params=(("param", str(self.param)),))
 
 
 @dataclass(frozen=True)

@@ -437,6 +437,8 @@ class Ledger:
         region = self.regions[name]
         if self._was_touched(name, n) or n in region.released_at:
             return "its data is gone"
+        if (region.finish(n).get("xcoms") or {}).get("digest") == "":
+            return "its XComs can't be pushed again"
         if n in region.abandoned:
             return "its sink will never have it"
         if name in self.changed:

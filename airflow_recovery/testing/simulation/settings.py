@@ -15,6 +15,7 @@ from airflow_recovery.testing.simulation.jobs import (
     SimulatedJob,
     drawn_decided_job,
     drawn_job,
+    with_drawn_arguments,
     with_drawn_externals,
     with_drawn_folders,
     with_drawn_rows,
@@ -66,12 +67,16 @@ class Trouble(str, Enum):
     SKIP = "a task skips itself from now on: by its code, or because its input is empty; and the run is cleared"
     BRANCH = "a branch decides otherwise, and is cleared with the run, or with all below it"
     HAND = "a user marks a task, and it stays so"
+    PARAM = "a param of the run changes, and a task or the run is cleared"
+    AGAIN = "the run is deleted, and made again: by a backfill, or triggered"
     OTHER_DAG = "another DAG commits to the same table, or Airflow loses it"
     RENAME = "a task that commits to the table gets another name, or its old one, and the run is cleared"
 
 
 DECISIONS = frozenset({Trouble.BREAK, Trouble.SKIP, Trouble.BRANCH, Trouble.HAND})
 """Drawn for jobs that are decided alone (`Settings.decided`): others keep their schedules."""
+OF_RUNS = frozenset({Trouble.PARAM, Trouble.AGAIN})
+"""Drawn for jobs that are decided alone: their arguments are rendered in the run."""
 OF_A_TABLE = frozenset({Trouble.OTHER_DAG, Trouble.RENAME})
 """Drawn for jobs that commit to the table of all runs alone (`Settings.sharing_a_table`)."""
 BESIDE_A_TABLE = (
@@ -120,7 +125,7 @@ DRASTIC = frozenset(
 
 def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
     """One to five troubles of up to three kinds. One that can't happen to a job does not."""
-    others = [trouble for trouble in Trouble if trouble not in DECISIONS | OF_A_TABLE]
+    others = [trouble for trouble in Trouble if trouble not in DECISIONS | OF_RUNS | OF_A_TABLE]
     weights = [1 if trouble in DRASTIC else 3 for trouble in others]
     kinds = rng.choices(others, weights, k=rng.randint(1, 3))
     troubles: dict[Trouble, int] = dict.fromkeys(kinds, 1)
@@ -196,8 +201,9 @@ class Settings:
         With generators of its own, so that a seed of `drawn` keeps its schedule.
         """
         rng = random.Random(f"decided {seed}")
-        job = drawn_decided_job(topology, rng)
-        kinds = rng.choices(sorted(DECISIONS), k=rng.randint(1, 3)) + rng.sample(BESIDE_DECISIONS, rng.randint(0, 2))
+        job = with_drawn_arguments(drawn_decided_job(topology, rng), rng)
+        kinds = rng.choices(sorted(DECISIONS | OF_RUNS), k=rng.randint(1, 3))
+        kinds += rng.sample(BESIDE_DECISIONS, rng.randint(0, 2))
         return cls(
             job=job,
             troubles={kind: kinds.count(kind) for kind in kinds},
@@ -240,6 +246,10 @@ class Settings:
             + (" reads from outside" if region.name in self.job.reading else "")
             + (" by an operator" if region.name in self.job.operators else "")
             + (" skips itself without files" if region.name in self.job.skipping else "")
+            + (f" pulls {', '.join(self.job.pulls[region.name])}" if region.name in self.job.pulls else "")
+            + (" with XComs that can't be stored" if region.name in self.job.unstored else "")
+            + (" by date" if region.name in self.job.dated else "")
+            + (" by param" if region.name in self.job.using else "")
             + (f" {self.job.rules[region.name]}" if region.name in self.job.rules else "")
             + (f" without {', '.join(self.job.optional[region.name])}?" if region.name in self.job.optional else "")
             + (f" {region.commit.kind.value} sink, {region.commit.config}" if region.commit is not None else "")

@@ -118,6 +118,19 @@ class SimulatedRun:
         else:
             self.world.airflow.clear(branch, downstream=True)
 
+    def set_param(self, value: int, task: str | None) -> None:
+        """The run's param has another value from now on, and ``task``, or the whole run, is cleared."""
+        self.world.main.in_run = self.world.main.in_run._replace(param=value)
+        if task is None:
+            self.world.airflow.clear_all()
+        else:
+            self.world.airflow.clear(task, downstream=True)
+
+    def again(self, *, by_timetable: bool) -> None:
+        """The DAG run is deleted, and made again by a backfill, or triggered."""
+        self.world.main.in_run = self.world.main.in_run.again(by_timetable=by_timetable)
+        self.world.lose_database()
+
     def has_other_code(self, region: str) -> bool:
         """Than in the beginning."""
         now = self.world.job.regions.get(region)

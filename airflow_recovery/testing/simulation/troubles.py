@@ -70,6 +70,8 @@ class Troubles:
             Trouble.SKIP: self._skip,
             Trouble.BRANCH: self._branch,
             Trouble.HAND: self._hand,
+            Trouble.PARAM: self._param,
+            Trouble.AGAIN: self._again,
             Trouble.OTHER_DAG: self._other_dag,
             Trouble.RENAME: self._rename,
         }
@@ -331,6 +333,17 @@ class Troubles:
             if not any(process.name == other.name for process in self._run.alive()):
                 act = neighbours.begins if not other.airflow.is_green else neighbours.comes_back
                 yield f"the {other.name} is cleared, or goes on", partial(act, self._run, other)
+
+    def _param(self) -> Iterator[Act]:
+        for value in range(3):
+            if value != self._world.main.in_run.param:
+                for task in (None, self._rng.choice(self._names)):
+                    act = partial(self._run.set_param, value, task)
+                    yield f"USER sets the param to {value} and clears {task or 'all'}", act
+
+    def _again(self) -> Iterator[Act]:
+        yield "USER deletes the run, and has it made again by a backfill", partial(self._run.again, by_timetable=True)
+        yield "USER deletes the run, and triggers one for its date", partial(self._run.again, by_timetable=False)
 
     def _other_dag(self) -> Iterator[Act]:
         others = [run for run in self._world.others if run.identity.dag_id != self._world.main.identity.dag_id]

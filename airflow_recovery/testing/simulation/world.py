@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.publish import PublishTask
-from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.region_task import Decision, RegionTask
 from airflow_recovery.attempt.release import release_consumed, release_published
 from airflow_recovery.attempt.run import Run, TaskIdentity
 from airflow_recovery.attempt.shared import SharedApplication
@@ -297,12 +298,12 @@ class World:
         journal = SimulatedJournal(store, IDENTITY, writer="onlooker")
         return journal.load(journal.list(self.job.regions))
 
-    def run(self, own: TaskTry, dag_run: DagRun | None = None) -> Run:
-        """What a try knows. Whoever is given it closes its events."""
+    def run(self, own: TaskTry, dag_run: DagRun | None = None, job: SimulatedJob | None = None) -> Run:
+        """What a try knows, for which the job is ``job``. Whoever is given it closes its events."""
         of = dag_run or self.main
         self._writers += 1
         results = ProcessStore(self.results)
-        job = of.job
+        job = job or of.today
         wrong_by_s = self._wrong_by_s()
         events: EventFile | NoEvents = NoEvents()
         if self.event_files is not None and of is self.main:
@@ -327,8 +328,11 @@ class World:
             is_live_run=self._is_live_run,
             open_committer=lambda spec: self.committer(of, spec),
             has_dag=lambda dag_id: dag_id in self.dags,
+            dag_run=of.in_run.facts(of.name) if job.dated or job.using else None,
         )
         run.__dict__["plan_hash"] = job.plan_hash  # the same for every try: computed once
+        # In Python 3.11 all runs compute a cached property under one lock: no strand may give the turn away in there.
+        run.__dict__["_digest_key"] = "simulated"
         return run
 
     def committer(self, dag_run: DagRun, spec: CommitSpec) -> Committer:
@@ -361,13 +365,14 @@ class World:
         of = dag_run or self.main
         if own.task_id != PUBLISH and own.task_id not in of.job.regions:
             raise SubtasksUnknown(f"{own.task_id}: today's job has no such region.")
-        run = self.run(own, of)
+        job = of.today.given(own.task_id, of.airflow.xcoms)
+        run = self.run(own, of, job)
         try:
-            return self._executed(run, own, process, of)
+            return self._executed(run, own, process, of, job)
         finally:
             run.events.close()
 
-    def _executed(self, run: Run, own: TaskTry, process: Process, of: DagRun) -> int | None:
+    def _executed(self, run: Run, own: TaskTry, process: Process, of: DagRun, job: SimulatedJob) -> int | None:
         results = ProcessStore(self.results)
         # What the other deployment lets go of, this one's checker could not tell from what is taken from it.
         releases = self._releases if of.journal_store is self.journal_store else None
@@ -377,13 +382,27 @@ class World:
             if releases is not None:
                 release_published(run, results, releases, tables)
             return None
-        attempt = self._region_task(run, own, process, of, results).execute().attempt
+        left: list[FakeSpark] = []
+        result = self._region_task(run, own, process, of, job, results, left).execute()
+        if result.decision is Decision.KEPT:
+            left[0].leave_again()
+        attempt = result.attempt
         if releases is not None:
             release_consumed(run, own.task_id, results, releases, tables)
         return attempt
 
-    def _region_task(self, run: Run, own: TaskTry, process: Process, of: DagRun, results: ProcessStore) -> RegionTask:
-        name, job = own.task_id, of.job
+    def _region_task(
+        self,
+        run: Run,
+        own: TaskTry,
+        process: Process,
+        of: DagRun,
+        job: SimulatedJob,
+        results: ProcessStore,
+        started: list[FakeSpark],
+    ) -> RegionTask:
+        """``started`` takes the applications that it makes."""
+        name = own.task_id
 
         def application(journal: Journal) -> FakeSpark:
             # What lies outside is the same for all.
@@ -394,6 +413,8 @@ class World:
             made = kind(self.cluster, job, today, name, process, journal, results, read_from=of.layout.prefix)
             if isinstance(made, FolderSpark):
                 made.of_try = run
+            made.push = partial(of.airflow.push, own)
+            started.append(made)
             return made
 
         def prepare_journal() -> None:
