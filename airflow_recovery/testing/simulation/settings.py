@@ -69,6 +69,8 @@ class Trouble(str, Enum):
     HAND = "a user marks a task, and it stays so"
     PARAM = "a param of the run changes, and a task or the run is cleared"
     AGAIN = "the run is deleted, and made again: by a backfill, or triggered"
+    READER = "a sensor of another DAG waits for a published result"
+    WITHDRAW = "a person withdraws a published result, or gives it back"
     OTHER_DAG = "another DAG commits to the same table, or Airflow loses it"
     RENAME = "a task that commits to the table gets another name, or its old one, and the run is cleared"
 
@@ -77,6 +79,8 @@ DECISIONS = frozenset({Trouble.BREAK, Trouble.SKIP, Trouble.BRANCH, Trouble.HAND
 """Drawn for jobs that are decided alone (`Settings.decided`): others keep their schedules."""
 OF_RUNS = frozenset({Trouble.PARAM, Trouble.AGAIN})
 """Drawn for jobs that are decided alone: their arguments are rendered in the run."""
+OF_READERS = frozenset({Trouble.READER, Trouble.WITHDRAW})
+"""Of runs that publish: drawn for jobs that are decided alone."""
 OF_A_TABLE = frozenset({Trouble.OTHER_DAG, Trouble.RENAME})
 """Drawn for jobs that commit to the table of all runs alone (`Settings.sharing_a_table`)."""
 BESIDE_A_TABLE = (
@@ -125,7 +129,7 @@ DRASTIC = frozenset(
 
 def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
     """One to five troubles of up to three kinds. One that can't happen to a job does not."""
-    others = [trouble for trouble in Trouble if trouble not in DECISIONS | OF_RUNS | OF_A_TABLE]
+    others = [trouble for trouble in Trouble if trouble not in DECISIONS | OF_RUNS | OF_READERS | OF_A_TABLE]
     weights = [1 if trouble in DRASTIC else 3 for trouble in others]
     kinds = rng.choices(others, weights, k=rng.randint(1, 3))
     troubles: dict[Trouble, int] = dict.fromkeys(kinds, 1)
@@ -204,6 +208,7 @@ class Settings:
         job = with_drawn_arguments(drawn_decided_job(topology, rng), rng)
         kinds = rng.choices(sorted(DECISIONS | OF_RUNS), k=rng.randint(1, 3))
         kinds += rng.sample(BESIDE_DECISIONS, rng.randint(0, 2))
+        kinds += rng.choices(sorted(OF_READERS), k=rng.randint(0, 2))
         return cls(
             job=job,
             troubles={kind: kinds.count(kind) for kind in kinds},

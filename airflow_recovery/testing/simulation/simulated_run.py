@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.testing.simulation.settings import Settings, Trouble
 from airflow_recovery.testing.simulation.strands import Process, Strand, StrandRunner
 from airflow_recovery.testing.simulation.world import World
+
+if TYPE_CHECKING:
+    from airflow_recovery.testing.simulation.readers import Given
 
 
 class SimulatedRun:
@@ -17,9 +21,10 @@ class SimulatedRun:
     ``served``: the attempt of each region that its task reported last. ``promised``: attempts of each region up to this
     one do not count, as somebody was told. ``unseen_marks``: tasks that a person has called a success, and nobody has
     looked at since. ``followed``: what each branch follows when it runs; ``marked``: how somebody has marked tasks
-    after the run was cleared for the last time. ``beside``: (DAG, region) that committed at the same time, so that the
-    region is no new name of that DAG's. ``hand``: who is at work where no process is. Everything that is random
-    comes from ``rng``.
+    after the run was cleared for the last time. ``beside``: (DAG, region) of DAGs that Airflow has lost, where that
+    region had committed before, so that it is no new name. ``happened``: how often something has happened from outside;
+    ``given``: what readers of other DAGs were given; ``withdrawn``: what people have taken from them. ``hand``: who is
+    at work where no process is. Everything that is random comes from ``rng``.
     """
 
     def __init__(
@@ -61,6 +66,9 @@ class SimulatedRun:
         self._processes: list[Process] = self.world.cluster.processes
         self._versions = 0
         self.beside: set[tuple[str, str]] = set()
+        self.happened = 0
+        self.given: list[Given] = []
+        self.withdrawn: set[tuple[str, int]] = set()
         for old, new in settings.job.renamed.items():
             self.world.ledger.renamed |= {old: new, new: old}
         if settings.job.renamed:

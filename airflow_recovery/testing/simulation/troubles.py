@@ -10,7 +10,7 @@ from airflow_recovery.journal.layout import SHARED_FOLDER
 from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.scenario import RestartFrom, RestartRegion
-from airflow_recovery.testing.simulation import neighbours, visitors
+from airflow_recovery.testing.simulation import neighbours, readers, visitors
 from airflow_recovery.testing.simulation.dag_run import DagRun
 from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS
 from airflow_recovery.testing.simulation.ledger import OUTSIDER
@@ -72,6 +72,8 @@ class Troubles:
             Trouble.HAND: self._hand,
             Trouble.PARAM: self._param,
             Trouble.AGAIN: self._again,
+            Trouble.READER: self._reader,
+            Trouble.WITHDRAW: self._withdraw,
             Trouble.OTHER_DAG: self._other_dag,
             Trouble.RENAME: self._rename,
         }
@@ -93,6 +95,8 @@ class Troubles:
             return None
         label, act = self._rng.choice(possible)
         self._use_up(kind)
+        if kind is not Trouble.READER:
+            self._run.happened += 1
         act()
         return label
 
@@ -344,6 +348,18 @@ class Troubles:
     def _again(self) -> Iterator[Act]:
         yield "USER deletes the run, and has it made again by a backfill", partial(self._run.again, by_timetable=True)
         yield "USER deletes the run, and triggers one for its date", partial(self._run.again, by_timetable=False)
+
+    def _reader(self) -> Iterator[Act]:
+        for name in self._world.job.finals if self._run.settings.publishes else ():
+            body = partial(readers.waits_for, self._run, self._world.job.regions[name].results[0])
+            yield f"READER waits for {name}", partial(self._run.begins, "READER", body)
+
+    def _withdraw(self) -> Iterator[Act]:
+        for name in self._world.job.finals if self._world.ledger.publishes else ():
+            for gives_back in (False, True):
+                body = partial(readers.withdraws, self._run, name, gives_back=gives_back)
+                what = "gives back" if gives_back else "withdraws"
+                yield f"USER {what} {name}", partial(self._run.begins, "USER", body)
 
     def _other_dag(self) -> Iterator[Act]:
         others = [run for run in self._world.others if run.identity.dag_id != self._world.main.identity.dag_id]
