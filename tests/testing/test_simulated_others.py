@@ -107,7 +107,7 @@ def test_nothing_is_made_twice_for_it(settings):
         simulate(seed, settings)
 
 
-def test_a_claim_that_comes_after_its_plan_was_purged_stays():
+def test_fault_104_a_claim_that_comes_after_its_plan_was_purged_stays():
     """P has listed the journal before the run is closed, and claims two days later: nothing else names P then."""
     simulate(881, Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.RETURN: 2}))
 
