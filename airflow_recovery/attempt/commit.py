@@ -105,10 +105,11 @@ def check_not_appended(run: Run, region: str, state: RunState) -> bool:
     return True
 
 
-def keep_rows(run: Run, region: str, attempt: Attempt) -> str | None:
+def keep_rows(run: Run, region: str, attempt: Attempt, check_owner: Callable[[], None] = lambda: None) -> str | None:
     """Before ``attempt``, which is valid, is kept: ask its sink for the token and the rows, if it has one.
 
-    If the rows were removed, commit them again from what was prepared. If the target gives no answer, the attempt is
+    If the rows were removed, commit them again from what was prepared. ``check_owner`` raises before that, if they are
+    the rows of a task with another name by now. If the target gives no answer, the attempt is
     kept. Returns what people should know of that, and `None` if what was prepared is gone too: the attempt is reset
     then, and the region must run. Raises `SinkRefused` if somebody has written there since, and `AppendedAlready` if
     rows could be doubled.
@@ -127,6 +128,7 @@ def keep_rows(run: Run, region: str, attempt: Attempt) -> str | None:
             return ""
         run.task_instances.live_check()
         run.log.warning("The sink of %s@%d does not hold its rows any more: %s.", region, attempt.number, found.text)
+        check_owner()
         return commit.again(found)
     except SinkSuperseded as newer:
         return str(newer)

@@ -23,9 +23,18 @@ def check_data_interval(run: Run, region: str, finishes: Iterable[Outcome | None
         return
     known = [finish for finish in finishes if finish is not None and finish.dag_run is not None]
     now = run.dag_run_record(region) if known else None
-    for finish in known:
-        if now is not None and finish.dag_run is not None and now.differs_by_interval_alone(finish.dag_run):
-            raise ConfigurationError(_refusal(run, region, finish, finish.dag_run, now))
+    finish = None if now is None else of_another_interval(now, known)
+    if now is not None and finish is not None and finish.dag_run is not None:
+        raise ConfigurationError(_refusal(run, region, finish, finish.dag_run, now))
+
+
+def of_another_interval(now: DagRunRecord, finishes: Iterable[Outcome]) -> Outcome | None:
+    """The first of ``finishes`` whose DAG run differs from ``now`` by its data interval alone; `None`: there is none.
+
+    Pure.
+    """
+    made_for = ((finish, finish.dag_run) for finish in finishes)
+    return next((finish for finish, then in made_for if then is not None and now.differs_by_interval_alone(then)), None)
 
 
 def _refusal(run: Run, region: str, finish: Outcome, then: DagRunRecord, now: DagRunRecord) -> str:

@@ -1,15 +1,18 @@
-"""Before a claim: whose rows a sink's target holds (docs/protocol.md#owners)."""
+"""Before a claim, and before rows are committed again: whose rows a sink's target holds (docs/protocol.md#owners)."""
 
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 
-from airflow_recovery.attempt.commit import token_of, token_of_finish
+from airflow_recovery.attempt.attempt_outcome import fenced
+from airflow_recovery.attempt.commit import recovery_command, token_of, token_of_finish
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.errors import SinkRefused, SinkSuperseded, SinkUnavailable
+from airflow_recovery.errors import AttemptLost, SinkRefused, SinkSuperseded, SinkUnavailable
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.keys import RegionKey
+from airflow_recovery.model.records import FenceCause
 from airflow_recovery.sinks.committer import Committer, CommitToken, KnowsOwners, Probe, RemembersAttempts
 
 
@@ -26,6 +29,8 @@ def check_owner(run: Run, region: str, state: RunState) -> None:
     try:
         owners = committer.others(token) if isinstance(committer, KnowsOwners) else ()
         removed = [token.key._replace(region=old) for old in _removed_regions(run, spec, state)]
+        for key in removed:
+            _end_attempts(run, token.key, key)
         beside = [owner.key for owner in owners if owner.key is not None and owner.key.run_key == token.run_key]
         if not (removed or beside) or _has_committed(committer, token, state):
             return
@@ -37,6 +42,26 @@ def check_owner(run: Run, region: str, state: RunState) -> None:
         run.log.warning("%s: its sink has newer rows, and will not take these: %s.", region, superseded)
     except SinkUnavailable as error:
         run.log.warning("Who has rows in the sink of %s could not be asked before the attempt: %s", region, error)
+
+
+def _end_attempts(run: Run, new: RegionKey, old: RegionKey) -> None:
+    """A task that today's DAG does not have commits no more: its open attempt is fenced.
+
+    Raises `SinkRefused` if it has finished one that may not be committed yet: that can be committed at any moment.
+    """
+    region = run.journal.load(run.journal.list([old.region])).of(old.region)
+    if region.open_attempt is not None:
+        number, why = region.open_attempt.number, f"its task is not in the DAG any more; {new.region} commits there"
+        with suppress(AttemptLost):
+            run.journal.fence(fenced(run, old.region, number, FenceCause.SUPERSEDED, why))
+        region = run.journal.load(run.journal.list([old.region])).of(old.region)
+    prepared = region.prepared_attempt
+    if prepared is not None:
+        raise SinkRefused(
+            f"{new.text}: expected that no task of an old name may commit to its target, found {old.text}, which is "
+            f"not in the DAG any more: attempt {prepared.number} of it has finished, and may be committed at any "
+            f"moment. Nothing was run. Give it up: {recovery_command('abandon', old)}. Then clear this task."
+        )
 
 
 def _has_committed(committer: Committer, token: CommitToken, state: RunState) -> bool:

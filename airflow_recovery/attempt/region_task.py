@@ -259,7 +259,7 @@ class RegionTask:
     def _keep(self, evaluation: Evaluation, state: RunState) -> RegionResult | None:
         """`None`: its sink has lost its rows, and what was prepared is gone too; the region must run."""
         attempt, outcome = self._kept_attempt(evaluation)
-        rows = keep_rows(self._run, self._region, attempt)
+        rows = keep_rows(self._run, self._region, attempt, lambda: check_owner(self._run, self._region, state))
         if rows is None:
             return None
         checked = evaluation.files_checked(self._region)
@@ -270,6 +270,8 @@ class RegionTask:
                 f"; epoch {self._epoch} has recomputed it already: a value of recovery.epoch that is new runs it again"
             )
         self._run.log.info("%s is kept: %s. No Spark is started; %.1f s of Spark saved.", self._region, why, seconds)
+        if state.is_closed and self._run.plan_hash not in state.plans:
+            self._run.journal.put_plan(self._run.plan)  # a purge took it away before the claim that names it
         outdated_since = state.of(self._region).outdated_since
         if outdated_since is not None:
             self._run.task_instances.live_check()

@@ -39,7 +39,10 @@ def run(args: argparse.Namespace) -> int:
             f"{args.new}: name what was renamed, and its name today."
         )
     adopted = []
-    for spec, before in _commits(deployment.journal, old):
+    # A task that was refused before its first claim has recorded no plan: the one with the new name tells the sink.
+    commits = dict.fromkeys(_commits(deployment.journal, old))
+    commits |= dict.fromkeys((spec, _renamed(token, new, old)) for spec, token in _commits(deployment.journal, new))
+    for spec, before in commits:
         committer = deployment.open_committer(spec)
         if not isinstance(committer, KnowsOwners) or not isinstance(committer, RemembersAttempts):
             continue

@@ -62,22 +62,17 @@ class ResultWatch:
 
         Raises `NotPublished` with the reason to wait, and the errors of `RecoveryResultHook.get_result`.
         """
-        self._result()
+        from airflow_recovery.attempt.settled_result import settled_result
+
         key = result_run_key(logical_date=self._logical_date, partition_key=self._partition_key, run_id=self._run_id)
         journal = self._hook.journal(self._dag_id, key, self._group_id)
-        claims = journal.open_claims()
-        # Once more: an attempt that has finished just before that listing is no open claim, and this sees its finish.
-        result = self._result()
-        named = {region.region: region.attempt for region in journal.read_publish(result.publish).regions}
-        newer = [claim for claim in claims if claim.attempt > named.get(claim.region, 0)]
-        self._check_run(self._runs_of(journal, result, newer))
-        for claim in newer:
-            if self._may_finish(journal, claim):
-                raise NotPublished(
-                    f"{self._dag_id} / {key} / {self._group_id}: publish {result.publish} names {self._vertex!r}, and "
-                    f"the driver of {claim.region}@{claim.attempt} is at work on a newer attempt: expected it to end."
-                )
-        return result
+        return settled_result(
+            journal,
+            f"{self._vertex!r} of {self._dag_id} / {key} / {self._group_id}",
+            self._result,
+            lambda result, newer: self._check_run(self._runs_of(journal, result, newer)),
+            lambda claim: self._may_finish(journal, claim),
+        )
 
     def _result(self) -> RegisteredResult:
         return self._hook.get_result(

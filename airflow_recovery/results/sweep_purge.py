@@ -176,7 +176,15 @@ class Purge:
         used |= {(name, attempt.number) for name, region in state.regions.items() for attempt in region.pinned}
         used |= {(name, maker) for name, number in used for maker in made_of(run.state.of(name), number)}
         has_come_back = any(region.latest_attempt > region.closed_at for region in state.regions.values())
-        return {(encode(name), number) for name, number in used}, has_come_back
+        return {(encode(name), number) for name, number in used}, has_come_back or self._has_unnamed_attempts()
+
+    def _has_unnamed_attempts(self) -> bool:
+        """Whether a region has attempts that no plan and no tombstone names.
+
+        A task had listed the journal before the run was closed, and claimed after its plan was purged.
+        """
+        parsed = (self._layout.parse_attempt(key) for key in self._rest)
+        return any(key is not None and key.region not in self._run.names for key in parsed)
 
     def _old_streams(self) -> list[str]:
         """The history until the run was closed, and of the closing itself, which is written right after it."""

@@ -68,7 +68,8 @@ class FakeAirflow:
     """The task instances of one run. ``upstream`` names every task's direct upstream tasks, in topological order.
 
     ``rules``: the trigger rules that are not ``all_success``, one of `TRIGGER_RULES` each. ``followed``: what each
-    branch has decided in this run, from its end until its next try starts, as its XCom does.
+    branch has decided in this run, from its end until its next try starts, as its XCom does. ``xcoms``: likewise the
+    one value that each task has pushed.
     ``compares`` switched off makes every clear hit whatever is named in whatever state: the negative control.
     """
 
@@ -80,6 +81,7 @@ class FakeAirflow:
         if not TRIGGER_RULES.issuperset(self.rules.values()):
             raise ValueError(f"expected some of {sorted(TRIGGER_RULES)}, found {sorted(set(self.rules.values()))}")
         self.followed: dict[str, frozenset[str]] = {}
+        self.xcoms: dict[str, str] = {}
         self.compares = True
         self.cleared: list[str] = []
         self._retries = retries
@@ -92,6 +94,7 @@ class FakeAirflow:
         self._max_tries = dict.fromkeys(self.upstream, self._retries)
         self._grants = dict.fromkeys(self.upstream, RetryGrant(self._retries))
         self.followed.clear()
+        self.xcoms.clear()
 
     # what the scheduler does
 
@@ -139,12 +142,18 @@ class FakeAirflow:
         before = self._tries[task]
         self._tries[task] = replace(before, try_number=before.try_number + 1, state="running")
         self.followed.pop(task, None)
+        self.xcoms.pop(task, None)
         return self._tries[task]
 
     def is_mine(self, own: TaskTry) -> bool:
         """Whether the process that was started as ``own`` still has its task instance."""
         now = self._tries.get(own.task_id)
         return now is not None and now.ti_id == own.ti_id and now.state == "running"
+
+    def push(self, own: TaskTry, value: str) -> None:
+        """The process of ``own`` pushes an XCom. Nothing happens if it is a zombie."""
+        if self.is_mine(own):
+            self.xcoms[own.task_id] = value
 
     def end(self, own: TaskTry, state: str) -> bool:
         """The process of ``own`` reports ``success``, ``failed`` or ``skipped``. False: refused, it is a zombie."""

@@ -33,7 +33,8 @@ def fake_commit(result: str, kind: CommitKind = CommitKind.TOKEN, mode: CommitMo
 class FakeTarget:
     """``applied``: (region, attempt) of everything that took effect, in order; a person's `undo` takes it out again.
 
-    `empty` removes the rows and leaves the token, `overwrite` puts rows of somebody else in their place as well.
+    `empty` removes the rows and leaves the token, `overwrite` puts rows of somebody else in their place as well, and
+    `thin_out` removes some of the rows.
 
     ``on_applied`` hears of each. ``refuses`` switched off: nothing but a token that was applied is known to it.
     ``refuses_rows``: whether it will never take what that attempt has prepared.
@@ -49,6 +50,7 @@ class FakeTarget:
         self.refuses = True
         self.removed: set[tuple[str, int]] = set()
         self.overwritten: set[str] = set()
+        self.thinned: set[tuple[str, int]] = set()
         self.writers: dict[tuple[str, int], str | None] = {}
         self._on_applied = on_applied
 
@@ -72,6 +74,10 @@ class FakeTarget:
         """Somebody removes the rows of a region. A token target remembers the token."""
         self.removed |= {attempt for attempt in self.applied if attempt[0] == region}
 
+    def thin_out(self, region: str) -> None:
+        """Somebody removes some of a region's rows."""
+        self.thinned |= {attempt for attempt in self.applied if attempt[0] == region and attempt not in self.removed}
+
     def overwrite(self, region: str) -> None:
         """Somebody puts other rows in place of a region's."""
         self.empty(region)
@@ -83,7 +89,7 @@ class FakeTarget:
         if held is not None and not held.is_of(token):
             return FoundRows(Rows.OVERWRITTEN, f"it holds {held.text}")
         if held is not None and key not in self.removed:
-            return FoundRows(Rows.THERE)
+            return FoundRows(Rows.PARTLY, "some of its rows are gone") if key in self.thinned else FoundRows(Rows.THERE)
         if token.region in self.overwritten:
             return FoundRows(Rows.OVERWRITTEN, "it holds rows of somebody else")
         return FoundRows(Rows.REMOVED, "it is empty")
@@ -121,6 +127,7 @@ class FakeTarget:
         self.writers[key] = token.writer
         self.overwritten.discard(token.region)
         self.removed.discard(key)
+        self.thinned.discard(key)
         self.applied.append(key)
         self._on_applied(token)
 

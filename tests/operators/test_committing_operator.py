@@ -411,7 +411,7 @@ def test_fault_12_control_without_the_token_they_are_there_twice(
     real = _PostgresCommitter.commit
     monkeypatch.setattr(_PostgresCommitter, "_held", lambda self, cursor, token: None)
     monkeypatch.setattr(_PostgresCommitter, "_take", lambda self, cursor, token: True)
-    monkeypatch.setattr(region_task, "keep_rows", lambda run, region, attempt: "")
+    monkeypatch.setattr(region_task, "keep_rows", lambda *given: "")
 
     def killed_after(self: Any, committable: Any) -> str:
         real(self, committable)

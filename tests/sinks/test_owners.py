@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import deltalake
 import pyarrow as pa
@@ -19,13 +20,13 @@ from pyiceberg.catalog import load_catalog
 from sink_process import Case
 from staging import Resources, Warehouse, stage
 
-from airflow_recovery.attempt import region_task
+from airflow_recovery.attempt import owners, region_task
 from airflow_recovery.attempt.commit import prepared_of, token_of_finish
 from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.console import adopt as console_adopt
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.main import main
-from airflow_recovery.errors import AppendedAlready, Refused, SinkRefused
+from airflow_recovery.errors import AppendedAlready, RecoveryError, Refused, SinkRefused
 from airflow_recovery.model.records import CommitEnd, RunIdentity
 from airflow_recovery.sinks import (
     Committable,
@@ -617,3 +618,67 @@ def test_under_its_old_name_nothing_is_appended_again_after_an_adoption(target: 
     with pytest.raises(AppendedAlready, match="In doubt"):
         case.task()
     assert target.carriers() == ["A"]
+
+
+def adopted_and_renamed_back(target: Target) -> Case:
+    """The rows of task `load` belong to `load_rows`, and then the DAG has `load` alone again, with the same code."""
+    case = target.case(target.sink(**BY_RUN), DAY_1, "A")
+    case.task()
+    given = committable(case)
+    target.committer(case.sink).adopt(given.token, replace(given.token, region="load_rows"))
+    return replace(case, dag_tasks=(f"{GROUP}.load",))
+
+
+def test_fault_238_a_task_that_is_kept_does_not_commit_again_what_its_other_name_has(target: Target) -> None:
+    case = adopted_and_renamed_back(target)
+    names = f"dag/{GROUP}/load_rows dag/{GROUP}/load"
+    with pytest.raises(SinkRefused, match=f"airflow recovery adopt {names}"):
+        case.task()
+    assert target.carriers() == ["A"]
+    # The journal has no plan with `load_rows`: its task was refused before its claim.
+    assert adopt(target, case, *names.split()) == ExitCode.DONE
+    case.task()
+    assert target.carriers() == ["A"]
+
+
+@pytest.mark.control
+def test_control_fault_238_without_the_owner_its_rows_are_there_under_both_names(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region_task, "check_owner", lambda run, region, state: None)
+    adopted_and_renamed_back(target).task()
+    assert target.carriers() == ["A", "A"]
+
+
+def renamed_while_it_runs(target: Target) -> Case:
+    """Task `load` is renamed to `load_rows`, which runs while the old one is still at work."""
+    case = target.case(target.sink(**BY_RUN), DAY_1, "A")
+    return replace(case, meanwhile=lambda: replace(RENAMED["task"](case), rows={"carrier": ["B"]}).task())
+
+
+def test_fault_239_the_old_name_of_a_task_commits_no_more(target: Target) -> None:
+    with pytest.raises(RecoveryError):
+        renamed_while_it_runs(target).task()
+    assert target.carriers() == ["B"]
+
+
+@pytest.mark.control
+def test_control_fault_239_where_the_old_attempt_goes_on_its_rows_are_there_under_both_names(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owners, "_end_attempts", lambda run, new, old: None)
+    renamed_while_it_runs(target).task()
+    assert target.carriers() == ["A", "B"]
+
+
+def test_fault_239_what_the_old_name_has_finished_and_not_committed_is_named(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = target.case(target.sink(**BY_RUN), DAY_1, "A")
+    with monkeypatch.context() as patch:
+        patch.setattr(region_task, "commit_own", Mock(side_effect=KeyboardInterrupt("its process dies")))
+        with pytest.raises(KeyboardInterrupt):
+            case.task()
+    with pytest.raises(SinkRefused, match=r"attempt 1 of it has finished.* airflow recovery abandon dag"):
+        RENAMED["task"](case).task()
+    assert target.carriers() == []

@@ -77,7 +77,7 @@ def test_fault_12_sigterm_inside_the_commit(case, step):
 
 def test_control_without_the_token_a_zombie_adds_its_rows_again(case, monkeypatch):
     monkeypatch.setattr(module._PostgresCommitter, "_take", lambda self, cursor, of: True)
-    monkeypatch.setattr(region_task, "keep_rows", lambda run, region, attempt: "")
+    monkeypatch.setattr(region_task, "keep_rows", lambda *given: "")
     zombie = TaskProcess(case, "copy", signal.SIGSTOP)
     assert zombie.wait() == "stopped"
     assert TaskProcess(case).wait() == "success"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from decided_jobs import BRANCH, JOIN, MIN_ONE, SOLO_BESIDE, decided
-from simulated_controls import finds
+from simulated_controls import finds, violation_of
 
-from airflow_recovery.attempt import publish, region_task
+from airflow_recovery.attempt import data_interval, publish, region_task
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, simulate
 from airflow_recovery.testing.simulation.drill import main
+from airflow_recovery.testing.simulation.spark import FakeSpark
 
 PAIR, DIAMOND = TOPOLOGIES["pair"], TOPOLOGIES["diamond"]
 BROKEN = {Trouble.BREAK: 1}
@@ -85,6 +87,47 @@ def without(cause: Why) -> Callable[..., Reason | None]:
         return None if reason is not None and reason.why is cause else reason
 
     return evaluated
+
+
+PULLS = replace(decided(PAIR, operators="PC"), pulls={"C": ("P",)})
+OF_RUNS = {
+    "XComs": (Settings(PULLS, {Trouble.CLEAR: 1}), "C@2 has other rows"),
+    "XComs that are not stored": (Settings(replace(PULLS, unstored=frozenset("P"))), "C@2 has other rows"),
+    "an interval": (
+        Settings(replace(decided(PAIR), dated=frozenset("P")), {Trouble.AGAIN: 1}),
+        "P@2 of a triggered run replaces another interval's",
+    ),
+    "a param": (Settings(replace(decided(PAIR), using=frozenset("C")), {Trouble.PARAM: 1}), "C@1 has other rows"),
+}
+"""What is rendered in the run: settings, and what is wrong without the protection."""
+
+
+@pytest.mark.parametrize("name", OF_RUNS)
+def test_what_a_run_renders_is_that_of_a_fresh_run(name):
+    settings, _ = OF_RUNS[name]
+    for seed in range(12):
+        simulate(seed, settings)
+
+
+@pytest.mark.parametrize("name", OF_RUNS)
+def test_control_without_the_protection_what_a_run_renders_is_another_ones(name, monkeypatch):
+    settings, what = OF_RUNS[name]
+    monkeypatch.setattr(FakeSpark, "leave_again", lambda self: None)
+    if name == "XComs that are not stored":
+        monkeypatch.setattr(FakeSpark, "why_not_kept", lambda self, outcome: None)
+    monkeypatch.setattr(data_interval, "of_another_interval", lambda now, finishes: None)
+    if name == "a param":
+        monkeypatch.setattr(Evaluation, "_evaluate_alone", without(Why.CODE_CHANGED))
+    finds(settings, f"against the rule: {what}", 40)
+
+
+def test_still_against_the_rule_recovery_clears_a_task_that_a_person_has_marked_failed():
+    """Turn it into a test that nothing is found, once a task that was marked as failed is left alone."""
+    upstream: dict[str, tuple[str, ...]] = {"P": (), "C": ("P",), "E": ("P", "C")}
+    job = decided(upstream, {"E": "all_done"}, optional={"E": ("C",)})
+    found = violation_of(52, Settings(job, {Trouble.HAND: 1, Trouble.DELETE: 1}))
+    assert found is not None
+    assert "against the rule" in found.splitlines()[0]
 
 
 def test_a_seed_replays_exactly_and_the_command_line_has_it(capsys):

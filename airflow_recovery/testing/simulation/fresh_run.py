@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, BLOCKING, EARLY_RULES, RUNS, by_trigger_rule
-from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
+from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows, xcom_of
 
 Made = Mapping[str, frozenset[tuple[str, ...]]]
 """What each region may have made: the rows of its results, in their order. More than one only if it reads what may be
@@ -84,18 +84,25 @@ def one_try(
     if ends_as is not None:
         return ends_as, frozenset()
     may_be_early = job.rules.get(region) in EARLY_RULES
-    choices: list[list[list[str]]] = []
+    # What each input may have made; `None`: it is absent.
+    choices: list[list[tuple[str, ...] | None]] = []
     for name in planned.inputs:
+        variants: list[tuple[str, ...] | None] = [None]
         if states[name] == "success":
-            at = {result: place for place, result in enumerate(job.regions[name].results)}
-            read = [at[result] for result in job.read_of(name, region)]
-            variants = [[variant[place] for place in read] for variant in sorted(made[name])]
-            choices.append([*variants, []] if may_be_early and name in optional else variants)
+            variants = [*sorted(made[name]), *(variants if may_be_early and name in optional else [])]
+        choices.append(variants)
     lines = job.lines_of(region)
-    return "success", frozenset(
-        tuple(
-            rows(region, result, planned.fingerprint, [*(row for part in chosen for row in part), *lines])
-            for result in planned.results
-        )
-        for chosen in product(*choices)
-    )
+    found = set()
+    for chosen in product(*choices):
+        of_inputs = dict(zip(planned.inputs, chosen, strict=True))
+        read = [row for name, variant in of_inputs.items() if variant for row in _read(job, name, region, variant)]
+        xcoms = {name: xcom_of(variant) for name, variant in of_inputs.items()}
+        fingerprint = job.rendered(region, planned.fingerprint, xcoms)
+        found.add(tuple(rows(region, result, fingerprint, [*read, *lines]) for result in planned.results))
+    return "success", frozenset(found)
+
+
+def _read(job: SimulatedJob, producer: str, reader: str, made: tuple[str, ...]) -> list[str]:
+    """Those of the rows that ``producer`` has made which ``reader`` reads."""
+    place = {result: at for at, result in enumerate(job.regions[producer].results)}
+    return [made[place[result]] for result in job.read_of(producer, reader)]

@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from airflow_recovery.attempt import shared
-from airflow_recovery.journal import history, journal, stream
+from airflow_recovery.journal import history, journal, sharded_listing, stream
 from airflow_recovery.results import readers, sweep
 from airflow_recovery.store.object_store import ObjectStore, StoredObject
 from airflow_recovery.testing.simulation.memory import Clock, SimulatedJournal
@@ -172,7 +172,25 @@ def one_thread_at_a_time(clock: Clock) -> Iterator[None]:
         stack.enter_context(patch.object(stream, "time", SimpleNamespace(monotonic=lambda: clock.now_s)))
         stack.enter_context(patch.object(stream, "log", logging.Logger("simulated streams", logging.CRITICAL)))
         stack.enter_context(patch.object(history, "get_many", _one_by_one))
+        stack.enter_context(patch.object(sharded_listing, "ThreadPoolExecutor", _OneByOne))
         yield
+
+
+class _OneByOne:
+    """In place of a pool of threads: what a listing asks for at once is asked for in turn."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        del arguments, options
+
+    def __enter__(self) -> _OneByOne:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """As that of an executor."""
+        return map(function, items)
 
 
 def _one_by_one(store: ObjectStore, keys: Iterable[str], *, connections: int = 16) -> dict[str, StoredObject]:

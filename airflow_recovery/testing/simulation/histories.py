@@ -11,277 +11,57 @@ What can't be found here: anything about two processes at the same time, request
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from airflow_recovery.attempt.absent_inputs import absent_by_states
-from airflow_recovery.attempt.publish import left_out_by_states
-from airflow_recovery.attempt.region_task import outdated_finish
-from airflow_recovery.errors import InputFailed, InputPending, InputSkipped
-from airflow_recovery.journal.run_state import NEVER_STARTED, Attempt, RegionState, RunState, in_order
-from airflow_recovery.model.inputs import InputRef
+from airflow_recovery.errors import SinkRefused
+from airflow_recovery.journal.run_state import Attempt, RegionState, in_order
+from airflow_recovery.model.committing import CommitMode, CommitSpec
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptState, Claim, ExternalObject, FenceCause, Outcome, PlanRecord
-from airflow_recovery.planning.evaluation import Available, Evaluation
-from airflow_recovery.planning.reason import Reason, Why
+from airflow_recovery.model.records import (
+    AttemptState,
+    Claim,
+    CommitEnd,
+    Committed,
+    ExternalObject,
+    FenceCause,
+    Outcome,
+    StoredXComs,
+)
+from airflow_recovery.sinks.committer import CommitToken
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, BLOCKING, ENDED, RUNS, by_trigger_rule
-from airflow_recovery.testing.simulation.dag_run import PUBLISH, PUBLISH_RULE
+from airflow_recovery.testing.fake_sink import FakeTarget
+from airflow_recovery.testing.simulation.dag_run import PUBLISH, PUBLISH_RULE, InRun
 from airflow_recovery.testing.simulation.fresh_run import fresh_run
-from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
+from airflow_recovery.testing.simulation.history_decisions import WAITS, Decision, Gone, Kept, Known
+from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows, xcom_of
 from airflow_recovery.testing.simulation.settings import Violation
 
 MOST_WAITS = 4
 """So many tries of a task in a row may wait for an input before Airflow has no retries left for it."""
-WAITS = "waits"
 MOST_TRIES = 400
 """Of all tasks between two acts."""
 
 
-@dataclass(frozen=True)
-class Question:
-    """What a try of ``region`` begins with. ``states``: the tasks of its inputs in Airflow, by the input's name."""
-
-    plan: PlanRecord
-    state: RunState
-    region: str
-    trigger_rule: str
-    states: Mapping[str, str | None]
-    externals: tuple[ExternalObject, ...]
-    available: Available
-
-
-@dataclass(frozen=True)
-class Look:
-    """Which attempts count for a try, and which inputs are absent.
-
-    ``ends_as``: the try ends as ``skipped`` or ``failed`` at once, because of an input that this run does not have; or
-    it `WAITS` for one that has not ended. ``evaluation`` is not looked at then.
-    ``claimed`` and ``finished`` are further fields of its claim and of its outcome; ``kept`` those that the region's
-    newest attempt gets if the try keeps what is there.
-    """
-
-    evaluation: Evaluation | None
-    absent: tuple[str, ...] = ()
-    ends_as: str | None = None
-    claimed: Mapping[str, Any] = field(default_factory=dict)
-    finished: Mapping[str, Any] = field(default_factory=dict)
-    kept: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Product(NamedTuple):
-    """What is searched for histories against the rule: the two decisions that no pure function of the product makes."""
-
-    look: Callable[[Question], Look]
-    """Which attempts count for a try, and which inputs are absent."""
-    left_out: Callable[[Evaluation, Mapping[str, str | None]], frozenset[str] | None]
-    """The regions of which a publish hands out no result, by the states of all tasks; `None`: the publish fails."""
-
-
-def look(question: Question) -> Look:
-    """As a try of `airflow_recovery.attempt.region_task` begins."""
-    state, region = question.state, question.region
-    try:
-        absent = absent_by_states(question.plan.by_name[region], question.trigger_rule, question.states)
-    except InputFailed:
-        return Look(None, ends_as="failed")
-    except InputSkipped:
-        return Look(None, ends_as="skipped")
-    except InputPending:
-        return Look(None, ends_as=WAITS)
-    evaluation = Evaluation(
-        question.plan,
-        state,
-        available=question.available,
-        externals={region: question.externals},
-        absent={region: absent},
-    )
-    claimed = {"outdated": outdated_finish(evaluation, region), "absent": absent}
-    kept = {"is_kept": True} if state.of(region).outdated_since is not None else {}
-    return Look(evaluation, absent, None, claimed, {"absent": absent}, kept)
-
-
-def left_out(evaluation: Evaluation, states: Mapping[str, str | None]) -> frozenset[str] | None:
-    """As `airflow_recovery.attempt.publish` does."""
-    try:
-        return left_out_by_states(evaluation.topology, states)
-    except InputFailed:
-        return None
-
-
-TODAY = Product(look, left_out)
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What a try comes to. ``lost``: what must be made again before; ``reported``: of these, what is not there."""
-
-    lost: tuple[str, ...] = ()
-    reported: tuple[str, ...] = ()
-    inputs: tuple[InputRef, ...] = ()
-    runs: bool = False
-    ends_as: str | None = None
-    claimed: Mapping[str, Any] = field(default_factory=dict)
-    finished: Mapping[str, Any] = field(default_factory=dict)
-    kept: Mapping[str, Any] = field(default_factory=dict)
-    handed_out: tuple[str, ...] = ()
-
-
-class Known:
-    """What many histories of one job have in common. Everything in it is the answer of a pure function.
-
-    ``regions``: the states that a region has come to, each with a number; so a run's state is a tuple of numbers.
-    """
-
-    def __init__(self, job: SimulatedJob, product: Product = TODAY) -> None:
-        self.job = job
-        self.product = product
-        self.regions: list[RegionState] = [NEVER_STARTED]
-        self._after: dict[tuple[int, Any], int] = {}
-        self._jobs: dict[Any, SimulatedJob] = {}
-        self._decisions: dict[Any, Decision] = {}
-        self._overtaken: dict[Any, tuple[str, ...]] = {}
-
-    def today(
-        self, codes: tuple[tuple[int, str], ...], listings: tuple[tuple[str, tuple[str, ...]], ...]
-    ) -> SimulatedJob:
-        """The job with these versions of its regions' code, and these external inputs."""
-        known = self._jobs.get((codes, listings))
-        if known is None:
-            known = replace(self.job, listings=dict(listings))
-            for name, (version, end) in zip(self.job.regions, codes, strict=True):
-                known = known.with_code(name, version, end) if version else known
-            self._jobs[codes, listings] = known
-        return known
-
-    def after(self, region: int, event: Any, change: Callable[[RegionState], RegionState]) -> int:
-        """The number of the state to which ``event`` brings a region."""
-        key = region, event
-        if key not in self._after:
-            self._after[key] = len(self.regions)
-            self.regions.append(change(self.regions[region]))
-        return self._after[key]
-
-    def state(self, numbers: Sequence[int]) -> RunState:
-        """The run's state, of the regions in the job's order."""
-        return RunState({name: self.regions[number] for name, number in zip(self.job.regions, numbers, strict=True)})
-
-    def decide(
-        self,
-        job: SimulatedJob,
-        numbers: tuple[int, ...],
-        region: str,
-        states: Mapping[str, str | None],
-        gone: frozenset[tuple[str, int]],
-    ) -> Decision:
-        """What a try of ``region`` comes to. ``gone``: the attempts of which no data is left."""
-        seen = (
-            tuple(states[name] for name in job.regions)
-            if region == PUBLISH
-            else tuple(map(states.get, job.regions[region].inputs))
-        )
-        key = id(job), numbers, region, seen, gone
-        decision = self._decisions.get(key)
-        if decision is None:
-            state = self.state(numbers)
-            decision = (
-                self._publish(job, state, states, gone)
-                if region == PUBLISH
-                else self._try(job, state, region, states, gone)
-            )
-            self._decisions[key] = decision
-        return decision
-
-    def _try(
-        self,
-        job: SimulatedJob,
-        state: RunState,
-        region: str,
-        states: Mapping[str, str | None],
-        gone: Container[tuple[str, int]],
-    ) -> Decision:
-        planned, rule = job.regions[region], job.rules.get(region, ALL_SUCCESS)
-        of_inputs = {name: states[name] for name in planned.inputs}
-        question = Question(
-            job.plan_of(region), state, region, rule, of_inputs, job.externals_of(region), _available(gone)
-        )
-        seen = self.product.look(question)
-        if seen.ends_as is not None:
-            return Decision(ends_as=seen.ends_as)
-        assert seen.evaluation is not None
-        if seen.evaluation.why_must_run(region) is None:
-            return Decision(kept=seen.kept)
-        lost = seen.evaluation.lost_inputs(region)
-        if lost:
-            return _waits(seen.evaluation, lost)
-        return Decision(
-            inputs=tuple(_ref(job, state, name, region) for name in planned.inputs if name not in seen.absent),
-            runs=True,
-            claimed=seen.claimed,
-            finished=seen.finished,
-        )
-
-    def _publish(
-        self, job: SimulatedJob, state: RunState, states: Mapping[str, str | None], gone: Container[tuple[str, int]]
-    ) -> Decision:
-        evaluation = Evaluation(job.shared_plan, state, available=_available(gone))
-        without = self.product.left_out(evaluation, {name: states[name] for name in job.regions})
-        if without is None:
-            return Decision(ends_as="failed")
-        lost: dict[str, Reason] = {}
-        for region in job.plan.regions:
-            reason = evaluation.why_must_run(region.name) if region.final and region.name not in without else None
-            if reason is not None:
-                lost |= {**evaluation.lost_inputs(region.name), region.name: reason}
-        if lost:
-            return _waits(evaluation, lost)
-        valid = (name for name in job.regions if evaluation.invalid_because(name) is None)
-        return Decision(handed_out=tuple(name for name in valid if name not in without))
-
-    def overtaken(self, job: SimulatedJob, numbers: tuple[int, ...]) -> tuple[str, ...]:
-        """The regions whose results rest on what does not count any more."""
-        key = id(job), numbers
-        if key not in self._overtaken:
-            evaluation = Evaluation(job.shared_plan, self.state(numbers), available=_available(frozenset()))
-            bases = ((name, evaluation.basis(name, None)) for name in job.regions)
-            self._overtaken[key] = tuple(name for name, basis in bases if evaluation.why_overtaken(name, basis))
-        return self._overtaken[key]
-
-
-def _available(gone: Container[tuple[str, int]]) -> Available:
-    def why_not(region: str, attempt: Attempt, result: str) -> Reason | None:
-        return Reason(region, Why.OUTPUT_MISSING, result) if (region, attempt.number) in gone else None
-
-    return why_not
-
-
-def _waits(evaluation: Evaluation, lost: Mapping[str, Reason]) -> Decision:
-    reported = tuple(name for name in lost if evaluation.current(name) and evaluation.invalid_because(name) is None)
-    return Decision(lost=tuple(lost), reported=reported)
-
-
-def _ref(job: SimulatedJob, state: RunState, producer: str, reader: str) -> InputRef:
-    attempt = state.of(producer).current
-    assert attempt is not None
-    assert attempt.outcome is not None
-    read = job.read_of(producer, reader)
-    digests = ((output.result, output.digest) for output in attempt.outcome.outputs if output.result in read)
-    return InputRef(producer, attempt.number, tuple((result, digest) for result, digest in digests if digest))
-
-
 class Judged(NamedTuple):
-    """What a task that is a success has looked at in this run: its code, which inputs it had, and what lies outside."""
+    """What a task that is a success has looked at in this run: its code, which inputs it had, and what lies outside.
+
+    ``xcoms``: those that it has pulled, by the region that had pushed them.
+    """
 
     fingerprint: str | None
     inputs: tuple[str, ...]
     lines: tuple[str, ...]
+    xcoms: Mapping[str, str | None]
 
 
 class History:
     """One history of a run of ``known.job``. Everything that is random comes from ``rng``.
 
     ``states``: of each task in Airflow. ``judged``: of each region whose last try in this run has succeeded, what that
-    try had; `None` if that is not known, or if a person has called it a success. ``told``: what happened, for people.
+    try had; `None` if that is not known, or if a person has called it a success. ``xcoms``: what each region's task has
+    pushed and Airflow still has. ``target``: where sinks commit. ``told``: what happened, for people.
     """
 
     def __init__(self, known: Known, rng: random.Random) -> None:
@@ -294,8 +74,11 @@ class History:
         self._listings: dict[str, tuple[str, ...]] = {}
         self.job = whole
         self.numbers = [0] * len(self.names)
-        self.gone: set[tuple[str, int]] = set()
-        self.made: dict[tuple[str, int], tuple[str, ...]] = {}
+        self.gone: Gone = frozenset()
+        self.made: dict[tuple[str, str], tuple[str, ...]] = {}
+        self.made_in: dict[tuple[str, str], InRun] = {}
+        self.target = FakeTarget()
+        self.in_run = InRun()
         self.decides = {branch: frozenset(below[:1]) for branch, below in whole.branches.items()}
         self._above = {
             name: (*(branch for branch, below in whole.branches.items() if name in below), *region.inputs)
@@ -308,13 +91,18 @@ class History:
         self._published: dict[str, int] = {}
         self._versions = 0
         self.told: list[str] = []
+        self._finds()
         self.again()
 
     # what happens
 
-    def again(self) -> None:
-        """The run is deleted, and made again."""
-        self.told.append("the run is made again")
+    def again(self, *, by_timetable: bool = True) -> None:
+        """The run is deleted, and made again: by a backfill, or triggered, which gives it another data interval."""
+        self.in_run = self.in_run.again(by_timetable=by_timetable)
+        self._finds()
+        self.told.append(f"the run is made again{'' if by_timetable else ', triggered by hand'}")
+        self.xcoms: dict[str, str | None] = {}
+        self.is_held_up = False
         self.states: dict[str, str | None] = dict.fromkeys(self._tasks)
         self.judged: dict[str, Judged | None] = {}
         self._followed: dict[str, frozenset[str]] = {}
@@ -339,6 +127,12 @@ class History:
         self.told.append(f"deploy {'the first' if is_rollback else 'other'} code of {region}{end and ', which' + end}")
         self._finds()
 
+    def set_param(self, value: int) -> None:
+        """The run's param, or the Variable that its tasks render, has another value from now on."""
+        self.in_run = self.in_run._replace(param=value)
+        self.told.append(f"the param is {value}")
+        self._finds()
+
     def relist(self, region: str, listed: tuple[str, ...]) -> None:
         """Other external inputs."""
         self._listings[region] = listed
@@ -346,11 +140,42 @@ class History:
         self._finds()
 
     def lose(self, region: str) -> None:
-        """The data of its newest attempt that counts is deleted."""
+        """The data of its newest attempt that counts is deleted, and the XComs that are stored with it."""
         current = self._region(region).current
         if current is not None:
             self.told.append(f"{region}@{current.number} is deleted")
-            self.gone.add((region, current.number))
+            self.gone |= {(region, _writer(current))}
+
+    def forget(self, region: str, *, newer_than: int | None = None) -> None:
+        """The journal loses what it had of ``region`` before its finish that counts, or else after an attempt."""
+        now = self._region(region)
+        current = now.current
+        if newer_than is None:
+            kept = [n for n in now.attempts if current is None or n >= current.number]
+        else:
+            kept = [n for n in now.attempts if n <= newer_than]
+            # What nobody can know any more is held against nobody.
+            self._tried.pop(region, None)
+            self._published = {}
+            self.judged = dict.fromkeys(self.judged)
+        self.told.append(f"of {region} the journal has {', '.join(f'@{n}' for n in kept) or 'nothing'} from now on")
+        self._change(region, ("forget", *kept), lambda now: RegionState(in_order({n: now.attempts[n] for n in kept})))
+
+    def meddle(self, region: str, how: str) -> None:
+        """Somebody changes the target of ``region``."""
+        self.told.append(f"somebody {how} the target of {region}")
+        if how == "empties":
+            self.target.empty(region)
+        elif how == "overwrites":
+            self.target.overwrite(region)
+        elif how == "thins out":
+            self.target.thin_out(region)
+        elif how == "drops":  # so that nothing is left of its tokens either: as if the connection named another place
+            self.target.undo(region)
+        else:
+            own = [each for each in self.target.applied if each[0] == region]
+            for each in own[1:]:
+                self.target.applied.remove(each)
 
     def mark(self, task: str, state: str) -> None:
         """By a person."""
@@ -380,7 +205,12 @@ class History:
             raise Violation(f"storm: no end in {MOST_TRIES} tries: {self.states}")
 
     def check_end(self) -> None:
-        """Once every task has looked: the run has ended as one without a history. Raises `Violation`."""
+        """Once every task has looked: the run has ended as one without a history. Raises `Violation`.
+
+        Unless a task has stopped for a person: because of the interval of a run that was triggered, or of its target.
+        """
+        if self.is_held_up:
+            return
         fresh = fresh_run(self.job, self.decides)
         ended = {name: self.states[name] for name in self.names}
         if fresh.is_certain and ended != {name: fresh.states[name] for name in self.names}:
@@ -426,9 +256,13 @@ class History:
     # tries
 
     def _try(self, region: str) -> None:
-        decision = self.known.decide(self.job, tuple(self.numbers), region, self.states, frozenset(self.gone))
+        self.xcoms.pop(region, None)
+        pulled = {name: self.xcoms.get(name) for name in self.job.pulls.get(region, ())}
+        job = self.known.given(self.job, region, pulled)
+        decision = self.known.decide(job, tuple(self.numbers), region, self.states, self.gone, self.in_run)
         if decision.runs or not (decision.ends_as or decision.lost):
-            self._tried[region] = self.job.regions[region].fingerprint, self.job.externals_of(region)
+            self._tried[region] = job.regions[region].fingerprint, job.externals_of(region)
+        self.is_held_up |= decision.is_refused
         if decision.ends_as == WAITS:
             self._retries(region)
         elif decision.ends_as is not None:
@@ -436,36 +270,78 @@ class History:
         elif decision.lost:
             self._waits(region, decision)
         elif decision.runs:
-            self._runs(region, decision)
+            self._runs(job, region, decision, pulled)
         else:
-            if decision.kept:
-                self._change(region, ("kept", _key(decision.kept)), lambda now: _newest(now, **decision.kept))
-            self._succeeds(region, "kept")
+            self._keeps(region, decision, pulled)
 
-    def _runs(self, region: str, decision: Decision) -> None:
-        planned, number = self.job.regions[region], self._region(region).latest_attempt + 1
-        ends_as = self.job.ends_as(region, planned.fingerprint)
-        externals = self.job.externals_of(region)
+    def _keeps(self, region: str, decision: Decision, pulled: Mapping[str, str | None]) -> None:
+        spec = self.job.regions[region].commit
+        if spec is not None:
+            current = self._region(region).current
+            assert current is not None
+            token, is_gone = self._token(current), (region, _writer(current)) in self.gone
+            found = self.target.rows(token)
+            does = self.known.product.keeps_rows(found, spec.mode, is_gone)
+            if does is Kept.STOPS:
+                self._stops(region, f"its target: {found.text}")
+                return
+            if does is Kept.RUNS:
+                self.target.undo(region)
+                self._change(region, "reset", lambda now: _marked(now, is_reset=True))
+                self._try(region)
+                return
+            if does is Kept.AGAIN:
+                if region in self.target.overwritten:
+                    raise Violation(f"{region}@{current.number} was committed again over the rows of somebody else")
+                if is_gone:
+                    raise Violation(f"{region}@{current.number} was committed again, and what it had prepared is gone")
+                self.target.apply(token, spec, again=True)
+        if decision.kept:
+            self._change(region, ("kept", _key(decision.kept)), lambda now: _newest(now, **decision.kept))
+        if decision.xcoms is Kept.AGAIN:
+            self.xcoms[region] = xcom_of(self.made[region, self._writer_of(region)])
+        self._succeeds(region, "kept", pulled)
+
+    def _stops(self, region: str, why: str) -> None:
+        """Until a person comes."""
+        self.is_held_up = True
+        self._ends(region, "failed", why)
+
+    def _runs(self, job: SimulatedJob, region: str, decision: Decision, pulled: Mapping[str, str | None]) -> None:
+        planned, number = job.regions[region], self._region(region).latest_attempt + 1
+        self._check_interval(region)
+        spec = planned.commit
+        if spec is not None and spec.mode is CommitMode.APPEND and self.target.visible(region, spec.mode):
+            self._stops(region, "its target has rows of an earlier attempt, and it appends")
+            return
+        ends_as = job.ends_as(region, planned.fingerprint)
+        externals = job.externals_of(region)
         made: tuple[str, ...] = ()
         if ends_as is None:
-            read = [
-                self._row(ref, result) for ref in decision.inputs for result in self.job.read_of(ref.region, region)
-            ]
-            read += self.job.lines_of(region)
+            read = [row for ref in decision.inputs for row in self._rows_read(ref.region, region)]
+            read += job.lines_of(region)
             made = tuple(rows(region, result, planned.fingerprint, read) for result in planned.results)
+        writer = f"process {len(self.made) + 1}" if ends_as is None else "process"
+        held = self.target.held(CommitToken("simulated", "run", "job", region, 0))
+        commit = None if spec is None else replace(spec, number=max(number, held.attempt + 1 if held else 0))
         event = (
             "run",
+            writer,
             planned.fingerprint,
-            decision.inputs,
+            tuple((ref, ref.token) for ref in decision.inputs),
             externals,
             made,
             ends_as,
+            commit,
+            self.in_run,
             _key(decision.claimed),
             _key(decision.finished),
         )
 
+        record = self.in_run.record
+
         def change(now: RegionState) -> RegionState:
-            more = {"cause": FenceCause.OWN_FAILURE} if ends_as is not None else dict(decision.finished)
+            more: dict[str, Any] = {"cause": FenceCause.OWN_FAILURE} if ends_as is not None else dict(decision.finished)
             state = AttemptState.FINISHED if ends_as is None else AttemptState.FENCED
             outputs = (
                 tuple(
@@ -477,25 +353,61 @@ class History:
                 if ends_as is None
                 else ()
             )
+            if ends_as is None:
+                stored = StoredXComs("", 1, "too large") if region in job.unstored else StoredXComs("digest", 1)
+                xcoms = stored if region in job.operators else None
+                more |= {"commit": commit, "xcoms": xcoms, "dag_run": record}
             outcome = Outcome(
-                region, number, state, "writer", "now", planned.fingerprint, decision.inputs, externals, outputs, **more
+                region, number, state, writer, "now", planned.fingerprint, decision.inputs, externals, outputs, **more
             )
             claim = Claim(
-                region, number, "writer", "plan", decision.inputs, "run", 1, "ti", "tag", "now", **decision.claimed
+                region, number, writer, "plan", decision.inputs, "run", 1, "ti", "tag", "now", **decision.claimed
             )
             attempt = Attempt(number, is_claimed=True, has_outcome=True, claim=claim, outcome=outcome)
+            if outcome.commit is not None:
+                committed = Committed(region, number, CommitEnd.COMMITTED, "who", "commit", "")
+                attempt = replace(attempt, is_committed=True, committed=committed)
             return RegionState(in_order({**now.attempts, number: attempt}))
 
         self._change(region, event, change)
         if ends_as is not None:
             self._ends(region, ends_as, f"{region}@{number} {ends_as}")
             return
-        self.made[region, number] = made
-        self._succeeds(region, "ran")
+        self.made[region, writer], self.made_in[region, writer] = made, self.in_run
+        if region in job.operators:
+            self.xcoms[region] = xcom_of(made)
+        current = self._region(region).current
+        assert current is not None
+        if commit is not None and not self._commits(region, current, commit):
+            return
+        self._succeeds(region, "ran", pulled)
         self._final_check(region)
 
-    def _row(self, ref: InputRef, result: str) -> str:
-        return self.made[ref.region, ref.attempt][self.job.regions[ref.region].results.index(result)]
+    def _commits(self, region: str, current: Attempt, spec: CommitSpec) -> bool:
+        try:
+            self.target.apply(self._token(current), spec)
+        except SinkRefused as error:
+            self._stops(region, str(error))
+            return False
+        return True
+
+    def _check_interval(self, region: str) -> None:
+        """A run that was triggered by hand replaces nothing that another interval has made, if all else is equal."""
+        before = self.made_in.get((region, self._writer_of(region)))
+        if before is None or self.in_run.by_timetable or before.param != self.in_run.param:
+            return
+        if before.interval != self.in_run.interval:
+            raise Violation(f"{region}@{self._number(region)} of {before.interval} is replaced by a triggered run")
+
+    def _rows_read(self, producer: str, reader: str) -> list[str]:
+        made, results = self.made[producer, self._writer_of(producer)], self.job.regions[producer].results
+        return [made[results.index(result)] for result in self.job.read_of(producer, reader)]
+
+    def _token(self, attempt: Attempt) -> CommitToken:
+        outcome = attempt.outcome
+        assert outcome is not None
+        number = outcome.commit.number if outcome.commit is not None else None
+        return CommitToken("simulated", "run", "job", outcome.region, number or attempt.number, outcome.writer)
 
     def _ends(self, task: str, state: str, why: str) -> None:
         self.told.append(f"{task}: {why}")
@@ -536,7 +448,7 @@ class History:
             self.states[name] = None
 
     def _publish(self) -> None:
-        decision = self.known.decide(self.job, tuple(self.numbers), PUBLISH, self.states, frozenset(self.gone))
+        decision = self.known.decide(self.job, tuple(self.numbers), PUBLISH, self.states, self.gone, self.in_run)
         if decision.ends_as is not None:
             self._ends(PUBLISH, decision.ends_as, decision.ends_as)
             return
@@ -553,7 +465,7 @@ class History:
 
     # the rule
 
-    def _succeeds(self, region: str, how: str) -> None:
+    def _succeeds(self, region: str, how: str, pulled: Mapping[str, str | None]) -> None:
         """Hold the rule against a try of ``region`` that reports a success."""
         self.states[region] = "success"
         planned, job = self.job.regions[region], self.job
@@ -570,11 +482,21 @@ class History:
         present = tuple(name for name in planned.inputs if self.states[name] == "success")
         # What has not ended may be absent or not, if the trigger rule did not wait for it.
         is_early = any(self.states[name] not in ENDED for name in planned.inputs)
-        seen = Judged(planned.fingerprint, present, tuple(job.lines_of(region)))
+        seen = Judged(planned.fingerprint, present, tuple(job.lines_of(region)), pulled)
         self.judged[region] = judged = None if is_early else seen
         for name in present:
             self._check_is_of_newest_code(region, name)
         self._check_rows(region, judged)
+        self._check_target(region)
+
+    def _check_target(self, region: str) -> None:
+        spec, current = self.job.regions[region].commit, self._region(region).current
+        if spec is not None and current is not None:
+            token = self._token(current)
+            visible = self.target.visible(region, spec.mode)
+            is_whole = (region, token.attempt) not in self.target.thinned and region not in self.target.overwritten
+            if visible != [token.attempt] or not is_whole:
+                raise Violation(f"{region}@{current.number} is a success, and its target has {visible or 'no rows'}")
 
     def _check_is_of_newest_code(self, region: str, name: str) -> None:
         """What a person calls a success counts only if no later try of it was of other code, or found other inputs."""
@@ -585,27 +507,31 @@ class History:
                 raise Violation(f"{region} rests on {name}@{current.number}, and a later try of {name} was of others")
 
     def _check_rows(self, region: str, judged: Judged | None) -> None:
-        made = self.made[region, self._number(region)]
+        made = self.made[region, self._writer_of(region)]
         if judged is not None and made != self._expected(region, judged):
             raise Violation(f"{region}@{self._number(region)} has other rows than in a fresh run")
 
     def _expected(self, region: str, judged: Judged) -> tuple[str, ...]:
         """The rows that today's code of ``region``, as far as it is known, makes of what its last try had."""
         job, read = self.job, list(judged.lines)
+        xcoms = dict(judged.xcoms)
         for name in judged.inputs:
             above = self.judged.get(name)
             # What a person calls a success nobody has looked at but those who read it.
-            made = self.made[name, self._number(name)] if above is None else self._expected(name, above)
+            made = self.made[name, self._writer_of(name)] if above is None else self._expected(name, above)
             read += [made[job.regions[name].results.index(result)] for result in job.read_of(name, region)]
+            if above is not None:
+                xcoms[name] = xcom_of(made)
         planned = job.regions[region]
         # New code of an operator, whose task has not looked since, nobody else knows.
         code = judged.fingerprint if region in job.operators else planned.fingerprint
+        code = job.rendered(region, code, xcoms)
         return tuple(rows(region, result, code, read) for result in planned.results)
 
     # states
 
     def _finds(self) -> None:
-        self.job = self.known.today(tuple(self._codes), tuple(sorted(self._listings.items())))
+        self.job = self.known.today(tuple(self._codes), tuple(sorted(self._listings.items())), self.in_run)
 
     def _region(self, name: str) -> RegionState:
         return self.known.regions[self.numbers[self._at[name]]]
@@ -614,9 +540,17 @@ class History:
         current = self._region(name).current
         return current.number if current is not None else 0
 
+    def _writer_of(self, name: str) -> str:
+        current = self._region(name).current
+        return _writer(current) if current is not None else ""
+
     def _change(self, region: str, event: Any, change: Callable[[RegionState], RegionState]) -> None:
         at = self._at[region]
         self.numbers[at] = self.known.after(self.numbers[at], event, change)
+
+
+def _writer(attempt: Attempt) -> str:
+    return attempt.outcome.writer if attempt.outcome is not None else ""
 
 
 def _newest(now: RegionState, **fields: Any) -> RegionState:

@@ -8,11 +8,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
 
-from airflow_recovery.testing.simulation.histories import TODAY, History, Known, Product
-from airflow_recovery.testing.simulation.jobs import FAILS, RANDOM, SKIPS, TOPOLOGIES, SimulatedJob, drawn_decided_job
+from airflow_recovery.model.committing import CommitKind, CommitMode
+from airflow_recovery.testing.simulation.histories import History
+from airflow_recovery.testing.simulation.history_decisions import TODAY, Known, Product
+from airflow_recovery.testing.simulation.jobs import (
+    FAILS,
+    RANDOM,
+    SKIPS,
+    TOPOLOGIES,
+    SimulatedJob,
+    drawn_decided_job,
+    with_drawn_arguments,
+    with_sinks,
+)
 from airflow_recovery.testing.simulation.settings import Violation
 
-HISTORIES_A_JOB = 200
+HISTORIES_A_JOB = 50
 """So many seeds in a row have the same job, whose decisions are then known for most states."""
 MOST_ACTS = 5
 REPORT_EVERY_S = 30.0
@@ -23,7 +34,10 @@ def drawn_job_of(seed: int) -> SimulatedJob:
     number = seed // HISTORIES_A_JOB
     names = list(TOPOLOGIES)
     name = RANDOM if number % 2 else names[number // 2 % len(names)]
-    return drawn_decided_job(name, random.Random(f"job of histories {number}"))
+    rng = random.Random(f"job of histories {number}")
+    job = with_drawn_arguments(drawn_decided_job(name, rng), rng)
+    kinds = {name: (CommitKind.TOKEN, rng.choice(list(CommitMode))) for name in job.finals if rng.random() < 0.4}
+    return with_sinks(job, kinds) if rng.random() < 0.7 else job
 
 
 def play(seed: int, known: Known, acts: Iterable[Callable[[History], object]] | None = None) -> History:
@@ -92,7 +106,7 @@ def search(
 
 def _act(history: History) -> None:
     rng = history.rng
-    kinds = _DECIDING if rng.random() < 0.7 else _OTHERS
+    kinds = _DECIDING if rng.random() < 0.5 else _OTHERS
     rng.choice(kinds)(history)
 
 
@@ -159,12 +173,57 @@ def _marks(history: History) -> None:
 
 
 def _loses(history: History) -> None:
-    history.lose(history.rng.choice(history.names))
-    _clears_any(history)
+    region = history.rng.choice(history.names)
+    history.lose(region)
+    _clears(history, region)
+
+
+def _sets_the_param(history: History) -> None:
+    history.set_param(history.rng.choice([value for value in range(3) if value != history.in_run.param]))
+    if history.rng.random() < 0.7:
+        _clears_any(history)
+
+
+def _is_triggered(history: History) -> None:
+    history.again(by_timetable=not history.in_run.by_timetable)
+
+
+def _forgets(history: History) -> None:
+    names = history.names if history.rng.random() < 0.3 else [history.rng.choice(history.names)]
+    newer_than = history.rng.choice([None, 0, 1, 2])
+    for name in names:
+        history.forget(name, newer_than=newer_than)
+    if history.rng.random() < 0.5:
+        history.deploy(names[0])
+        history.clear_all()
+    else:
+        _clears_any(history)
+
+
+def _meddles(history: History) -> None:
+    sinks = [name for name in history.names if history.job.regions[name].commit is not None]
+    if sinks:
+        region = history.rng.choice(sinks)
+        history.meddle(region, history.rng.choice(["empties", "overwrites", "thins out", "drops", "restores"]))
+        if history.rng.random() < 0.3:
+            history.lose(region)
+        history.clear(region)
 
 
 _DECIDING = (_deploys, _rolls_back, _finds_others, _decides_otherwise)
-_OTHERS = (_clears_any, _marks, _marks, _loses, History.clear_all, History.again)
+_OTHERS = (
+    _clears_any,
+    _marks,
+    _marks,
+    _loses,
+    History.clear_all,
+    History.again,
+    _sets_the_param,
+    _is_triggered,
+    _forgets,
+    _meddles,
+    _meddles,
+)
 
 
 def _text(job: SimulatedJob) -> str:
@@ -175,6 +234,11 @@ def _text(job: SimulatedJob) -> str:
         + (" reads from outside" if name in job.reading else "")
         + (" by an operator" if name in job.operators else "")
         + (" skips itself without files" if name in job.skipping else "")
+        + (f" pulls {', '.join(job.pulls[name])}" if name in job.pulls else "")
+        + (" with XComs that can't be stored" if name in job.unstored else "")
+        + (" by date" if name in job.dated else "")
+        + (" by param" if name in job.using else "")
+        + (f" sink, {region.commit.mode.value}" if region.commit is not None else "")
         for name, region in job.regions.items()
     )
     branches = (f"{branch} -> {' | '.join(below)}" for branch, below in job.branches.items())

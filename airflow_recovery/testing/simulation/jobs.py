@@ -11,7 +11,7 @@ from functools import cached_property
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.locations import DELTA, ICEBERG, is_table
-from airflow_recovery.model.committing import CommitKind, CommitMode
+from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.records import ExternalObject, PlanRecord, RunIdentity
@@ -20,6 +20,7 @@ from airflow_recovery.model.split import Split
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, EARLY_RULES, TRIGGER_RULES
 from airflow_recovery.testing.fake_sink import fake_commit
+from airflow_recovery.testing.fake_table import table_commit
 
 IDENTITY = RunIdentity("simulated", "date 2026-01-01T00:00:00+00:00", "job")
 
@@ -65,6 +66,16 @@ class SimulatedJob:
     """Regions that are operators, whose fingerprints only their own tasks know."""
     skipping: frozenset[str] = frozenset()
     """Regions in ``reading`` whose code skips its task if it finds no file."""
+    pulls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of a region in ``operators``: its inputs, in ``operators`` as well, whose XCom is an argument of it."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Regions that commit to the table, each with the name that its task may get. Both are in ``plan``."""
+    unstored: frozenset[str] = frozenset()
+    """Regions in ``operators`` whose XComs can't be stored: they are too large, or hold a secret."""
+    dated: frozenset[str] = frozenset()
+    """Regions with the start of the data interval among their arguments."""
+    using: frozenset[str] = frozenset()
+    """Regions with a param of the run among their arguments."""
 
     @cached_property
     def regions(self) -> dict[str, RegionPlan]:
@@ -125,6 +136,36 @@ class SimulatedJob:
             for planned in self.plan.regions
         )
         return replace(self, plan=replace(self.plan, regions=tuple(regions)))
+
+    def of_run(self, interval: str, param: int) -> SimulatedJob:
+        """The job with the arguments that it has in a run of this data interval, and with this value of the param."""
+        arguments = {
+            region.name: (f"from {interval}: " if region.name in self.dated else "")
+            + (f"with param {param}: " if region.name in self.using else "")
+            for region in self.plan.regions
+        }
+        regions = (
+            replace(region, fingerprint=f"{arguments[region.name]}{region.fingerprint}")
+            if arguments[region.name]
+            else region
+            for region in self.plan.regions
+        )
+        return replace(self, plan=replace(self.plan, regions=tuple(regions)))
+
+    def rendered(self, region: str, fingerprint: str | None, xcoms: Mapping[str, str | None]) -> str | None:
+        """``fingerprint`` of ``region``, whose task finds these XComs of its inputs. `None`: there is no such XCom."""
+        pulled = [f"{name} gives {xcoms.get(name)}, " for name in self.pulls.get(region, ())]
+        return f"{''.join(pulled)}{fingerprint}" if pulled else fingerprint
+
+    def given(self, region: str, xcoms: Mapping[str, str | None]) -> SimulatedJob:
+        """The job as the task of ``region`` knows it that finds these XComs of its inputs."""
+        regions = (
+            replace(planned, fingerprint=self.rendered(region, planned.fingerprint, xcoms))
+            if planned.name == region
+            else planned
+            for planned in self.plan.regions
+        )
+        return replace(self, plan=replace(self.plan, regions=tuple(regions))) if region in self.pulls else self
 
     def ends_as(self, region: str, fingerprint: str | None) -> str | None:
         """``failed`` or ``skipped``, if that is how this code of ``region`` ends now; `None`: it succeeds."""
@@ -196,6 +237,11 @@ class SimulatedJob:
         """The results of ``producer`` that ``consumer`` reads."""
         reads = self.regions[consumer].reads
         return tuple(result for result in self.regions[producer].results if not reads or result in reads)
+
+
+def xcom_of(made: tuple[str, ...] | None) -> str | None:
+    """The XCom that a region pushes which has made these rows; `None`: it has made nothing."""
+    return None if made is None else f"mark of {made[0]}"
 
 
 def rows(region: str, result: str, fingerprint: str | None, read: Iterable[str], draw: int = 0) -> str:
@@ -304,6 +350,19 @@ def drawn_decided_job(name: str, rng: random.Random) -> SimulatedJob:
     return with_drawn_decisions(with_drawn_externals(job, rng), rng)
 
 
+def with_drawn_arguments(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+    """A job that is decided, some of whose regions have arguments that are rendered in the run."""
+    pulls = {
+        name: tuple(above for above in region.inputs if above in job.operators and rng.random() < 0.9)
+        for name, region in job.regions.items()
+        if name in job.operators
+    }
+    chosen = {name: above for name, above in pulls.items() if above}
+    dated, using = (frozenset(name for name in job.regions if rng.random() < 0.4) for _ in range(2))
+    unstored = frozenset(name for name in sorted(job.operators) if rng.random() < 0.3)
+    return replace(job, pulls=chosen, unstored=unstored, dated=dated, using=using)
+
+
 def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMode]]) -> SimulatedJob:
     """``job`` in which these regions commit their first result to a sink."""
     regions = tuple(
@@ -311,6 +370,26 @@ def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMo
         for region in job.plan.regions
     )
     return replace(job, plan=replace(job.plan, regions=regions))
+
+
+def with_table(job: SimulatedJob, names: Iterable[str], replaces: Replaces, renamed: bool = False) -> SimulatedJob:
+    """``job`` in which these regions commit their first result to the table that all runs share.
+
+    ``renamed``: the task of each may get another name. The job has it under both then.
+    """
+    regions: list[RegionPlan] = []
+    names = list(names)
+    for region in job.plan.regions:
+        if region.name not in names:
+            regions.append(region)
+            continue
+        regions.append(replace(region, commit=table_commit(region.results[0], replaces)))
+        if renamed:
+            name = f"{region.name} renamed"
+            commit = table_commit(name, replaces)
+            regions.append(replace(region, name=name, vertices=(name,), results=(name,), commit=commit))
+    new_names = {name: f"{name} renamed" for name in names} if renamed else {}
+    return replace(job, plan=replace(job.plan, regions=tuple(regions)), renamed=new_names)
 
 
 def with_splits(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:

@@ -43,7 +43,8 @@ class Ledger:
 
     ``modes`` are the determinism modes by region and result, ``unstable`` the regions whose rows differ each time,
     ``sinks`` those that commit, with the mode, ``splits`` those that commit split by split. ``changed``: regions whose
-    external inputs have become others, so that they have a cause to run again; ``planned``: those of today's job.
+    external inputs have become others, so that they have a cause to run again; ``planned``: those of today's job;
+    ``renamed``: of a task that has two names, each with the other one.
     ``shared(key)`` is the ledger of a result that runs share; ``data`` is what is there of all of them, (size, etag) by
     key, and ``wrong`` what was found.
     """
@@ -67,6 +68,7 @@ class Ledger:
         self.sinks = SinkLedger(sinks, self.wrong)
         self.regions = {name: Region() for name in regions}
         self.planned = frozenset(self.regions)
+        self.renamed: dict[str, str] = {}
         self._names = {encode(name): name for name in self.regions}
         self.finals = tuple(finals)
         self.publishes: dict[int, dict[str, int]] = {}
@@ -323,7 +325,7 @@ class Ledger:
             region.abandoned.add(n)
         if body["end"] == "COMMITTED":
             region.committed.add(n)
-            if (name, n) not in self.sinks.ever_applied:
+            if name in self.sinks.modes and (name, n) not in self.sinks.ever_applied:
                 self._say(f"I10: {name}@{n} is said to be committed, and its sink has never had it")
 
     def _turn(self, name: str, n: int, body: dict[str, Any]) -> None:
@@ -338,7 +340,7 @@ class Ledger:
         self.publishes[k] = cut
         self.handed_out[k] = frozenset(entry["region"] for entry in body["regions"] if entry["results"])
         for name in self.finals:
-            if name not in cut and name not in body["skipped"]:
+            if not {name, self.renamed.get(name, name)} & {*cut, *body["skipped"]}:
                 self._say(f"I13: publish {k} lacks {name}")
         if any(n <= self.regions[name].floor for name, n in cut.items()):
             return  # purged: the next sweep takes it away
@@ -435,6 +437,8 @@ class Ledger:
         region = self.regions[name]
         if self._was_touched(name, n) or n in region.released_at:
             return "its data is gone"
+        if (region.finish(n).get("xcoms") or {}).get("digest") == "":
+            return "its XComs can't be pushed again"
         if n in region.abandoned:
             return "its sink will never have it"
         if name in self.changed:

@@ -18,6 +18,7 @@ from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.testing.simulation import neighbours
 from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_time
 from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM
+from airflow_recovery.testing.simulation.readers import check_given
 from airflow_recovery.testing.simulation.settings import Report, Settings, Trouble, Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.sinks import STOPPED, repair
@@ -196,10 +197,12 @@ class Schedule(SimulatedRun):
             if now.state == "failed" and is_repaired and (not able or rng.random() < 0.2):
                 stopped = self._stopped.pop(task, None)
                 if stopped is not None:
+                    self.happened += 1
                     repair(self, task, stopped)
                     self._is_untidy = True
                     return True
                 self.note(f"USER clears {task}, which was marked as failed")
+                self.happened += 1
                 airflow.clear(task, downstream=True)
                 return True
         if self.world.network.in_flight and (not able or rng.random() < 0.1):
@@ -221,6 +224,7 @@ class Schedule(SimulatedRun):
             raise Violation(f"stuck: {states}")
         if airflow.is_green:
             check_green(self)
+        check_given(self, self.world.ledger.publishes)
         if self._is_history_whole and not self.alive():
             check_history(self)
         if self._troubles.is_any_left and not self._is_last_round:
@@ -250,6 +254,7 @@ class Schedule(SimulatedRun):
         self.world.network.in_flight.clear()
         for lake in self.world.tables.lakes if self.world.tables is not None else ():
             lake.in_flight.clear()
+        self.happened += 1
         self.note("everybody who is left dies; all is cleared once more")
         self.world.airflow.clear_all()
         if self.world.job.is_decided:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from airflow_recovery.model.committing import Replaces
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.simulation.jobs import (
@@ -14,6 +15,7 @@ from airflow_recovery.testing.simulation.jobs import (
     SimulatedJob,
     drawn_decided_job,
     drawn_job,
+    with_drawn_arguments,
     with_drawn_externals,
     with_drawn_folders,
     with_drawn_rows,
@@ -21,6 +23,7 @@ from airflow_recovery.testing.simulation.jobs import (
     with_drawn_sinks,
     with_drawn_splits,
     with_drawn_tables,
+    with_table,
 )
 
 
@@ -64,10 +67,34 @@ class Trouble(str, Enum):
     SKIP = "a task skips itself from now on: by its code, or because its input is empty; and the run is cleared"
     BRANCH = "a branch decides otherwise, and is cleared with the run, or with all below it"
     HAND = "a user marks a task, and it stays so"
+    PARAM = "a param of the run changes, and a task or the run is cleared"
+    AGAIN = "the run is deleted, and made again: by a backfill, or triggered"
+    READER = "a sensor of another DAG waits for a published result"
+    WITHDRAW = "a person withdraws a published result, or gives it back"
+    OTHER_DAG = "another DAG commits to the same table, or Airflow loses it"
+    RENAME = "a task that commits to the table gets another name, or its old one, and the run is cleared"
 
 
 DECISIONS = frozenset({Trouble.BREAK, Trouble.SKIP, Trouble.BRANCH, Trouble.HAND})
 """Drawn for jobs that are decided alone (`Settings.decided`): others keep their schedules."""
+OF_RUNS = frozenset({Trouble.PARAM, Trouble.AGAIN})
+"""Drawn for jobs that are decided alone: their arguments are rendered in the run."""
+OF_READERS = frozenset({Trouble.READER, Trouble.WITHDRAW})
+"""Of runs that publish: drawn for jobs that are decided alone."""
+OF_A_TABLE = frozenset({Trouble.OTHER_DAG, Trouble.RENAME})
+"""Drawn for jobs that commit to the table of all runs alone (`Settings.sharing_a_table`)."""
+BESIDE_A_TABLE = (
+    Trouble.NEIGHBOUR,
+    Trouble.NEIGHBOUR,
+    Trouble.DEPLOY,
+    Trouble.CLEAR,
+    Trouble.RESTART,
+    Trouble.DATABASE,
+    Trouble.DELETE,
+    Trouble.KILL,
+    Trouble.HEARTBEAT,
+    Trouble.PAUSE,
+)
 BESIDE_DECISIONS = (
     Trouble.DEPLOY,
     Trouble.CLEAR_ALL,
@@ -102,7 +129,7 @@ DRASTIC = frozenset(
 
 def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
     """One to five troubles of up to three kinds. One that can't happen to a job does not."""
-    others = [trouble for trouble in Trouble if trouble not in DECISIONS]
+    others = [trouble for trouble in Trouble if trouble not in DECISIONS | OF_RUNS | OF_READERS | OF_A_TABLE]
     weights = [1 if trouble in DRASTIC else 3 for trouble in others]
     kinds = rng.choices(others, weights, k=rng.randint(1, 3))
     troubles: dict[Trouble, int] = dict.fromkeys(kinds, 1)
@@ -178,14 +205,37 @@ class Settings:
         With generators of its own, so that a seed of `drawn` keeps its schedule.
         """
         rng = random.Random(f"decided {seed}")
-        job = drawn_decided_job(topology, rng)
-        kinds = rng.choices(sorted(DECISIONS), k=rng.randint(1, 3)) + rng.sample(BESIDE_DECISIONS, rng.randint(0, 2))
+        job = with_drawn_arguments(drawn_decided_job(topology, rng), rng)
+        kinds = rng.choices(sorted(DECISIONS | OF_RUNS), k=rng.randint(1, 3))
+        kinds += rng.sample(BESIDE_DECISIONS, rng.randint(0, 2))
+        kinds += rng.choices(sorted(OF_READERS), k=rng.randint(0, 2))
         return cls(
             job=job,
             troubles={kind: kinds.count(kind) for kind in kinds},
             publishes=rng.random() < 0.7,
             page_keys=rng.choice([None, None, None, 2, 5]),
             store_faults=rng.choice([0, 0, 0, 4]),
+            detached_share=rng.choice([0.0, 0.3]),
+        )
+
+    @classmethod
+    def sharing_a_table(cls, seed: int, topology: str = RANDOM) -> Settings:
+        """Everything by ``seed``: several dates and DAGs commit to one table, and their tasks are renamed."""
+        rng = random.Random(f"table {seed}")
+        job = drawn_job(topology, rng)
+        replaces = rng.choice(list(Replaces))
+        # Two sinks of one job that replace all rows are refused at parse.
+        is_shared = replaces in (Replaces.RUN, Replaces.NOTHING) and rng.random() < 0.5
+        sinks = rng.sample(job.finals, min(2, len(job.finals)) if is_shared else 1)
+        job = with_table(replace(job, unstable=frozenset()), sinks, replaces, rng.random() < 0.5)
+        kinds = rng.choices([Trouble.NEIGHBOUR, *sorted(OF_A_TABLE)], k=rng.randint(1, 3))
+        kinds += rng.sample(BESIDE_A_TABLE, rng.randint(0, 2))
+        return cls(
+            job=job,
+            troubles={kind: kinds.count(kind) for kind in kinds},
+            publishes=rng.random() < 0.5,
+            page_keys=rng.choice([None, None, 2]),
+            store_faults=rng.choice([0, 0, 4]),
             detached_share=rng.choice([0.0, 0.3]),
         )
 
@@ -201,9 +251,13 @@ class Settings:
             + (" reads from outside" if region.name in self.job.reading else "")
             + (" by an operator" if region.name in self.job.operators else "")
             + (" skips itself without files" if region.name in self.job.skipping else "")
+            + (f" pulls {', '.join(self.job.pulls[region.name])}" if region.name in self.job.pulls else "")
+            + (" with XComs that can't be stored" if region.name in self.job.unstored else "")
+            + (" by date" if region.name in self.job.dated else "")
+            + (" by param" if region.name in self.job.using else "")
             + (f" {self.job.rules[region.name]}" if region.name in self.job.rules else "")
             + (f" without {', '.join(self.job.optional[region.name])}?" if region.name in self.job.optional else "")
-            + (f" {region.commit.kind.value} sink, {region.commit.mode.value}" if region.commit is not None else "")
+            + (f" {region.commit.kind.value} sink, {region.commit.config}" if region.commit is not None else "")
             for region in self.job.plan.regions
         )
         branches = "".join(f"; {name} -> {' | '.join(below)}" for name, below in self.job.branches.items())

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.testing.simulation.settings import Settings, Trouble
 from airflow_recovery.testing.simulation.strands import Process, Strand, StrandRunner
 from airflow_recovery.testing.simulation.world import World
+
+if TYPE_CHECKING:
+    from airflow_recovery.testing.simulation.readers import Given
 
 
 class SimulatedRun:
@@ -17,8 +21,10 @@ class SimulatedRun:
     ``served``: the attempt of each region that its task reported last. ``promised``: attempts of each region up to this
     one do not count, as somebody was told. ``unseen_marks``: tasks that a person has called a success, and nobody has
     looked at since. ``followed``: what each branch follows when it runs; ``marked``: how somebody has marked tasks
-    after the run was cleared for the last time. ``hand``: who is at work where no process is. Everything that is random
-    comes from ``rng``.
+    after the run was cleared for the last time. ``beside``: (DAG, region) of DAGs that Airflow has lost, where that
+    region had committed before, so that it is no new name. ``happened``: how often something has happened from outside;
+    ``given``: what readers of other DAGs were given; ``withdrawn``: what people have taken from them. ``hand``: who is
+    at work where no process is. Everything that is random comes from ``rng``.
     """
 
     def __init__(
@@ -59,6 +65,14 @@ class SimulatedRun:
         self.absent: frozenset[str] = frozenset()
         self._processes: list[Process] = self.world.cluster.processes
         self._versions = 0
+        self.beside: set[tuple[str, str]] = set()
+        self.happened = 0
+        self.given: list[Given] = []
+        self.withdrawn: set[tuple[str, int]] = set()
+        for old, new in settings.job.renamed.items():
+            self.world.ledger.renamed |= {old: new, new: old}
+        if settings.job.renamed:
+            self._plan_without(frozenset(settings.job.renamed.values()))
 
     def begins(self, name: str, body: Callable[[], None]) -> Process:
         """A new process with one strand."""
@@ -112,6 +126,19 @@ class SimulatedRun:
         else:
             self.world.airflow.clear(branch, downstream=True)
 
+    def set_param(self, value: int, task: str | None) -> None:
+        """The run's param has another value from now on, and ``task``, or the whole run, is cleared."""
+        self.world.main.in_run = self.world.main.in_run._replace(param=value)
+        if task is None:
+            self.world.airflow.clear_all()
+        else:
+            self.world.airflow.clear(task, downstream=True)
+
+    def again(self, *, by_timetable: bool) -> None:
+        """The DAG run is deleted, and made again by a backfill, or triggered."""
+        self.world.main.in_run = self.world.main.in_run.again(by_timetable=by_timetable)
+        self.world.lose_database()
+
     def has_other_code(self, region: str) -> bool:
         """Than in the beginning."""
         now = self.world.job.regions.get(region)
@@ -121,16 +148,32 @@ class SimulatedRun:
     def removable(self) -> list[str]:
         """The regions that come and go, as subtasks of a source do: they read none."""
         whole = self.settings.job
-        return [name for name, region in whole.regions.items() if not region.inputs and name not in whole.finals]
+        ends = {*whole.finals, *whole.renamed.values()}
+        return [name for name, region in whole.regions.items() if not region.inputs and name not in ends]
 
     def resize(self, absent: frozenset[str]) -> None:
         """The job as it was, without those regions, and the whole run is cleared."""
-        self.absent = absent
+        self._plan_without(absent)
         self.is_redeployed = True
+        self.world.airflow.clear_all()
+
+    def _plan_without(self, absent: frozenset[str]) -> None:
+        self.absent = absent
         self.world.job = self.world.job.resized(self.settings.job, absent)
         self.world.ledger.planned = frozenset(self.world.job.regions)
         self.world.airflow.resize(self.world.main.tasks())
-        self.world.airflow.clear_all()
+
+    def rename(self, region: str) -> None:
+        """The task of ``region`` gets its other name, and the whole run is cleared."""
+        new = self.settings.job.renamed[region]
+        self.resize(self.absent ^ {region, new})
+
+    def lose_dag(self, dag_id: str) -> None:
+        """Airflow does not have that DAG any more. Whoever commits already is not its new name."""
+        self.world.dags.discard(dag_id)
+        at_work = {own.task_id for process, own in self.tries.items() if process in self.alive()}
+        committed = {key.region for key in self.world.table.tokens if key.dag_id == self.world.main.identity.dag_id}
+        self.beside |= {(dag_id, region) for region in at_work | committed}
 
     def refuse(self, region: str) -> None:
         """The sink of ``region`` takes nothing that today's code makes, and says so: a constraint, a type, a right."""
@@ -140,6 +183,17 @@ class SimulatedRun:
         """Somebody removes the rows in the target of ``region``, and perhaps puts others there; the run is cleared."""
         (self.world.target.overwrite if overwrites else self.world.target.empty)(region)
         self.world.ledger.sinks.emptied(region, overwrites=overwrites)
+        self.world.airflow.clear_all()
+
+    def meddle(self, region: str, how: str) -> None:
+        """Somebody removes some rows in the target of ``region``, drops it or restores it; the run is cleared."""
+        target, sinks = self.world.target, self.world.ledger.sinks
+        if how == "restores":
+            target.applied.remove([each for each in target.applied if each[0] == region][-1])
+            sinks.restored(region)
+        else:
+            (target.undo if how == "drops" else target.thin_out)(region)
+            sinks.emptied(region, overwrites=False)
         self.world.airflow.clear_all()
 
     def jump(self, by_s: float) -> None:

@@ -43,6 +43,11 @@ class SinkLedger:
         if overwrites:
             self._overwritten[region] = latest
 
+    def restored(self, region: str) -> None:
+        """Somebody has put back what the target held before the latest commit."""
+        self.applied[region] = self.applied[region][:-1]
+        self._overwritten.pop(region, None)
+
     def why_not_held(self, region: str, attempt: int) -> str | None:
         """Why the target does not hold the rows of that attempt, and of no other."""
         held = self.applied[region][-1:]

@@ -7,6 +7,7 @@ gives heartbeats (cluster mode).
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -30,11 +31,11 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout, shared_identity
 from airflow_recovery.locations import is_table
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.records import Claim, ExternalObject, Outcome
+from airflow_recovery.model.records import Claim, ExternalObject, Outcome, StoredXComs
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.committed_batches import SplitWork
 from airflow_recovery.splits.mode import SplitPlan
-from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
+from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows, xcom_of
 from airflow_recovery.testing.simulation.memory import ProcessStore
 from airflow_recovery.testing.simulation.strands import Process, Strand, Terminated, current_runner
 from airflow_recovery.testing.split_driver import SplitDriver
@@ -138,6 +139,8 @@ class FakeSpark(SparkApplication):
         self._beats = 0
         self._outcome: Outcome | None = None
         self._error: Exception | None = None
+        self._left: str | None = None
+        self.push: Callable[[str], object] = lambda value: None
 
     def externals(self) -> tuple[ExternalObject, ...]:
         """What is there now: it may be other when the application reads it."""
@@ -239,12 +242,49 @@ class FakeSpark(SparkApplication):
             return self._read_splits(attempt, results, read)
         read += self._today().lines_of(self._region)
         outputs = tuple(self._write(claim, result, attempt.fingerprint, read) for result in results)
-        outcome = attempt.trace.finished("now", outputs, spark_seconds=1.0)
+        xcoms = self._leave(claim) if self._region in self._code.operators else None
+        outcome = attempt.trace.finished("now", outputs, spark_seconds=1.0, xcoms=xcoms)
         try:
             self._journal.finish(outcome)
         except AttemptLost as error:
             raise RegionFailed(f"the driver of {claim.region}@{claim.attempt} was fenced") from error
         return outcome
+
+    def _leave(self, claim: Claim) -> StoredXComs:
+        """Push an XCom, which tells the rows, and store it beside the results, if it can be stored."""
+        made = self._wrote[claim.region, claim.attempt, self._code.regions[claim.region].results[0]]
+        value = xcom_of((made,))
+        assert value is not None
+        self.push(value)
+        if claim.region in self._code.unstored:
+            return StoredXComs("", len(value), "too large")
+        stored = StoredXComs(hashlib.sha256(value.encode()).hexdigest(), len(value))
+        self._results.put(self._xcom_key(claim.region, claim.attempt, stored), value.encode())
+        return stored
+
+    def _xcom_key(self, region: str, attempt: int, stored: StoredXComs) -> str:
+        return f"{self._journal.layout.data_of(region, attempt)}/_xcoms/{stored.digest}.json"
+
+    def why_not_kept(self, outcome: Outcome) -> str | None:
+        """As `airflow_recovery.task.drop_in`: why the XCom of an attempt can't be pushed again."""
+        if outcome.xcoms is None:
+            return None
+        if not outcome.xcoms.digest:
+            return outcome.xcoms.why
+        try:
+            body = self._results.get(self._xcom_key(outcome.region, outcome.attempt, outcome.xcoms)).body
+        except ObjectMissing:
+            return "the object is missing"
+        if hashlib.sha256(body).hexdigest() != outcome.xcoms.digest:
+            return "the object was altered"
+        self._left = body.decode()
+        return None
+
+    def leave_again(self) -> None:
+        """Push the XCom of the attempt that is kept."""
+        if self._left is not None:
+            current_runner().switch("airflow: push an XCom")
+            self.push(self._left)
 
     def _read_splits(self, attempt: ClaimedAttempt, results: tuple[str, ...], read: list[str]) -> Outcome:
         claim = attempt.claim

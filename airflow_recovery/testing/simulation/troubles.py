@@ -7,10 +7,10 @@ from functools import partial
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.journal.layout import SHARED_FOLDER
-from airflow_recovery.model.committing import CommitKind
+from airflow_recovery.model.committing import CommitKind, CommitMode
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.planning.scenario import RestartFrom, RestartRegion
-from airflow_recovery.testing.simulation import neighbours, visitors
+from airflow_recovery.testing.simulation import neighbours, readers, visitors
 from airflow_recovery.testing.simulation.dag_run import DagRun
 from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS
 from airflow_recovery.testing.simulation.ledger import OUTSIDER
@@ -70,6 +70,12 @@ class Troubles:
             Trouble.SKIP: self._skip,
             Trouble.BRANCH: self._branch,
             Trouble.HAND: self._hand,
+            Trouble.PARAM: self._param,
+            Trouble.AGAIN: self._again,
+            Trouble.READER: self._reader,
+            Trouble.WITHDRAW: self._withdraw,
+            Trouble.OTHER_DAG: self._other_dag,
+            Trouble.RENAME: self._rename,
         }
 
     @property
@@ -89,6 +95,8 @@ class Troubles:
             return None
         label, act = self._rng.choice(possible)
         self._use_up(kind)
+        if kind is not Trouble.READER:
+            self._run.happened += 1
         act()
         return label
 
@@ -285,6 +293,12 @@ class Troubles:
             if commit.kind is CommitKind.TOKEN:  # two functions of a user's don't tell
                 act = partial(self._run.empty, name, overwrites=True)
                 yield f"SOMEBODY overwrites the target of {name}; USER clears all", act
+                ways = ["thins out", "drops"]
+                if commit.mode is CommitMode.REPLACE and len(self._world.ledger.sinks.applied[name]) > 1:
+                    ways.append("restores")
+                for how in ways:
+                    act = partial(self._run.meddle, name, how)
+                    yield f"SOMEBODY {how} the target of {name}; USER clears all", act
 
     def _recompute(self) -> Iterator[Act]:
         yield "USER clears all, to be recomputed", self._run.recompute
@@ -323,6 +337,43 @@ class Troubles:
             if not any(process.name == other.name for process in self._run.alive()):
                 act = neighbours.begins if not other.airflow.is_green else neighbours.comes_back
                 yield f"the {other.name} is cleared, or goes on", partial(act, self._run, other)
+
+    def _param(self) -> Iterator[Act]:
+        for value in range(3):
+            if value != self._world.main.in_run.param:
+                for task in (None, self._rng.choice(self._names)):
+                    act = partial(self._run.set_param, value, task)
+                    yield f"USER sets the param to {value} and clears {task or 'all'}", act
+
+    def _again(self) -> Iterator[Act]:
+        yield "USER deletes the run, and has it made again by a backfill", partial(self._run.again, by_timetable=True)
+        yield "USER deletes the run, and triggers one for its date", partial(self._run.again, by_timetable=False)
+
+    def _reader(self) -> Iterator[Act]:
+        for name in self._world.job.finals if self._run.settings.publishes else ():
+            body = partial(readers.waits_for, self._run, self._world.job.regions[name].results[0])
+            yield f"READER waits for {name}", partial(self._run.begins, "READER", body)
+
+    def _withdraw(self) -> Iterator[Act]:
+        for name in self._world.job.finals if self._world.ledger.publishes else ():
+            for gives_back in (False, True):
+                body = partial(readers.withdraws, self._run, name, gives_back=gives_back)
+                what = "gives back" if gives_back else "withdraws"
+                yield f"USER {what} {name}", partial(self._run.begins, "USER", body)
+
+    def _other_dag(self) -> Iterator[Act]:
+        others = [run for run in self._world.others if run.identity.dag_id != self._world.main.identity.dag_id]
+        if len(others) < MOST_NEIGHBOURS:
+            yield "a run of another DAG begins", lambda: self._begins(self._world.another_dag())
+        for other in others:
+            dag_id = other.identity.dag_id
+            if dag_id in self._world.dags and not any(process.name == other.name for process in self._run.alive()):
+                yield f"AIRFLOW loses {dag_id}", partial(self._run.lose_dag, dag_id)
+
+    def _rename(self) -> Iterator[Act]:
+        for name, new in self._run.settings.job.renamed.items():
+            names = (new, name) if name in self._run.absent else (name, new)
+            yield f"USER renames {names[0]} to {names[1]} and clears all", partial(self._run.rename, name)
 
     def _twin(self) -> Iterator[Act]:
         yield "another run of the same key begins", lambda: self._begins(self._world.twin())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from airflow_recovery.journal.replay import differences
 from airflow_recovery.model.determinism import Determinism
@@ -11,13 +12,14 @@ from airflow_recovery.testing.simulation.fresh_run import fresh_run
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
 from airflow_recovery.testing.simulation.settings import PURGES, Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
-from airflow_recovery.testing.simulation.sinks import check_sinks
+from airflow_recovery.testing.simulation.sinks import check_sinks, check_table
 
 
 def check_green(run: SimulatedRun) -> None:
     """What stands, or what the tasks have reported, is one cut, and every restart that was acknowledged is done."""
     ledger = run.world.ledger
     check_sinks(run)
+    check_table(run)
     for region, most in run.settings.max_attempts.items():
         is_shared = run.world.job.regions[region].persistent
         claimed = run.world.built(region) if is_shared else ledger.regions[region].latest_attempt
@@ -92,11 +94,14 @@ def _must_have_the_same_rows(run: SimulatedRun) -> bool:
 
 def _check_fresh(run: SimulatedRun, current: Mapping[str, int]) -> None:
     """Compare how the run ended, and what its newest publish hands out, with a run without a history."""
-    ledger, job, airflow = run.world.ledger, run.world.job, run.world.airflow
+    ledger, job, airflow = run.world.ledger, run.world.main.today, run.world.airflow
     fresh = fresh_run(job, run.followed, run.marked)
     states = {name: airflow.state(name) for name in job.regions}
-    if not fresh.is_certain:
-        # A task that its rule starts early may have used up its retries before its inputs had ended.
+    _check_intervals(run)
+    is_held_up = not run.world.main.in_run.by_timetable and "failed" in states.values()
+    if not fresh.is_certain or is_held_up:
+        # A task that its rule starts early may have used up its retries before its inputs had ended. A task of a run
+        # that was triggered stops rather than replace what another interval has made.
         failed = {name: state for name, state in states.items() if state == "failed"}
         fresh = fresh_run(job, run.followed, {**run.marked, **failed})
     for name, state in states.items():
@@ -115,8 +120,22 @@ def _check_fresh(run: SimulatedRun, current: Mapping[str, int]) -> None:
             made = tuple(ledger.wrote.get((name, current[name], result)) for result in job.regions[name].results)
             if states[name] == "success" and made not in variants:
                 raise Violation(f"against the rule: {name}@{current[name]} has other rows than in a fresh run")
-    if fresh.is_certain and states != {name: fresh.states[name] for name in states}:
+    if fresh.is_certain and not is_held_up and states != {name: fresh.states[name] for name in states}:
         raise Violation(f"against the rule: the run ends as {states}, and a fresh run as {dict(fresh.states)}")
+
+
+def _check_intervals(run: SimulatedRun) -> None:
+    """A run that was triggered has replaced nothing that another interval had made, if all else is equal."""
+    for name, region in run.world.ledger.regions.items():
+        before: dict[str, Any] | None = None
+        for n in sorted(filter(region.has_finished, region.outcomes)):
+            now = region.finish(n).get("dag_run")
+            is_triggered = now is not None and now["run_id"].startswith("manual")
+            if is_triggered and before is not None and n - 1 not in region.resets:
+                same = all(now.get(part) == before.get(part) for part in ("params", "logical_date"))
+                if same and now["data_interval_start"] != before["data_interval_start"]:
+                    raise Violation(f"against the rule: {name}@{n} of a triggered run replaces another interval's")
+            before = now
 
 
 def _check_tables(run: SimulatedRun, current: Mapping[str, int]) -> None:

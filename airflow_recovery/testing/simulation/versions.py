@@ -4,7 +4,8 @@ Both versions are this interpreter's code, but for what lies between it and the 
 
 - calls a reset ``void``: a kind that this version does not know, and that takes away what it counts on
 - writes outcomes of some attempts in a format of its own
-- writes a note beside each claim, whose name begins with ``x-``, and more fields in and beside each body
+- writes a note beside each claim, whose name begins with ``x-``, and more fields in and beside each body; but none in
+  the body of a plan, by whose digest claims name it
 
 It reads what this version writes, as each later version does.
 """
@@ -25,6 +26,7 @@ from airflow_recovery.testing.simulation.memory import Clock
 _RESET = re.compile(r"(/t/[^/]+/\d{8}\.)reset")
 _VOID = re.compile(r"(/t/[^/]+/\d{8}\.)void")
 _CLAIM = re.compile(r"/t/[^/]+/\d{8}\.claim")
+_PLAN = re.compile(r"/plan/\w+")
 _OUTCOME = re.compile(r"/t/[^/]+/\d{7}[02468]\.outcome")
 """Of every second attempt."""
 LATER = "later"
@@ -83,7 +85,9 @@ class VersionToCome:
 
 def _as_written(key: str, body: bytes) -> bytes:
     def change(document: dict[str, Any]) -> None:
-        document[LATER] = document["body"][LATER] = 1
+        document[LATER] = 1
+        if not _PLAN.search(key):
+            document["body"][LATER] = 1
         if _VOID.search(key):
             document["kind"] = "void"
         if _OUTCOME.search(key):

@@ -29,7 +29,7 @@ def restart(run: SimulatedRun, request: Request) -> None:
     names = list(world.job.regions)
     try:
         state = journal.load(journal.list(names))
-        restart_plan = plan(world.job.shared_plan, state, world.prober(results), request)
+        restart_plan = plan(world.main.today.shared_plan, state, world.prober(results), request)
         applied = apply_plan(journal, restart_plan, "user")
     except RecoveryError as error:
         current_runner().switch(f"is refused: {type(error).__name__}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.publish import PublishTask
-from airflow_recovery.attempt.region_task import RegionTask
+from airflow_recovery.attempt.region_task import Decision, RegionTask
 from airflow_recovery.attempt.release import release_consumed, release_published
 from airflow_recovery.attempt.run import Run, TaskIdentity
 from airflow_recovery.attempt.shared import SharedApplication
@@ -23,12 +24,15 @@ from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.replay import EventFold
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import NoEvents
+from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.prober import ResultProber
+from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.splits.mode import SplitPlan
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS, FakeAirflow
 from airflow_recovery.testing.fake_sink import FakeTarget
+from airflow_recovery.testing.fake_table import TABLE, FakeTable
 from airflow_recovery.testing.simulation.dag_run import PUBLISH, DagRun
 from airflow_recovery.testing.simulation.event_files import EventFile, EventFiles
 from airflow_recovery.testing.simulation.folders import FolderSpark
@@ -61,6 +65,7 @@ class World:
     ``main`` is the run that the schedule is about; ``others`` are at work at the same time, over the same stores.
     ``moment``: how many changes of the stores there were; ``wrong``: what their checkers have found. ``refused``:
     what a sink takes nothing of, by region and code. ``is_upgraded``: processes begin with a version to come.
+    ``table``: one target of all runs; ``dags``: those that Airflow has.
     """
 
     def __init__(  # noqa: PLR0913 - what goes wrong, each with its default
@@ -95,6 +100,8 @@ class World:
         self._way = self.network if store_faults else None
         self.moment = 0
         self.wrong: list[str] = []
+        self.table = FakeTable(self.wrong)
+        self.dags = {IDENTITY.dag_id}
         self._data: dict[str, tuple[int, str]] = {}
         self._ledgers: dict[str, Ledger] = {}
         self._publish_keys = (PUBLISH,) if publishes else ()
@@ -184,6 +191,14 @@ class World:
         target = self._new_target(ledger)
         return self._joined(f"run of day {number + 1}", identity, ledger, target, self.journal_store)
 
+    def another_dag(self) -> DagRun:
+        """A run of the same date of another DAG that is made as this one."""
+        dag_id = f"{IDENTITY.dag_id} {len(self.others) + 2}"
+        self.dags.add(dag_id)
+        identity = RunIdentity(dag_id, IDENTITY.run_key, IDENTITY.group_id)
+        ledger = self._new_ledger(self.job, identity)
+        return self._joined(f"run of {dag_id}", identity, ledger, self._new_target(ledger), self.journal_store)
+
     def twin(self) -> DagRun:
         """Another run of the very key, as where a partition is processed again."""
         twin = self._joined(f"twin {len(self.others) + 1}", IDENTITY, self.ledger, self.target, self.journal_store)
@@ -236,7 +251,8 @@ class World:
 
     def _new_ledger(self, job: SimulatedJob, identity: RunIdentity) -> Ledger:
         prefix = JournalLayout(identity).prefix
-        sinks = {region.name: region.commit.mode.value for region in job.plan.regions if region.commit is not None}
+        commits = {region.name: region.commit for region in job.plan.regions if region.commit is not None}
+        sinks = {name: commit.mode.value for name, commit in commits.items() if commit.sink != TABLE}
         splits = [region.name for region in job.plan.regions if isinstance(region.mode, SplitPlan)]
         self._ledgers[prefix] = Ledger(
             job.regions,
@@ -282,12 +298,12 @@ class World:
         journal = SimulatedJournal(store, IDENTITY, writer="onlooker")
         return journal.load(journal.list(self.job.regions))
 
-    def run(self, own: TaskTry, dag_run: DagRun | None = None) -> Run:
-        """What a try knows. Whoever is given it closes its events."""
+    def run(self, own: TaskTry, dag_run: DagRun | None = None, job: SimulatedJob | None = None) -> Run:
+        """What a try knows, for which the job is ``job``. Whoever is given it closes its events."""
         of = dag_run or self.main
         self._writers += 1
         results = ProcessStore(self.results)
-        job = of.job
+        job = job or of.today
         wrong_by_s = self._wrong_by_s()
         events: EventFile | NoEvents = NoEvents()
         if self.event_files is not None and of is self.main:
@@ -310,10 +326,19 @@ class World:
                 sleep=self.clock.sleep,
             ),
             is_live_run=self._is_live_run,
-            open_committer=lambda spec: of.target.committer(spec, lambda request: current_runner().switch(request)),
+            open_committer=lambda spec: self.committer(of, spec),
+            has_dag=lambda dag_id: dag_id in self.dags,
+            dag_run=of.in_run.facts(of.name) if job.dated or job.using else None,
         )
         run.__dict__["plan_hash"] = job.plan_hash  # the same for every try: computed once
+        # In Python 3.11 all runs compute a cached property under one lock: no strand may give the turn away in there.
+        run.__dict__["_digest_key"] = "simulated"
         return run
+
+    def committer(self, dag_run: DagRun, spec: CommitSpec) -> Committer:
+        """The way to the target of a sink, as a process goes it."""
+        target = self.table if spec.sink == TABLE else dag_run.target
+        return target.committer(spec, lambda request: current_runner().switch(request))
 
     def prober(self, results: ProcessStore) -> ResultProber:
         """Asks what is there, as a process does."""
@@ -340,13 +365,14 @@ class World:
         of = dag_run or self.main
         if own.task_id != PUBLISH and own.task_id not in of.job.regions:
             raise SubtasksUnknown(f"{own.task_id}: today's job has no such region.")
-        run = self.run(own, of)
+        job = of.today.given(own.task_id, of.airflow.xcoms)
+        run = self.run(own, of, job)
         try:
-            return self._executed(run, own, process, of)
+            return self._executed(run, own, process, of, job)
         finally:
             run.events.close()
 
-    def _executed(self, run: Run, own: TaskTry, process: Process, of: DagRun) -> int | None:
+    def _executed(self, run: Run, own: TaskTry, process: Process, of: DagRun, job: SimulatedJob) -> int | None:
         results = ProcessStore(self.results)
         # What the other deployment lets go of, this one's checker could not tell from what is taken from it.
         releases = self._releases if of.journal_store is self.journal_store else None
@@ -356,13 +382,27 @@ class World:
             if releases is not None:
                 release_published(run, results, releases, tables)
             return None
-        attempt = self._region_task(run, own, process, of, results).execute().attempt
+        left: list[FakeSpark] = []
+        result = self._region_task(run, own, process, of, job, results, left).execute()
+        if result.decision is Decision.KEPT:
+            left[0].leave_again()
+        attempt = result.attempt
         if releases is not None:
             release_consumed(run, own.task_id, results, releases, tables)
         return attempt
 
-    def _region_task(self, run: Run, own: TaskTry, process: Process, of: DagRun, results: ProcessStore) -> RegionTask:
-        name, job = own.task_id, of.job
+    def _region_task(
+        self,
+        run: Run,
+        own: TaskTry,
+        process: Process,
+        of: DagRun,
+        job: SimulatedJob,
+        results: ProcessStore,
+        started: list[FakeSpark],
+    ) -> RegionTask:
+        """``started`` takes the applications that it makes."""
+        name = own.task_id
 
         def application(journal: Journal) -> FakeSpark:
             # What lies outside is the same for all.
@@ -373,6 +413,8 @@ class World:
             made = kind(self.cluster, job, today, name, process, journal, results, read_from=of.layout.prefix)
             if isinstance(made, FolderSpark):
                 made.of_try = run
+            made.push = partial(of.airflow.push, own)
+            started.append(made)
             return made
 
         def prepare_journal() -> None:
