@@ -67,6 +67,12 @@ class OpenRegion:
         """The splits of ``vertex`` in the attempt's trace: all that it may read."""
         return tuple(Split.of_external(external) for external in self.spec.trace.externals if external.vertex == vertex)
 
+    def versions_of(self, vertex: Vertex) -> dict[str, str]:
+        """The texts by which the attempt's trace knows inputs of ``vertex``, by name."""
+        recorded = {external.vertex: external.etag for external in self.spec.trace.externals}
+        keys = {name: vertex.version_key(name) for name in vertex.versions}
+        return {name: recorded[key] for name, key in keys.items() if key in recorded}
+
 
 class FrameGuard(Protocol):
     """Looks at the frames of a pass before they are computed."""
@@ -176,7 +182,7 @@ class VertexPass:
         return vertex.call(
             spark=self._spark,
             inputs=inputs,
-            params=planned.params,
+            params={**planned.params, **self._region.versions_of(vertex)},
             splits=self._splits(vertex),
             context=RegionContext(
                 job=self._region.job.name,

@@ -14,7 +14,7 @@ from airflow.sdk import TriggerRule
 from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionTask
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.locations import is_table
+from airflow_recovery.locations import is_stated, is_table
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator
@@ -25,6 +25,7 @@ from airflow_recovery.task.committed_output import checked_commit
 from airflow_recovery.task.references import (
     DropIn,
     OutputReference,
+    assets_in,
     check_placeholders,
     check_read_and_written,
     check_settings,
@@ -39,8 +40,9 @@ from airflow_recovery.task.references import (
 from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped, refuse_mapped_group
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Asset, Context
 
+    from airflow_recovery.airflow_compat import AssetRef
     from airflow_recovery.sinks.declaration import CommittingSink
     from airflow_recovery.task.drop_in import DropInApplication
     from airflow_recovery.task.open_run import OpenRun
@@ -100,7 +102,9 @@ class DropInOperator(RecoveringOperator):
 
     :param outputs: names of managed outputs, or a mapping from name to URI (`None`: managed). URIs are templated.
     :param inputs: by name: another operator's ``result(name)``, or a URI whose objects belong to the trace (templated),
-        or another DAG's result, ``published("dag", "task.output")``.
+        or another DAG's result, ``published("dag", "task.output")``; or what no file shows: a text that stands for its
+        state, ``Version("{{ ... }}")``, an asset of Airflow, or a table of a Hive metastore,
+        ``"hive://catalog/database.table"``.
     :param commit: where the output is committed, such as ``PostgresTable(conn_id=..., table=...)``.
     :param on_altered: ``"stop"`` or ``"recompute"``, for fixed outputs.
     :param deterministic: what becomes of operators that have read an output, if it is made again. ``"verify"``: they
@@ -129,7 +133,7 @@ class DropInOperator(RecoveringOperator):
         self,
         *,
         outputs: Sequence[str] | Mapping[str, str | None],
-        inputs: Mapping[str, OutputReference | str] | None = None,
+        inputs: Mapping[str, OutputReference | Asset | AssetRef | str] | None = None,
         commit: CommittingSink | None = None,
         on_altered: str = "stop",
         deterministic: DeterminismLike | None = None,
@@ -157,6 +161,7 @@ class DropInOperator(RecoveringOperator):
         self.commit = checked_commit(self.task_id, commit, self.outputs)
         self._check_sinks()
         self.inputs = checked_inputs(self.task_id, inputs)
+        self.add_inlets(assets_in(inputs))
         try:
             self.on_altered = OnAltered(on_altered)
         except ValueError as error:
@@ -355,7 +360,7 @@ class DropInOperator(RecoveringOperator):
             is_rendered=is_rendered,
             template_files=self.template_ext,
             tables_read=[name for name, uri in uris.items() if is_table(uri)],
-            perhaps_read=[name for name, uri in uris.items() if may_become_table(uri)],
+            perhaps_read=[name for name, uri in uris.items() if may_become_table(uri) or is_stated(uri)],
             marks_commits=self.marks_commits,
         )
 

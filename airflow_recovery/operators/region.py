@@ -194,6 +194,7 @@ class SparkRegionOperator(SubmittingOperator):
                 journal=opened.run.journal,
                 on_claim=self._on_claim,
                 heartbeat_s=interval_s(opened.run.heartbeat_timeouts.timeout_s),
+                render=lambda text: str(self.render_template(text, context)),
             )
             alone = self._run_spark is None or planned.mode.needs_own_application
             own_server = None if alone else self._own_server(opened.settings, context)

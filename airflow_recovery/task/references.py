@@ -16,9 +16,11 @@ from airflow_recovery.job.seen_settings import dynamic_overwrite, fixed_checkpoi
 from airflow_recovery.locations import (
     DELTA,
     ICEBERG,
+    AssetLocation,
     TableLocation,
     comparable,
     is_published,
+    is_stated,
     is_table,
     scheme_of,
     split_uri,
@@ -164,6 +166,7 @@ def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | 
             f"{shown(inputs)}: write inputs={{'flights': 's3://lake/flights/'}} or inputs={{'cleaned': "
             "clean.result('cleaned')}"
         )
+    inputs = {name: _without_asset(task_id, name, declared) for name, declared in inputs.items()}
     for name, declared in inputs.items():
         # A recoverable operator, or its `.output`: that is what recovery did, and no place.
         producer: Any = getattr(declared, "operator", declared)
@@ -178,6 +181,28 @@ def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | 
         else check_location(declared, f"{task_id}: input {name!r}", to_read=True, tables=True)
         for name, declared in inputs.items()
     }
+
+
+def assets_in(inputs: object) -> list[Any]:
+    """The assets of Airflow among declared inputs, which are the task's inlets."""
+    from airflow_recovery.airflow_compat import Asset, AssetRef
+
+    declared = inputs.values() if isinstance(inputs, Mapping) else ()
+    return [each for each in declared if isinstance(each, (Asset, AssetRef))]
+
+
+def _without_asset(task_id: str, name: str, declared: object) -> object:
+    """An asset of Airflow, or a reference to one, as the text that stands for it; any other input as it is."""
+    from airflow_recovery.airflow_compat import Asset, AssetRef, BaseAsset
+
+    if isinstance(declared, (Asset, AssetRef)):
+        return AssetLocation(getattr(declared, "name", ""), getattr(declared, "uri", "")).uri
+    if isinstance(declared, BaseAsset):
+        raise JobDefinitionError(
+            f"{task_id}: input {name!r}: expected one asset, as Asset(...) or Asset.ref(...), found {shown(declared)}: "
+            "declare each asset as an input of its own"
+        )
+    return declared
 
 
 def check_targets(
@@ -227,7 +252,7 @@ def check_read_and_written(
         is_reference = isinstance(declared, OutputReference)
         read = made_at.get(name) if isinstance(declared, OutputReference) else declared
         for what, uri in written.items():
-            if not isinstance(read, str) or not _overlap(read, uri, is_rendered=is_rendered):
+            if not isinstance(read, str) or is_stated(read) or not _overlap(read, uri, is_rendered=is_rendered):
                 continue
             if is_reference:
                 raise JobDefinitionError(
@@ -286,6 +311,7 @@ def written_by(inputs: Mapping[str, OutputReference | str], others: Mapping[str,
         for declared in inputs.values()
         if isinstance(declared, str)
         and not is_published(declared)
+        and not is_stated(declared)
         and not (is_table(declared) and "as_of=" in declared)
     ]
     return {
