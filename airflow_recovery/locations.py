@@ -250,7 +250,8 @@ def scheme_of(uri: str) -> str | None:
 def split_uri(uri: str) -> tuple[str, str]:
     """The root of an object store's ``uri`` in its one spelling, as ``gs://bucket``, and what is behind its slash."""
     bucket, _, path = uri.partition("://")[2].partition("/")
-    return f"{scheme_of(uri)}://{bucket}", path
+    container, at, host = bucket.partition("@")
+    return f"{scheme_of(uri)}://{container}{at}{host.lower()}", path
 
 
 def comparable(uri: str) -> str:

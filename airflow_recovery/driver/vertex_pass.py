@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_recovery.driver.cached import cache_result
@@ -17,6 +18,7 @@ from airflow_recovery.driver.paths import spark_glob
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.reader import read_manifests
 from airflow_recovery.driver.region_spec import RegionSpec, VertexSpec
+from airflow_recovery.driver.seen_reads import SeenReads
 from airflow_recovery.driver.table_commit import TableCommit
 from airflow_recovery.driver.writer import write_result
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
@@ -52,6 +54,11 @@ class OpenRegion:
     server: str | None = None
     coordinators: dict[str, Any] = field(default_factory=dict)
     side_inputs: dict[str, DataFrame] = field(default_factory=dict)
+
+    @cached_property
+    def seen(self) -> SeenReads:
+        """What its vertices are seen to read so far."""
+        return SeenReads(self.spec, self.log)
 
     def vertex(self, name: str) -> Vertex:
         """The declared vertex of that name. Raises `JobDefinitionError` where the code here is not the planned one."""
@@ -149,6 +156,7 @@ class VertexPass:
         return self._frames
 
     def _look_at(self, frame: DataFrame, planned: VertexSpec) -> None:
+        self._region.seen.look(frame, self._region.vertex(planned.name))
         if self._guard is None:
             return
         vertex = self._region.vertex(planned.name)

@@ -326,7 +326,7 @@ class Claim:
 class Outcome:
     """``t/<region>/<n>.outcome``: the one object that ends an attempt. Finished: the trace and the manifests."""
 
-    free_text: ClassVar[frozenset[str]] = frozenset({"detail"})
+    free_text: ClassVar[frozenset[str]] = frozenset({"detail", "undeclared"})
 
     region: Id
     attempt: int
@@ -363,6 +363,8 @@ class Outcome:
     """As in its claim."""
     dag_run: DagRunRecord | None = later(None)
     """As its claim has it, if the attempt is finished."""
+    undeclared: tuple[str, ...] = later(())
+    """What the driver of a declared job has seen its vertices read, and nobody has declared, each as a text."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode has recorded of the attempt."""
 
@@ -400,6 +402,7 @@ class AttemptTrace:
         coordinators: tuple[tuple[str, str], ...] = (),
         xcoms: StoredXComs | None = None,
         mode: RegionMode | None = None,
+        undeclared: tuple[str, ...] = (),
     ) -> Outcome:
         """The outcome with which the attempt is finished. The only place that makes one for an attempt that ran.
 
@@ -426,6 +429,7 @@ class AttemptTrace:
             absent=self.absent,
             dag_run=self.dag_run,
             xcoms=xcoms,
+            undeclared=undeclared,
             mode=self.mode if mode is None else mode,
         )
 

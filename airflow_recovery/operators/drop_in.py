@@ -33,6 +33,7 @@ from airflow_recovery.task.references import (
     checked_inputs,
     checked_outputs,
     may_become_table,
+    outputs_of,
     placeholders,
     sinks_of,
     written_by,
@@ -157,7 +158,7 @@ class DropInOperator(RecoveringOperator):
         self.outputs = checked_outputs(self.task_id, outputs, may_be_none=self.writes_elsewhere)
         # Airflow renders `outputs` in the operator's own task alone. What another task returns is its template.
         self.declared_outputs = {name: None if uri is None else str(uri) for name, uri in self.outputs.items()}
-        check_targets(self.task_id, self.outputs, self._outputs_of_others())
+        check_targets(self.task_id, self.outputs, outputs_of(self.get_dag(), self.task_id))
         self.commit = checked_commit(self.task_id, commit, self.outputs)
         self._check_sinks()
         self.inputs = checked_inputs(self.task_id, inputs)
@@ -402,15 +403,6 @@ class DropInOperator(RecoveringOperator):
         target = getattr(self.commit, "uri", None)
         return [*written, *([target] if isinstance(target, str) else [])]
 
-    def _outputs_of_others(self) -> dict[str, dict[str, str | None]]:
-        dag = self.get_dag()
-        tasks = dag.task_dict.values() if dag is not None else ()
-        return {
-            task.task_id: task.outputs
-            for task in tasks
-            if isinstance(task, DropInOperator) and task.task_id != self.task_id
-        }
-
     def _check_sinks(self) -> None:
         """Against the sinks of the DAG, and its fixed outputs, which are tables of the same kind."""
         dag = self.get_dag()
@@ -419,7 +411,7 @@ class DropInOperator(RecoveringOperator):
         check_targets(self.task_id, self.outputs, tables)
         if self.commit is not None:
             own = self.commit.place
-            check_targets(self.task_id, {"commit=": own if is_table(own) else None}, self._outputs_of_others())
+            check_targets(self.task_id, {"commit=": own if is_table(own) else None}, outputs_of(dag, self.task_id))
             check_sinks_apart([*others, (self.task_id, self.commit)])
 
     def _producer(self, name: str, reference: OutputReference) -> DropInOperator:

@@ -21,6 +21,7 @@ from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.model.groups import subtask_region
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.task.mode import RegionTry, task_of
+from airflow_recovery.task.notes import undeclared_of
 from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped
 from airflow_recovery.task.spark_connection import (
     PER_REGION,
@@ -233,6 +234,8 @@ class SparkRegionOperator(SubmittingOperator):
         except RegionFailed:
             self._remember_application(opened.run)
             raise
+        if result.outcome.undeclared:
+            log.warning("%s: %s.", name, undeclared_of(result.outcome))
         self.remember_lineage(opened.run, result)
         tables = tables_of(opened.stores)
         release_consumed(opened.run, name, opened.stores.results, opened.settings.retention, tables)

@@ -300,7 +300,10 @@ class DropInApplication(SparkApplication):
     def _check_tables(self, state: RunState) -> None:
         """Raises `JobDefinitionError` where a table of the DAG has two names, and as `Tables.open`."""
         drop_in = self._drop_in
+        target = None if drop_in.commit is None else drop_in.commit.table_uri()
         uris = [*drop_in.tables.values(), *(read for read in drop_in.inputs.values() if is_table(read))]
+        if target is not None and uris:
+            uris.append(TableLocation.parse(target).uri)
         if not uris or not drop_in.recovers:
             return
         opened = [(str(uri), table.id) for uri in uris if (table := self._tables.open(str(uri))) is not None]

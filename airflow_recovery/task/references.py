@@ -334,6 +334,24 @@ def _may_meet(read: Sequence[str], written: Sequence[str]) -> bool:
     )
 
 
+def outputs_of(dag: Any, but: str = "") -> dict[str, dict[str, str | None]]:
+    """Where the DAG's operators and declared jobs so far write at places of the user's own: by task or vertex, by name.
+
+    ``but``: not those of that task, or of that task group.
+    """
+    if dag is None:
+        return {}
+    found = {
+        task.task_id: task.outputs
+        for task in dag.task_dict.values()
+        if task.task_id != but and hasattr(task, "declared_outputs")
+    }
+    for group in dag.task_group.get_task_group_dict().values():
+        if group.group_id != but:
+            found.update({where: {"table=": table} for where, table in getattr(group, "tables", {}).items()})
+    return found
+
+
 def sinks_of(dag: Any) -> Iterator[tuple[str, CommittingSink]]:
     """The sinks of a DAG's operators and task groups so far, each with the task or vertex that declares it."""
     for task in dag.task_dict.values():
