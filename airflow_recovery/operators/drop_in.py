@@ -34,6 +34,7 @@ from airflow_recovery.task.references import (
     checked_outputs,
     may_become_table,
     outputs_of,
+    over_other_runs,
     placeholders,
     sinks_of,
     written_by,
@@ -275,6 +276,7 @@ class DropInOperator(RecoveringOperator):
         die_with_supervisor()
         dag = self.get_dag()
         computes = self.computes()
+        self._log_other_runs(dag)
         fingerprints = {self.task_id: self.fingerprint_of(computes)}
         rendered = {name: value for name, value in computes.items() if name != "fields"} | computes.get("fields", {})
         plan = plan_of_dag(dag)
@@ -306,6 +308,19 @@ class DropInOperator(RecoveringOperator):
             tables = tables_of(opened.stores)
             release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention, tables)
             return result
+
+    def _log_other_runs(self, dag: Any) -> None:
+        """``dag`` has the templates; this task is rendered."""
+        declared = dag.task_dict.get(self.task_id) if dag is not None else None
+        for field in self.placeholder_fields if self.recovers else ():
+            names = over_other_runs(getattr(declared, field, None))
+            if names:
+                log.info(
+                    "%s: %s is a template over the states of other runs (%s): the task runs again if they change.",
+                    self.task_id,
+                    field,
+                    ", ".join(names),
+                )
 
     def leave_in_airflow(self, context: Context, result: RegionResult | BatchResult) -> Any:
         """As `RecoveringOperator.leave_in_airflow`; a kept try also leaves what the kept attempt has left."""

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 _PLACEHOLDER = re.compile(r"\{(input|output|version|token|checkpoint):([^{}]*)\}")
 _DOUBLE_BRACES = re.compile(r"\{\{\s*((?:input|output|version|token|checkpoint):[^{}\s]*)\s*\}\}")
 _OF_THE_DEPLOYMENT = re.compile(r"\{\{\s*(?:var|conn)\.[^{}]*\}\}")
+_OF_OTHER_RUNS = re.compile(
+    r"\b(?:prev_(?:data_interval_start|data_interval_end|start_date|end_date)_success|triggering_asset_events|"
+    r"inlet_events|include_prior_dates|get_previous_\w+)\b"
+)
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 PathStyle = Literal["spark", "plain"]
 """How a place is written for a job: as Hadoop's file systems name it, or as EMR's and a shell do."""
@@ -365,6 +369,11 @@ def sinks_of(dag: Any) -> Iterator[tuple[str, CommittingSink]]:
 def _place(uri: str) -> str:
     """A Delta table is where its folder is."""
     return f"{comparable(uri.removeprefix(DELTA)).rstrip('/')}/"
+
+
+def over_other_runs(value: Any) -> list[str]:
+    """What in the templates of ``value`` is known by the states of other runs: Airflow's names, sorted."""
+    return sorted({match[0] for text in _texts(value) if is_template(text) for match in _OF_OTHER_RUNS.finditer(text)})
 
 
 def placeholders(value: Any) -> set[tuple[str, str]]:

@@ -11,14 +11,18 @@ import pytest
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG, Asset, AssetAlias, BaseOperator
 from airflow.sdk.exceptions import AirflowException
+from job_tasks import Drivers, job_dag
 from tries import journal_in, run_try, task_context
 
+from airflow_recovery import Job, files, load_job
 from airflow_recovery.errors import JobDefinitionError, RegionFailed
 from airflow_recovery.locations import AssetLocation
 from airflow_recovery.model.keys import OPERATORS_GROUP
-from airflow_recovery.operators import Version, recoverable
+from airflow_recovery.model.records import ExternalObject
+from airflow_recovery.operators import SparkRegionOperator, Version, recoverable
 from airflow_recovery.planning import evaluation
 from airflow_recovery.task import asset_input, drop_in
+from airflow_recovery.task.references import over_other_runs
 
 Bash = recoverable(BashOperator, paths="plain")
 TELL = "mkdir -p '{output:out}' && echo '{input:orders} {version:orders}' > '{output:out}/part-0'"
@@ -86,6 +90,43 @@ def test_what_is_no_text_is_refused_where_it_is_declared(unfit: Any) -> None:
 def test_an_output_is_no_version(recovery: Path) -> None:
     with pytest.raises(JobDefinitionError, match="output 'out'"):
         Bash(task_id="t", outputs={"out": COUNT}, bash_command="true")
+
+
+# --- values over other runs -------------------------------------------------------------------------------------------
+
+OF_OTHER_RUNS = (
+    *(f"prev_{what}_success" for what in ("data_interval_start", "data_interval_end", "start_date", "end_date")),
+    "triggering_asset_events",
+)
+
+
+@pytest.mark.parametrize("name", OF_OTHER_RUNS)
+def test_fault_305_a_value_over_other_runs_is_named_with_its_field_when_it_changes(
+    recovery: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    command = f"mkdir -p '{{output:out}}' && echo '{{{{ {name} }}}}' > '{{output:out}}/part-0'"
+
+    def at(value: str) -> tuple[str, int, str]:
+        with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+            operator = Bash(task_id="t", outputs=["out"], bash_command=command)
+        answer = run_try(operator, {**task_context("t"), name: value})
+        (result,) = answer["results"].values()
+        told = (Path(result["location"].removeprefix("file://")) / "part-0").read_text().strip()
+        return answer["decision"], answer["attempt"], told
+
+    assert at("2024-01-01") == ("ran", 1, "2024-01-01")
+    assert at("2024-01-01") == ("kept", 1, "2024-01-01")
+    with caplog.at_level("INFO"):
+        assert at("2023-12-31") == ("ran", 2, "2023-12-31")
+    assert f"t: bash_command is a template over the states of other runs ({name})" in caplog.text
+    assert "other now: bash_command" in caplog.text
+
+
+def test_what_is_of_this_run_alone_is_no_value_over_other_runs() -> None:
+    assert (
+        over_other_runs(["{{ ds }} {{ prev_ds }}", "prev_start_date_success", {"a": "{{ data_interval_end }}"}]) == []
+    )
+    assert over_other_runs({"a": ["{{ dag_run.get_previous_dagrun() }}"]}) == ["get_previous_dagrun"]
 
 
 # --- an asset ---------------------------------------------------------------------------------------------------------
@@ -212,3 +253,62 @@ def test_airflow_renders_nothing_in_the_text_of_an_asset(recovery: Path, airflow
     assert isinstance(operator, BaseOperator)
     operator.render_template_fields(task_context("t"))
     assert operator.inputs == before
+
+
+# --- a source of a declared job ---------------------------------------------------------------------------------------
+
+
+def source_try(count: str, drivers: Drivers) -> tuple[str, int]:
+    dag = job_dag("regionjobs.reads:reads")
+    (task,) = (each for each in dag.tasks if isinstance(each, SparkRegionOperator) and each.region == "counted")
+    context = task_context("g.counted")
+    context["ti"].xcom_pull = {"count": count}.get
+    answer = run_try(task, context)
+    return answer["decision"], answer["attempt"]
+
+
+def test_fault_300_a_source_runs_again_when_the_text_of_its_input_changes(recovery: Path, drivers: Drivers) -> None:
+    assert source_try("41", drivers) == ("ran", 1)
+    assert source_try("41", drivers) == ("kept", 1)
+    assert source_try("42", drivers) == ("ran", 2)
+    assert [spec.trace.externals for spec in drivers.specs] == [
+        (ExternalObject("counted.orders", "version:orders", 0, count),) for count in ("41", "42")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        ("source", {"inputs": {"x": "raw"}}, "found 'x': 'raw': what a source reads is declared with splits="),
+        ("vertex", {"inputs": {"raw": COUNT}}, "only a source reads from outside"),
+        ("source", {"inputs": {"spark": COUNT}}, "found 'spark': rename it"),
+        ("source", {"inputs": {"n": COUNT}, "params": {"n": 1}}, "found 'n': rename it"),
+    ],
+)
+def test_what_a_vertex_can_not_be_given_is_refused(kind: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(JobDefinitionError, match=said):
+        getattr(Job("j"), kind)(**options)(lambda raw=None, spark=None, n=None: raw)
+
+
+def test_a_source_that_is_committed_in_parts_has_no_such_input() -> None:
+    made = Job("j")
+
+    @made.source(splits=files("/in/*"), commit="split", inputs={"count": COUNT})
+    def raw(spark: Any, splits: Any) -> Any:
+        return spark.read.csv(splits.paths)
+
+    @made.sink(commit="split")
+    def out(raw: Any) -> Any:
+        return raw
+
+    with pytest.raises(JobDefinitionError, match="what was committed before the text changed would be kept"):
+        made.validate()
+
+
+def test_a_local_run_is_given_the_text_as_a_parameter() -> None:
+    spark = SimpleNamespace(range=lambda number: SimpleNamespace(write=1, schema=1, number=number))
+    job = load_job("regionjobs.reads:reads")
+    (frame,) = [
+        job.vertices["counted"].call(spark=spark, inputs={}, params={"orders": "7"}, splits=None, context=None)  # type: ignore[arg-type]
+    ]
+    assert frame.number == 7  # type: ignore[attr-defined]
