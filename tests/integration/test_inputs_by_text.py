@@ -1,4 +1,4 @@
-"""Inputs that no file shows, in a real Airflow: a Variable by its text, an asset by its events (`dags/stated_dag.py`)."""
+"""Inputs that no file shows, in a real Airflow: a Variable, and an asset by its events (`dags/stated_dag.py`)."""
 
 from __future__ import annotations
 

@@ -123,6 +123,7 @@ def test_what_the_versions_since_groups_do_not_read_they_refuse_by_name() -> Non
         "read without regions.finals",
         "read without regions.optional",
         "read without undeclared",
+        "read without xcoms",
     }
 
 

@@ -1,4 +1,4 @@
-"""`stated`: inputs that no file shows, with events of an asset. `over_others`: a field over the state of another run."""
+"""`stated`: inputs that no file shows, and an asset. `over_others`: a field over the state of another run."""
 
 from __future__ import annotations
 
