@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from airflow.models.taskinstance import clear_task_instances as clear_task_instances
     from airflow.sdk.definitions.asset import Asset as Asset
     from airflow.sdk.definitions.asset import AssetRef as AssetRef
+    from airflow.sdk.definitions.asset import BaseAsset as BaseAsset
     from airflow.sdk.definitions.taskgroup import MappedTaskGroup as MappedTaskGroup
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance as RuntimeTaskInstance
     from airflow.sdk.log import mask_secret as mask_secret
@@ -78,7 +79,7 @@ else:
         "airflow.models.pool": "Pool",
         "airflow.models.task_state_store": "TaskStateStoreModel",
         "airflow.models.taskinstance": "TaskInstance clear_task_instances",
-        "airflow.sdk.definitions.asset": "Asset AssetRef",
+        "airflow.sdk.definitions.asset": "Asset AssetRef BaseAsset",
         "airflow.sdk.definitions.taskgroup": "MappedTaskGroup",
         "airflow.sdk.execution_time.task_runner": "RuntimeTaskInstance",
         "airflow.sdk.log": "mask_secret redact",
@@ -148,6 +149,13 @@ def hearing_xcoms(ti: Any, heard: Callable[[str, Any], None]) -> Iterator[None]:
                 delattr(xcom, name)
             else:
                 setattr(xcom, name, method)
+
+
+def last_asset_event(name: str | None, uri: str | None) -> Any:
+    """The newest event of the asset; `None` if there is none. Raises `AirflowRuntimeError`."""
+    from airflow.sdk.execution_time.context import InletEventsAccessor
+
+    return next(iter(InletEventsAccessor(asset_name=name, asset_uri=uri).ascending(False).limit(1)), None)
 
 
 def asset_events(name: str | None, uri: str | None, since: datetime, page: int = 1000) -> Iterator[Any]:

@@ -19,10 +19,15 @@ from airflow_recovery.locations import (
     EXPECTED_TABLE,
     ICEBERG,
     SCHEMES,
+    VERSION,
+    MetastoreTable,
     PublishedLocation,
     TableLocation,
+    is_asset,
+    is_in_metastore,
     is_misread,
     is_published,
+    is_stated,
     is_table,
     scheme_of,
 )
@@ -38,6 +43,7 @@ _NAMES: dict[Any, tuple[str, str]] = {
     object: ("any value", "values"),
 }
 _MOST_CHARS = 200
+_MOST_VERSION_CHARS = 1000
 _LISTABLE = (*(f"{scheme}://" for scheme in SCHEMES), "file:/", "/")
 _WITHOUT_SNAPSHOTS = ("hudi", "hive", "jdbc", "parquet", "orc", "kudu", "hbase")
 """What a scheme may begin with whose tables keep no snapshots here that a reader could be given."""
@@ -74,15 +80,15 @@ def check_location(
     """``uri`` without a slash at its end; as it is where Airflow puts in another (``templated``).
 
     ``tables``: it may be a table's (`TableLocation`), which comes back in its one spelling; ``as_of`` only ``to_read``.
-    What is only ``to_read`` may be another DAG's published result (`PublishedLocation`).
+    What is only ``to_read`` may be another DAG's published result (`PublishedLocation`), and with ``tables`` also a
+    table of a Hive metastore (`MetastoreTable`), a version or an asset.
 
     What is read is listed, and in a listing two slashes are one: ``to_read`` lets them pass.
 
     Raises `JobDefinitionError`, beginning with ``where``, for what no store of ours could list or write.
     """
-    if to_read and is_published(uri):
-        _check_published(uri, where)
-        return uri
+    if to_read and (is_published(uri) or (tables and is_stated(uri))):
+        return uri if is_template(uri) and (templated or is_published(uri)) else _checked_named(uri, where)
     if to_read:
         _check_glob(uri, where)
     if isinstance(uri, str) and is_template(uri):
@@ -130,9 +136,28 @@ def _check_glob(pattern: object, where: str) -> None:
         ) from None
 
 
+def _checked_named(uri: str, where: str) -> str:
+    """What is only read, and has no files that could be listed by its name."""
+    if is_published(uri):
+        _check_published(uri, where)
+    if is_published(uri) or is_asset(uri):
+        return uri
+    if is_in_metastore(uri):
+        try:
+            return MetastoreTable.parse(uri).uri
+        except ValueError as error:
+            raise JobDefinitionError(f"{where}: {error}: write it like that") from None
+    text = uri.removeprefix(VERSION).strip()
+    if text in ("", "None") or len(text) > _MOST_VERSION_CHARS or not text.isprintable():
+        raise JobDefinitionError(
+            f"{where}: expected Version() to be rendered to a text of at most {_MOST_VERSION_CHARS} printable "
+            f"characters that stands for the state of the input, found {shown(text)}: its template has no such value "
+            "in this run. Check what the template names"
+        )
+    return f"{VERSION}{text}"
+
+
 def _check_published(uri: str, where: str) -> None:
-    if is_template(uri):
-        return
     try:
         location = PublishedLocation.parse(uri)
     except ValueError as error:

@@ -7,6 +7,11 @@ A table whose snapshots are inputs or results: ``iceberg://catalog/namespace.tab
 is not ``main``; ``delta+`` before the location of a Delta table's folder. An input may end with ``as_of=``: a
 snapshot's number, a version, or the name of a tag.
 
+A table of a Hive metastore, as an input: ``hive://catalog/database.table`` (`MetastoreTable`). It keeps no snapshots.
+
+What is no place, and still an input: ``version:...``, a text that stands for the state of something, and
+``asset:...``, an asset of Airflow, which is known by its events (`AssetLocation`).
+
 A result that another DAG has published: ``published:dag_id=...&result=...`` (`PublishedLocation`), which is no place
 until the run's journal has been read.
 """
@@ -90,6 +95,14 @@ def is_table(location: object) -> TypeGuard[str]:
 
 PUBLISHED = "published:"
 """What the name of another DAG's published result begins with."""
+VERSION = "version:"
+"""What the declaration of an input begins with that is known by a text."""
+ASSET = "asset:"
+"""What the name of an asset begins with."""
+HIVE = "hive://"
+"""What the location of a table of a Hive metastore begins with."""
+EXPECTED_METASTORE = f"{HIVE}<catalog>/<database>.<table>"
+_HIVE = re.compile(rf"{HIVE}(?P<catalog>[\w-]+)/(?P<database>\w+)\.(?P<table>\w+)")
 _UNSAFE, _ESCAPE = re.compile(r"[~&={}%\s]"), re.compile("~([0-9A-F]{2})")
 _RUN_OF_PUBLISHED = ("logical_date", "partition_key", "run_id", "run_key")
 
@@ -124,7 +137,7 @@ class PublishedLocation:
         parts = dict(part.partition("=")[::2] for part in uri.removeprefix(PUBLISHED).split("&"))
         run = {name: parts.pop(name) for name in _RUN_OF_PUBLISHED if name in parts}
         try:
-            named = {name: _ESCAPE.sub(lambda code: chr(int(code[1], 16)), value) for name, value in parts.items()}
+            named = {name: _unescaped(value) for name, value in parts.items()}
             location = cls(**{**named, "before_s": float(named.get("before_s", 0)), **run})  # type: ignore[arg-type]
         except (TypeError, ValueError):
             location = None
@@ -133,8 +146,83 @@ class PublishedLocation:
         return location
 
 
+@dataclass(frozen=True)
+class MetastoreTable:
+    """A table of the Hive metastore that the connection ``catalog`` leads to. Hive's names are in lower case."""
+
+    catalog: str
+    database: str
+    table: str
+
+    @property
+    def uri(self) -> str:
+        """Its location, in its one spelling."""
+        return f"{HIVE}{self.catalog}/{self.database}.{self.table}"
+
+    @classmethod
+    def parse(cls, uri: str) -> MetastoreTable:
+        """Raises `ValueError` for what is not written like one."""
+        match = _HIVE.fullmatch(uri)
+        if match is None:
+            raise ValueError(f"expected {EXPECTED_METASTORE}, found {uri!r}")
+        return cls(match["catalog"], match["database"].lower(), match["table"].lower())
+
+
+@dataclass(frozen=True)
+class AssetLocation:
+    """An asset of Airflow by its name, its URI, or both. One of them may be empty."""
+
+    name: str
+    asset_uri: str
+
+    @property
+    def uri(self) -> str:
+        """The asset as one text."""
+        return f"{ASSET}name={_escaped(self.name)}&uri={_escaped(self.asset_uri)}"
+
+    @property
+    def text(self) -> str:
+        """What people and jobs are shown: the URI if it is known, else the name."""
+        return self.asset_uri or self.name
+
+    @classmethod
+    def parse(cls, uri: str) -> AssetLocation:
+        """Inverse of `uri`."""
+        name, asset_uri = (_unescaped(part.partition("=")[2]) for part in uri.removeprefix(ASSET).split("&"))
+        return cls(name, asset_uri)
+
+
+def is_version(location: object) -> TypeGuard[str]:
+    """Whether an input is known by a text alone."""
+    return isinstance(location, str) and location.startswith(VERSION)
+
+
+def is_asset(location: object) -> TypeGuard[str]:
+    """Whether an asset of Airflow is meant."""
+    return isinstance(location, str) and location.startswith(ASSET)
+
+
+def is_in_metastore(location: object) -> TypeGuard[str]:
+    """Whether a table of a Hive metastore is meant."""
+    return isinstance(location, str) and location.startswith(HIVE)
+
+
+def is_stated(location: object) -> TypeGuard[str]:
+    """Whether a text stands for the state of the input: it is no place whose files or snapshots could be read."""
+    return is_version(location) or is_asset(location) or is_in_metastore(location)
+
+
+def name_of(vertex: str, uri: str) -> str:
+    """An input that `is_stated`, for people. ``vertex``: its name in the trace."""
+    return vertex if is_version(uri) else f"{vertex} ({AssetLocation.parse(uri).text if is_asset(uri) else uri})"
+
+
 def _escaped(text: str) -> str:
     return _UNSAFE.sub(lambda match: f"~{ord(match[0]) % 256:02X}", text)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda code: chr(int(code[1], 16)), text)
 
 
 def is_published(location: object) -> TypeGuard[str]:
@@ -162,7 +250,8 @@ def scheme_of(uri: str) -> str | None:
 def split_uri(uri: str) -> tuple[str, str]:
     """The root of an object store's ``uri`` in its one spelling, as ``gs://bucket``, and what is behind its slash."""
     bucket, _, path = uri.partition("://")[2].partition("/")
-    return f"{scheme_of(uri)}://{bucket}", path
+    container, at, host = bucket.partition("@")
+    return f"{scheme_of(uri)}://{container}{at}{host.lower()}", path
 
 
 def comparable(uri: str) -> str:

@@ -18,7 +18,7 @@ from airflow_recovery.errors import DriverLeft, Failure, NotMine, RegionFailed
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.inputs import InputRef, Inputs
 from airflow_recovery.model.mode import RegionMode
-from airflow_recovery.model.records import Claim, Outcome, RunAttempt
+from airflow_recovery.model.records import Claim, ExternalObject, Outcome, RunAttempt
 from airflow_recovery.model.region_plan import RegionPlan
 
 
@@ -35,6 +35,7 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
     commit_number: int | None,
     outdated: int | None,
     absent: tuple[str, ...],
+    assets: tuple[ExternalObject, ...] = (),
     prepare_journal: Callable[[], None],
 ) -> Claim:
     """Claim the attempt after the newest that ``state`` has, reading ``inputs``. Raises `AttemptLost`.
@@ -42,8 +43,8 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
     A process claims once. One that loses never fights back: the winner is the present task, or will be fenced.
     ``mode``: what the region's mode pins with the claim. ``process``: the process with which the attempt ends; `None`
     where the driver outlives it. ``commit_number``: the number under which its sink's target counts the attempt.
-    ``outdated`` and ``absent`` are those of `Claim`. ``prepare_journal`` is called before the first claim with this
-    plan.
+    ``outdated``, ``absent`` and ``assets`` are those of `Claim`. ``prepare_journal`` is called before the first claim
+    with this plan.
     """
     run.task_instances.live_check()
     if run.plan_hash not in state.plans:
@@ -69,6 +70,7 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         commit_number=commit_number,
         outdated=outdated,
         absent=absent,
+        assets=assets,
         dag_run=run.dag_run_record(region),
     )
     run.journal.claim(claim)

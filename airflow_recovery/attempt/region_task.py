@@ -52,6 +52,7 @@ from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Failure, In
 from airflow_recovery.journal.events import RegionKept
 from airflow_recovery.journal.journal import LISTING_ROUNDS
 from airflow_recovery.journal.run_state import Attempt, RunState
+from airflow_recovery.locations import is_asset
 from airflow_recovery.model.build_in_progress import BuiltElsewhere
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import RegionMode
@@ -378,6 +379,7 @@ class RegionTask:
                 commit_number=number_in_target(self._run, self._region, state),
                 outdated=seen.outdated,
                 absent=seen.absent,
+                assets=tuple(external for external in seen.externals if is_asset(external.uri)),
                 prepare_journal=self._prepare_journal,
             )
         except AttemptLost as error:

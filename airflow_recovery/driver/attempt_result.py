@@ -24,3 +24,5 @@ class AttemptResult:
     coordinators: tuple[tuple[str, str], ...] = ()
     externals: tuple[ExternalObject, ...] | None = None
     mode: RegionMode | None = None
+    undeclared: tuple[str, ...] = ()
+    """What its vertices were seen to read and nobody has declared, each as a text."""

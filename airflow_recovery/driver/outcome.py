@@ -87,6 +87,7 @@ def finish_attempt(
         worker=socket.gethostname(),
         coordinators=result.coordinators,
         mode=result.mode,
+        undeclared=result.undeclared,
     )
     try:
         info = journal.finish(outcome)

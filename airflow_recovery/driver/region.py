@@ -75,7 +75,12 @@ def run_region(  # noqa: PLR0913 - what a driver has open already is handed in
         check_after(error, spark, spec.inputs, log)
         raise
     spent = round(time.monotonic() - started, 3)
-    return replace(made, spark_seconds=made.spark_seconds + spent, application_id=application_id())
+    return replace(
+        made,
+        spark_seconds=made.spark_seconds + spent,
+        application_id=application_id(),
+        undeclared=region.seen.found,
+    )
 
 
 def _prepare(region: OpenRegion) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_recovery.driver.cached import cache_result
@@ -17,6 +18,7 @@ from airflow_recovery.driver.paths import spark_glob
 from airflow_recovery.driver.progress import Progress
 from airflow_recovery.driver.reader import read_manifests
 from airflow_recovery.driver.region_spec import RegionSpec, VertexSpec
+from airflow_recovery.driver.seen_reads import SeenReads
 from airflow_recovery.driver.table_commit import TableCommit
 from airflow_recovery.driver.writer import write_result
 from airflow_recovery.errors import JobDefinitionError, ManifestInvalid
@@ -53,6 +55,11 @@ class OpenRegion:
     coordinators: dict[str, Any] = field(default_factory=dict)
     side_inputs: dict[str, DataFrame] = field(default_factory=dict)
 
+    @cached_property
+    def seen(self) -> SeenReads:
+        """What its vertices are seen to read so far."""
+        return SeenReads(self.spec, self.log)
+
     def vertex(self, name: str) -> Vertex:
         """The declared vertex of that name. Raises `JobDefinitionError` where the code here is not the planned one."""
         try:
@@ -66,6 +73,12 @@ class OpenRegion:
     def splits_of(self, vertex: str) -> tuple[Split, ...]:
         """The splits of ``vertex`` in the attempt's trace: all that it may read."""
         return tuple(Split.of_external(external) for external in self.spec.trace.externals if external.vertex == vertex)
+
+    def versions_of(self, vertex: Vertex) -> dict[str, str]:
+        """The texts by which the attempt's trace knows inputs of ``vertex``, by name."""
+        recorded = {external.vertex: external.etag for external in self.spec.trace.externals}
+        keys = {name: vertex.version_key(name) for name in vertex.versions}
+        return {name: recorded[key] for name, key in keys.items() if key in recorded}
 
 
 class FrameGuard(Protocol):
@@ -143,6 +156,7 @@ class VertexPass:
         return self._frames
 
     def _look_at(self, frame: DataFrame, planned: VertexSpec) -> None:
+        self._region.seen.look(frame, self._region.vertex(planned.name))
         if self._guard is None:
             return
         vertex = self._region.vertex(planned.name)
@@ -176,7 +190,7 @@ class VertexPass:
         return vertex.call(
             spark=self._spark,
             inputs=inputs,
-            params=planned.params,
+            params={**planned.params, **self._region.versions_of(vertex)},
             splits=self._splits(vertex),
             context=RegionContext(
                 job=self._region.job.name,

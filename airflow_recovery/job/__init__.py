@@ -25,6 +25,7 @@ from airflow_recovery.job.sources import (
     files,
     key_ranges,
 )
+from airflow_recovery.job.versions import Version
 from airflow_recovery.job.vertex import Vertex, VertexInput, VertexKind
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "SplitSource",
     "Splits",
     "Subtask",
+    "Version",
     "Vertex",
     "VertexInput",
     "VertexKind",

@@ -161,6 +161,7 @@ class DeclaredJob:
             regions = region_graph(self._graph)
             self._all_parallelism()
             for region in regions.regions:
+                self._check_versions(region)
                 if len(region.vertices) == 1:
                     continue  # it agrees with itself
                 self._merged_conf(region.vertices)
@@ -267,6 +268,17 @@ class DeclaredJob:
                         f"Spark application, and have not the same subtasks. Declare {edge.vertex!r} with "
                         "result=BLOCKING, or give both the same parallelism="
                     )
+
+    def _check_versions(self, region: Region) -> None:
+        vertices = [self.vertices[name] for name in region.vertices]
+        known = next((vertex for vertex in vertices if vertex.versions), None)
+        in_parts = next((vertex for vertex in vertices if vertex.modes), None)
+        if known is not None and in_parts is not None:
+            raise JobDefinitionError(
+                f"{known.where}: expected Version() of a source whose region runs at once, found "
+                f"{', '.join(in_parts.modes)} in {in_parts.name!r}: what was committed before the text changed would "
+                "be kept. Declare what reads the source with result=BLOCKING"
+            )
 
     def _merged_conf(self, vertices: Sequence[str]) -> dict[str, str]:
         merged: dict[str, str] = {}

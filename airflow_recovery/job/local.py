@@ -218,7 +218,7 @@ class _Local:
         frame = vertex.call(
             spark=self._spark,
             inputs=inputs,
-            params=_params(vertex, run, self.params.get(name, {}), key),
+            params={**vertex.versions, **_params(vertex, run, self.params.get(name, {}), key)},
             splits=self._splits(vertex, subtask),
             context=RegionContext(
                 job=self._job.name,
@@ -284,7 +284,7 @@ def _needed(job: DeclaredJob, only: str | None, substitutes: set[str]) -> set[st
 
 def _params(vertex: Vertex, run: LocalRun, own: Mapping[str, Any], subtask: str | None) -> dict[str, Any]:
     for name, value in own.items():
-        if name not in vertex.params:
+        if name not in {*vertex.params, *vertex.versions}:
             raise JobDefinitionError(
                 f"{vertex.where}: no parameter {name!r}{did_you_mean(name, vertex.params)}; "
                 f"there are {', '.join(vertex.params) or 'none'}"

@@ -80,6 +80,9 @@ class Vertex:
     table: str | None = None
     """The table whose snapshot the result is (docs/tables.md), as declared; `None`: it is files of its own."""
 
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """The inputs of a source that are known by a text, by name: the templates that `Version` was given."""
+
     modes: Mapping[str, object] = field(default_factory=dict)
     """What it declares of modes other than batch, by the mode's name (`airflow_recovery.job.mode`)."""
 
@@ -87,6 +90,16 @@ class Vertex:
     def where(self) -> str:
         """How messages begin: the job and the vertex."""
         return f"job {self.job!r}, vertex {self.name!r}"
+
+    def version_key(self, name: str) -> str:
+        """In place of a vertex's name, in a trace: the input ``name`` that is known by a text."""
+        return f"{self.name}.{name}"
+
+    @property
+    def versions_told(self) -> tuple[str, ...]:
+        """The ``versions`` that its function has a parameter for."""
+        names = inspect.signature(self.function).parameters if self.versions else ()
+        return tuple(name for name in self.versions if name in names)
 
     def call(
         self,
@@ -100,7 +113,8 @@ class Vertex:
         """Call the function and return its (lazy) DataFrame.
 
         ``inputs`` is keyed by vertex name and may hold more than this vertex reads; ``params`` are the rendered values
-        of every declared parameter. Raises `JobDefinitionError` where one of these is not handed in, `UserCodeError`
+        of every declared parameter, and the texts by which inputs of a source are known. Raises `JobDefinitionError`
+        where one of these is not handed in, `UserCodeError`
         where the function returns no DataFrame; what the function itself raises passes through.
         """
         arguments: dict[str, Any] = {}
@@ -110,7 +124,7 @@ class Vertex:
                     f"{self.where}: expected a DataFrame for its input {read.vertex!r}, found none"
                 )
             arguments[read.parameter] = inputs[read.vertex]
-        for name in self.params:
+        for name in (*self.params, *self.versions_told):
             if name not in params:
                 raise JobDefinitionError(f"{self.where}: expected a value for its parameter {name!r}, found none")
             arguments[name] = params[name]

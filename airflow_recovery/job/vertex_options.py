@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any, Literal, TypedDict
 
-from airflow_recovery.checks import check_arguments
+from airflow_recovery.checks import check_arguments, shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.appends import how_it_appends
 from airflow_recovery.job.coordinator import checked_coordinator
@@ -20,6 +20,7 @@ from airflow_recovery.job.sources import EnumeratedBy, SplitSource
 from airflow_recovery.job.tables import checked_table
 from airflow_recovery.job.templates import check_templates, plain_json, uses_subtask
 from airflow_recovery.job.vertex import Vertex, VertexKind
+from airflow_recovery.locations import VERSION, is_version
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.model.result_type import (
     BLOCKING,
@@ -60,6 +61,7 @@ class SourceOptions(CommonOptions, total=False):
     """The options of ``@job.source`` beside the common ones. What each means: `airflow_recovery.job.Job.source`."""
 
     result: ResultType | ModeResult
+    inputs: Mapping[str, str] | None
     splits: SplitSource | None
     coordinator: type[Any] | None
     commit: Literal["split"] | None
@@ -130,7 +132,11 @@ def declared_vertex(
     allow_duplicates = options.get("allow_duplicates", False)
     if not allow_duplicates:
         _check_idempotent(function, kind, options.get("idempotent"), where)
-    signature = read_signature(function, params=params, renamed=options.get("inputs") or {}, where=where)
+    renamed = options.get("inputs") or {}
+    versions = _checked_versions(kind, renamed, params, where)
+    known = {**params, **{name: versions[name] for name in versions if name in inspect.signature(function).parameters}}
+    renamed = {name: read for name, read in renamed.items() if name not in versions}
+    signature = read_signature(function, params=known, renamed=renamed, where=where)
     _check_splits(signature, kind, splits, where)
     if kind is VertexKind.SOURCE:
         signature = _without_inputs(signature, where)
@@ -155,6 +161,7 @@ def declared_vertex(
         coordinator=_checked_coordinator(options.get("coordinator"), result, where),
         sink=None if commit == "split" else checked_sink(commit, where, is_parallel=subtasks is not None),
         table=table,
+        versions=versions,
     )
     vertex = replace(vertex, modes=declared_modes(vertex, options))
     if splits is not None:
@@ -211,6 +218,26 @@ def _checked_params(params: Mapping[str, Any], where: str, *, is_parallel: bool)
     plain = {name: plain_json(value, where=f"{where}, parameter {name!r} of params=") for name, value in params.items()}
     check_templates(plain, where=where, is_parallel=is_parallel)
     return plain
+
+
+def _checked_versions(
+    kind: VertexKind, inputs: Mapping[str, str], params: Mapping[str, Any], where: str
+) -> dict[str, str]:
+    """The templates of the inputs that are known by a text, by name: a source has no others."""
+    versions = {name: read.removeprefix(VERSION) for name, read in inputs.items() if is_version(read)}
+    is_source = kind is VertexKind.SOURCE
+    unfit = next((name for name in inputs if (name in versions) is not is_source), None)
+    if unfit is not None:
+        expected = "Version(...) in inputs= of a source" if is_source else "the name of a vertex"
+        advice = "what a source reads is declared with splits=" if is_source else "only a source reads from outside"
+        raise JobDefinitionError(f"{where}: expected {expected}, found {unfit!r}: {shown(inputs[unfit])}: {advice}")
+    for name in versions:
+        if not name.isidentifier() or name in (*RESERVED, *params):
+            raise JobDefinitionError(
+                f"{where}: expected a name in inputs= that is no parameter of params= and none of "
+                f"{', '.join(RESERVED)}, found {name!r}: rename it"
+            )
+    return versions
 
 
 def _checked_spark_conf(spark_conf: Mapping[str, Any], where: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Annotated, ClassVar
 
 from airflow_recovery.errors import Failure
+from airflow_recovery.locations import is_stated
 from airflow_recovery.model.codec import Id, Key, flat, later
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.dag_run import DagRunRecord
@@ -223,7 +224,8 @@ class ReadMetrics:
         """The sums over everything that was read. The rows of external objects are not known."""
         counted = [manifest.rows for manifest in inputs if manifest.rows is not None]
         return cls(
-            files=sum(len(manifest.objects) for manifest in inputs) + len(externals),
+            files=sum(len(manifest.objects) for manifest in inputs)
+            + sum(not is_stated(external.uri) for external in externals),
             bytes=sum(manifest.size for manifest in inputs) + sum(external.size for external in externals),
             rows=sum(counted) if len(counted) == len(inputs) and not externals else None,
         )
@@ -314,6 +316,8 @@ class Claim:
     """The optional inputs that this DAG run does not have: regions that were skipped, or have failed."""
     dag_run: DagRunRecord | None = later(None)
     """The DAG run that the attempt is made for. `None` in claims of earlier versions, and of shared results."""
+    assets: tuple[ExternalObject, ...] = later(())
+    """The inputs that are assets of Airflow, as they were found: what Airflow knows of them may be deleted."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode pins with the claim."""
 
@@ -322,7 +326,7 @@ class Claim:
 class Outcome:
     """``t/<region>/<n>.outcome``: the one object that ends an attempt. Finished: the trace and the manifests."""
 
-    free_text: ClassVar[frozenset[str]] = frozenset({"detail"})
+    free_text: ClassVar[frozenset[str]] = frozenset({"detail", "undeclared"})
 
     region: Id
     attempt: int
@@ -359,6 +363,8 @@ class Outcome:
     """As in its claim."""
     dag_run: DagRunRecord | None = later(None)
     """As its claim has it, if the attempt is finished."""
+    undeclared: tuple[str, ...] = later(())
+    """What the driver of a declared job has seen its vertices read, and nobody has declared, each as a text."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode has recorded of the attempt."""
 
@@ -396,6 +402,7 @@ class AttemptTrace:
         coordinators: tuple[tuple[str, str], ...] = (),
         xcoms: StoredXComs | None = None,
         mode: RegionMode | None = None,
+        undeclared: tuple[str, ...] = (),
     ) -> Outcome:
         """The outcome with which the attempt is finished. The only place that makes one for an attempt that ran.
 
@@ -422,6 +429,7 @@ class AttemptTrace:
             absent=self.absent,
             dag_run=self.dag_run,
             xcoms=xcoms,
+            undeclared=undeclared,
             mode=self.mode if mode is None else mode,
         )
 

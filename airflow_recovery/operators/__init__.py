@@ -5,7 +5,7 @@ Decides nothing itself, and imports neither pyspark nor boto3 while a DAG file i
 """
 
 import airflow_recovery.hooks.kubernetes_client  # noqa: F401 - before the Spark provider
-from airflow_recovery.job import published
+from airflow_recovery.job import Version, published
 from airflow_recovery.operators.any_operator import recoverable
 from airflow_recovery.operators.publish import RecoveryPublishOperator
 from airflow_recovery.operators.region import SparkRegionOperator
@@ -25,6 +25,7 @@ __all__ = [
     "SparkRegionOperator",
     "StartSparkOperator",
     "StopSparkOperator",
+    "Version",
     "published",
     "recoverable",
 ]

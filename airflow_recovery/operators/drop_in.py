@@ -14,7 +14,7 @@ from airflow.sdk import TriggerRule
 from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionTask
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
-from airflow_recovery.locations import is_table
+from airflow_recovery.locations import is_stated, is_table
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator
@@ -25,6 +25,7 @@ from airflow_recovery.task.committed_output import checked_commit
 from airflow_recovery.task.references import (
     DropIn,
     OutputReference,
+    assets_in,
     check_placeholders,
     check_read_and_written,
     check_settings,
@@ -32,6 +33,8 @@ from airflow_recovery.task.references import (
     checked_inputs,
     checked_outputs,
     may_become_table,
+    outputs_of,
+    over_other_runs,
     placeholders,
     sinks_of,
     written_by,
@@ -39,8 +42,9 @@ from airflow_recovery.task.references import (
 from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped, refuse_mapped_group
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Asset, Context
 
+    from airflow_recovery.airflow_compat import AssetRef
     from airflow_recovery.sinks.declaration import CommittingSink
     from airflow_recovery.task.drop_in import DropInApplication
     from airflow_recovery.task.open_run import OpenRun
@@ -100,7 +104,9 @@ class DropInOperator(RecoveringOperator):
 
     :param outputs: names of managed outputs, or a mapping from name to URI (`None`: managed). URIs are templated.
     :param inputs: by name: another operator's ``result(name)``, or a URI whose objects belong to the trace (templated),
-        or another DAG's result, ``published("dag", "task.output")``.
+        or another DAG's result, ``published("dag", "task.output")``; or what no file shows: a text that stands for its
+        state, ``Version("{{ ... }}")``, an asset of Airflow, or a table of a Hive metastore,
+        ``"hive://catalog/database.table"``.
     :param commit: where the output is committed, such as ``PostgresTable(conn_id=..., table=...)``.
     :param on_altered: ``"stop"`` or ``"recompute"``, for fixed outputs.
     :param deterministic: what becomes of operators that have read an output, if it is made again. ``"verify"``: they
@@ -129,7 +135,7 @@ class DropInOperator(RecoveringOperator):
         self,
         *,
         outputs: Sequence[str] | Mapping[str, str | None],
-        inputs: Mapping[str, OutputReference | str] | None = None,
+        inputs: Mapping[str, OutputReference | Asset | AssetRef | str] | None = None,
         commit: CommittingSink | None = None,
         on_altered: str = "stop",
         deterministic: DeterminismLike | None = None,
@@ -153,10 +159,11 @@ class DropInOperator(RecoveringOperator):
         self.outputs = checked_outputs(self.task_id, outputs, may_be_none=self.writes_elsewhere)
         # Airflow renders `outputs` in the operator's own task alone. What another task returns is its template.
         self.declared_outputs = {name: None if uri is None else str(uri) for name, uri in self.outputs.items()}
-        check_targets(self.task_id, self.outputs, self._outputs_of_others())
+        check_targets(self.task_id, self.outputs, outputs_of(self.get_dag(), self.task_id))
         self.commit = checked_commit(self.task_id, commit, self.outputs)
         self._check_sinks()
         self.inputs = checked_inputs(self.task_id, inputs)
+        self.add_inlets(assets_in(inputs))
         try:
             self.on_altered = OnAltered(on_altered)
         except ValueError as error:
@@ -269,6 +276,7 @@ class DropInOperator(RecoveringOperator):
         die_with_supervisor()
         dag = self.get_dag()
         computes = self.computes()
+        self._log_other_runs(dag)
         fingerprints = {self.task_id: self.fingerprint_of(computes)}
         rendered = {name: value for name, value in computes.items() if name != "fields"} | computes.get("fields", {})
         plan = plan_of_dag(dag)
@@ -300,6 +308,19 @@ class DropInOperator(RecoveringOperator):
             tables = tables_of(opened.stores)
             release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention, tables)
             return result
+
+    def _log_other_runs(self, dag: Any) -> None:
+        """``dag`` has the templates; this task is rendered."""
+        declared = dag.task_dict.get(self.task_id) if dag is not None else None
+        for field in self.placeholder_fields if self.recovers else ():
+            names = over_other_runs(getattr(declared, field, None))
+            if names:
+                log.info(
+                    "%s: %s is a template over the states of other runs (%s): the task runs again if they change.",
+                    self.task_id,
+                    field,
+                    ", ".join(names),
+                )
 
     def leave_in_airflow(self, context: Context, result: RegionResult | BatchResult) -> Any:
         """As `RecoveringOperator.leave_in_airflow`; a kept try also leaves what the kept attempt has left."""
@@ -355,7 +376,7 @@ class DropInOperator(RecoveringOperator):
             is_rendered=is_rendered,
             template_files=self.template_ext,
             tables_read=[name for name, uri in uris.items() if is_table(uri)],
-            perhaps_read=[name for name, uri in uris.items() if may_become_table(uri)],
+            perhaps_read=[name for name, uri in uris.items() if may_become_table(uri) or is_stated(uri)],
             marks_commits=self.marks_commits,
         )
 
@@ -397,15 +418,6 @@ class DropInOperator(RecoveringOperator):
         target = getattr(self.commit, "uri", None)
         return [*written, *([target] if isinstance(target, str) else [])]
 
-    def _outputs_of_others(self) -> dict[str, dict[str, str | None]]:
-        dag = self.get_dag()
-        tasks = dag.task_dict.values() if dag is not None else ()
-        return {
-            task.task_id: task.outputs
-            for task in tasks
-            if isinstance(task, DropInOperator) and task.task_id != self.task_id
-        }
-
     def _check_sinks(self) -> None:
         """Against the sinks of the DAG, and its fixed outputs, which are tables of the same kind."""
         dag = self.get_dag()
@@ -414,7 +426,7 @@ class DropInOperator(RecoveringOperator):
         check_targets(self.task_id, self.outputs, tables)
         if self.commit is not None:
             own = self.commit.place
-            check_targets(self.task_id, {"commit=": own if is_table(own) else None}, self._outputs_of_others())
+            check_targets(self.task_id, {"commit=": own if is_table(own) else None}, outputs_of(dag, self.task_id))
             check_sinks_apart([*others, (self.task_id, self.commit)])
 
     def _producer(self, name: str, reference: OutputReference) -> DropInOperator:

@@ -21,6 +21,7 @@ from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.model.groups import subtask_region
 from airflow_recovery.operators.submitting import SubmittingOperator
 from airflow_recovery.task.mode import RegionTry, task_of
+from airflow_recovery.task.notes import undeclared_of
 from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped
 from airflow_recovery.task.spark_connection import (
     PER_REGION,
@@ -194,6 +195,7 @@ class SparkRegionOperator(SubmittingOperator):
                 journal=opened.run.journal,
                 on_claim=self._on_claim,
                 heartbeat_s=interval_s(opened.run.heartbeat_timeouts.timeout_s),
+                render=lambda text: str(self.render_template(text, context)),
             )
             alone = self._run_spark is None or planned.mode.needs_own_application
             own_server = None if alone else self._own_server(opened.settings, context)
@@ -232,6 +234,8 @@ class SparkRegionOperator(SubmittingOperator):
         except RegionFailed:
             self._remember_application(opened.run)
             raise
+        if result.outcome.undeclared:
+            log.warning("%s: %s.", name, undeclared_of(result.outcome))
         self.remember_lineage(opened.run, result)
         tables = tables_of(opened.stores)
         release_consumed(opened.run, name, opened.stores.results, opened.settings.retention, tables)

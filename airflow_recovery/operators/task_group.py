@@ -16,6 +16,7 @@ from airflow_recovery.job.chains import Chain, batch_label, batch_size, batches,
 from airflow_recovery.job.loading import job_reference, load_job
 from airflow_recovery.job.mode import planned_mode
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
+from airflow_recovery.locations import is_table
 from airflow_recovery.model.failover_strategy import FailoverStrategyLike, RecoveryModeLike, declared_strategy
 from airflow_recovery.model.job_recovery import declared_job_recovery
 from airflow_recovery.model.retention import Retention, checked_retention
@@ -24,9 +25,9 @@ from airflow_recovery.operators.region import SparkRegionOperator
 from airflow_recovery.operators.start_spark import START_TASK, StartSparkOperator
 from airflow_recovery.operators.stop_spark import STOP_TASK, StopSparkOperator
 from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
-from airflow_recovery.sinks.declaration import check_sinks_apart
+from airflow_recovery.sinks.declaration import CommittingSink, check_sinks_apart
 from airflow_recovery.task.asset_events import ONCE, OnKeptAssets
-from airflow_recovery.task.references import sinks_of
+from airflow_recovery.task.references import check_targets, outputs_of, sinks_of
 from airflow_recovery.task.run_context import refuse_mapped_group
 from airflow_recovery.task.spark_connection import PER_REGION, PER_RUN, SparkScope
 
@@ -141,6 +142,10 @@ class SparkJobTaskGroup(TaskGroup):
         dag = getattr(self, "dag", None)
         others = [] if dag is None else [each for each in sinks_of(dag) if each not in self.sinks]
         check_sinks_apart([*others, *self.sinks])
+        self.tables = {
+            f"{self.group_id}.{name}": vertex.table for name, vertex in declared.vertices.items() if vertex.table
+        }
+        self._check_tables(outputs_of(dag, self.group_id), [*others, *self.sinks])
         limit = getattr(getattr(self, "dag", None), "max_active_tasks", None)
         for mode in declared.modes:
             mode.check_dag(
@@ -212,6 +217,16 @@ class SparkJobTaskGroup(TaskGroup):
                 first = [operators[name] for name in _first_on_shared_spark(declared)]
                 for_stop = for_all if conn_id is None else {**for_all, "conn_id": conn_id}
                 self._add_spark(first, publish, operator_args, for_stop)
+
+    def _check_tables(
+        self, others: Mapping[str, Mapping[str, str | None]], sinks: Sequence[tuple[str, CommittingSink]]
+    ) -> None:
+        """Raise `JobDefinitionError` if a table of the job, or a target of its sinks, is written by another task."""
+        targets = {where: {"commit=": sink.place} for where, sink in sinks if is_table(sink.place)}
+        for where, table in self.tables.items():
+            check_targets(where, {"table=": table}, {**others, **targets})
+        for where, sink in self.sinks:
+            check_targets(where, {"commit=": sink.place if is_table(sink.place) else None}, others)
 
     def _add_spark(
         self,

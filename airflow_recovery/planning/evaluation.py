@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.run_state import Attempt, RunState
-from airflow_recovery.locations import is_table
+from airflow_recovery.locations import is_stated, is_table, name_of
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.groups import WIDE, RegionGroup
 from airflow_recovery.model.inputs import InputRef, Inputs
@@ -756,8 +756,10 @@ def _changed_external(recorded: tuple[ExternalObject, ...], today: tuple[Externa
             is_table(key[1]) and key in before and key in now and before[key].etag == now[key].etag
         )
         if not is_same:
+            if is_stated(key[1]) and key in before and key in now:
+                return f"input {name_of(*key)} was {before[key].etag!r}, is now {now[key].etag!r}"
             what = "is new" if key not in before else "is gone" if key not in now else "has other content"
-            return f"{key[1]} {what}"
+            return f"{name_of(*key) if is_stated(key[1]) else key[1]} {what}"
     return None
 
 

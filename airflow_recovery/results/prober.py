@@ -10,7 +10,7 @@ from enum import Enum
 
 from airflow_recovery.errors import CacheUnreachable, ConfigurationError, OutputAltered, RecordInvalid, StoreError
 from airflow_recovery.journal.run_state import Attempt
-from airflow_recovery.locations import is_table
+from airflow_recovery.locations import is_stated, is_table
 from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.location import listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
@@ -245,6 +245,8 @@ def _folders(attempt: Attempt) -> dict[str, list[ResultObject]]:
     """The external files that the attempt read, by the folder that they are in."""
     folders: dict[str, list[ResultObject]] = {}
     for external in attempt.outcome.externals if attempt.outcome is not None else ():
+        if is_stated(external.uri):
+            continue
         folder, _, name = external.uri.rpartition("/")
         folders.setdefault(folder, []).append(ResultObject(name, external.size, external.etag))
     return folders

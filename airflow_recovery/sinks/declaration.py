@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, ClassVar, TypeVar
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
+from airflow_recovery.locations import DELTA
 from airflow_recovery.model.codec import canonical_json
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec, Replaces
 from airflow_recovery.sinks.committer import Committer, SinkResources
@@ -102,12 +103,18 @@ def check_run_column(sink: Any, where: str) -> None:
 def check_sinks_apart(sinks: Iterable[tuple[str, CommittingSink]]) -> None:
     """Raise `JobDefinitionError` if two sinks of one DAG, as (where, sink), would delete each other's rows.
 
-    Tables are compared as they are written. What differs in its spelling alone is found before the claim.
+    Tables are compared as they are written. What one server or catalog has under two names is found before the claim.
     """
     seen: dict[str, tuple[str, CommittingSink]] = {}
     for where, sink in sinks:
         if sink.place is None:
             continue
+        outer = next((place for place in seen if _is_inside(place, sink.place) or _is_inside(sink.place, place)), None)
+        if outer is not None:
+            raise JobDefinitionError(
+                f"{where}: commits to {sink.place}, and {seen[outer][0]} to {outer}: one table lies in the folder of "
+                "the other, and a vacuum of that deletes its files. Give them folders beside each other"
+            )
         other_where, other = seen.setdefault(sink.place, (where, sink))
         if other is sink and other_where == where:
             continue
@@ -118,6 +125,11 @@ def check_sinks_apart(sinks: Iterable[tuple[str, CommittingSink]]) -> None:
                 "each would delete the rows of the other. Declare run_column='<a text column of the table>' with "
                 "mode='replace' in both, or give each a table of its own"
             )
+
+
+def _is_inside(place: str, other: str) -> bool:
+    """Whether one Delta table lies in the folder of the ``other`` one."""
+    return place.startswith(f"{other}/") and other.startswith(DELTA)
 
 
 def sink_of(spec: CommitSpec) -> CommittingSink:

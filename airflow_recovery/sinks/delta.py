@@ -23,7 +23,7 @@ from airflow_recovery.errors import (
     SinkUnavailable,
     StoreError,
 )
-from airflow_recovery.locations import DELTA, comparable, delta_rs_uri
+from airflow_recovery.locations import DELTA, comparable, delta_rs_uri, scheme_of, split_uri
 from airflow_recovery.model.codec import later
 from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
 from airflow_recovery.model.keys import RegionKey
@@ -100,7 +100,8 @@ class DeltaTable(CommittingSink):
     @property
     def place(self) -> str:
         """As `CommittingSink.place`."""
-        return f"{DELTA}{comparable(self.uri).rstrip('/')}"
+        folder = "/".join(split_uri(self.uri)) if scheme_of(self.uri) is not None else comparable(self.uri)
+        return f"{DELTA}{folder.rstrip('/')}"
 
     def table_uri(self) -> str:
         """See `CommittingSink.table_uri`."""

@@ -81,7 +81,7 @@ class IcebergTable(CommittingSink):
     @property
     def place(self) -> str:
         """As `CommittingSink.place`."""
-        return self.uri
+        return TableLocation.parse(self.uri).uri
 
     def table_uri(self) -> str:
         """See `CommittingSink.table_uri`."""

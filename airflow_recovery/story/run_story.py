@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from airflow_recovery.errors import Failure
 from airflow_recovery.journal.run_state import Attempt, RegionState
+from airflow_recovery.locations import is_stated, name_of
 from airflow_recovery.model.inputs import Inputs
-from airflow_recovery.model.records import AttemptState, Claim
+from airflow_recovery.model.records import AttemptState, Claim, Outcome
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.story.mode import AttemptProgress, progress_of
@@ -253,7 +254,7 @@ def _attempt(view: RunView, region: str, state: RegionState, number: int, from_e
         number=number,
         state=outcome.state.value if outcome is not None else "OPEN" if attempt.is_claimed else "MARKED",
         why="; ".join(_marks(view, region, attempt, progress) or _overtaken(attempt, state.attempts.get(number + 1))),
-        reads=Inputs.of(refs).texts(),
+        reads=(*Inputs.of(refs).texts(), *_states_read(outcome)),
         spark_seconds=outcome.spark_seconds if outcome is not None else None,
         claimed_at=claim.claimed_at if claim is not None else None,
         ended_at=outcome.ended_at if outcome is not None else None,
@@ -265,6 +266,12 @@ def _attempt(view: RunView, region: str, state: RegionState, number: int, from_e
         failure=_failure(outcome.failure) if outcome is not None and outcome.failure is not None else None,
         splits=progress,
     )
+
+
+def _states_read(outcome: Outcome | None) -> tuple[str, ...]:
+    """The inputs for whose state a text stands, each with that text."""
+    externals = outcome.externals if outcome is not None else ()
+    return tuple(f"{name_of(each.vertex, each.uri)}: {each.etag}" for each in externals if is_stated(each.uri))
 
 
 def _failure(failure: Failure) -> FailureStory:
@@ -279,7 +286,8 @@ def _overtaken(attempt: Attempt, following: Attempt | None) -> list[str]:
     if before.fingerprint != after.fingerprint:
         return ["code or parameters changed"]
     if before.externals != after.externals:
-        return ["external inputs changed"]
+        was, now = (set(_states_read(finish)) for finish in (before, after))
+        return [f"external inputs changed{''.join(f', now {text}' for text in sorted(now - was))}"]
     if before.inputs == after.inputs or not all(Inputs.of(refs).is_known for refs in (before.inputs, after.inputs)):
         return []
     read = {ref.region: ref.attempt for ref in before.inputs}

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import cached_property, partial
@@ -44,7 +44,20 @@ from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.tables import tables_of
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
-from airflow_recovery.locations import TableLocation, comparable, is_published, is_table
+from airflow_recovery.locations import (
+    VERSION,
+    AssetLocation,
+    MetastoreTable,
+    TableLocation,
+    comparable,
+    is_asset,
+    is_in_metastore,
+    is_published,
+    is_stated,
+    is_table,
+    is_version,
+    name_of,
+)
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
@@ -54,8 +67,9 @@ from airflow_recovery.results.output_digest import digest_output, import_readers
 from airflow_recovery.results.prober import OnAltered, cure_of_altered
 from airflow_recovery.results.table_line import OwnCommits
 from airflow_recovery.results.tables import DELTA_USER_METADATA, ICEBERG_SETTING, Tables, check_names, tag_of, token_of
+from airflow_recovery.task.asset_input import last_event, recorded, triggered_by
 from airflow_recovery.task.committed_output import check_prepared
-from airflow_recovery.task.externals import list_external
+from airflow_recovery.task.externals import list_external, version_input
 from airflow_recovery.task.left_in_airflow import (
     LeftInAirflow,
     read_left,
@@ -65,6 +79,7 @@ from airflow_recovery.task.left_in_airflow import (
     store_left,
     store_pushed,
 )
+from airflow_recovery.task.metastore_input import metastore_input
 from airflow_recovery.task.outliving_job import key_of
 from airflow_recovery.task.published_input import PublishedInput, look_up
 from airflow_recovery.task.references import (
@@ -117,12 +132,17 @@ def application_document(operator: SparkSubmitOperator, drop_in: DropIn) -> dict
 
 
 def drop_in_document(job: Mapping[str, Any], drop_in: DropIn) -> dict[str, Any]:
-    """What ``job`` says that is computed, and the names of its data."""
+    """What ``job`` says that is computed, and the names of its data. Of a version its text is data, as files are."""
     return {
         **job,
         "outputs": sorted((name, uri or "") for name, uri in drop_in.outputs.items()),
         "inputs": sorted(
-            (name, f"{read.task_id}/{read.name}" if isinstance(read, OutputReference) else read)
+            (
+                name,
+                f"{read.task_id}/{read.name}"
+                if isinstance(read, OutputReference)
+                else (VERSION if is_version(read) else read),
+            )
             for name, read in drop_in.inputs.items()
         ),
         **({"commit": asdict(drop_in.commit_spec)} if drop_in.commit_spec else {}),
@@ -179,9 +199,36 @@ class DropInApplication(SparkApplication):
                 externals.append(self._look_up(declared, name).external)
             elif is_table(declared):
                 externals.append(self._snapshot_read(declared, name))
+            elif is_stated(declared):
+                externals.append(self._stated(declared, name))
             elif isinstance(declared, str):
                 externals += list_external(self._stores, declared, name)
+        for read in externals:
+            if is_stated(read.uri):
+                self._run.log.info("Input %s: %s.", name_of(read.vertex, read.uri), read.etag)
         return tuple(externals)
+
+    def _stated(self, declared: str, name: str) -> ExternalObject:
+        """An input for whose state a text stands, as it is now."""
+        if is_in_metastore(declared):
+            return metastore_input(self._stores, declared, name)
+        if is_version(declared):
+            where = f"{self._drop_in.task_id}: input {name!r}"
+            return version_input(name, name, declared.removeprefix(VERSION), where)
+        text = triggered_by(self._context, AssetLocation.parse(declared))
+        if text is not None:
+            return ExternalObject(name, declared, 0, text)
+        # One run reads one event, whatever comes later, and also when Airflow has deleted the event.
+        before = recorded(self._claims(), name, declared) if self._drop_in.recovers else None
+        return before or ExternalObject(name, declared, 0, last_event(AssetLocation.parse(declared)))
+
+    def _claims(self) -> Iterator[Claim]:
+        """The claims of this task's attempts, the oldest first."""
+        region = self._drop_in.task_id
+        attempts = self._run.load([region]).of(region).attempts
+        return (
+            self._run.journal.read_claim(region, number) for number in sorted(attempts) if attempts[number].is_claimed
+        )
 
     def _snapshot_read(self, uri: str, name: str) -> ExternalObject:
         if name not in self._pinned:
@@ -253,7 +300,10 @@ class DropInApplication(SparkApplication):
     def _check_tables(self, state: RunState) -> None:
         """Raises `JobDefinitionError` where a table of the DAG has two names, and as `Tables.open`."""
         drop_in = self._drop_in
+        target = None if drop_in.commit is None else drop_in.commit.table_uri()
         uris = [*drop_in.tables.values(), *(read for read in drop_in.inputs.values() if is_table(read))]
+        if target is not None and uris:
+            uris.append(TableLocation.parse(target).uri)
         if not uris or not drop_in.recovers:
             return
         opened = [(str(uri), table.id) for uri in uris if (table := self._tables.open(str(uri))) is not None]
@@ -608,6 +658,9 @@ class DropInApplication(SparkApplication):
                 if is_published(declared):
                     locations |= self._of_manifest(name, self._look_up(declared, name).folder(self._drop_in.task_id))
                     continue
+                if is_stated(declared):
+                    locations |= self._of_stated(name, declared, attempt)
+                    continue
                 locations["input", name] = self._name_for_job(declared)
                 if is_table(declared):
                     read = [external for external in attempt.externals if external.vertex == name]
@@ -625,6 +678,17 @@ class DropInApplication(SparkApplication):
             drop_in.task_id, drop_in.references, drop_in.outputs, drop_in.commit, made_at, is_rendered=True
         )
         return locations
+
+    def _of_stated(self, name: str, declared: str, attempt: ClaimedAttempt) -> dict[tuple[str, str], str]:
+        read = [external for external in attempt.externals if external.vertex == name]
+        state = (read[0] if read else self._stated(declared, name)).etag
+        told = state
+        if is_asset(declared):
+            told = AssetLocation.parse(declared).text
+        elif is_in_metastore(declared):
+            table = MetastoreTable.parse(declared)
+            told = f"{table.database}.{table.table}"
+        return {("input", name): told, ("version", name): state}
 
     def _of_manifest(self, name: str, output: PartitionManifest) -> dict[tuple[str, str], str]:
         """What stands for input ``name``. Raises `JobDefinitionError` for a table whose version is not told."""

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.assignment_log import AssignmentLog
 from airflow_recovery.attempt.mode import AttemptMode
+from airflow_recovery.checks import check_location
 from airflow_recovery.errors import JobDefinitionError, ObjectMissing
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.job.parallelism import PerFile
 from airflow_recovery.job.sources import Dates, FilePattern
 from airflow_recovery.job.templates import uses_subtask
-from airflow_recovery.locations import is_published, is_table, scheme_of
+from airflow_recovery.locations import VERSION, is_published, is_table, scheme_of
 from airflow_recovery.model.mode import BATCH, AttemptWork, answers_of
 from airflow_recovery.model.records import ExternalObject
 from airflow_recovery.model.split import Split
@@ -52,6 +53,15 @@ def list_external(stores: Stores, pattern: str, vertex: str) -> tuple[ExternalOb
         return list_objects(pattern, vertex=vertex, open_location=stores.open_external)
     spec = stores.journal_spec if stores.journal_spec.endpoint_url else stores.results_spec
     return list_objects(pattern, vertex=vertex, endpoint_url=spec.endpoint_url, region_name=spec.region_name)
+
+
+def version_input(vertex: str, name: str, text: str, where: str) -> ExternalObject:
+    """The input ``name`` as its rendered ``text`` shows it. Raises `JobDefinitionError` for a text that shows nothing.
+
+    ``vertex``: in whose place it stands in the trace.
+    """
+    checked: str = check_location(f"{VERSION}{text}", where, templated=False, to_read=True, tables=True)
+    return ExternalObject(vertex, f"{VERSION}{name}", 0, checked.removeprefix(VERSION))
 
 
 class RegionSplits:

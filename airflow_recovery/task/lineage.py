@@ -14,11 +14,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from airflow_recovery.locations import (
+    HIVE,
     ICEBERG,
+    MetastoreTable,
     PublishedLocation,
     TableLocation,
+    is_asset,
+    is_in_metastore,
     is_published,
     is_table,
+    is_version,
     scheme_of,
     split_uri,
 )
@@ -102,14 +107,15 @@ def _results_read(run: Run, outcome: Outcome) -> Iterable[LineageDataset]:
 def _folders_read(externals: Iterable[ExternalObject]) -> Iterable[LineageDataset]:
     folders: dict[str, list[ExternalObject]] = {}
     for external in externals:
-        if external.uri.startswith(SCHEME):
+        if external.uri.startswith(SCHEME) or is_version(external.uri) or is_asset(external.uri):
             continue
         if is_published(external.uri):
             read = PublishedLocation.parse(external.uri)
             of = RunIdentity(read.dag_id, read.run_key or "", read.group_id)
             yield LineageDataset(NAMESPACE, _logical(of, read.result), bytes=external.size)
             continue
-        folder = external.uri if is_table(external.uri) else external.uri.rpartition("/")[0]
+        is_whole = is_table(external.uri) or is_in_metastore(external.uri)
+        folder = external.uri if is_whole else external.uri.rpartition("/")[0]
         folders.setdefault(folder, []).append(external)
     for folder, objects in folders.items():
         namespace, name = _physical(folder)
@@ -143,6 +149,9 @@ def _physical(uri: str) -> tuple[str, str]:
 
     Of an Iceberg table its catalog, ``iceberg://catalog``, and its name there; of a Delta table its folder.
     """
+    if is_in_metastore(uri):
+        found = MetastoreTable.parse(uri)
+        return f"{HIVE}{found.catalog}", f"{found.database}.{found.table}"
     if is_table(uri):
         table = TableLocation.parse(uri)
         return (f"{ICEBERG}{table.catalog}", table.name) if table.is_iceberg else _physical(table.name)

@@ -16,9 +16,10 @@ from airflow_recovery.task.run_context import is_last_try, run_identity
 from airflow_recovery.task.subtask_batch import BatchResult
 
 if TYPE_CHECKING:
-    from airflow_recovery.model.records import Publish
+    from airflow_recovery.model.records import Outcome, Publish
 
 log = logging.getLogger(__name__)
+_MOST_NAMED = 5
 
 
 def note_of(result: RegionResult | BatchResult) -> str:
@@ -26,11 +27,21 @@ def note_of(result: RegionResult | BatchResult) -> str:
     if isinstance(result, BatchResult):
         kept = sum(subtask.decision is Decision.KEPT for subtask in result.results.values())
         return f"{len(result.results) - kept} subtasks ran, {kept} were kept"
+    undeclared = undeclared_of(result.outcome)
     if result.decision is Decision.RAN:
         splits = result.why.partition("; ")[2]
-        return "; ".join(filter(None, (f"ran as attempt {result.attempt}: {result.cause}", splits)))
+        return "; ".join(filter(None, (f"ran as attempt {result.attempt}: {result.cause}", splits, undeclared)))
     saved = f", {result.seconds_saved:.0f} s of Spark saved" if result.seconds_saved >= 1 else ""
-    return f"kept{saved}: {result.why}"
+    return "; ".join(filter(None, (f"kept{saved}: {result.why}", undeclared)))
+
+
+def undeclared_of(outcome: Outcome) -> str:
+    """What the vertices of an attempt have read that nobody has declared; empty: nothing that was seen."""
+    found = outcome.undeclared
+    if not found:
+        return ""
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return f"changes of what it reads undeclared are not noticed: {', '.join(found[:_MOST_NAMED])}{more}"
 
 
 def note_of_publish(publish: Publish) -> str:

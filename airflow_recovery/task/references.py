@@ -16,9 +16,11 @@ from airflow_recovery.job.seen_settings import dynamic_overwrite, fixed_checkpoi
 from airflow_recovery.locations import (
     DELTA,
     ICEBERG,
+    AssetLocation,
     TableLocation,
     comparable,
     is_published,
+    is_stated,
     is_table,
     scheme_of,
     split_uri,
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 _PLACEHOLDER = re.compile(r"\{(input|output|version|token|checkpoint):([^{}]*)\}")
 _DOUBLE_BRACES = re.compile(r"\{\{\s*((?:input|output|version|token|checkpoint):[^{}\s]*)\s*\}\}")
 _OF_THE_DEPLOYMENT = re.compile(r"\{\{\s*(?:var|conn)\.[^{}]*\}\}")
+_OF_OTHER_RUNS = re.compile(
+    r"\b(?:prev_(?:data_interval_start|data_interval_end|start_date|end_date)_success|triggering_asset_events|"
+    r"inlet_events|include_prior_dates|get_previous_\w+)\b"
+)
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 PathStyle = Literal["spark", "plain"]
 """How a place is written for a job: as Hadoop's file systems name it, or as EMR's and a shell do."""
@@ -164,6 +170,7 @@ def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | 
             f"{shown(inputs)}: write inputs={{'flights': 's3://lake/flights/'}} or inputs={{'cleaned': "
             "clean.result('cleaned')}"
         )
+    inputs = {name: _without_asset(task_id, name, declared) for name, declared in inputs.items()}
     for name, declared in inputs.items():
         # A recoverable operator, or its `.output`: that is what recovery did, and no place.
         producer: Any = getattr(declared, "operator", declared)
@@ -178,6 +185,28 @@ def checked_inputs(task_id: str, inputs: object) -> dict[str, OutputReference | 
         else check_location(declared, f"{task_id}: input {name!r}", to_read=True, tables=True)
         for name, declared in inputs.items()
     }
+
+
+def assets_in(inputs: object) -> list[Any]:
+    """The assets of Airflow among declared inputs, which are the task's inlets."""
+    from airflow_recovery.airflow_compat import Asset, AssetRef
+
+    declared = inputs.values() if isinstance(inputs, Mapping) else ()
+    return [each for each in declared if isinstance(each, (Asset, AssetRef))]
+
+
+def _without_asset(task_id: str, name: str, declared: object) -> object:
+    """An asset of Airflow, or a reference to one, as the text that stands for it; any other input as it is."""
+    from airflow_recovery.airflow_compat import Asset, AssetRef, BaseAsset
+
+    if isinstance(declared, (Asset, AssetRef)):
+        return AssetLocation(getattr(declared, "name", ""), getattr(declared, "uri", "")).uri
+    if isinstance(declared, BaseAsset):
+        raise JobDefinitionError(
+            f"{task_id}: input {name!r}: expected one asset, as Asset(...) or Asset.ref(...), found {shown(declared)}: "
+            "declare each asset as an input of its own"
+        )
+    return declared
 
 
 def check_targets(
@@ -227,7 +256,7 @@ def check_read_and_written(
         is_reference = isinstance(declared, OutputReference)
         read = made_at.get(name) if isinstance(declared, OutputReference) else declared
         for what, uri in written.items():
-            if not isinstance(read, str) or not _overlap(read, uri, is_rendered=is_rendered):
+            if not isinstance(read, str) or is_stated(read) or not _overlap(read, uri, is_rendered=is_rendered):
                 continue
             if is_reference:
                 raise JobDefinitionError(
@@ -286,6 +315,7 @@ def written_by(inputs: Mapping[str, OutputReference | str], others: Mapping[str,
         for declared in inputs.values()
         if isinstance(declared, str)
         and not is_published(declared)
+        and not is_stated(declared)
         and not (is_table(declared) and "as_of=" in declared)
         for each in _patterns(declared)
     ]
@@ -313,6 +343,24 @@ def _may_meet(read: Sequence[str], written: Sequence[str]) -> bool:
     )
 
 
+def outputs_of(dag: Any, but: str = "") -> dict[str, dict[str, str | None]]:
+    """Where the DAG's operators and declared jobs so far write at places of the user's own: by task or vertex, by name.
+
+    ``but``: not those of that task, or of that task group.
+    """
+    if dag is None:
+        return {}
+    found = {
+        task.task_id: task.outputs
+        for task in dag.task_dict.values()
+        if task.task_id != but and hasattr(task, "declared_outputs")
+    }
+    for group in dag.task_group.get_task_group_dict().values():
+        if group.group_id != but:
+            found.update({where: {"table=": table} for where, table in getattr(group, "tables", {}).items()})
+    return found
+
+
 def sinks_of(dag: Any) -> Iterator[tuple[str, CommittingSink]]:
     """The sinks of a DAG's operators and task groups so far, each with the task or vertex that declares it."""
     for task in dag.task_dict.values():
@@ -326,6 +374,11 @@ def sinks_of(dag: Any) -> Iterator[tuple[str, CommittingSink]]:
 def _place(uri: str) -> str:
     """A Delta table is where its folder is."""
     return f"{comparable(uri.removeprefix(DELTA)).rstrip('/')}/"
+
+
+def over_other_runs(value: Any) -> list[str]:
+    """What in the templates of ``value`` is known by the states of other runs: Airflow's names, sorted."""
+    return sorted({match[0] for text in _texts(value) if is_template(text) for match in _OF_OTHER_RUNS.finditer(text)})
 
 
 def placeholders(value: Any) -> set[tuple[str, str]]:

@@ -40,7 +40,7 @@ from airflow_recovery.locations import TableLocation, is_table
 from airflow_recovery.model.mode import answers_of
 from airflow_recovery.model.records import ExternalObject, Outcome, RunIdentity
 from airflow_recovery.results.tables import check_names
-from airflow_recovery.task.externals import RegionSplits
+from airflow_recovery.task.externals import RegionSplits, version_input
 from airflow_recovery.task.inventory import may_list
 from airflow_recovery.task.references import place_of
 
@@ -66,6 +66,7 @@ class RegionProgram:
         journal: Journal | None = None,
         on_claim: Callable[[ClaimedAttempt], None] = lambda attempt: None,
         heartbeat_s: float = INTERVAL_S,
+        render: Callable[[str], str] = str,
     ) -> None:
         self.job = job
         self.ref = ref
@@ -76,6 +77,7 @@ class RegionProgram:
         self._log = log
         self._on_claim = on_claim
         self.heartbeat_s = heartbeat_s
+        self._render = render
         if journal is None or journal.identity != identity:
             journal = Journal(stores.journal, identity, writer=uuid.uuid4().hex)
         self.journal = journal
@@ -88,8 +90,14 @@ class RegionProgram:
         return self.job.region_spark_conf(self._region.region.name)
 
     def externals(self) -> tuple[ExternalObject, ...]:
-        """The splits that the region's sources would read now."""
-        return self._splits.today()
+        """The splits that the region's sources would read now, and the texts by which their other inputs are known."""
+        vertices = [self.job.vertices[name] for name in self._region.region.vertices]
+        versions = [
+            version_input(vertex.version_key(name), name, self._render(text), f"{vertex.where}: input {name!r}")
+            for vertex in vertices
+            for name, text in vertex.versions.items()
+        ]
+        return (*self._splits.today(), *versions)
 
     def run(self, attempt: ClaimedAttempt, launch: Launch) -> Outcome | None:
         """Have ``launch`` run an application to its end. Raises `RegionFailed` or `UserCodeError` with what it said."""
