@@ -244,10 +244,18 @@ def _of_command(words: Sequence[str], *, has_application: bool = True) -> Iterat
 
 
 def _words(text: str) -> list[str]:
+    """The words of one command of a shell, up to a sign that ends it."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    words: list[str] = []
     try:
-        return shlex.split(text, comments=False)
+        for word in lexer:
+            if not word.strip("();<>|&"):
+                break
+            words.append(word)
     except ValueError:  # a quote that is not closed
         return text.split()
+    return words
 
 
 def _yaml(text: str) -> Any:
