@@ -4,6 +4,7 @@
     StoredFiles       an object store, as `airflow_recovery.hooks.stores` opens it
     WebFiles          http and https, without credentials
     HadoopFiles       HDFS over WebHDFS, with the connection ``webhdfs_default``
+    GlueJobs          the definitions of Glue's jobs, with the operator's own connection
     DatabricksFiles   DBFS, notebooks and files of the workspace, with the operator's own connection
 
 Each makes one request to read a file, and one for its version. They read only. Whatever they raise means that the file
@@ -34,6 +35,7 @@ MAX_READ_BYTES = 16 * 1024**2
 HDFS_CONNECTION = "webhdfs_default"
 _TIMEOUT_S = 30.0
 _CHUNK_BYTES = 1024 * 1024
+_GLUE_RUNS = ("AllocatedCapacity", "CreatedOn", "LastModifiedOn", "MaxCapacity", "Role", "Timeout")
 _DBFS_READ_BYTES = 1024 * 1024
 
 
@@ -222,6 +224,40 @@ class HadoopFiles:
         query = {"op": operation, **({"user.name": connection.login} if connection.login else {})}
         place = f"{scheme}://{parts.hostname or hosts[0]}:{connection.port}/webhdfs/v1{quote(parts.path)}"
         return urllib.request.Request(f"{place}?{urlencode(query)}")
+
+
+class GlueJobs:
+    """The definitions of Glue's jobs, each at ``glue:<name>``. Not tried on the real service.
+
+    Uses the connection ``conn_id`` as Amazon's own operators do.
+    """
+
+    def __init__(self, conn_id: str | None, region_name: str | None) -> None:
+        self._conn_id, self._region_name = conn_id, region_name
+
+        self.definitions: dict[str, dict[str, Any]] = {}
+        """Each job's definition as it was read, by its URI."""
+
+    def read(self, uri: str) -> CodeFile:
+        """Read a job's definition. What changes no rows is left out of its content: capacity, role and times."""
+        self.definitions[uri] = found = self._definition(uri)
+        text = {name: value for name, value in found.items() if name not in _GLUE_RUNS}
+        content = hashed(json.dumps(text, sort_keys=True, default=str).encode())
+        return CodeFile(content, (str(found.get("LastModifiedOn")),))
+
+    def version(self, uri: str) -> tuple[Any, ...]:
+        """Return the time at which the definition was changed."""
+        return (str(self._definition(uri).get("LastModifiedOn")),)
+
+    def _definition(self, uri: str) -> dict[str, Any]:
+        return dict(self._client.get_job(JobName=uri.removeprefix("glue:"))["Job"])
+
+    @cached_property
+    def _client(self) -> Any:
+        from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
+
+        hook: Any = AwsGenericHook(aws_conn_id=self._conn_id, client_type="glue", region_name=self._region_name)
+        return hook.get_conn()
 
 
 class DatabricksFiles:

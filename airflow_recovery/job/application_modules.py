@@ -35,6 +35,29 @@ def files_beside(application: Path, folders: Sequence[Path] = ()) -> list[Path]:
     return sorted(found)
 
 
+def included_files(specification: Path) -> list[Path]:
+    """Return the files that a specification of Spark's declarative pipelines includes, sorted; `[]` for another file.
+
+    Its ``libraries`` are globs, from the folder of the specification on.
+    """
+    if specification.suffix not in (".yml", ".yaml"):
+        return []
+    import yaml
+
+    try:
+        libraries = yaml.safe_load(specification.read_bytes())["libraries"]
+        patterns = [library["glob"]["include"] for library in libraries]
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return []
+    found = {
+        one
+        for pattern in patterns
+        for one in specification.parent.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)
+        if one.is_file() and _counts(one)
+    }
+    return sorted(found)
+
+
 def _loaded_by(path: Path, search: Sequence[Path]) -> Iterator[Path]:
     try:
         tree = ast.parse(path.read_bytes())

@@ -21,6 +21,7 @@ from airflow_recovery.hooks.code_sources import (
     CodeSource,
     CodeUnseen,
     DatabricksFiles,
+    GlueJobs,
     HadoopFiles,
     LocalFiles,
     StoredFiles,
@@ -28,10 +29,19 @@ from airflow_recovery.hooks.code_sources import (
     hashed,
     local_path,
 )
-from airflow_recovery.job.application_modules import files_beside
+from airflow_recovery.job.application_modules import files_beside, included_files
 from airflow_recovery.locations import scheme_of
 from airflow_recovery.model.components import Component
-from airflow_recovery.task.code_places import APPLICATION, Place, PlaceKind, is_fixed, is_glob, split_alias
+from airflow_recovery.task.code_places import (
+    APPLICATION,
+    GLUE,
+    Place,
+    PlaceKind,
+    is_fixed,
+    is_glob,
+    places_of_fields,
+    split_alias,
+)
 from airflow_recovery.task.inventory import list_objects
 
 if TYPE_CHECKING:
@@ -97,7 +107,9 @@ class ApplicationCode:
         return f"{file.content}{alias or '#'}" if isinstance(file, CodeFile) else path
 
     def _expanded(self, place: Place) -> list[Place]:
-        """``place``, or a place for each file that its glob names."""
+        """``place``, or a place for each file that its glob names, or that Glue's definition of the job names."""
+        if place.uri.startswith(GLUE):
+            return self._of_glue(place)
         if place.kind is not PlaceKind.FILE or not is_glob(place.uri):
             return [place]
         plain, alias = split_alias(place.uri)
@@ -107,6 +119,12 @@ class ApplicationCode:
         else:
             matches = self._listed(plain)
         return [place._replace(uri=f"{uri}{alias}") for uri in matches] or [place]
+
+    def _of_glue(self, place: Place) -> list[Place]:
+        """The job's definition, and the script and the files that it names."""
+        if isinstance(self._files([place.uri])[place.uri], CodeUnseen):
+            return [place]
+        return [place, *places_of_fields(self._glue.definitions[place.uri])]
 
     def _listed(self, pattern: str) -> list[str]:
         for open_at in self._openers(pattern):
@@ -140,14 +158,12 @@ class ApplicationCode:
         return Component(f"{name}{alias}", file.content, seen=not self._runs_elsewhere)
 
     def _beside(self, place: Place) -> list[Component]:
-        """The modules that a Python program of this machine loads from its folder."""
+        """What a program of this machine loads from its folder: modules, or the files that a pipeline includes."""
         plain, _ = split_alias(place.uri)
-        if not _is_local(plain) or not plain.endswith(".py") or place.role not in (APPLICATION, "file"):
-            return []
         path = local_path(plain)
-        env = getattr(self._operator, "env_vars", None)
-        text = (env if isinstance(env, Mapping) else {}).get("PYTHONPATH") or os.environ.get("PYTHONPATH", "")
-        beside = files_beside(path, [Path(folder) for folder in str(text).split(os.pathsep) if folder])
+        if not _is_local(plain) or place.role not in (APPLICATION, "file"):
+            return []
+        beside = self._modules(path) if plain.endswith(".py") else included_files(path)
         read = self._files([str(one) for one in beside])
         self._guard(Place("module", str(one)) for one in beside if one.suffix in _LOADED)
         contents = [
@@ -155,7 +171,12 @@ class ApplicationCode:
             for uri, file in read.items()
             if isinstance(file, CodeFile)
         ]
-        return [Component(f"modules beside {path.name}", hashed(*contents))] if contents else []
+        return [Component(f"files beside {path.name}", hashed(*contents))] if contents else []
+
+    def _modules(self, path: Path) -> list[Path]:
+        env = getattr(self._operator, "env_vars", None)
+        text = (env if isinstance(env, Mapping) else {}).get("PYTHONPATH") or os.environ.get("PYTHONPATH", "")
+        return files_beside(path, [Path(folder) for folder in str(text).split(os.pathsep) if folder])
 
     # whether it still is
 
@@ -181,6 +202,11 @@ class ApplicationCode:
         uris = [uri for uri, is_lazy in self._guarded.items() if uri in self._read and (is_lazy or not lazy)]
         now = self._each(lambda uri: self._seen(uri, lambda source: source.version(uri)), uris)
         return [uri for uri in uris if now[uri] != self._read[uri].version]
+
+    @property
+    def unread(self) -> list[str]:
+        """The URIs of files that were not tried to be read, since no stores are at hand."""
+        return sorted(uri for uri in self._guarded if self._stores is None and not _is_local(uri))
 
     @property
     def remote_versions(self) -> list[list[Any]]:
@@ -217,6 +243,8 @@ class ApplicationCode:
             yield LocalFiles()
         elif self._stores is None:
             return
+        elif uri.startswith(GLUE):
+            yield self._glue
         elif scheme in ("http", "https"):
             yield WebFiles()
         elif scheme in _HADOOP:
@@ -237,6 +265,11 @@ class ApplicationCode:
     @cached_property
     def _hadoop(self) -> CodeSource:
         return HadoopFiles()
+
+    @cached_property
+    def _glue(self) -> GlueJobs:
+        operator = self._operator
+        return GlueJobs(getattr(operator, "aws_conn_id", None), getattr(operator, "region_name", None))
 
     @cached_property
     def _databricks(self) -> CodeSource | None:

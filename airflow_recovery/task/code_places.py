@@ -13,6 +13,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 APPLICATION = "application"
+GLUE = "glue:"
+"""What the name of a job that Glue keeps begins with."""
 
 
 class PlaceKind(str, Enum):

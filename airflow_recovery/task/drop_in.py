@@ -99,8 +99,8 @@ def application_document(
 ) -> dict[str, Any]:
     """What the application computes, as far as it can be told: its code and files, its arguments, its data's names.
 
-    ``code``: a name, and what stands for the content, of each file that spark-submit would load by what is given, with
-    the modules beside a Python application (`ApplicationCode.components`); ``java_class``; the arguments as rendered,
+    ``code``: each file that spark-submit would load by what is given, with the modules beside a Python application
+    (`code_document`); ``java_class``; the arguments as rendered,
     before the placeholders are filled; where the output is committed. Neither other settings and the sizes of
     executors, nor ``env_vars``, which may hold secrets that rotate.
     """
@@ -116,9 +116,9 @@ def application_document(
     return drop_in_document(document, drop_in)
 
 
-def code_document(code: ApplicationCode, places: Iterable[Place]) -> list[list[str]]:
-    """The names of the application's files, and what stands for the content of each."""
-    return [[component.name, component.value] for component in code.components(places)]
+def code_document(code: ApplicationCode, places: Iterable[Place]) -> list[list[Any]]:
+    """The code's components: name, what stands for the content, and whether the content was seen."""
+    return [[component.name, component.value, component.seen] for component in code.components(places)]
 
 
 def drop_in_document(job: Mapping[str, Any], drop_in: DropIn) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from airflow_recovery.errors import FingerprintError
 from airflow_recovery.job.fingerprint import function_code
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.task.application_code import ApplicationCode
-from airflow_recovery.task.code_places import places_of_fields
+from airflow_recovery.task.code_places import GLUE, Place, PlaceKind, places_of_fields
 from airflow_recovery.task.drop_in import DropInApplication, code_document, drop_in_document
 from airflow_recovery.task.operator_submission import OperatorSubmission
 from airflow_recovery.task.references import filled
@@ -94,20 +94,36 @@ def operator_document(
 ) -> dict[str, Any]:
     """What the operator's job computes, as far as it can be told: its class, ``fields`` as rendered, its function.
 
-    A text that is the absolute path of a file on this machine stands for that file's content. ``code``: the files that
-    templated fields name as code, wherever they lie, and what stands for the content of each. A ``python_callable``
+    A text that is the absolute path of a file on this machine stands for that file's content. ``code``: what
+    `places_of_operator` names, wherever it lies (`code_document`). A ``python_callable``
     stands for its code, and for what that uses in its own package.
     """
     function = getattr(operator, "python_callable", None)
     code = code or ApplicationCode(operator)
-    named = {name: getattr(operator, name, None) for name in (*operator.template_fields, *fields, *_NAMED_CODE)}
+    places = places_of_operator(operator, operator_class, fields)
     document = {
         "operator": f"{operator_class.__module__}.{operator_class.__qualname__}",
         "fields": {field: _described(getattr(operator, field), code) for field in fields},
-        "code": code_document(code, places_of_fields({name: named[name] for name in named if name not in _DATA})),
+        "code": code_document(code, places),
         **({"function": _code_of(function)} if callable(function) else {}),
     }
     return drop_in_document(document, drop_in)
+
+
+def places_of_operator(
+    operator: BaseOperator, operator_class: type[BaseOperator], fields: Sequence[str]
+) -> list[Place]:
+    """Where the operator's code lies: what its templated fields name, and what a service keeps under a name."""
+    names = dict.fromkeys((*operator.template_fields, *fields, *_NAMED_CODE))
+    places = places_of_fields({name: getattr(operator, name, None) for name in names if name not in _DATA})
+    job_name = getattr(operator, "job_name", None)
+    if not job_name:
+        return places
+    if "glue" in operator_class.__module__.split(".") and not getattr(operator, "script_location", None):
+        places.append(Place("glue job", f"{GLUE}{job_name}"))
+    elif operator_class.__name__.startswith("DatabricksRunNow"):
+        places.append(Place("job_name", str(job_name), PlaceKind.ELSEWHERE))
+    return places
 
 
 def _described(value: Any, code: ApplicationCode | None = None) -> Any:

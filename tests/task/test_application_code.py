@@ -25,6 +25,7 @@ from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task import application_code
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import (
+    GLUE,
     Place,
     PlaceKind,
     places_of_fields,
@@ -541,6 +542,59 @@ def test_code_of_databricks_is_read_by_its_api(
     assert code.replaced() == [uri]
     assert values(ApplicationCode(operator, stores), Place("application", uri))[0][1] != first
     assert not values(ApplicationCode(None, stores), Place("application", uri))[0][2], "without a connection"
+
+
+def test_a_job_that_glue_keeps_counts_with_its_script(
+    start_s3_server: Callable[[str], S3Server], stores: Stores, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """moto has Glue's API, and S3 beside it."""
+    import boto3
+
+    moto = start_s3_server("moto")
+    environment = moto.environment()
+    login = {"login": environment["AWS_ACCESS_KEY_ID"], "password": environment["AWS_SECRET_ACCESS_KEY"]}
+    extra = {"endpoint_url": moto.endpoint_url, "region_name": "us-east-1"}
+    monkeypatch.setenv("AIRFLOW_CONN_GLUE", json.dumps({"conn_type": "aws", "extra": extra, **login}))
+    glue: Any = boto3.client("glue", endpoint_url=moto.endpoint_url, region_name="us-east-1")
+    uri = f"s3://recovery-tests/{tmp_path.name}"
+    scripts = S3Store(uri, endpoint_url=moto.endpoint_url, session=moto.session())
+    scripts.put("clean.py", b"one")
+    scripts.put("lib.zip", b"one")
+    definition = {"Command": {"Name": "glueetl", "ScriptLocation": f"{uri}/clean.py"}, "Role": "r"}
+    arguments = {"--extra-py-files": f"{uri}/lib.zip"}
+    glue.create_job(Name=tmp_path.name, **definition, DefaultArguments=arguments)
+    operator: Any = type("Operator", (), {"aws_conn_id": "glue", "region_name": None})()
+    place = Place("glue job", f"{GLUE}{tmp_path.name}")
+
+    code = ApplicationCode(operator, stores)
+    first = values(code, place)
+    assert [(name, seen) for name, _, seen in first] == [
+        (f"glue job glue:{tmp_path.name}", True),
+        (f"application {uri}/clean.py", True),
+        (f"py_files {uri}/lib.zip", True),
+    ]
+    assert (values(ApplicationCode(operator, stores), place), code.replaced()) == (first, [])
+    scripts.put("lib.zip", b"other")
+    assert code.replaced() == [f"{uri}/lib.zip"]
+    assert values(ApplicationCode(operator, stores), place)[:2] == first[:2]
+    missing = Place("glue job", f"{GLUE}none")
+    assert values(ApplicationCode(operator, stores), missing) == [("glue job glue:none", "glue:none", False)]
+
+
+def test_what_a_pipelines_specification_includes_counts(tmp_path: Path) -> None:
+    (tmp_path / "transformations" / "day").mkdir(parents=True)
+    (tmp_path / "transformations" / "day" / "clean.py").write_text("one")
+    specification = tmp_path / "pipeline.yml"
+    specification.write_text("name: p\nlibraries:\n  - glob:\n      include: transformations/**\n")
+    places = places_of_fields({"pipeline_spec": str(specification)})
+
+    first = ApplicationCode().components(places)
+    assert [one.name for one in first] == ["application", "files beside pipeline.yml"]
+    (tmp_path / "transformations" / "day" / "clean.py").write_text("two")
+    assert [one != other for one, other in zip(first, ApplicationCode().components(places), strict=True)] == [
+        False,
+        True,
+    ]
 
 
 # --- of this machine --------------------------------------------------------------------------------------------------
