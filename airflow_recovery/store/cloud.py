@@ -148,7 +148,8 @@ class CloudStore(ABC):
     def version(self, key: str) -> ObjectVersion:
         """Return the version of ``key``, without its content. Raises `ObjectMissing`."""
         name = self._prefix + checked_key(key)
-        return self._ask(lambda client: self._version(client.head(name)), "read", self._uri(key))
+        # A HEAD that fails has no body, and so no code that says why. The answer's body is not fetched.
+        return self._ask(lambda client: self._version(client.get(name).meta), "read", self._uri(key))
 
     def read_version(self, key: str, max_bytes: int) -> tuple[ObjectVersion, bytes | None]:
         """Return the version of ``key`` and its content; `None` instead of more than ``max_bytes``. As `version`."""
