@@ -279,6 +279,10 @@ class Overtaken(RecoveryError):
     kind = Kind.FENCED
 
 
+class CodeReplaced(Overtaken):
+    """A file of an application was replaced after this try had read it: which code has made the rows is not known."""
+
+
 class NotMine(RecoveryError):
     """Airflow has taken this task instance away from this process: it must stop without writing anything."""
 

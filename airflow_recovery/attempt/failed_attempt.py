@@ -2,6 +2,7 @@
 
 an input is lost               -> LOST_INPUT: report it, clear its producer; this task waits for it
 the task was cleared meanwhile -> SUPERSEDED: the try that Airflow has started since goes on
+its code was replaced meanwhile -> SUPERSEDED: the next try runs with the code as it is then
 else                           -> OWN_FAILURE: counts in the restart budget, which may end with it
 """
 
@@ -17,6 +18,7 @@ from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.failure import describe
 from airflow_recovery.errors import (
     AttemptLost,
+    CodeReplaced,
     Failure,
     InputReleased,
     NotMine,
@@ -109,8 +111,11 @@ class FailedAttempt:
             return None
 
     def _own_or_superseded(self, error: BaseException) -> FenceCause:
-        """An attempt has not failed by itself if its task was cleared, or if another run makes the shared result."""
-        if isinstance(error, (BuiltElsewhere, NotMine)):
+        """An attempt has not failed by itself if its task was cleared, or if another run makes the shared result.
+
+        Nor if its code was replaced.
+        """
+        if isinstance(error, (BuiltElsewhere, CodeReplaced, NotMine)):
             return FenceCause.SUPERSEDED
         try:
             self._run.task_instances.live_check()

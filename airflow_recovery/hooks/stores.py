@@ -98,6 +98,17 @@ class Stores:
         is_ours = location == base or location.startswith(f"{base}/")
         return self.results if is_ours else self.open_external(location)
 
+    def open_with(self, location: str, conn_id: str) -> ObjectStore:
+        """Open the store with base URI ``location`` by an Airflow connection of a user's own. Of S3 and Google.
+
+        Raises `ConfigurationError` if there is no such connection.
+        """
+        if scheme_of(location) == "gs":
+            from airflow_recovery.store.google import GoogleStore
+
+            return GoogleStore(location, google_access(conn_id))
+        return self._s3(conn_id).sibling(location)
+
     def driver_env(self) -> dict[str, str]:
         """Environment variables that a Spark driver needs for its stores: the connections' credentials.
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_recovery.attempt.region_task import RegionResult
+    from airflow_recovery.task.application_code import ApplicationCode
     from airflow_recovery.task.drop_in import DropInApplication
     from airflow_recovery.task.open_run import OpenRun
     from airflow_recovery.task.subtask_batch import BatchResult
@@ -128,7 +129,7 @@ class RecoverableOperator(DropInOperator):
         super().__init__(**kwargs)
         self._check_waits()
 
-    def computes(self) -> dict[str, Any]:
+    def computes(self, code: ApplicationCode | None = None) -> dict[str, Any]:
         """See `operator_document`."""
         from airflow_recovery.task.drop_in_operator import operator_document
 
@@ -137,6 +138,7 @@ class RecoverableOperator(DropInOperator):
             self.declared_class or self.operator_class,
             self.fingerprint_fields or self.placeholder_fields,
             self.drop_in,
+            code,
         )
 
     def check_rendered(self) -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from airflow_recovery.airflow_compat import AssetRef
     from airflow_recovery.sinks.declaration import CommittingSink
+    from airflow_recovery.task.application_code import ApplicationCode
     from airflow_recovery.task.drop_in import DropInApplication
     from airflow_recovery.task.open_run import OpenRun
     from airflow_recovery.task.subtask_batch import BatchResult
@@ -247,8 +248,11 @@ class DropInOperator(RecoveringOperator):
         )
 
     @abstractmethod
-    def computes(self) -> dict[str, Any]:
-        """What the job computes, as far as it can be told, as JSON values. As the operator is rendered by now."""
+    def computes(self, code: ApplicationCode | None = None) -> dict[str, Any]:
+        """What the job computes, as far as it can be told, as JSON values. As the operator is rendered by now.
+
+        ``code`` reads the job's files; without it only files of this machine are read.
+        """
 
     def fingerprint(self) -> str:
         """32 hex digits for what the job `computes`, once Airflow has rendered it."""
@@ -268,6 +272,7 @@ class DropInOperator(RecoveringOperator):
         from airflow_recovery.attempt.release import release_consumed
         from airflow_recovery.hooks.tables import tables_of
         from airflow_recovery.model.keys import OPERATORS_GROUP
+        from airflow_recovery.task.application_code import ApplicationCode
         from airflow_recovery.task.dag_operators import on_altered_of, plan_of_dag, publish_tasks_of
         from airflow_recovery.task.open_run import RunPlace, open_run
 
@@ -275,12 +280,13 @@ class DropInOperator(RecoveringOperator):
         refuse_mapped(context)
         die_with_supervisor()
         dag = self.get_dag()
-        computes = self.computes()
+        place = RunPlace.of(context, OPERATORS_GROUP, self.job_recovery)
+        code = ApplicationCode(self, place.stores if self.recovers else None)
+        computes = self.computes(code)
         self._log_other_runs(dag)
         fingerprints = {self.task_id: self.fingerprint_of(computes)}
         rendered = {name: value for name, value in computes.items() if name != "fields"} | computes.get("fields", {})
         plan = plan_of_dag(dag)
-        place = RunPlace.of(context, OPERATORS_GROUP, self.job_recovery)
         task_keys = {region.name: region.name for region in plan.regions}
         with open_run(
             context,
@@ -294,6 +300,7 @@ class DropInOperator(RecoveringOperator):
             fields={self.task_id: rendered},
         ) as opened:
             self._application = self._job = application = self.new_application(opened, context)
+            application.code = code
             task = RegionTask(
                 opened.run,
                 self.task_id,

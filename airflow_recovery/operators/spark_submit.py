@@ -21,6 +21,7 @@ from airflow_recovery.task.spark_connection import PER_REGION, PER_RUN, SparkSco
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_recovery.task.application_code import ApplicationCode
     from airflow_recovery.task.drop_in import DropInSubmission
     from airflow_recovery.task.open_run import OpenRun
 
@@ -42,9 +43,10 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
 
     What ``outputs``, ``inputs`` and the rest of a vertex mean is said at `DropInOperator`.
 
-    The fingerprint is the application's content (or its URI, where it is not a file here), the code and files given
-    with it (`application_document`), and the arguments as rendered by Airflow, before the placeholders are filled: a
-    template over the try or the clock makes every try a change. Spark settings and ``env_vars`` do not belong to it.
+    The fingerprint is the content of the application and of all code and files that spark-submit loads with it,
+    wherever they lie (docs/operators.md#code), and the arguments as rendered by Airflow, before the placeholders are
+    filled: a template over the try or the clock makes every try a change. Other Spark settings and ``env_vars`` do not
+    belong to it.
 
     :param idempotent: not said: ``False`` where there are fixed outputs and the application, a Python file here, is
         seen to append.
@@ -86,11 +88,11 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
         if spark == PER_RUN:
             self._check_takes_session()
 
-    def computes(self) -> dict[str, Any]:
+    def computes(self, code: ApplicationCode | None = None) -> dict[str, Any]:
         """See `application_document`."""
         from airflow_recovery.task.drop_in import application_document
 
-        return application_document(self, self.drop_in)
+        return application_document(self, self.drop_in, code)
 
     def check_rendered(self) -> None:
         """As `DropInOperator.check_rendered`, with the application and its arguments."""

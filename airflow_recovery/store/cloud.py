@@ -23,6 +23,7 @@ from airflow_recovery.store.object_store import (
     MAX_OBJECT_BYTES,
     PAGE_KEYS,
     ObjectInfo,
+    ObjectVersion,
     StoredObject,
     check_size,
     checked_key,
@@ -144,6 +145,23 @@ class CloudStore(ABC):
             lambda client: bytes(client.get_range(name, start=start, length=length)), "read", self._uri(key)
         )
 
+    def version(self, key: str) -> ObjectVersion:
+        """Return the version of ``key``, without its content. Raises `ObjectMissing`."""
+        name = self._prefix + checked_key(key)
+        # A HEAD that fails has no body, and so no code that says why. The answer's body is not fetched.
+        return self._ask(lambda client: self._version(client.get(name).meta), "read", self._uri(key))
+
+    def read_version(self, key: str, max_bytes: int) -> tuple[ObjectVersion, bytes | None]:
+        """Return the version of ``key`` and its content; `None` instead of more than ``max_bytes``. As `version`."""
+        name = self._prefix + checked_key(key)
+
+        def read(client: Client) -> tuple[ObjectVersion, bytes | None]:
+            answer = client.get(name)
+            version = self._version(answer.meta)
+            return version, bytes(answer.bytes()) if version.info.size <= max_bytes else None
+
+        return self._ask(read, "read", self._uri(key))
+
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """All objects whose key begins with ``prefix``, in key order, a request for each page."""
         where = self._prefix + checked_prefix(prefix)
@@ -241,6 +259,9 @@ class CloudStore(ABC):
         stored_s = meta["last_modified"].timestamp()
         key = meta["path"][len(self._prefix) :]
         return ObjectInfo(key, meta["size"], self._etag(meta["e_tag"], "reading or listing an object"), stored_s)
+
+    def _version(self, meta: Any) -> ObjectVersion:
+        return ObjectVersion(self._info(meta), generation=str(meta.get("version") or ""))
 
     def _etag(self, etag: str | None, to: str) -> str:
         if not etag:

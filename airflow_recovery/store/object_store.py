@@ -3,6 +3,7 @@
     ObjectStore    put, put if absent, get, list, delete
     RangeStore     a part of an object, which may be too large to be read at once
     UploadStore    the unfinished multipart uploads that a bucket may have besides: they are listed apart, and paid for
+    VersionStore   which version of an object is at a key, so that a replaced object is noticed
     get_many       many reads at once
     in_key_order   a listing, checked
 
@@ -119,6 +120,41 @@ class UploadStore(Protocol):
 
     def abort_upload(self, upload: Upload) -> None:
         """Delete what was uploaded. One that is completed or aborted already is not an error."""
+        ...
+
+
+@dataclass(frozen=True)
+class ObjectVersion:
+    """One object as it is at its key now. An object that replaced it has another version, also one with equal bytes.
+
+    ``checksum`` is the store's checksum of the content, with its algorithm; ``generation`` is the store's own id of the
+    version. Each is empty if the store has none. Without a generation, an equal object that is stored within the same
+    second has an equal version.
+    """
+
+    info: ObjectInfo
+    checksum: str = ""
+    generation: str = ""
+
+    @property
+    def content(self) -> str:
+        """What stands for the content of an object that is not read: checksum, else etag."""
+        return self.checksum or f"etag:{self.info.etag}"
+
+
+@runtime_checkable
+class VersionStore(Protocol):
+    """A store that tells in one request which version of an object is at a key."""
+
+    def version(self, key: str) -> ObjectVersion:
+        """Return the version of ``key``, without its content. Raises `ObjectMissing`, unconfirmed by a listing."""
+        ...
+
+    def read_version(self, key: str, max_bytes: int) -> tuple[ObjectVersion, bytes | None]:
+        """Return the version of ``key`` and its content; `None` instead of more than ``max_bytes``.
+
+        Raises as `version`.
+        """
         ...
 
 

@@ -24,6 +24,7 @@ from airflow_recovery.store.object_store import (
     MAX_OBJECT_BYTES,
     PAGE_KEYS,
     ObjectInfo,
+    ObjectVersion,
     StoredObject,
     Upload,
     check_size,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _URI = re.compile(r"s3a?://(?P<bucket>[^/]+)(?:/(?P<prefix>.*))?", re.DOTALL)
 _ONCE = 1
+_CHECKSUMS = ("SHA256", "SHA1", "CRC64NVME", "CRC32C", "CRC32")
 _NO_RULES = ("NoSuchLifecycleConfiguration", "NotImplemented")
 
 
@@ -138,6 +140,27 @@ class S3Store:
         Only for callers to whom "not there" means "not yet", and for whom a wrong answer changes nothing.
         """
         return self._get(key, MAX_OBJECT_BYTES)
+
+    def version(self, key: str) -> ObjectVersion:
+        """Return the version of ``key``, without its content. Raises `ObjectMissing`, unconfirmed by a listing."""
+        name = self._prefix + checked_key(key)
+        try:
+            answer = self._ask("head_object", {"Bucket": self._bucket, "Key": name, "ChecksumMode": "ENABLED"})
+        except Exception as error:
+            raise self._translated(error, "read", self._uri(key)) from error
+        return self._version(key, answer)
+
+    def read_version(self, key: str, max_bytes: int) -> tuple[ObjectVersion, bytes | None]:
+        """Return the version of ``key`` and its content; `None` instead of more than ``max_bytes``. As `version`."""
+        answer = self._begin_to_read(key, None, ChecksumMode="ENABLED")
+        version = self._version(key, answer)
+        if version.info.size > max_bytes:
+            answer["Body"].close()
+            return version, None
+        try:
+            return version, answer["Body"].read()
+        except Exception as error:
+            raise self._translated(error, "read", self._uri(key)) from error
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """All objects whose key begins with ``prefix``, in key order, a request for each 1000 of them.
@@ -288,6 +311,12 @@ class S3Store:
     def _info(self, key: str, size: int, answer: Mapping[str, Any], to: str) -> ObjectInfo:
         stored = self._field(answer, "LastModified", to)
         return ObjectInfo(key, size, self._field(answer, "ETag", to).strip('"'), stored.timestamp())
+
+    def _version(self, key: str, answer: Mapping[str, Any]) -> ObjectVersion:
+        size = self._field(answer, "ContentLength", "reading an object")
+        sums = (f"{kind.lower()}:{answer[f'Checksum{kind}']}" for kind in _CHECKSUMS if answer.get(f"Checksum{kind}"))
+        generation = str(answer.get("VersionId") or "")
+        return ObjectVersion(self._info(key, size, answer, "reading an object"), next(sums, ""), generation)
 
     def _field(self, answer: Mapping[str, Any], name: str, to: str) -> Any:
         """The field ``name`` of the server's answer. Raises `StoreUnsuitable` where the answer lacks it."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow_recovery.airflow_compat import DagBag, get_importer_registry
 from airflow_recovery.job.templates import names_used
+from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.dag_operators import drop_ins_of
 
 if TYPE_CHECKING:
@@ -72,13 +73,16 @@ def has_operators(dag: Any) -> bool:
 def described_operators(dag: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each recoverable operator as `airflow_recovery.job.vertex_changes.describe_vertex` has a vertex.
 
-    ``fingerprint`` is what its task takes of it, or `None` where a template in it is rendered by that task alone.
+    ``fingerprint`` is what its task takes of it. It is `None` if that task alone renders a template in it, or if its
+    code is not on this machine: no store is asked here.
     """
     for task_id in drop_ins_of(dag):
         operator = dag.task_dict[task_id]
-        document = operator.computes()
+        code = ApplicationCode(operator)
+        document = operator.computes(code)
         fields = {name: getattr(operator, name, None) for name in operator.template_fields}
         unknown = sorted(_template_names(fields)) or (["a template file"] if _reads_file(operator, fields) else [])
+        unknown += [f"the content of {uri}" for uri in code.unread]
         yield (
             task_id,
             {
@@ -115,7 +119,10 @@ def rendered_operators(dag: Any, logical_date: str) -> tuple[dict[str, str], dic
             continue
         try:
             operator.render_template_fields(names)
-            fingerprints[task_id] = operator.fingerprint_of(operator.computes())
+            code = ApplicationCode(operator)
+            fingerprint = operator.fingerprint_of(operator.computes(code))
+            if not code.unread:
+                fingerprints[task_id] = fingerprint
         except Exception as error:  # what can't be rendered here is not known here
             errors[task_id] = f"{type(error).__name__}: {error}"
     return fingerprints, errors

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 import threading
 import time
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
@@ -67,7 +66,9 @@ from airflow_recovery.results.output_digest import digest_output, import_readers
 from airflow_recovery.results.prober import OnAltered, cure_of_altered
 from airflow_recovery.results.table_line import OwnCommits
 from airflow_recovery.results.tables import DELTA_USER_METADATA, ICEBERG_SETTING, Tables, check_names, tag_of, token_of
+from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.asset_input import last_event, recorded, triggered_by
+from airflow_recovery.task.code_places import Place, places_of_submit
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.externals import list_external, version_input
 from airflow_recovery.task.left_in_airflow import (
@@ -101,34 +102,38 @@ if TYPE_CHECKING:
 
     from airflow_recovery.task.open_run import OpenRun
 
-_CHUNK_BYTES = 1024 * 1024
 _MOST_NAMED = 5
 _ENDED_BY_ITSELF = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with status) 1\b")
+_HAS_BEGUN = re.compile(r"Submitted application\b|phase: Running|state: RUNNING")
+"""What Spark's context logs when it begins; in cluster mode, that a driver runs."""
 _OTHER_CHECKPOINT = re.compile(r"BATCH_METADATA_NOT_FOUND|_spark_metadata/\S+ doesn't exist")
 
 
-def application_document(operator: SparkSubmitOperator, drop_in: DropIn) -> dict[str, Any]:
+def application_document(
+    operator: SparkSubmitOperator, drop_in: DropIn, code: ApplicationCode | None = None
+) -> dict[str, Any]:
     """What the application computes, as far as it can be told: its code and files, its arguments, its data's names.
 
-    ``application``, ``py_files``, ``jars``, ``files`` and ``archives`` by content where they are files on this machine,
-    else by URI; ``packages`` and ``java_class``; the arguments as rendered, before the placeholders are filled; where
-    the output is committed. Neither ``conf`` and the sizes of executors, nor ``env_vars``, which may hold secrets that
-    rotate.
+    ``code``: each file that spark-submit would load by what is given, with the modules beside a Python application
+    (`code_document`); ``java_class``; the arguments as rendered,
+    before the placeholders are filled; where the output is committed. Neither other settings and the sizes of
+    executors, nor ``env_vars``, which may hold secrets that rotate.
     """
     if not operator.application:
         raise JobDefinitionError(f"{drop_in.task_id}: expected an application, found none.")
     description = described(operator)
+    code = code or ApplicationCode(operator)
     document = {
-        "application": file_digest(description["application"] or ""),
-        **{
-            name: [file_digest(path) for path in _listed(description[name])]
-            for name in ("py_files", "jars", "files", "archives")
-        },
-        "packages": _listed(description["packages"]),
+        "code": code_document(code, places_of_submit(description, operator.conf or {})),
         "java_class": description["java_class"],
         "arguments": [str(argument) for argument in operator.application_args or ()],
     }
     return drop_in_document(document, drop_in)
+
+
+def code_document(code: ApplicationCode, places: Iterable[Place]) -> list[list[Any]]:
+    """The code's components: name, what stands for the content, and whether the content was seen."""
+    return [[component.name, component.value, component.seen] for component in code.components(places)]
 
 
 def drop_in_document(job: Mapping[str, Any], drop_in: DropIn) -> dict[str, Any]:
@@ -167,6 +172,12 @@ class DropInApplication(SparkApplication):
         self._left: LeftInAirflow | None = None
         self.returned: Any = None
         """What the operator has returned, in this try or in the one that is kept."""
+        self.code = ApplicationCode()
+        """What its fingerprint was made from."""
+        self._look: threading.Thread | None = None
+        """Looks whether the code was replaced, as soon as the job may have loaded it."""
+        self._replaced: list[str] = []
+        self._has_loaded = False
         self._signs: Heartbeat | None = None
         self._published: dict[tuple[str, str], PublishedInput] = {}
 
@@ -416,7 +427,7 @@ class DropInApplication(SparkApplication):
         started = time.monotonic()
         left = LeftInAirflow()
         try:
-            rests_on = _rests_on(attempt.fingerprint, attempt.externals)
+            rests_on = _rests_on(attempt.fingerprint, attempt.externals, self.code)
             if self.can_be_asked:
                 self._context["task_state_store"].set(_rests_on_key(claim), rests_on)
             signs = nullcontext() if self.can_be_asked else self._heartbeat(claim, rests_on)
@@ -426,9 +437,12 @@ class DropInApplication(SparkApplication):
         except AttemptLost:
             self._delete_managed(claim)
             raise
-        except (UserCodeError, NotSetUp, AirflowSkipException):
-            raise  # the job itself says that a retry is in vain
+        except AirflowSkipException:
+            raise
         except Exception as error:
+            self._check_code(claim, error)
+            if isinstance(error, (UserCodeError, NotSetUp)):
+                raise  # the job itself says that a retry is in vain
             # What is known of a job of the user's own: the exception that it has ended with, or spark-submit's exit.
             failure = start_failure(error)
             if failure is not None:
@@ -443,6 +457,27 @@ class DropInApplication(SparkApplication):
                 raise UserCodeError(f"{message}. {advice}", failure) from error
             raise ERRORS[classify(failure)](message, failure) from error
         return self._finish(attempt, round(time.monotonic() - started, 3), left, tuple(found))
+
+    def look_at_code(self, *, has_loaded: bool) -> None:
+        """Look in a thread whether the code was replaced since the try began, and end the job if it was.
+
+        ``has_loaded``: the job has loaded its application, which is not looked at again then.
+        """
+        if self._look is None:
+            self._has_loaded = has_loaded
+            self._look = threading.Thread(target=self._end_if_replaced, name="code", daemon=True)
+            self._look.start()
+
+    def _end_if_replaced(self) -> None:
+        self._replaced = self.code.replaced()
+        if self._replaced:
+            self.stop()
+
+    def _check_code(self, claim: Claim, error: Exception | None = None) -> None:
+        """Raise `CodeReplaced` if the code was replaced before the job had loaded it."""
+        if self._look is not None:
+            self._look.join()
+        self.code.check_same(f"{claim.region}@{claim.attempt}", self._replaced, lazy=self._has_loaded, cause=error)
 
     def _keep_pushed(self, claim: Claim, left: LeftInAirflow) -> None:
         """If another try can find the job again, it needs what this one has pushed."""
@@ -520,7 +555,7 @@ class DropInApplication(SparkApplication):
     @cached_property
     def _rests_on_today(self) -> str:
         region = self._run.regions[self._drop_in.task_id]
-        return _rests_on(region.fingerprint or "", self.externals())
+        return _rests_on(region.fingerprint or "", self.externals(), self.code)
 
     def _heartbeat(
         self, claim: Claim, rests_on: str | None = None, *, has_ended: bool = False
@@ -557,9 +592,10 @@ class DropInApplication(SparkApplication):
     ) -> Outcome:
         """``found``: what the job has found by itself, which belongs to its trace."""
         claim = attempt.claim
+        self._check_code(claim)
         limits = self._drop_in.read_limits
         takes_long = limits is not None and not limits.in_order
-        rests_on = _rests_on(attempt.fingerprint, attempt.externals)
+        rests_on = _rests_on(attempt.fingerprint, attempt.externals, self.code)
         is_heard = takes_long and not self.can_be_asked
         with self._heartbeat(claim, rests_on, has_ended=True) if is_heard else nullcontext():
             outputs = tuple(self._register(claim, name, uri) for name, uri in self._drop_in.outputs.items())
@@ -812,6 +848,16 @@ class DropInSubmission(DropInApplication, SparkSubmission):
         """As `SparkSubmission.submit`."""
         SparkSubmission.submit(self, job, name)
 
+    def _hear(self, output: deque[str], lines: Iterable[str]) -> Iterator[str]:
+        """As `SparkSubmission._hear`; and look at the code when Spark's context begins: the application is loaded.
+
+        In cluster mode what starts it is another machine, of which this log says too little.
+        """
+        for line in super()._hear(output, lines):
+            if _HAS_BEGUN.search(line):
+                self.look_at_code(has_loaded=not self.is_on_cluster)
+            yield line
+
     def order(self, keeping: Keeping, claim: Claim, holds: Iterable[str]) -> Order:
         """As `SparkSubmission.order`, with what the application is started with."""
         return keeping.order(claim, holds, self._signs.rests_on if self._signs is not None else None)
@@ -825,10 +871,13 @@ def _rests_on_key(claim: Claim) -> str:
     return key_of("spark_job_rests_on", claim.tag)
 
 
-def _rests_on(fingerprint: str, externals: tuple[ExternalObject, ...]) -> str:
-    """What the application was submitted with that no claim tells: its code and arguments, and its external inputs."""
+def _rests_on(fingerprint: str, externals: tuple[ExternalObject, ...], code: ApplicationCode) -> str:
+    """What the application was submitted with that no claim tells: its code and arguments, and its external inputs.
+
+    Of code in stores also the versions: it may have been replaced, and put back, since the application was submitted.
+    """
     read = sorted([external.vertex, external.uri, external.size, external.etag] for external in externals)
-    return digest_of([fingerprint, read])
+    return digest_of([fingerprint, read, *([code.remote_versions] if code.remote_versions else [])])
 
 
 def _last_finish(state: RegionState) -> Outcome | None:
@@ -850,24 +899,6 @@ def _is_hidden(key: str) -> bool:
     return key.endswith("/") or any(
         part in ("_SUCCESS", "_temporary") or part.startswith(".") for part in key.split("/")
     )
-
-
-def _listed(names: str | None) -> list[str]:
-    return [piece.strip() for piece in (names or "").split(",") if piece.strip()]
-
-
-def file_digest(path: str) -> str:
-    """The content's hash where ``path`` is a file here, else the path itself: a URI stands for what it names."""
-    # A file or an archive may be given with the name it gets: `lookup.zip#lookup`.
-    plain, _, alias = path.removeprefix("file://").partition("#")
-    # Any text may come that begins like a path: `Path.is_file` raises for one that is too long for a name.
-    if not os.path.isfile(plain):
-        return path
-    digest = hashlib.sha256()
-    with open(plain, "rb") as content:
-        while chunk := content.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return f"{digest.hexdigest()}#{alias}"
 
 
 def _own_exception(error: Exception) -> Failure | None:

@@ -14,7 +14,9 @@ from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.errors import FingerprintError
 from airflow_recovery.job.fingerprint import function_code
 from airflow_recovery.model.codec import digest_of
-from airflow_recovery.task.drop_in import DropInApplication, drop_in_document, file_digest
+from airflow_recovery.task.application_code import ApplicationCode
+from airflow_recovery.task.code_places import GLUE, Place, PlaceKind, places_of_fields
+from airflow_recovery.task.drop_in import DropInApplication, code_document, drop_in_document
 from airflow_recovery.task.operator_submission import OperatorSubmission
 from airflow_recovery.task.references import filled
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _MOST_PATH_CHARS = 1024
+_DATA = ("inputs", "outputs")
+_NAMED_CODE = ("image", "script_location", "jars", "files", "py_files")
+"""Attributes that name code, also of operators that don't template them."""
 
 
 class DropInOperatorJob(DropInApplication, OperatorSubmission):
@@ -65,6 +70,12 @@ class DropInOperatorJob(DropInApplication, OperatorSubmission):
         """As `OperatorSubmission.submit`."""
         return OperatorSubmission.submit(self, job, name)
 
+    def _submit_remembered(self, job: Any, name: str, context: Context) -> Any:
+        """As `OperatorSubmission._submit_remembered`; and look whether the code was replaced before."""
+        external_id = super()._submit_remembered(job, name, context)
+        self.look_at_code(has_loaded=False)
+        return external_id
+
     def end_previous(self, name: str) -> Any:
         """As `OperatorSubmission.end_previous`."""
         return OperatorSubmission.end_previous(self, name)
@@ -75,41 +86,65 @@ class DropInOperatorJob(DropInApplication, OperatorSubmission):
 
 
 def operator_document(
-    operator: BaseOperator, operator_class: type[BaseOperator], fields: Sequence[str], drop_in: DropIn
+    operator: BaseOperator,
+    operator_class: type[BaseOperator],
+    fields: Sequence[str],
+    drop_in: DropIn,
+    code: ApplicationCode | None = None,
 ) -> dict[str, Any]:
     """What the operator's job computes, as far as it can be told: its class, ``fields`` as rendered, its function.
 
-    A text that is the absolute path of a file on this machine stands for that file's content. A ``python_callable``
+    A text that is the absolute path of a file on this machine stands for that file's content. ``code``: what
+    `places_of_operator` names, wherever it lies (`code_document`). A ``python_callable``
     stands for its code, and for what that uses in its own package.
     """
     function = getattr(operator, "python_callable", None)
+    code = code or ApplicationCode(operator)
+    places = places_of_operator(operator, operator_class, fields)
     document = {
         "operator": f"{operator_class.__module__}.{operator_class.__qualname__}",
-        "fields": {field: _described(getattr(operator, field)) for field in fields},
+        "fields": {field: _described(getattr(operator, field), code) for field in fields},
+        "code": code_document(code, places),
         **({"function": _code_of(function)} if callable(function) else {}),
     }
     return drop_in_document(document, drop_in)
 
 
-def _described(value: Any) -> Any:
-    """As plain values: what two processes write alike."""
+def places_of_operator(
+    operator: BaseOperator, operator_class: type[BaseOperator], fields: Sequence[str]
+) -> list[Place]:
+    """Where the operator's code lies: what its templated fields name, and what a service keeps under a name."""
+    names = dict.fromkeys((*operator.template_fields, *fields, *_NAMED_CODE))
+    places = places_of_fields({name: getattr(operator, name, None) for name in names if name not in _DATA})
+    job_name = getattr(operator, "job_name", None)
+    if not job_name:
+        return places
+    if "glue" in operator_class.__module__.split(".") and not getattr(operator, "script_location", None):
+        places.append(Place("glue job", f"{GLUE}{job_name}"))
+    elif operator_class.__name__.startswith("DatabricksRunNow"):
+        places.append(Place("job_name", str(job_name), PlaceKind.ELSEWHERE))
+    return places
+
+
+def _described(value: Any, code: ApplicationCode | None = None) -> Any:
+    """As plain values: what two processes write alike. ``code`` reads the files that texts name."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has none
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):
-        is_path = value.startswith(("/", "file://")) and len(value) <= _MOST_PATH_CHARS and "\n" not in value
-        return file_digest(value) if is_path else value
+        is_path = value.startswith(("/", "file:/")) and len(value) <= _MOST_PATH_CHARS and "\n" not in value
+        return (code or ApplicationCode()).file_digest(value) if is_path else value
     if isinstance(value, Mapping):
-        return {str(key): _described(item) for key, item in value.items()}
+        return {str(key): _described(item, code) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_described(item) for item in value]
+        return [_described(item, code) for item in value]
     if isinstance(value, (set, frozenset)):
-        return sorted(str(_described(item)) for item in value)
+        return sorted(str(_described(item, code)) for item in value)
     if inspect.isfunction(value):
         return _code_of_function(value)
     if isinstance(value, partial):
-        return _described([value.func, value.args, value.keywords])
+        return _described([value.func, value.args, value.keywords], code)
     return _text_of(value)
 
 

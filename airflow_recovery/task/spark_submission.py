@@ -437,6 +437,8 @@ def described(operator: SparkSubmitOperator) -> dict[str, str | None]:
         "archives": operator._archives,
         "packages": operator.packages,
         "java_class": operator._java_class,
+        "driver_class_path": operator.driver_class_path,
+        "properties_file": operator.properties_file,
     }
 
 

@@ -24,7 +24,7 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
     # task, HTTP status and code, exit code of a command: errors
     ("at once", 409, "in_use", "NO_ANSWER"): "AttemptLost",
     ("at once", 410, "gone", "NO_ANSWER"): "NotMine",
-    ("at once", 502, "unreadable", "NO_ANSWER"): "ChannelEvicted InputLost InputReleased Overtaken",
+    ("at once", 502, "unreadable", "NO_ANSWER"): "ChannelEvicted CodeReplaced InputLost InputReleased Overtaken",
     ("at once", 503, "no_answer", "NO_ANSWER"): "PagesDisagree WriteLost",
     ("final", 409, "in_use", "NO_ANSWER"): "JournalInUse OutputAltered",
     ("final", 502, "misconfigured", "USAGE"): "ConfigurationError",

@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -62,6 +62,9 @@ class JobProcess:
 
 class JobServer:
     """An HTTP server in a thread. ``jobs``: by id, as they were submitted; ``requests``: method and path of each."""
+
+    fetch: Callable[[str], str] = staticmethod(str)
+    """The path of the program that a request names, when its job is started."""
 
     def __init__(self) -> None:
         self.jobs: dict[int, JobProcess] = {}
@@ -163,7 +166,7 @@ class LivyServer(JobServer):
         if not isinstance(body, dict) or not body.get("file"):
             return 400, {"msg": "requirement failed: File is required."}
         number, self._next = self._next, self._next + 1
-        job = JobProcess.start(body, body["file"], [str(argument) for argument in body.get("args") or ()])
+        job = JobProcess.start(body, self.fetch(body["file"]), [str(argument) for argument in body.get("args") or ()])
         self.jobs[number] = job
         return 201, self._batch(number, job)
 
@@ -239,7 +242,7 @@ class DatabricksServer(JobServer):
             if token is not None and job.request.get("idempotency_token") == token:
                 return 200, {"run_id": number}
         number = 1000 + len(self.jobs)
-        self.jobs[number] = JobProcess.start(body, program["python_file"], program.get("parameters") or [])
+        self.jobs[number] = JobProcess.start(body, self.fetch(program["python_file"]), program.get("parameters") or [])
         return 200, {"run_id": number}
 
     def _run(self, number: int, job: JobProcess) -> dict[str, Any]:

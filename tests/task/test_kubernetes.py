@@ -19,7 +19,7 @@ import pytest
 from kubernetes_cluster import DRIVER, WORKER, KubernetesCluster, find_program, kubernetes_cluster
 from kubernetes_node import Node, node_of
 from kubernetes_task import PAGE, PodTask, documented_conf, documented_rights
-from tries_on_cluster import BUCKET
+from tries_on_cluster import BUCKET, CODE
 
 from airflow_recovery.driver.failure_class import CLASS_LABEL, label_of
 from airflow_recovery.model.records import AttemptState, FenceCause
@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.drill]
 S3_PAGE = PAGE.with_name("s3.md")
 KINDS = pytest.mark.parametrize("kind", ["declared", "drop-in"])
 MakeTask = Callable[..., PodTask]
+APPLICATION = CODE / "told_application.py"
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +101,22 @@ def test_an_application_runs_in_a_pod_and_is_kept_by_the_next_try(pod_task: Make
         assert task.outcome_of(1).outputs[0].rows == 10
     assert task.pods() == []
     assert task.start().answer()["decision"] == "kept"
+
+
+def test_fault_270_new_code_under_the_same_name_runs_in_a_pod(pod_task: MakeTask) -> None:
+    task = pod_task("drop-in")
+    task.options["application"] = task.uri("code/told.py").replace("s3:", "s3a:")
+    source = APPLICATION.read_bytes()
+    task.store().put("code/told.py", source)
+    task.open_gate()
+
+    def run() -> tuple[str, int]:
+        answer = task.start().answer()
+        return answer["decision"], answer["attempt"]
+
+    assert [run(), run()] == [("ran", 1), ("kept", 1)]
+    task.store().put("code/told.py", source + b"# deployed again\n")
+    assert [run(), run()] == [("ran", 2), ("kept", 2)]
 
 
 @pytest.mark.airflow

@@ -55,11 +55,10 @@ def operator_of(kind: str, gate: str, options: dict[str, Any]) -> Any:
     with DAG("d", schedule=None, start_date=DATE):
         return RecoverableSparkSubmitOperator(
             task_id="told",
-            application=str(APPLICATION),
             outputs=["rows"],
             py_files=str(APPLICATION.parent / "clusterjobs" / "gate.py"),
             application_args=["{output:rows}", gate, "rows"],
-            **options,
+            **{"application": str(APPLICATION), **options},
         )
 
 

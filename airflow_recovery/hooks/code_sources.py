@@ -1,0 +1,313 @@
+"""Clients that read the files an application consists of, and notice when one is replaced.
+
+    LocalFiles        this machine
+    StoredFiles       an object store, as `airflow_recovery.hooks.stores` opens it
+    WebFiles          http and https, without credentials
+    HadoopFiles       HDFS over WebHDFS, with the connection ``webhdfs_default``
+    GlueJobs          the definitions of Glue's jobs, with the operator's own connection
+    DatabricksFiles   DBFS, notebooks and files of the workspace, with the operator's own connection
+
+Each makes one request to read a file, and one for its version. They read only. Whatever they raise means that the file
+was not read.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+from airflow_recovery.store.object_store import ObjectStore, ObjectVersion, VersionStore
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+MAX_READ_BYTES = 16 * 1024**2
+"""A file that is not on this machine is not read if it is larger. Its checksum, etag or time stands for its content."""
+HDFS_CONNECTION = "webhdfs_default"
+_TIMEOUT_S = 30.0
+_CHUNK_BYTES = 1024 * 1024
+_GLUE_RUNS = ("AllocatedCapacity", "CreatedOn", "LastModifiedOn", "MaxCapacity", "Role", "Timeout")
+_DBFS_READ_BYTES = 1024 * 1024
+
+
+class CodeUnseen(Exception):
+    """A file of an application can't be read from here. The message is the reason."""
+
+
+@dataclass(frozen=True)
+class CodeFile:
+    """One file as it was read. ``content`` is its SHA-256, or what stands for it in a large file.
+
+    ``version`` differs for a file that replaced it, also if the content is equal. It is compared, never interpreted.
+    """
+
+    content: str
+    version: tuple[Any, ...]
+
+
+class CodeSource(Protocol):
+    """A place where code lies. Both methods raise if the file can't be read."""
+
+    def read(self, uri: str) -> CodeFile:
+        """Read the file at ``uri``."""
+        ...
+
+    def version(self, uri: str) -> tuple[Any, ...]:
+        """Return the version of the file at ``uri`` as `read` gives it, without reading the file."""
+        ...
+
+
+def hashed(*pieces: bytes) -> str:
+    """Return what stands for the content of a file that was read."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+class LocalFiles:
+    """Files and folders of this machine. A file is read whole, whatever its size."""
+
+    def read(self, uri: str) -> CodeFile:
+        """Read a file, or all files of a folder."""
+        path = local_path(uri)
+        version = self.version(uri)  # before the content: a file that is replaced meanwhile is noticed
+        if not path.is_dir():
+            return CodeFile(_content_of(path), version)
+        pieces = [f"{one.relative_to(path)}\0{_content_of(one)}\n".encode() for one in _files_in(path)]
+        return CodeFile(hashed(*pieces), version)
+
+    def version(self, uri: str) -> tuple[Any, ...]:
+        """Return inode, size, mtime and ctime of the file, or of all files of the folder."""
+        path = local_path(uri)
+        files = _files_in(path) if path.is_dir() else [path]
+        return tuple(
+            (str(one), about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+            for one in files
+            for about in [one.stat()]
+        )
+
+
+def local_path(uri: str) -> Path:
+    """Return the path of ``/x``, ``x``, ``file:/x`` or ``file:///x``. A URI may be percent-encoded."""
+    if not uri.startswith("file:"):
+        return Path(uri)
+    path = uri.removeprefix("file:")
+    path = path[2:] if path.startswith("//") else path
+    return Path(unquote(path)) if os.path.exists(unquote(path)) else Path(path)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(one for one in folder.rglob("*") if one.is_file() and "__pycache__" not in one.parts)
+
+
+def _content_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as content:
+        while chunk := content.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+class StoredFiles:
+    """Objects of a store. ``open_at`` opens the store of a folder."""
+
+    def __init__(self, open_at: Callable[[str], ObjectStore]) -> None:
+        self._open_at = open_at
+
+    def read(self, uri: str) -> CodeFile:
+        """Read an object. A large one is not read: its checksum or etag stands for it."""
+        store, key = self._opened(uri)
+        version, body = store.read_version(key, MAX_READ_BYTES)
+        return CodeFile(version.content if body is None else hashed(body), _identity(version))
+
+    def version(self, uri: str) -> tuple[Any, ...]:
+        """Return size, etag, time and version id."""
+        store, key = self._opened(uri)
+        return _identity(store.version(key))
+
+    def _opened(self, uri: str) -> tuple[VersionStore, str]:
+        folder, _, key = uri.rpartition("/")
+        store = self._open_at(folder)
+        if not isinstance(store, VersionStore):
+            raise CodeUnseen(f"{folder} has no versions")
+        return store, key
+
+
+def _identity(version: ObjectVersion) -> tuple[Any, ...]:
+    info = version.info
+    return (info.size, info.etag, int(info.modified_s or 0), version.generation)
+
+
+class WebFiles:
+    """Files of a web server. A server that gives neither an etag nor a time is read again for the version."""
+
+    def read(self, uri: str) -> CodeFile:
+        """Read a file. For a large one, its etag or its time and size stand for its content."""
+        with _open(urllib.request.Request(uri)) as answer:
+            version = _web_version(answer.headers)
+            body = answer.read(MAX_READ_BYTES + 1)
+        if len(body) <= MAX_READ_BYTES:
+            content = hashed(body)
+            return CodeFile(content, version or (content,))
+        if not version:
+            raise CodeUnseen("the file is large, and the server gives neither an etag nor a time")
+        return CodeFile(f"etag:{version[0]}" if version[0] else f"time:{version[1]} size:{version[2]}", version)
+
+    def version(self, uri: str) -> tuple[Any, ...]:
+        """Return etag, time and size as the server reports them."""
+        try:
+            with _open(urllib.request.Request(uri, method="HEAD")) as answer:
+                version = _web_version(answer.headers)
+        except OSError:  # a server that knows no HEAD
+            version = ()
+        return version or self.read(uri).version
+
+
+def _open(request: urllib.request.Request) -> Any:
+    if urlsplit(request.full_url).scheme not in ("http", "https"):
+        raise CodeUnseen("it is no http or https address")
+    return urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+
+
+def _web_version(headers: Any) -> tuple[Any, ...]:
+    etag, modified = headers.get("ETag", ""), headers.get("Last-Modified", "")
+    return (etag, modified, headers.get("Content-Length", "")) if etag or modified else ()
+
+
+class HadoopFiles:
+    """Files of HDFS, over the REST API of its name node (WebHDFS) and the connection ``webhdfs_default``.
+
+    The URI must name no host, or a host of the connection: another cluster may have another file at the same path.
+    Kerberos is not supported.
+    """
+
+    @cached_property
+    def _connection(self) -> Connection:
+        from airflow.sdk import BaseHook
+
+        return BaseHook.get_connection(HDFS_CONNECTION)
+
+    def read(self, uri: str) -> CodeFile:
+        """Read a file. For a large one, HDFS' own checksum stands for its content."""
+        version = self.version(uri)  # before the content: a file that is replaced meanwhile is noticed
+        if version[1] <= MAX_READ_BYTES:
+            with _open(self._request(uri, "OPEN")) as answer:
+                return CodeFile(hashed(answer.read()), version)
+        with _open(self._request(uri, "GETFILECHECKSUM")) as answer:
+            checksum = json.load(answer)["FileChecksum"]
+        return CodeFile(f"{checksum['algorithm']}:{checksum['bytes']}", version)
+
+    def version(self, uri: str) -> tuple[Any, ...]:
+        """Return id, length and time of the file."""
+        with _open(self._request(uri, "GETFILESTATUS")) as answer:
+            about = json.load(answer)["FileStatus"]
+        if about["type"] != "FILE":
+            raise CodeUnseen("it is a folder")
+        return (about.get("fileId", 0), int(about["length"]), about["modificationTime"])
+
+    def _request(self, uri: str, operation: str) -> urllib.request.Request:
+        connection, parts = self._connection, urlsplit(uri)
+        hosts = (connection.host or "").split(",")
+        if parts.hostname and parts.hostname not in hosts:
+            raise CodeUnseen(f"{parts.hostname} is no host of connection {HDFS_CONNECTION!r}")
+        scheme = "https" if connection.extra_dejson.get("use_ssl") else "http"
+        query = {"op": operation, **({"user.name": connection.login} if connection.login else {})}
+        place = f"{scheme}://{parts.hostname or hosts[0]}:{connection.port}/webhdfs/v1{quote(parts.path)}"
+        return urllib.request.Request(f"{place}?{urlencode(query)}")
+
+
+class GlueJobs:
+    """The definitions of Glue's jobs, each at ``glue:<name>``. Not tried on the real service.
+
+    Uses the connection ``conn_id`` as Amazon's own operators do.
+    """
+
+    def __init__(self, conn_id: str | None, region_name: str | None) -> None:
+        self._conn_id, self._region_name = conn_id, region_name
+
+        self.definitions: dict[str, dict[str, Any]] = {}
+        """Each job's definition as it was read, by its URI."""
+
+    def read(self, uri: str) -> CodeFile:
+        """Read a job's definition. What changes no rows is left out of its content: capacity, role and times."""
+        self.definitions[uri] = found = self._definition(uri)
+        text = {name: value for name, value in found.items() if name not in _GLUE_RUNS}
+        content = hashed(json.dumps(text, sort_keys=True, default=str).encode())
+        return CodeFile(content, (str(found.get("LastModifiedOn")),))
+
+    def version(self, uri: str) -> tuple[Any, ...]:
+        """Return the time at which the definition was changed."""
+        return (str(self._definition(uri).get("LastModifiedOn")),)
+
+    def _definition(self, uri: str) -> dict[str, Any]:
+        return dict(self._client.get_job(JobName=uri.removeprefix("glue:"))["Job"])
+
+    @cached_property
+    def _client(self) -> Any:
+        from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
+
+        hook: Any = AwsGenericHook(aws_conn_id=self._conn_id, client_type="glue", region_name=self._region_name)
+        return hook.get_conn()
+
+
+class DatabricksFiles:
+    """Files of Databricks by its REST API: ``dbfs:/x``, and notebooks and files of the workspace. Not those of volumes.
+
+    Uses the connection ``conn_id`` as Databricks' own operators do. Not tried on the real service.
+    """
+
+    def __init__(self, conn_id: str) -> None:
+        self._conn_id = conn_id
+
+    @cached_property
+    def _hook(self) -> Any:
+        from airflow.providers.databricks.hooks.databricks import DatabricksHook
+
+        return DatabricksHook(databricks_conn_id=self._conn_id, retry_limit=1)
+
+    def read(self, uri: str) -> CodeFile:
+        """Read a file or a notebook's source. For a large file of DBFS, size and time stand for its content."""
+        version, path = self.version(uri), _path_on_databricks(uri)  # as `HadoopFiles.read`
+        if not uri.startswith("dbfs:"):
+            answer = self._ask("2.0/workspace/export", {"path": path, "format": "SOURCE"})
+            return CodeFile(hashed(base64.b64decode(answer["content"])), version)
+        size = version[1]
+        if size > MAX_READ_BYTES:
+            return CodeFile(f"time:{version[2]} size:{size}", version)
+        parts = [
+            self._ask("2.0/dbfs/read", {"path": path, "offset": at, "length": _DBFS_READ_BYTES})["data"]
+            for at in range(0, size, _DBFS_READ_BYTES)
+        ]
+        return CodeFile(hashed(*map(base64.b64decode, parts)), version)
+
+    def version(self, uri: str) -> tuple[Any, ...]:
+        """Return id, size and time of the file."""
+        path = _path_on_databricks(uri)
+        if uri.startswith("dbfs:"):
+            about = self._ask("2.0/dbfs/get-status", {"path": path})
+            return ("", int(about["file_size"]), about.get("modification_time", 0))
+        about = self._ask("2.0/workspace/get-status", {"path": path})
+        if about.get("object_type") not in ("NOTEBOOK", "FILE"):
+            raise CodeUnseen(f"it is a {about.get('object_type')} of the workspace")
+        return (about.get("object_id", ""), about.get("size", 0), about.get("modified_at", 0))
+
+    def _ask(self, endpoint: str, parameters: Mapping[str, Any]) -> Any:
+        return self._hook._do_api_call(("GET", endpoint), dict(parameters))
+
+
+def _path_on_databricks(uri: str) -> str:
+    path = uri.removeprefix("dbfs:")
+    if path.startswith("/Volumes/"):
+        raise CodeUnseen("files of volumes are not read")
+    # A workspace file is mounted below /Workspace where a job runs; the API names it without.
+    return path.removeprefix("/Workspace")

@@ -1,0 +1,113 @@
+"""Which files beside a Python application are loaded with it: modules that it imports, and files that it names.
+
+Python puts the folder of a program first on its path, then ``PYTHONPATH``. So a module that lies there is a part of the
+application. Reads the source and runs none of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+_COMPUTES_NAMES = frozenset({"import_module", "__import__", "run_path", "run_module", "exec", "eval", "iter_modules"})
+"""Names with which code loads other code whose name is not in the source."""
+_NAMES_FILE = re.compile(r"[^\s\0:*?\"<>|]{1,200}")
+_LEFT_OUT = ("__pycache__",)
+
+
+def files_beside(application: Path, folders: Sequence[Path] = ()) -> list[Path]:
+    """Return the files that ``application`` loads from its own folder or from ``folders``, sorted, itself left out.
+
+    These are the modules that it imports, directly or through each other, with the whole package of each; and the
+    files whose relative path is a text in one of these modules. If a module computes which code it loads, all modules
+    of its folder count. A file that can't be parsed brings itself only. Follows no module of an installed distribution.
+    """
+    search = [application.parent, *(folder for folder in folders if not _is_installed(folder))]
+    found: set[Path] = set()
+    waiting = [application]
+    while waiting:
+        path = waiting.pop()
+        new = {one for one in _loaded_by(path, search) if one not in found and one != application}
+        found |= new
+        waiting += [one for one in new if one.suffix == ".py"]
+    return sorted(found)
+
+
+def included_files(specification: Path) -> list[Path]:
+    """Return the files that a specification of Spark's declarative pipelines includes, sorted; `[]` for another file.
+
+    Its ``libraries`` are globs, from the folder of the specification on.
+    """
+    if specification.suffix not in (".yml", ".yaml"):
+        return []
+    import yaml
+
+    try:
+        libraries = yaml.safe_load(specification.read_bytes())["libraries"]
+        patterns = [library["glob"]["include"] for library in libraries]
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return []
+    found = {
+        one
+        for pattern in patterns
+        for one in specification.parent.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)
+        if one.is_file() and _counts(one)
+    }
+    return sorted(found)
+
+
+def _loaded_by(path: Path, search: Sequence[Path]) -> Iterator[Path]:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return
+    names = {getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(tree)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.alias):
+            names.add(node.name.rpartition(".")[2])
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _module(alias.name, search)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from _module(node.module or "", search)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from _named(node.value, [path.parent, *search])
+    if names & _COMPUTES_NAMES:
+        yield from (one for one in path.parent.rglob("*.py") if _counts(one))
+
+
+def _module(name: str, search: Iterable[Path]) -> Iterator[Path]:
+    """The file of a module, or all files of its top-level package: relative imports stay inside it."""
+    top = name.partition(".")[0]
+    for folder in search:
+        package = folder / top
+        if package.is_dir() and any(_counts(one) for one in package.rglob("*.py")):
+            yield from (one for one in package.rglob("*") if one.is_file() and _counts(one))
+            return
+        modules = [one for one in folder.glob(f"{top}.*") if one.suffix in (".py", ".so", ".pyd", ".pyc")]
+        if top and modules:
+            yield from modules
+            return
+
+
+def _named(text: str, folders: Iterable[Path]) -> Iterator[Path]:
+    if not _NAMES_FILE.fullmatch(text) or text.startswith(("/", "~")) or text in (".", ".."):
+        return
+    for folder in folders:
+        path = folder / text
+        try:
+            if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
+                yield path
+                return
+        except OSError:
+            return
+
+
+def _counts(path: Path) -> bool:
+    return path.suffix != ".pyc" and not any(part in _LEFT_OUT for part in path.parts)
+
+
+def _is_installed(folder: Path) -> bool:
+    return any(part in ("site-packages", "dist-packages") for part in folder.parts) or not folder.is_dir()

@@ -1,0 +1,306 @@
+"""What an application's code is, as components of its fingerprint, and whether it is still that code when it has run.
+
+`ApplicationCode` reads each file once, when a try begins: one request a file. A try that runs its application looks a
+second time, at versions and not at contents. So the rows of a bad deploy never count, also if it was rolled back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_recovery.errors import CodeReplaced
+from airflow_recovery.hooks.code_sources import (
+    CodeFile,
+    CodeSource,
+    CodeUnseen,
+    DatabricksFiles,
+    GlueJobs,
+    HadoopFiles,
+    LocalFiles,
+    StoredFiles,
+    WebFiles,
+    hashed,
+    local_path,
+)
+from airflow_recovery.job.application_modules import files_beside, included_files
+from airflow_recovery.locations import scheme_of
+from airflow_recovery.model.components import Component
+from airflow_recovery.task.code_places import (
+    APPLICATION,
+    GLUE,
+    Place,
+    PlaceKind,
+    is_fixed,
+    is_glob,
+    places_of_fields,
+    split_alias,
+)
+from airflow_recovery.task.inventory import list_objects
+
+if TYPE_CHECKING:
+    from airflow_recovery.hooks.stores import Stores
+    from airflow_recovery.store.object_store import ObjectStore
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 16
+_LOADED = (".py", ".so", ".sql", ".hql", ".j2", ".jinja", ".jinja2")
+"""Files beside a program that it loads, and does not write."""
+_HADOOP = ("hdfs", "webhdfs", "swebhdfs")
+_OWN_CONNECTIONS = {"s3": "aws_conn_id", "gs": "gcp_conn_id"}
+"""The operators' attributes with the connection of their own, by the kind of store."""
+_DATABRICKS = "databricks_conn_id"
+_ON_DATABRICKS = ("/Workspace/", "/Repos/", "/Users/", "/Shared/", "/Volumes/")
+_NOT_HERE = ("livy", "emr", "dataproc", "databricks", "glue", "kubernetes", "eks", "ecs")
+"""In the names of providers' modules: what such an operator starts does not run on this machine."""
+
+
+class ApplicationCode:
+    """The code of one operator in one try.
+
+    ``stores`` reach code in object stores; without them only files of this machine are read. ``operator`` has the
+    connections that are tried first.
+    """
+
+    def __init__(self, operator: Any = None, stores: Stores | None = None) -> None:
+        self._operator = operator
+        self._stores = stores
+        self._read: dict[str, CodeFile] = {}
+        self._guarded: dict[str, bool] = {}
+        """The files whose versions are looked at again, and whether each is loaded when it is needed."""
+
+    # what it is
+
+    def components(self, places: Iterable[Place]) -> list[Component]:
+        """Return a component for each file that ``places`` name, in their order, with the modules beside the program.
+
+        A file of this machine is named without its folder, for a deployment may move it. What can't be read is
+        unseen: its value is its name.
+        """
+        expanded = [one for place in places if place.uri for one in self._expanded(place)]
+        files = self._guard(place for place in expanded if place.kind is PlaceKind.FILE)
+        found: list[Component] = []
+        for place in expanded:
+            if place.kind is PlaceKind.FILE:
+                found.append(self._component(place, files[split_alias(place.uri)[0]]))
+                found += self._beside(place)
+            else:
+                found.append(Component(f"{place.role} {place.uri}", place.uri, seen=is_fixed(place)))
+        return list(_with_own_names(found))
+
+    def file_digest(self, path: str) -> str:
+        """Return what stands for the file of this machine at ``path``; ``path`` itself if there is none.
+
+        Whether it stays the same is not checked: it may be a file that the job writes.
+        """
+        plain, alias = split_alias(path)
+        file = self._files([plain])[plain] if os.path.isfile(local_path(plain)) else None
+        return f"{file.content}{alias or '#'}" if isinstance(file, CodeFile) else path
+
+    def _expanded(self, place: Place) -> list[Place]:
+        """``place``, or a place for each file that its glob names, or that Glue's definition of the job names."""
+        if place.uri.startswith(GLUE):
+            return self._of_glue(place)
+        if place.kind is not PlaceKind.FILE or not is_glob(place.uri):
+            return [place]
+        plain, alias = split_alias(place.uri)
+        if _is_local(plain):
+            path = local_path(plain)
+            matches = [str(one) for one in sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))]
+        else:
+            matches = self._listed(plain)
+        return [place._replace(uri=f"{uri}{alias}") for uri in matches] or [place]
+
+    def _of_glue(self, place: Place) -> list[Place]:
+        """The job's definition, and the script and the files that it names."""
+        if isinstance(self._files([place.uri])[place.uri], CodeUnseen):
+            return [place]
+        return [place, *places_of_fields(self._glue.definitions[place.uri])]
+
+    def _listed(self, pattern: str) -> list[str]:
+        for open_at in self._openers(pattern):
+            with suppress(Exception):  # as a file that can't be read, the glob is unseen then
+                return [one.uri for one in list_objects(pattern, vertex=APPLICATION, open_location=open_at)]
+        return []
+
+    def _guard(self, places: Iterable[Place]) -> dict[str, CodeFile | CodeUnseen]:
+        """Each file by its URI. Its version is looked at again later."""
+        roles = {split_alias(place.uri)[0]: place.role for place in places}
+        for uri, role in roles.items():
+            # spark-submit fetches the application before it starts. Java reads a jar of this machine as it needs it.
+            is_lazy = role != APPLICATION or (_is_local(uri) and not uri.endswith(".py"))
+            self._guarded[uri] = self._guarded.get(uri, False) or is_lazy
+        return self._files(list(roles))
+
+    def _files(self, uris: Sequence[str]) -> dict[str, CodeFile | CodeUnseen]:
+        """Each file by its URI, read once a try."""
+        read = self._each(lambda uri: self._read.get(uri) or self._seen(uri, lambda source: source.read(uri)), uris)
+        self._read |= {uri: file for uri, file in read.items() if isinstance(file, CodeFile)}
+        return read
+
+    def _component(self, place: Place, file: CodeFile | CodeUnseen) -> Component:
+        plain, alias = split_alias(place.uri)
+        if isinstance(file, CodeUnseen):
+            log.warning("The code at %s can't be seen, so a change of it is not noticed: %s", _shown(plain), file)
+            return Component(f"{place.role} {_shown(plain)}{alias}", f"{_shown(plain)}{alias}", seen=False)
+        if not _is_local(plain):
+            return Component(f"{place.role} {_shown(plain)}{alias}", file.content)
+        name = place.role if place.role == APPLICATION else f"{place.role} {local_path(plain).name}"
+        return Component(f"{name}{alias}", file.content, seen=not self._runs_elsewhere)
+
+    def _beside(self, place: Place) -> list[Component]:
+        """What a program of this machine loads from its folder: modules, or the files that a pipeline includes."""
+        plain, _ = split_alias(place.uri)
+        path = local_path(plain)
+        if not _is_local(plain) or place.role not in (APPLICATION, "file"):
+            return []
+        beside = self._modules(path) if plain.endswith(".py") else included_files(path)
+        read = self._files([str(one) for one in beside])
+        self._guard(Place("module", str(one)) for one in beside if one.suffix in _LOADED)
+        contents = [
+            f"{os.path.relpath(uri, path.parent)}\0{file.content}\n".encode()
+            for uri, file in read.items()
+            if isinstance(file, CodeFile)
+        ]
+        return [Component(f"files beside {path.name}", hashed(*contents))] if contents else []
+
+    def _modules(self, path: Path) -> list[Path]:
+        env = getattr(self._operator, "env_vars", None)
+        text = (env if isinstance(env, Mapping) else {}).get("PYTHONPATH") or os.environ.get("PYTHONPATH", "")
+        return files_beside(path, [Path(folder) for folder in str(text).split(os.pathsep) if folder])
+
+    # whether it still is
+
+    def check_same(
+        self, attempt: str, known: Sequence[str] = (), *, lazy: bool = False, cause: Exception | None = None
+    ) -> None:
+        """Raise `CodeReplaced` if a file of the code was replaced since it was read.
+
+        ``known`` are files that were found replaced already. ``lazy``: of the others, look only at files that are
+        fetched when they are needed. One request a file. ``cause``: what the attempt has failed with.
+        """
+        replaced = known or self.replaced(lazy=lazy)
+        if replaced:
+            raise CodeReplaced(
+                f"{attempt}: expected its code to stay as it was when this try began, found that "
+                f"{', '.join(map(_shown, replaced))} was replaced since. It is not known which code has made the rows, "
+                "so they don't count. The next try runs with the code as it is then. To leave running tasks alone, "
+                "deploy new code under a new name."
+            ) from cause
+
+    def replaced(self, *, lazy: bool = False) -> list[str]:
+        """Return the URIs of the files whose version differs from the one that was read, or can't be read now."""
+        uris = [uri for uri, is_lazy in self._guarded.items() if uri in self._read and (is_lazy or not lazy)]
+        now = self._each(lambda uri: self._seen(uri, lambda source: source.version(uri)), uris)
+        return [uri for uri in uris if now[uri] != self._read[uri].version]
+
+    @property
+    def unread(self) -> list[str]:
+        """The URIs of files that were not tried to be read, since no stores are at hand."""
+        return sorted(uri for uri in self._guarded if self._stores is None and not _is_local(uri))
+
+    @property
+    def remote_versions(self) -> list[list[Any]]:
+        """The versions of the files that are not on this machine. Those of this machine differ on another worker."""
+        return [[uri, *file.version] for uri, file in sorted(self._read.items()) if not _is_local(uri)]
+
+    # how it is reached
+
+    def _each(self, ask: Callable[[str], T], uris: Sequence[str]) -> dict[str, T]:
+        remote = [uri for uri in uris if not _is_local(uri)]
+        if len(remote) < 2:
+            return {uri: ask(uri) for uri in uris}
+        with ThreadPoolExecutor(min(_AT_ONCE, len(uris)), thread_name_prefix="recovery-code") as pool:
+            return dict(zip(uris, pool.map(ask, uris), strict=True))
+
+    def _seen(self, uri: str, ask: Callable[[CodeSource], T]) -> T | CodeUnseen:
+        """What the first source that reaches the file answers, else why none does. Never raises."""
+        why = "no client here reads it"
+        try:
+            for source in self._sources(uri):
+                try:
+                    return ask(source)
+                except Exception as error:  # noqa: PERF203 - whatever a client raises, this file was not read
+                    why = f"{type(error).__name__}: {error}"
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+        return CodeUnseen(why)
+
+    def _sources(self, uri: str) -> Iterator[CodeSource]:
+        scheme = uri.partition(":")[0] if ":" in uri.partition("/")[0] else ""
+        if self._databricks is not None and (scheme == "dbfs" or uri.startswith(_ON_DATABRICKS)):
+            yield self._databricks
+        elif _is_local(uri):
+            yield LocalFiles()
+        elif self._stores is None:
+            return
+        elif uri.startswith(GLUE):
+            yield self._glue
+        elif scheme in ("http", "https"):
+            yield WebFiles()
+        elif scheme in _HADOOP:
+            yield self._hadoop
+        else:
+            yield from (StoredFiles(open_at) for open_at in self._openers(uri))
+
+    def _openers(self, uri: str) -> Iterator[Callable[[str], ObjectStore]]:
+        """The operator's own connection comes first, then that of the results."""
+        kind, stores = scheme_of(uri), self._stores
+        if kind is None or stores is None:
+            return
+        own = getattr(self._operator, _OWN_CONNECTIONS.get(kind, ""), None)
+        if isinstance(own, str) and own:
+            yield lambda location: stores.open_with(location, own)
+        yield stores.open_external
+
+    @cached_property
+    def _hadoop(self) -> CodeSource:
+        return HadoopFiles()
+
+    @cached_property
+    def _glue(self) -> GlueJobs:
+        operator = self._operator
+        return GlueJobs(getattr(operator, "aws_conn_id", None), getattr(operator, "region_name", None))
+
+    @cached_property
+    def _databricks(self) -> CodeSource | None:
+        conn_id = getattr(self._operator, _DATABRICKS, None)
+        return DatabricksFiles(conn_id) if isinstance(conn_id, str) and self._stores is not None else None
+
+    @cached_property
+    def _runs_elsewhere(self) -> bool:
+        return any(
+            name in parent.__module__.split(".")
+            for parent in type(self._operator).__mro__
+            for name in _NOT_HERE
+            if parent.__module__.startswith("airflow.providers.")
+        )
+
+
+def _is_local(uri: str) -> bool:
+    return uri.startswith("file:") or ":" not in uri.partition("/")[0]
+
+
+def _shown(uri: str) -> str:
+    """A URI without what may be a secret: the query of a signed address, a password."""
+    plain = uri.partition("?")[0]
+    scheme, separator, rest = plain.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if scheme in ("http", "https") else plain
+
+
+def _with_own_names(components: Iterable[Component]) -> Iterator[Component]:
+    """A name is there once: a second component of the name gets a number."""
+    names: dict[str, int] = {}
+    for one in components:
+        names[one.name] = number = names.get(one.name, 0) + 1
+        yield one if number == 1 else Component(f"{one.name} ({number})", one.value, one.seen, one.decides)

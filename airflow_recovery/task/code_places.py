@@ -1,0 +1,288 @@
+"""Where an application's code lies: the places that spark-submit, a service or an operator's fields name.
+
+Looks at names only: nothing is read here, and nothing is a file until `airflow_recovery.task.application_code` has
+read it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+APPLICATION = "application"
+GLUE = "glue:"
+"""What the name of a job that Glue keeps begins with."""
+
+
+class PlaceKind(str, Enum):
+    """What a place names."""
+
+    FILE = "file"
+    IMAGE = "image"
+    PACKAGE = "package"
+    """A coordinate of Maven, or a requirement."""
+    ELSEWHERE = "elsewhere"
+    """A service's own definition of the job, which has no version that is named here."""
+
+
+class Place(NamedTuple):
+    """One name of code. ``role`` is the argument that it was given as; ``uri`` may be a glob, or end with an alias."""
+
+    role: str
+    uri: str
+    kind: PlaceKind = PlaceKind.FILE
+
+
+SETTINGS = {
+    "spark.jars": "jars",
+    "spark.files": "files",
+    "spark.archives": "archives",
+    "spark.submit.pyFiles": "py_files",
+    "spark.yarn.dist.jars": "jars",
+    "spark.yarn.dist.files": "files",
+    "spark.yarn.dist.archives": "archives",
+    "spark.yarn.dist.pyFiles": "py_files",
+    "spark.yarn.jars": "jars",
+    "spark.yarn.archive": "archives",
+    "spark.sql.hive.metastore.jars.path": "jars",
+    "spark.jars.ivySettings": "ivy settings",
+    "spark.kubernetes.driver.podTemplateFile": "pod template",
+    "spark.kubernetes.executor.podTemplateFile": "pod template",
+}
+"""Settings of Spark that name files, by the option of spark-submit that each stands for."""
+CLASS_PATHS = ("spark.driver.extraClassPath", "spark.executor.extraClassPath")
+IMAGES = (
+    "spark.kubernetes.container.image",
+    "spark.kubernetes.driver.container.image",
+    "spark.kubernetes.executor.container.image",
+)
+PACKAGES = "spark.jars.packages"
+
+_OPTIONS = {
+    "--py-files": "py_files",
+    "--jars": "jars",
+    "--files": "files",
+    "--archives": "archives",
+    "--properties-file": "properties file",
+}
+_FLAGS = ("--verbose", "-v", "--supervise", "--version", "--help", "-h", "--usage-error")
+_FIELDS = {
+    # Livy, Databricks, EMR, EMR Serverless, Dataproc, the Spark operator of Kubernetes, Glue: names without case and
+    # signs.
+    "file": APPLICATION,
+    "mainapplicationfile": APPLICATION,
+    "mainpythonfileuri": APPLICATION,
+    "mainrfileuri": APPLICATION,
+    "mainjarfileuri": APPLICATION,
+    "queryfileuri": APPLICATION,
+    "entrypoint": APPLICATION,
+    "initqueryfile": APPLICATION,
+    "pythonfile": APPLICATION,
+    "notebookpath": APPLICATION,
+    "scriptlocation": APPLICATION,
+    "applicationfile": APPLICATION,
+    "pipelinespec": APPLICATION,
+    "pyfiles": "py_files",
+    "pythonfileuris": "py_files",
+    "extrapyfiles": "py_files",
+    "additionalpythonmodules": "py_files",
+    "egg": "py_files",
+    "whl": "py_files",
+    "requirements": "files",
+    "jar": "jars",
+    "jars": "jars",
+    "jaruris": "jars",
+    "jarfileuris": "jars",
+    "extrajars": "jars",
+    "files": "files",
+    "fileuris": "files",
+    "extrafiles": "files",
+    "archives": "archives",
+    "archiveuris": "archives",
+}
+_ELSEWHERE_FIELDS = (
+    "pipelinetask",
+    "pipelineid",
+    "runjobtask",
+    "jobid",
+    "templateid",
+    "jobdefinition",
+    "taskdefinition",
+)
+"""Names of what a service keeps by itself: Databricks, Dataproc, Batch, ECS."""
+_IMAGE_FIELDS = ("image", "containerimage", "imageuri", "sparkimage")
+_COMMAND_FIELDS = ("sparksubmitparameters",)
+_SIGNS = re.compile(r"[^a-z0-9]")
+_URI = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
+_STORED = re.compile(r"(?:s3a?|gs|abfss?|hdfs|dbfs|https?)://?\S+", re.IGNORECASE)
+_CODE = re.compile(r"\.(?:py|pyz|jar|egg|whl|sql|hql|ipynb|scala|sh|r)$", re.IGNORECASE)
+_PROGRAM = re.compile(r"(?<![^\s'\"=])/[^\s'\";|&<>()]+\.(?:py|pyz|sh|jar|R)(?![^\s'\";|&)])")
+"""A program of this machine in a command."""
+_SUBMIT = re.compile(r"(?:^|[\s/])spark-submit\s")
+
+
+def listed(names: Any) -> list[str]:
+    """Return the pieces of a list as spark-submit takes it: separated by commas, or a sequence already."""
+    pieces = names.split(",") if isinstance(names, str) else names or ()
+    return [piece for each in pieces if (piece := str(each).strip())]
+
+
+def places_of_submit(options: Mapping[str, Any], conf: Mapping[str, Any]) -> list[Place]:
+    """Return the places that spark-submit would load. ``options`` are named as the arguments of the operator."""
+    found = [Place(APPLICATION, str(options.get("application") or ""))]
+    for role in ("py_files", "jars", "files", "archives"):
+        found += [Place(role, uri) for uri in listed(options.get(role))]
+    found += [Place("packages", name, PlaceKind.PACKAGE) for name in listed(options.get("packages"))]
+    found += _class_path(options.get("driver_class_path"))
+    if options.get("properties_file"):
+        found.append(Place("properties file", str(options["properties_file"])))
+    return [*found, *places_of_settings(conf)]
+
+
+def places_of_settings(conf: Mapping[str, Any]) -> list[Place]:
+    """Return the places that settings of Spark name."""
+    found: list[Place] = []
+    for key, value in conf.items():
+        if key in SETTINGS:
+            found += [Place(SETTINGS[key], uri) for uri in listed(value)]
+        elif key in CLASS_PATHS:
+            found += _class_path(value)
+        elif key in IMAGES:
+            found.append(Place("image", str(value), PlaceKind.IMAGE))
+        elif key == PACKAGES:
+            found += [Place("packages", name, PlaceKind.PACKAGE) for name in listed(value)]
+    return found
+
+
+def _class_path(value: Any) -> list[Place]:
+    """Java's class path: files and folders; ``folder/*`` stands for the jars in it."""
+    pieces = str(value or "").split(":")
+    return [Place("class path", f"{one}.jar" if one.endswith("/*") else one) for one in pieces if one]
+
+
+def places_of_fields(fields: Mapping[str, Any]) -> list[Place]:
+    """Return the places that an operator's fields name, as they are rendered.
+
+    A field or a key that is known to name code counts, in whatever depth; so does a command of spark-submit, as text
+    or as a list, and any text that is the URI of a file with an ending of code.
+    """
+    return list(dict.fromkeys(_walk(fields, "")))
+
+
+def _walk(value: Any, key: str) -> Iterator[Place]:
+    if isinstance(value, Mapping):
+        yield from _of_mapping(value)
+    elif isinstance(value, (list, tuple)):
+        at = next((i for i, one in enumerate(value) if str(one).rpartition("/")[2] == "spark-submit"), None)
+        if at is not None:
+            yield from _of_command([str(word) for word in value[at + 1 :]])
+        else:
+            for item in value:
+                yield from _walk(item, key)
+    elif isinstance(value, str):
+        yield from _of_text(value, key)
+    elif hasattr(value, "image") and isinstance(value.image, str):  # a container of Kubernetes' client
+        yield Place("image", value.image, PlaceKind.IMAGE)
+
+
+def _of_mapping(value: Mapping[Any, Any]) -> Iterator[Place]:
+    if value.get("git_url") and not value.get("git_commit"):
+        at = value.get("git_tag") or value.get("git_branch")
+        yield Place("git source", f"{value['git_url']}@{at}", PlaceKind.ELSEWHERE)
+    settings = {str(name): item for name, item in value.items() if str(name).startswith("spark.")}
+    yield from places_of_settings(settings)
+    for name, item in value.items():
+        if _SIGNS.sub("", str(name).lower()) in _ELSEWHERE_FIELDS and item:
+            yield Place(str(name), str(item), PlaceKind.ELSEWHERE)
+        elif str(name) not in settings:
+            yield from _walk(item, str(name))
+
+
+def _of_text(text: str, key: str) -> Iterator[Place]:
+    name = _SIGNS.sub("", key.lower())
+    if name in _IMAGE_FIELDS and text.strip():
+        yield Place("image", text, PlaceKind.IMAGE)
+    elif name in _COMMAND_FIELDS:
+        yield from _of_command(_words(text), has_application=False)
+    elif _SUBMIT.search(f"{text} "):
+        for command in _SUBMIT.split(f"{text} ")[1:]:
+            yield from _of_command(_words(command))
+    elif "mainApplicationFile" in text:
+        yield from _walk(_yaml(text), "")
+    elif name in _FIELDS:
+        pieces = [text] if _FIELDS[name] == APPLICATION else listed(text)
+        yield from (Place(_FIELDS[name], one) for one in pieces if _URI.match(one) or one.startswith("/"))
+    elif _STORED.fullmatch(text) and _CODE.search(text.partition("?")[0]):
+        yield Place("file", text)
+    elif " " in text:
+        yield from (Place("file", path) for path in _PROGRAM.findall(text))
+
+
+def _of_command(words: Sequence[str], *, has_application: bool = True) -> Iterator[Place]:
+    """What stands behind ``spark-submit``. What follows the application is its own."""
+    conf: dict[str, str] = {}
+    waiting = iter(words)
+    for word in waiting:
+        if not word.startswith("-"):
+            if has_application:
+                yield Place(APPLICATION, word)
+            break
+        if word in _FLAGS:
+            continue
+        option, has_value, value = word.partition("=")
+        value = value if has_value and option.startswith("--") else next(waiting, "")
+        if option in ("--conf", "-c"):
+            conf.update([value.partition("=")[::2]])
+        elif option in _OPTIONS:
+            yield from (Place(_OPTIONS[option], uri) for uri in listed(value))
+        elif option == "--driver-class-path":
+            yield from _class_path(value)
+        elif option == "--packages":
+            yield from (Place("packages", uri, PlaceKind.PACKAGE) for uri in listed(value))
+    yield from places_of_settings(conf)
+
+
+def _words(text: str) -> list[str]:
+    """The words of one command of a shell, up to a sign that ends it."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    words: list[str] = []
+    try:
+        for word in lexer:
+            if not word.strip("();<>|&"):
+                break
+            words.append(word)
+    except ValueError:  # a quote that is not closed
+        return text.split()
+    return words
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return list(yaml.safe_load_all(text))
+    except yaml.YAMLError:
+        return None
+
+
+def is_fixed(place: Place) -> bool:
+    """Whether what is behind an image's or a package's name can't change."""
+    if place.kind is not PlaceKind.PACKAGE:
+        return place.kind is PlaceKind.IMAGE and "@sha256:" in place.uri
+    version = place.uri.rpartition(":")[2] if ":" in place.uri else ""
+    return bool(version) and not re.search(r"SNAPSHOT|latest|[\[\](),+]", version)
+
+
+def is_glob(uri: str) -> bool:
+    """Whether spark-submit would expand it."""
+    return re.search(r"[*?\[{]", uri.partition("#")[0]) is not None and not uri.startswith(("http:", "https:"))
+
+
+def split_alias(uri: str) -> tuple[str, str]:
+    """Return the URI, and the name behind its ``#`` that the file gets where the application runs."""
+    plain, sign, alias = uri.partition("#")
+    return plain, f"{sign}{alias}"
