@@ -84,7 +84,7 @@ def list_together(store: ObjectStore, prefixes: Sequence[str]) -> dict[str, list
     """
     listed: dict[str, list[ObjectInfo]] = {prefix: [] for prefix in prefixes}
     waiting = deque(prefixes)
-    folder = commonpath([prefixes[0], prefixes[-1]])
+    folder = commonpath([prefix.rpartition("/")[0] for prefix in (prefixes[0], prefixes[-1])])
     listing = store.list(f"{folder}/" if folder else "", start_after=prefixes[0])
     for number, info in enumerate(listing, 1):
         while not info.key.startswith(waiting[0]) and info.key > waiting[0]:

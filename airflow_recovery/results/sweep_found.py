@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 
 from airflow_recovery.errors import ObjectMissing, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
-from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout, names_record, parse_number
+from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout, names_record, parse_folder
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, in_key_order
@@ -102,7 +102,7 @@ def data_of_run(results: ObjectStore, layout: JournalLayout) -> RunData:
     for info in results.list(layout.data):
         if not prefix or not info.key.startswith(prefix):
             parts = info.key[len(layout.data) :].split("/", 2)
-            number = parse_number(parts[1]) if len(parts) > 2 else None
+            number = parse_folder(parts[1]) if len(parts) > 2 else None
             if not number:
                 data.strangers.append(info)
                 continue

@@ -345,7 +345,7 @@ class DropInApplication(SparkApplication):
     @property
     def _all_attempts(self) -> str:
         """The folder of all attempts, below that of the results."""
-        return JournalLayout(self._identity).data_of(self._drop_in.task_id, 1).rpartition("/")[0]
+        return JournalLayout(self._identity).data_of_region(self._drop_in.task_id)
 
     @cached_property
     def _tables(self) -> Tables:
@@ -440,7 +440,8 @@ class DropInApplication(SparkApplication):
         """Why what the attempt of ``outcome`` has left in Airflow can't be left there again; `None`: it can."""
         if outcome.xcoms is None:
             return None
-        folder = JournalLayout(self._identity).data_of(outcome.region, outcome.attempt)
+        region = JournalLayout(self._identity).data_of_region(outcome.region)
+        folder = f"{region}/{outcome.xcoms.folder or f'{outcome.attempt:08d}'}"
         left = read_left(self._stores.results, folder, outcome.xcoms)
         if isinstance(left, str):
             return left
@@ -570,10 +571,10 @@ class DropInApplication(SparkApplication):
                 claim.attempt,
                 stored.why,
             )
-        return stored
+        return None if stored is None else replace(stored, folder=claim.folder)
 
     def _below(self, claim: Claim) -> str:
-        return JournalLayout(self._identity).data_of(claim.region, claim.attempt)
+        return JournalLayout(self._identity).data_of(claim)
 
     def _delete_managed(self, claim: Claim) -> None:
         """Of a fenced attempt: nobody will ever read it. Best effort; at a location of the user's own, nothing.

@@ -48,7 +48,7 @@ def test_it_says_what_it_deletes_what_it_keeps_and_why(world, tmp_path, capsys):
     assert said.splitlines()[-1] == "2 deleted, 2 kept; 23 B deleted"
     assert [load["action"] for load in dry["entries"]] == ["deleted", "kept", "deleted", "kept"]
     assert dry["deleted_bytes"] == 23
-    assert not list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
+    assert not list(world.results.list(world.journal().layout.data_of_number("P", 1)))
     assert world.current("C") == 2
 
 
@@ -66,10 +66,10 @@ def test_fault_82_a_journal_of_another_deployment_is_not_swept(world, tmp_path, 
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "south")
     assert gc(tmp_path) == 2
     assert "to be the journal of deployment 'south', found that of 'north'" in capsys.readouterr().err
-    assert list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
+    assert list(world.results.list(world.journal().layout.data_of_number("P", 1)))
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "north")
     assert gc(tmp_path) == 0
-    assert not list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
+    assert not list(world.results.list(world.journal().layout.data_of_number("P", 1)))
 
 
 def test_fault_82_control_without_a_look_at_the_owner_its_data_goes(world, tmp_path, monkeypatch):
@@ -77,7 +77,7 @@ def test_fault_82_control_without_a_look_at_the_owner_its_data_goes(world, tmp_p
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "south")
     monkeypatch.setattr("airflow_recovery.console.deployment.check_owner", lambda store, deployment: None)
     assert gc(tmp_path) == 0
-    assert not list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
+    assert not list(world.results.list(world.journal().layout.data_of_number("P", 1)))
 
 
 @pytest.mark.parametrize("arguments", [["--purge"], ["--older-than", "30d"], ["--grace", "soon"]])

@@ -59,7 +59,7 @@ def world(recorded):
 
 
 def objects(world, region: str, attempt: int) -> int:
-    return len(list(world.results.list(f"{world.journal().layout.data_of(region, attempt)}/")))
+    return len(list(world.results.list(world.journal().layout.data_of_number(region, attempt))))
 
 
 # pin

@@ -223,7 +223,7 @@ CONTROLS = {
     "where attempts share a folder a job that knows no fence overwrites the next ones": Control(
         Settings(with_folders(PAIR, "PC"), {Trouble.HEARTBEAT: 1, Trouble.KILL_TASK: 1}, **ALONE),
         "was overwritten by",
-        ((JournalLayout, "data_of", lambda self, region, attempt: data_of(self, region, 1)),),
+        ((JournalLayout, "data_of", lambda self, claim: data_of(self, replace(claim, attempt=1, folder=None))),),
     ),
     "where a refused commit is given up at once a zombie commits it later": Control(
         Settings(SINKS["probe-only, append"], {Trouble.REFUSE: 1, Trouble.HEARTBEAT: 2}, **ALONE),

@@ -175,7 +175,7 @@ class Troubles:
         layout = self._world.layout
         for name in self._names:
             for n in range(1, self._world.ledger.regions[name].latest_attempt + 1):
-                keys = [info.key for info in self._world.results.list(f"{layout.data_of(name, n)}/")]
+                keys = [info.key for info in self._world.results.list(layout.data_of_number(name, n))]
                 if keys:
                     yield f"{name}@{n}", keys
         shared = [info.key for info in self._world.results.list(f"{SHARED_FOLDER}/")]
