@@ -91,6 +91,11 @@ class Ledger:
             "part": self._batch,
         }
 
+    def of_journal(self) -> dict[str, Any]:
+        """What it knows from the journal alone."""
+        names = ("regions", "publishes", "handed_out", "plans")
+        return {name: getattr(self, name) for name in names}
+
     # what happens
 
     def journal_put(self, key: str, body: bytes, replaced: bool) -> None:

@@ -64,6 +64,7 @@ class Trouble(str, Enum):
     SKIP = "a task skips itself from now on: by its code, or because its input is empty; and the run is cleared"
     BRANCH = "a branch decides otherwise, and is cleared with the run, or with all below it"
     HAND = "a user marks a task, and it stays so"
+    BACKUP = "the journal is backed up; the next time, it comes back from that backup"
 
 
 DECISIONS = frozenset({Trouble.BREAK, Trouble.SKIP, Trouble.BRANCH, Trouble.HAND})
@@ -102,7 +103,7 @@ DRASTIC = frozenset(
 
 def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
     """One to five troubles of up to three kinds. One that can't happen to a job does not."""
-    others = [trouble for trouble in Trouble if trouble not in DECISIONS]
+    others = [trouble for trouble in Trouble if trouble not in {*DECISIONS, Trouble.BACKUP}]
     weights = [1 if trouble in DRASTIC else 3 for trouble in others]
     kinds = rng.choices(others, weights, k=rng.randint(1, 3))
     troubles: dict[Trouble, int] = dict.fromkeys(kinds, 1)

@@ -70,6 +70,7 @@ class Troubles:
             Trouble.SKIP: self._skip,
             Trouble.BRANCH: self._branch,
             Trouble.HAND: self._hand,
+            Trouble.BACKUP: self._backup,
         }
 
     @property
@@ -211,6 +212,12 @@ class Troubles:
         for store in (self._world.journal_store, self._world.results):
             act = partial(setattr, store, "ahead_s", store.ahead_s + by_s)
             yield f"CLOCK of {store.base_uri} jumps by {by_s:g} s", act
+
+    def _backup(self) -> Iterator[Act]:
+        if self._run.has_backup:
+            yield "JOURNAL comes back from its backup; USER clears all", self._run.restore_backup
+        else:
+            yield "JOURNAL is backed up", self._run.back_up
 
     def _database(self) -> Iterator[Act]:
         yield "AIRFLOW's database is lost", self._world.lose_database
