@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.locations import comparable
+
+_DELTA_COMMIT = re.compile(r"(?:^|/)_delta_log/[0-9]{20}\.json$")
+_ICEBERG_METADATA = re.compile(r"(?:^|/)metadata/[^/]+\.metadata\.json$")
 
 
 def key_below(base_uri: str, uri: str) -> str:
@@ -30,6 +35,17 @@ def listing_prefix(base_uri: str, location: str) -> str:
 def is_hidden_from_spark(name: str) -> bool:
     """True for a file or a folder that Spark leaves out when it reads a folder; ``_day=1`` is a column."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def is_read_by_spark(path: str) -> bool:
+    """True for what decides the rows of a folder: a file that Spark lists in it, or a commit in a table's log.
+
+    False for folders, markers and unfinished work of committers, and for other names that Spark hides.
+    """
+    names = path.split("/")
+    if _DELTA_COMMIT.search(path) or _ICEBERG_METADATA.search(path) or ".hoodie" in names[:-1]:
+        return True
+    return not path.endswith("/") and not any(map(is_hidden_from_spark, names))
 
 
 def is_hidden(path: str) -> bool:

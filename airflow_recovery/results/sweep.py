@@ -61,6 +61,7 @@ class Sweeper:
     ``cached`` is the Spark Connect server that keeps this deployment's cached results, where one is named; ``tables``
     have tags of ours.
     ``is_live_run(dag_id, run_id)``: whether Airflow has that DAG run, and has not ended it; `None`: nobody can say.
+    ``live_run(dag_id, run_key)``: the id of a DAG run of that key that Airflow has not ended, if any is known.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Sweeper:
         *,
         tables: Tables | None = None,
         is_live_run: Callable[[str, str], bool | None] = lambda dag_id, run_id: None,
+        live_run: Callable[[str, str], str | None] = lambda dag_id, run_key: None,
     ) -> None:
         self._store = journal
         self._results = results
@@ -79,7 +81,7 @@ class Sweeper:
         self._cached = cached
         self._tables = tables
         self._tags_seen: dict[str, frozenset[str] | str] = {}
-        self._is_live_run = is_live_run
+        self._is_live_run, self._live_run = is_live_run, live_run
         self._views: frozenset[str] = frozenset()
         self._report = SweepReport(options.dry_run)
         self._writer = uuid.uuid4().hex
@@ -143,7 +145,16 @@ class Sweeper:
             drop_cached=lambda region, number: self._drop_cached(run, region, number),
             tags=run.tags,
         )
-        purge = Purge(run, releaser, self._results, self._report, self._options, who=WHO, is_live_run=self._is_live_run)
+        purge = Purge(
+            run,
+            releaser,
+            self._results,
+            self._report,
+            self._options,
+            who=WHO,
+            is_live_run=self._is_live_run,
+            live_run=self._live_run,
+        )
         if purge.execute():
             return
         for mode in all_answers("results", ResultsMode):

@@ -9,7 +9,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
@@ -33,6 +33,7 @@ from airflow_recovery.errors import (
     JobDefinitionError,
     NotPublished,
     NotSetUp,
+    ObjectMissing,
     OutputAltered,
     Overtaken,
     RegionFailed,
@@ -388,6 +389,8 @@ class DropInApplication(SparkApplication):
             told = str(error) if failure is None else f"{failure.type}: {failure.message}"
             failure = failure or Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
             message = f"{claim.region}@{claim.attempt}: the application failed: {told}"
+            with suppress(StoreError):
+                self._ensure_as_claimed(attempt)
             advice = self._advice_on_checkpoints("\n".join([str(error), *output_of(error)]))
             if advice:
                 raise UserCodeError(f"{message}. {advice}", failure) from error
@@ -529,6 +532,7 @@ class DropInApplication(SparkApplication):
         outcome = replace(outcome, externals=(*outcome.externals, *found))
         try:
             # The application was given its inputs as folders.
+            self._ensure_as_claimed(attempt)
             ensure_inputs_kept(self._run, attempt)
             for (_, name), published in self._published.items():
                 if name in self._drop_in.inputs:
@@ -557,6 +561,38 @@ class DropInApplication(SparkApplication):
                         f"{attempt} has read version {base} of {external.uri}, which it writes as well, and somebody "
                         f"else has committed to it since: {_some(others)}. The next try evaluates again."
                     )
+
+    def _ensure_as_claimed(self, attempt: ClaimedAttempt) -> None:
+        """Raise `InputReleased` if a file that was read is not the one that was claimed. One listing for each input."""
+        changed = self._changed_inputs(attempt) if self._drop_in.recovers else ""
+        if changed:
+            claim = attempt.claim
+            raise InputReleased(
+                f"{claim.region}@{claim.attempt}: {changed}, while the application was reading. Nothing that it wrote "
+                "counts; the next try reads what is there then, and if an input of this DAG is not as it was "
+                "registered, its producer runs first. An application that removes or overwrites what it has read can't "
+                "run a second time: do not declare that as an input."
+            )
+
+    def _changed_inputs(self, attempt: ClaimedAttempt) -> str:
+        """What has become of the first file that is not as it was claimed; empty if all are."""
+        published = (one.result.manifests for (_, name), one in self._published.items() if name in self._drop_in.inputs)
+        for manifest in (*self._manifests_read(attempt), *(manifest for each in published for manifest in each)):
+            if not is_table(manifest.location):
+                found = probe_manifest(self._stores.open_external(manifest.location), manifest)
+                if not found.is_available or (manifest.managed and found.added):
+                    return found.evidence[0]
+        for name, declared in self._drop_in.inputs.items():
+            if not isinstance(declared, str) or is_published(declared) or is_table(declared):
+                continue
+            try:
+                now = {one.uri: one for one in list_external(self._stores, declared, name)}
+            except ObjectMissing:
+                now = {}
+            for read in attempt.externals:
+                if read.vertex == name and now.get(read.uri) != read:
+                    return f"{read.uri} was {'overwritten' if read.uri in now else 'removed'}"
+        return ""
 
     def _store_left(self, claim: Claim, left: LeftInAirflow) -> StoredXComs | None:
         if not self._drop_in.recovers:

@@ -178,7 +178,7 @@ TEAMS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("other", TEAMS)
-def test_fault_290_one_version_of_two_teams_is_two_shared_results(
+def test_fault_297_one_version_of_two_teams_is_two_shared_results(
     other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     team = Team(tmp_path, monkeypatch)
@@ -188,7 +188,7 @@ def test_fault_290_one_version_of_two_teams_is_two_shared_results(
 
 @pytest.mark.control
 @pytest.mark.parametrize("other", TEAMS)
-def test_fault_290_control_by_its_version_alone_one_team_gets_the_others_rows(
+def test_fault_297_control_by_its_version_alone_one_team_gets_the_others_rows(
     other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_plan, "shared_fingerprint", lambda job, vertex, fingerprint: fingerprint)
