@@ -7,8 +7,9 @@ import re
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.locations import comparable
 
-_DELTA_COMMIT = re.compile(r"(?:^|/)_delta_log/[0-9]{20}\.json$")
-_ICEBERG_METADATA = re.compile(r"(?:^|/)metadata/[^/]+\.metadata\.json$")
+_TABLE_LOG = re.compile(
+    r"(?P<root>(?:.*/)?)(?:_delta_log/[0-9]{20}\.json|metadata/[^/]+\.metadata\.json|\.hoodie/(?:timeline/)?[0-9_]+\.[a-z]+)"
+)
 
 
 def key_below(base_uri: str, uri: str) -> str:
@@ -42,10 +43,18 @@ def is_read_by_spark(path: str) -> bool:
 
     False for folders, markers and unfinished work of committers, and for other names that Spark hides.
     """
-    names = path.split("/")
-    if _DELTA_COMMIT.search(path) or _ICEBERG_METADATA.search(path) or ".hoodie" in names[:-1]:
+    if table_of_log(path) is not None:
         return True
-    return not path.endswith("/") and not any(map(is_hidden_from_spark, names))
+    return not path.endswith("/") and not any(map(is_hidden_from_spark, path.split("/")))
+
+
+def table_of_log(path: str) -> str | None:
+    """The folder of the table (Delta, Iceberg, Hudi) of which ``path`` is a commit in its log; `None`: it is none.
+
+    The folder ends with a slash; it is empty if the paths are below the table itself.
+    """
+    match = _TABLE_LOG.fullmatch(path)
+    return match["root"] if match is not None else None
 
 
 def is_hidden(path: str) -> bool:

@@ -195,6 +195,12 @@ class Releaser:
         listed = self._list(region, number)
         return self._delete([info for info in listed if info.key not in kept and is_old(info)])
 
+    def delete_folders(self, region: str, names: Iterable[str], is_old: Callable[[ObjectInfo], bool]) -> Deleted:
+        """The old objects in these folders of a region, which no claim has. No marker: nobody can read them."""
+        below = self._journal.layout.data_of_region(region)
+        listed = (info for name in names for info in self._results.list(f"{below}/{name}/"))
+        return self._delete([info for info in listed if is_old(info)])
+
     def _prefix(self, region: str, number: int) -> str:
         return self._journal.layout.data_of_number(region, number)
 

@@ -16,7 +16,7 @@ from functools import cache
 
 from airflow_recovery.errors import StoreError
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.layout import shared_identity
+from airflow_recovery.journal.layout import folder_of, shared_identity
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import all_answers
@@ -182,7 +182,12 @@ class Sweeper:
             verdict = verdicts[name, number]
             if not verdict.may_go:
                 surplus = self._delete_surplus(run, rule, releaser, region, number, readers)
-                self._report.add(what, Action.KEPT, verdict.why, objects - surplus.objects, size - surplus.size)
+                lost = self._delete_folders_of_lost_claims(run, releaser, region, number)
+                left = objects - surplus.objects - lost.objects, size - surplus.size - lost.size
+                self._report.add(what, Action.KEPT, verdict.why, *left)
+                if lost.objects:
+                    why = "written by a claim that the journal does not have"
+                    self._report.add(what, Action.DELETED, why, lost.objects, lost.size)
                 if surplus.objects:
                     self._report.add(what, Action.DELETED, "in no batch that is used", surplus.objects, surplus.size)
                 continue
@@ -319,6 +324,18 @@ class Sweeper:
         latest_s = self._results_now_s - CLOCK_MARGIN_S - self._options.grace_s
         outputs = [output for batch in batches for output in batch.outputs]
         return releaser.delete_surplus(region, number, outputs, lambda info: modified_s(info) <= latest_s)
+
+    def _delete_folders_of_lost_claims(self, run: SweptRun, releaser: Releaser, region: str, number: int) -> Deleted:
+        """Of an attempt that stays: the folders of other claims of its number, which a backup of the journal lacked."""
+        data = run.data.attempts.get((encode(region), number))
+        attempt = run.state.of(region).attempts.get(number)
+        if data is None or len(data.folders) < 2 or attempt is None or not attempt.is_claimed or attempt.batches:
+            return Deleted()
+        known = {folder_of(run.journal.read_claim(region, number))}
+        outputs = attempt.outcome.outputs if attempt.outcome is not None else ()
+        others = {name for name in data.folders - known if not any(f"/{name}/" in each.location for each in outputs)}
+        latest_s = self._results_now_s - CLOCK_MARGIN_S - self._options.grace_s
+        return releaser.delete_folders(region, sorted(others), lambda info: modified_s(info) <= latest_s)
 
     def _attempts(self, run: SweptRun) -> list[tuple[str, int]]:
         """Every attempt with data, and every one that holds what others wrote and has not let go of it.

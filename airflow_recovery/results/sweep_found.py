@@ -68,13 +68,17 @@ class Ages:
 
 @dataclass
 class AttemptData:
-    """What lies below the prefix of one attempt, the views that a Spark Connect server keeps for it, and its tags."""
+    """What lies in the folders of one attempt, the views that a Spark Connect server keeps for it, and its tags.
+
+    ``folders``: their names. There are several if a journal that came back from a backup gave the number again.
+    """
 
     objects: int = 0
     size: int = 0
     newest_s: float = 0.0
     views: list[str] = field(default_factory=list)
     tags: int = 0
+    folders: set[str] = field(default_factory=set)
 
     def add(self, info: ObjectInfo) -> None:
         """Count one more object in, its size and its time."""
@@ -108,6 +112,7 @@ def data_of_run(results: ObjectStore, layout: JournalLayout) -> RunData:
                 continue
             prefix = f"{layout.data}{parts[0]}/{parts[1]}/"
             attempt = data.attempts.setdefault((parts[0], number), AttemptData())
+            attempt.folders.add(parts[1])
         attempt.add(info)
     return data
 

@@ -181,7 +181,7 @@ class DropInApplication(SparkApplication):
             elif is_table(declared):
                 externals.append(self._snapshot_read(declared, name))
             elif isinstance(declared, str):
-                externals += list_external(self._stores, declared, name)
+                externals += list_external(self._stores, declared, name, reads_tables=True)
         return tuple(externals)
 
     def _snapshot_read(self, uri: str, name: str) -> ExternalObject:
@@ -586,7 +586,7 @@ class DropInApplication(SparkApplication):
             if not isinstance(declared, str) or is_published(declared) or is_table(declared):
                 continue
             try:
-                now = {one.uri: one for one in list_external(self._stores, declared, name)}
+                now = {one.uri: one for one in list_external(self._stores, declared, name, reads_tables=True)}
             except ObjectMissing:
                 now = {}
             for read in attempt.externals:

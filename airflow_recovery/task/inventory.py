@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from fnmatch import translate
 
-from airflow_recovery.errors import ObjectMissing
+from airflow_recovery.errors import JobDefinitionError, ObjectMissing
 from airflow_recovery.locations import SCHEMES, comparable
-from airflow_recovery.model.location import is_hidden_from_spark
+from airflow_recovery.model.location import is_hidden_from_spark, table_of_log
 from airflow_recovery.model.records import ExternalObject
-from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.store.opening import open_store
 
 _ROOT = re.compile(rf"(?:{'|'.join(SCHEMES)})://[^/]*|file:(?://)?|")
@@ -25,6 +25,7 @@ def list_objects(
     endpoint_url: str | None = None,
     region_name: str | None = None,
     open_location: Callable[[str], ObjectStore] | None = None,
+    reads_tables: bool = False,
 ) -> tuple[ExternalObject, ...]:
     """The objects that ``pattern`` names, as inputs of ``vertex``, sorted by URI, with size and etag.
 
@@ -37,7 +38,11 @@ def list_objects(
 
     ``open_location`` opens its store; without it, credentials are the process's own.
 
+    Files alone do not tell what a table has: a delete of a partition or a RESTORE writes to its log only. With
+    ``reads_tables`` the newest commit in the log of each table that is listed is one of the objects.
+
     Raises `ObjectMissing` where nothing matches; the errors of the store; `ConfigurationError` for any other URI.
+    Without ``reads_tables``, raises `JobDefinitionError` for files of a table.
     """
     base, segments = _split(pattern)
     literal = _GLOB.split(segments[0], maxsplit=1)[0] if segments else ""
@@ -46,10 +51,31 @@ def list_objects(
     else:
         store = open_store(base, endpoint_url=endpoint_url, region_name=region_name)
     matchers = [_matcher(segment) for segment in segments]
+    found: list[ObjectInfo] = []
+    logs: dict[str, ObjectInfo] = {}
+    for info in store.list(literal):
+        table = table_of_log(info.key)
+        if table is not None:
+            logs[table] = max(logs.get(table, info), info, key=lambda one: one.key)
+        if _matches(info.key.split("/"), segments, matchers):
+            found.append(info)
+    tables = [
+        table
+        for table in logs
+        # The name of a file stands for all: a table without files is no missing input.
+        if _matches([*table.split("/")[:-1], "part"], segments, matchers)
+        or any(info.key.startswith(table) for info in found)
+    ]
+    if tables and not reads_tables:
+        raise JobDefinitionError(
+            f"vertex {vertex!r} reads the files {pattern}: expected files of their own, found those of a table at "
+            f"{store.base_uri}/{tables[0]}, whose log ({logs[tables[0]].key.rpartition('/')[2]}) decides which of them "
+            "count. Read the table with a recoverable operator, at its {version:...} (docs/tables.md)"
+        )
+    found += [logs[table] for table in tables if logs[table] not in found]
     externals = tuple(
         ExternalObject(vertex, f"{store.base_uri}/{info.key}", info.size, info.etag)
-        for info in store.list(literal)
-        if _matches(info.key.split("/"), segments, matchers)
+        for info in sorted(found, key=lambda one: one.key)
     )
     if not externals:
         raise ObjectMissing(

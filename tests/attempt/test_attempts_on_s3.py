@@ -5,7 +5,6 @@ from __future__ import annotations
 from on_s3 import on_s3  # noqa: F401 - for every test
 from test_places_used_once import (  # noqa: F401
     test_fault_290_a_number_that_a_backup_gives_again_has_another_folder,
-    test_fault_290_a_release_deletes_the_folders_of_both,
     test_fault_294_a_file_beyond_its_manifest_has_a_result_made_again_elsewhere,
     test_fault_294_what_a_committer_leaves_is_no_file_of_a_result,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from clocked import sweep
+from clocked import Clock, clocked_world, sweep, told
 from fakes import PAIR, World
 
 from airflow_recovery.attempt import attempt
@@ -31,12 +31,12 @@ def by_number(self, claim):
     return data_of(self, replace(claim, folder=None))
 
 
-def made_twice_at_one_number() -> tuple[World, str, str]:
+def made_twice_at_one_number(world: World | None = None) -> tuple[World, str, str]:
     """P@1 is made by code 1, its claim and its finish are lost with the journal, and P@1 is made by code 2.
 
     Returns the prefixes of the data of both.
     """
-    world = World(PAIR)
+    world = world or World(PAIR)
     before = backed_up(world.journal_store)
     world.go("P")
     first = world.data_of("P", 1)
@@ -69,14 +69,21 @@ def test_fault_290_control_by_its_number_alone_the_late_file_lies_in_the_result(
     assert listed == {f"{second}/out/part-0", f"{second}/out/part-1"}
 
 
-def test_fault_290_a_release_deletes_the_folders_of_both():
-    world, first, second = made_twice_at_one_number()
+def test_fault_290_gc_deletes_the_folder_of_the_lost_claim_and_a_release_that_of_the_other():
+    clock = Clock()
+    world, first, second = made_twice_at_one_number(clocked_world(PAIR, clock))
     world.go("C")
+    sweep(world, grace_s=3600.0)
+    assert list(world.results.list(first))  # its job may be at work
+    clock.passes(7200.0)
+    assert told(sweep(world, grace_s=3600.0))["P@1"] == "deleted: written by a claim that the journal does not have"
+    assert not list(world.results.list(first))
+    assert world.content("C") == "C of ['P of []']"
     world.restart("P")
     world.until_green()
-    report = sweep(world, grace_s=0.0)
-    assert report.unread == []
-    assert not [key for prefix in (first, second) for key in world.results.list(prefix)]
+    clock.passes(7200.0)
+    assert sweep(world, grace_s=3600.0).unread == []
+    assert not list(world.results.list(second))
 
 
 def test_fault_290_a_claim_of_an_earlier_version_has_the_folder_of_its_number(monkeypatch):
@@ -91,7 +98,14 @@ def test_fault_290_a_claim_of_an_earlier_version_has_the_folder_of_its_number(mo
 
 
 LATE = ("part-9", "day=1/part-0", "_day=1/part-0", "_delta_log/00000000000000000001.json")
-LEFT = ("_SUCCESS", "_temporary/0/part-0", ".part-0.crc", "__magic_job-1/x", "_committed_17", "_delta_log/_last_checkpoint")
+LEFT = (
+    "_SUCCESS",
+    "_temporary/0/part-0",
+    ".part-0.crc",
+    "__magic_job-1/x",
+    "_committed_17",
+    "_delta_log/_last_checkpoint",
+)
 
 
 @pytest.mark.parametrize("name", LATE)

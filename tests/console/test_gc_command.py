@@ -234,9 +234,7 @@ MIDNIGHT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("state", ["running", "queued"])
-def test_fault_292_a_run_that_airflow_says_waits_is_not_closed(
-    waiting, tmp_path, airflows_runs, capsys, state, force
-):
+def test_fault_292_a_run_that_airflow_says_waits_is_not_closed(waiting, tmp_path, airflows_runs, capsys, state, force):
     """Whatever its run id is now: a run that was made again has another one than the claims."""
     airflows_runs("dag", "another", "running", datetime(2026, 1, 2, tzinfo=timezone.utc))
     airflows_runs("dag", "manual__made-again", state, MIDNIGHT)

@@ -204,7 +204,9 @@ def test_what_is_given_up_is_said_before_anything_is_deleted(commands, world, mo
     assert objects(world, "raw", 1) == 1
     code, said = commands.call("release", *RUN, "raw")
     assert (code, objects(world, "raw", 1)) == (ExitCode.DONE, 0)
-    assert said.partition("\n")[2].startswith("raw@1 was released before: this deletes what is left of it.\nReleased raw@1: 1 objects")
+    assert said.partition("\n")[2].startswith(
+        "raw@1 was released before: this deletes what is left of it.\nReleased raw@1: 1 objects"
+    )
 
 
 def test_what_is_pinned_or_read_is_not_released_even_with_force(commands, world):

@@ -15,7 +15,14 @@ FOLDER = CheckpointFolder(RunIdentity("dag", "2026-01-01", "group"), "board")
 def prepare(store, attempt, *, completed, earlier=None, may_begin=False, skips=0, begins=None):
     before = tuple(map(str, range(1, attempt))) if earlier is None else earlier
     return prepare_checkpoint(
-        store, FOLDER, str(attempt), earlier=before, completed=completed, may_begin=may_begin, skips=skips, begins=begins
+        store,
+        FOLDER,
+        str(attempt),
+        earlier=before,
+        completed=completed,
+        may_begin=may_begin,
+        skips=skips,
+        begins=begins,
     )
 
 

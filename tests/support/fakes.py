@@ -284,7 +284,7 @@ class FakeApplication(SparkApplication):
     def _write(self, claim: Claim, result: str, body: bytes) -> PartitionManifest:
         name = "out" if result == claim.region else result
         location = f"{self._journal.layout.data_of(claim)}/{name}"
-        info = self._results.put(f"{location}/part-0", body)
+        info = self._results.put(f"{location}/{'part-0' if self._hooks.rows else '_SUCCESS'}", body)
         return PartitionManifest(
             result,
             f"{self._results.base_uri}/{location}",
