@@ -446,7 +446,10 @@ class PartitionMissing(InputUnreadable):
 
 
 class InputReleased(PartitionMissing):
-    """An input was released after it was claimed, so that a part of it may have been read. Nothing is finished then."""
+    """An input was released, removed or exchanged after it was claimed: what was read is not known. Nothing is finished.
+
+    It counts as no failure of the task.
+    """
 
     kind = Kind.FENCED
 

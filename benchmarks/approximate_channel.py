@@ -167,7 +167,7 @@ class ChannelBench:
             vertices=(VertexSpec(name, params, not is_source, False),),
             inputs=(),
             run=RunDates(None, None, None),
-            location=f"{self._results.uri}/{JournalLayout(run).data_of(name, 1)}",
+            location=f"{self._results.uri}/{JournalLayout(run).data_of_number(name, 1)}",
             journal=self._journal,
             results=self._results,
             receipt=str(self._folder / f"receipt-{name}-{run.run_key}"),

@@ -201,7 +201,7 @@ def write_finished(
             journal.claim(_claim(region, attempt, hashed, pins(region)))
             journal.fence(Outcome(region.name, 1, AttemptState.FENCED, "w", "now", cause=FenceCause.OWN_FAILURE))
             attempt = 2
-        location = f"{journal.layout.data_of(region.name, attempt)}/{region.name}"
+        location = f"{journal.layout.data_of_number(region.name, attempt)}/{region.name}"
         info = results.put(f"{location}/part-0", region.name.encode())
         manifest = PartitionManifest(
             region.name, f"{results.base_uri}/{location}", (ResultObject("part-0", info.size, info.etag),), 1

@@ -115,7 +115,7 @@ def finished_run(plan: PlanRecord, bodies: dict[str, bytes], bucket: str = "s3:/
             Claim(region.name, 1, "w", hashed, pins, "run", 1, ti, "tag", "2026-01-01T00:00:00+00:00", max_tries=3)
         )
         store.put(journal.layout.heartbeat(region.name, 1), b"{}")
-        location = f"{journal.layout.data_of(region.name, 1)}/{region.results[0]}" if region.results else ""
+        location = f"{journal.layout.data_of_number(region.name, 1)}/{region.results[0]}" if region.results else ""
         outputs: Sequence[PartitionManifest] = ()
         if region.results:
             infos = [results.put(f"{location}/part-{at:05d}.parquet", b"rows") for at in range(FILES)]

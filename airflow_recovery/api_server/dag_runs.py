@@ -41,6 +41,12 @@ def newest_dag_runs(session: Session, dag_id: str, most: int) -> list[RunRow]:
     return [_row(row) for row in session.execute(ordered)]
 
 
+def live_dag_runs(session: Session, dag_id: str) -> list[RunRow]:
+    """The runs of the DAG that have not ended."""
+    live = DagRun.state.in_([DagRunState.QUEUED, DagRunState.RUNNING])
+    return [_row(row) for row in session.execute(_columns().where(DagRun.dag_id == dag_id, live))]
+
+
 def _columns() -> Select[Any]:
     return select(DagRun.run_id, DagRun.logical_date, DagRun.partition_key, DagRun.state, DagRun.run_after)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +73,8 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         absent=absent,
         assets=assets,
         dag_run=run.dag_run_record(region),
+        # The writer is random. So the folder is no other claim's, and a test with a seed gets the same one again.
+        folder=f"{number:08d}-{hashlib.sha256(run.journal.writer.encode()).hexdigest()[:8]}",
     )
     run.journal.claim(claim)
     run.log.info(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_recovery.attempt.shared_code import shared_fingerprint
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.job import Job, Subtask
 from airflow_recovery.job.batch_snapshot import takes_snapshots
@@ -100,6 +101,8 @@ class _Planner:
         self._code = {name: vertex_code(job, name) for name in self._vertices}
         self._parallelism = {region.name: job.parallelism_of(region.vertices[0]) for region in self._graph.regions}
         self._read = {edge.result for region in self._graph.regions for edge in region.inputs}
+        shared = (region for region in self._graph.regions if is_persistent(region, self._vertices))
+        self._shared = frozenset(vertex for region in shared for vertex in region.vertices)
         self._alike: dict[str, tuple[dict[str, Any], str]] = {}
 
     def plan(self) -> JobPlan:
@@ -149,7 +152,10 @@ class _Planner:
         own = key is not None and uses_subtask(self._vertices[vertex].params)
         if own or vertex not in self._alike:
             params = self._job.render_params(vertex, self._facts, key)
-            rendered = (params, vertex_fingerprint(self._job, vertex, params, code=self._code[vertex]))
+            fingerprint = vertex_fingerprint(self._job, vertex, params, code=self._code[vertex])
+            if vertex in self._shared:
+                fingerprint = shared_fingerprint(self._job, vertex, fingerprint)
+            rendered = (params, fingerprint)
             if own:
                 return rendered
             self._alike[vertex] = rendered

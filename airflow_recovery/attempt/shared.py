@@ -243,6 +243,7 @@ class SharedApplication(SparkApplication):
                 plan_hash=plan_hash(shared_plan(self._plan)),
                 inputs=(InputRef(ref.region, ref.attempt),),
                 owner=owner,
+                folder=None,
             )
         )
 

@@ -82,6 +82,13 @@ class Deployment(Protocol):
         """Whether Airflow has this DAG run, and has not ended it. `None`: it can't be asked, or knows no such run."""
         ...
 
+    def live_run(self, dag_id: str, run_key: str) -> str | None:
+        """Return the id of a DAG run with this key that Airflow has, and has not ended.
+
+        `None`: Airflow has none, or can't be asked.
+        """
+        ...
+
     def rebuild(self, dag_id: str, request: RebuildRequest) -> Rebuilt | None:
         """Set the finished tasks of a re-created run to success. `None`: there is no way into Airflow."""
         ...
@@ -134,6 +141,9 @@ class StandaloneDeployment:
         """Returns `None`: there is no way into Airflow from here."""
 
     def is_live_run(self, dag_id: str, run_id: str) -> None:
+        """Returns `None`: there is no way into Airflow from here."""
+
+    def live_run(self, dag_id: str, run_key: str) -> None:
         """Returns `None`: there is no way into Airflow from here."""
 
     def rebuild(self, dag_id: str, request: RebuildRequest) -> None:

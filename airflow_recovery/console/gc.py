@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
         cache_server_of(args),
         tables=deployment.tables,
         is_live_run=deployment.is_live_run,
+        live_run=deployment.live_run,
     )
     report = sweeper.sweep()
     print(json.dumps(report.to_json(), indent=1) if args.json else report.text())

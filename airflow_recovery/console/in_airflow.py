@@ -134,6 +134,25 @@ class AirflowDeployment:
             return None
         return None if state is None else state not in ENDED_RUN_STATES
 
+    def live_run(self, dag_id: str, run_key: str) -> str | None:
+        """As `is_live_run` asks. A run that waits (for a sensor, an approval, a slot, a pool) has not ended."""
+        try:
+            return next((run_id for run_id, key in self._live_runs(dag_id) if key == run_key), None)
+        except Exception as error:
+            log.debug("Airflow was not asked for the runs of %s that have not ended: %s", dag_id, error)
+            return None
+
+    def _live_runs(self, dag_id: str) -> list[tuple[str, str]]:
+        if self._settings.api_conn_id:
+            from airflow_recovery.hooks.recovery_api import RecoveryApiHook
+
+            return RecoveryApiHook(self._settings.api_conn_id).live_runs(dag_id)
+        from airflow_recovery.airflow_compat import create_session
+        from airflow_recovery.api_server.dag_runs import live_dag_runs
+
+        with create_session() as session:
+            return [(row.run_id, row.run_key) for row in live_dag_runs(session, dag_id)]
+
     def _run_state(self, dag_id: str, run_id: str) -> str | None:
         if self._settings.api_conn_id:
             from airflow_recovery.hooks.recovery_api import RecoveryApiHook

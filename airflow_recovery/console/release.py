@@ -6,6 +6,7 @@ import argparse
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from airflow_recovery.attempt.manual_release import ReleaseByHand, check_may_go, look_at_release, release_by_hand
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
@@ -46,7 +47,9 @@ def run(args: argparse.Namespace) -> int:
     force = args.force or args.dry_run
     check_results(deployment.journal, deployment.results)
     check_may_go(release, force=force)
+    identity = view.journal.identity
     if not args.json:
+        print(f"DAG {identity.dag_id}, run {identity.run_key}, group {identity.group_id}")
         print("\n".join(_given_up(release, preview)), flush=True)
     with recorded_journal(view.journal) as journal:
         tags = RunTags(deployment.tables, journal, view.in_use.state)
@@ -55,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.json:
         document = {
+            **asdict(identity),
             "region": region,
             "attempt": release.attempt.number,
             "dry_run": args.dry_run,

@@ -155,6 +155,12 @@ class RegionSpec:
         """The number of the attempt, from 1."""
         return self.trace.attempt
 
+    @property
+    def folder(self) -> str | None:
+        """`Claim.folder` of the attempt, which its ``location`` ends with."""
+        name = self.location.rpartition("/")[2]
+        return name if "-" in name else None
+
     def to_json(self) -> str:
         """One line of JSON; `from_json` is the inverse.
 

@@ -39,7 +39,7 @@ _SHOWN_LINES = 20
 class Order(NamedTuple):
     """What is kept, as plain JSON values. ``holds``: files and folders that the driver uses, which nobody may remove.
 
-    ``journal`` and ``results`` are the fields of a `StoreSpec`. ``gives_signs``: the application gives no heartbeats by
+    ``data`` is the prefix of the attempt's data. ``journal`` and ``results`` are the fields of a `StoreSpec`. ``gives_signs``: the application gives no heartbeats by
     itself; then ``rests_on`` is what the heartbeats say that it was started with. Times are in seconds.
     """
 
@@ -49,6 +49,7 @@ class Order(NamedTuple):
     identity: list[str]
     region: str
     attempt: int
+    data: str
     tag: str
     every_s: float
     journal: dict[str, Any]
@@ -234,8 +235,7 @@ class _LeftAlone:
         failure = Failure("ApplicationFailed", f"spark-submit ended. Error code is: {code}. Its last output:\n{shown}")
         with suppress(StoreError):
             results = open_spec_store(StoreSpec(**self._order.results))
-            prefix = self._journal.layout.data_of(self._order.region, self._order.attempt)
-            write_failure_at(results, prefix, failure)
+            write_failure_at(results, self._order.data, failure)
 
 
 def main(arguments: list[str]) -> int:

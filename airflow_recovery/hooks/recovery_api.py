@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, Observation, clear_in_slices
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, NotMine, RecoveryError
+from airflow_recovery.journal.layout import run_key
 from airflow_recovery.model.codec import from_json, to_json
 from airflow_recovery.model.keys import TaskKey
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 30.0
 RETRIES = 4
+_PAGE_OF_RUNS = 100
 
 
 class Authentication(str, Enum):
@@ -122,6 +125,16 @@ class RecoveryApiHook(BaseHook):
             return None
         self._raise_for(response, path)
         return str(response.json()["state"])
+
+    def live_runs(self, dag_id: str) -> list[tuple[str, str]]:
+        """The id and the run key of each run of the DAG that has not ended, by Airflow's own REST API."""
+        path = f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns?state=queued&state=running&limit={_PAGE_OF_RUNS}"
+        runs: list[tuple[str, str]] = []
+        while True:
+            page = self._ask("GET", f"{path}&offset={len(runs)}", None)
+            runs += [(str(run["dag_run_id"]), _key_of_run(run)) for run in page["dag_runs"]]
+            if not page["dag_runs"] or len(runs) >= int(page["total_entries"]):
+                return runs
 
     def note(self, dag_id: str, run_id: str, task_key: str, note: str) -> None:
         """Give a task instance a note, by Airflow's own REST API; one that a person has written stays."""
@@ -237,6 +250,16 @@ class RecoveryApiHook(BaseHook):
 
 def _of_run(dag_id: str, run_id: str, operation: str) -> str:
     return f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}/{operation}"
+
+
+def _key_of_run(run: dict[str, Any]) -> str:
+    date = run.get("logical_date")
+    moment = datetime.fromisoformat(date.replace("Z", "+00:00")).astimezone(timezone.utc) if date else None
+    return run_key(
+        logical_date=moment.isoformat() if moment else None,
+        partition_key=run.get("partition_key"),
+        run_id=str(run["dag_run_id"]),
+    )
 
 
 def _detail(response: requests.Response) -> str:

@@ -16,9 +16,9 @@
 
 and, relative to the base of the results,
 
-    <base>/<dag id>/<run key>/<group id>/<region>/<n>/    what an attempt has written
+    <base>/<dag id>/<run key>/<group id>/<region>/<n>-<x>/    what an attempt has written; x: eight hex digits of its claim
     <base>/_channels/<dag id>/<run key>/<group id>/<edge>/<generation>/     `airflow_recovery.streaming.folder`
-                                                  /_stages/<region>/<n>/    and its `CheckpointFolder`
+                                                  /_stages/<region>/<n>-<x>/    and its `CheckpointFolder`
 
 Streams and splits lie beside the truth, not below it, so that the one listing of a pre-check never pages through them.
 No id can begin with an underscore (`airflow_recovery.model.names`), so they can't meet. ``n`` and ``k`` have eight
@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.record_kinds import RECORD_KINDS, kind_of
-from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.model.records import Claim, RunIdentity
 
 # Each fits exactly what the methods below write: a number that is written in another way is another name.
 _NUMBER = "[0-9]{8}"
@@ -42,6 +42,7 @@ _TURN = "(?:[0-9]{4}|[1-9][0-9]{4,7})"
 _ATTEMPT_NAME = re.compile(rf"({_NUMBER})\.([a-z]+)(?:-({_TURN}))?")
 _KIND_OF_ATTEMPT = re.compile(rf"t/[^/]+/{_NUMBER}\.(?!x-)([a-z]+)(?:-[0-9]+)?")
 _KIND_OF_RUN = re.compile(rf"([a-z]+)[/-]{_NUMBER}")
+_FOLDER = re.compile(rf"({_NUMBER})(?:-[0-9a-f]{{8}})?")
 _DATE_KEY = re.compile(r"date-([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2})([0-9]{2})([0-9]{2}(?:\.[0-9]+)?)Z")
 _PLAN_KEY = re.compile("plan/([0-9a-f]+)")
 _PUBLISH_KEY = re.compile(f"publish/({_NUMBER})")
@@ -86,9 +87,15 @@ def names_record(path: str) -> bool:
     )
 
 
-def parse_number(segment: str) -> int | None:
-    """The number of an attempt as the name of a folder has it, eight ASCII digits; `None` for any other name."""
-    return int(segment) if len(segment) == 8 and segment.isascii() and segment.isdigit() else None
+def parse_folder(segment: str) -> int | None:
+    """The number of the attempt whose folder has this name, as `folder_of` makes it; `None` for any other name."""
+    match = _FOLDER.fullmatch(segment)
+    return int(match[1]) if match is not None else None
+
+
+def folder_of(claim: Claim) -> str:
+    """The name of the folder that the attempt of ``claim`` writes to. A claim of an earlier version has no random part."""
+    return claim.folder or f"{claim.attempt:08d}"
 
 
 class AttemptKey(NamedTuple):
@@ -170,8 +177,15 @@ class JournalLayout:
         """What the prefixes of all attempts of a region begin with, without a slash at the end."""
         return f"{self.data}{encode(region)}"
 
-    def data_of(self, region: str, attempt: int) -> str:
-        """The prefix that one attempt writes its results to, without a slash at the end."""
+    def data_of(self, claim: Claim) -> str:
+        """The prefix that the attempt of ``claim`` writes its results to, without a slash at the end."""
+        return f"{self.data_of_region(claim.region)}/{folder_of(claim)}"
+
+    def data_of_number(self, region: str, attempt: int) -> str:
+        """What the folders begin with of every claim that had this number, without a slash at the end.
+
+        There are several if the journal came back from a backup, and one of them alone has a claim in it.
+        """
         return f"{self.data_of_region(region)}/{attempt:08d}"
 
     @property

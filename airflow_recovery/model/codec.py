@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
@@ -158,6 +159,14 @@ Positive = Annotated[int, Check("a number of at least 1", lambda number: number 
 OrMinusOne = Annotated[int, Check("a number of at least -1", lambda number: number >= -1)]
 PathBelow = Annotated[str, Check("a key that stays where it begins", _is_path_below)]
 """A key below a prefix: what is read, and one day deleted, is what it says (docs/faults.md, fault 86)."""
+
+
+def _is_attempt_folder(text: str) -> bool:
+    return re.fullmatch("[0-9]{8}-[0-9a-f]{8}", text) is not None
+
+
+AttemptFolder = Annotated[str, Check("the number of an attempt and eight hex digits", _is_attempt_folder)]
+"""The name of the folder that one attempt writes to: ``00000001-5f2c9a01``."""
 
 
 def later(default: Any, *, compare: bool = True) -> Any:

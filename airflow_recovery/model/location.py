@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.locations import comparable
+
+_TABLE_LOG = re.compile(
+    r"(?P<root>(?:.*/)?)(?:_delta_log/[0-9]{20}\.json|metadata/[^/]+\.metadata\.json|\.hoodie/(?:timeline/)?[0-9_]+\.[a-z]+)"
+)
 
 
 def key_below(base_uri: str, uri: str) -> str:
@@ -30,6 +36,25 @@ def listing_prefix(base_uri: str, location: str) -> str:
 def is_hidden_from_spark(name: str) -> bool:
     """True for a file or a folder that Spark leaves out when it reads a folder; ``_day=1`` is a column."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def is_read_by_spark(path: str) -> bool:
+    """True for what decides the rows of a folder: a file that Spark lists in it, or a commit in a table's log.
+
+    False for folders, markers and unfinished work of committers, and for other names that Spark hides.
+    """
+    if table_of_log(path) is not None:
+        return True
+    return not path.endswith("/") and not any(map(is_hidden_from_spark, path.split("/")))
+
+
+def table_of_log(path: str) -> str | None:
+    """The folder of the table (Delta, Iceberg, Hudi) of which ``path`` is a commit in its log; `None`: it is none.
+
+    The folder ends with a slash; it is empty if the paths are below the table itself.
+    """
+    match = _TABLE_LOG.fullmatch(path)
+    return match["root"] if match is not None else None
 
 
 def is_hidden(path: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 
 from airflow_recovery.errors import Failure
 from airflow_recovery.locations import is_stated
-from airflow_recovery.model.codec import Id, Key, flat, later
+from airflow_recovery.model.codec import AttemptFolder, Id, Key, flat, later
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.dag_run import DagRunRecord
 from airflow_recovery.model.failover_strategy import FailoverStrategy
@@ -242,6 +242,8 @@ class StoredXComs:
     digest: str
     size: int
     why: str = ""
+    folder: AttemptFolder | None = later(None)
+    """`Claim.folder` of the attempt, below which the object lies."""
 
 
 @dataclass(frozen=True)
@@ -318,6 +320,9 @@ class Claim:
     """The DAG run that the attempt is made for. `None` in claims of earlier versions, and of shared results."""
     assets: tuple[ExternalObject, ...] = later(())
     """The inputs that are assets of Airflow, as they were found: what Airflow knows of them may be deleted."""
+    folder: AttemptFolder | None = later(None)
+    """The folder that the attempt writes to. Its random part makes it the folder of this claim only, even if a journal
+    that came back from a backup gives the number again. `None` in claims of earlier versions: the number alone."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode pins with the claim."""
 

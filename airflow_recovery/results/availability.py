@@ -13,7 +13,8 @@ from enum import Enum
 from os.path import commonpath
 from typing import TYPE_CHECKING
 
-from airflow_recovery.model.location import is_hidden, listing_prefix
+from airflow_recovery.journal.layout import parse_folder
+from airflow_recovery.model.location import is_read_by_spark, listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.store.object_store import PAGE_KEYS
 
@@ -36,8 +37,8 @@ class AvailabilityState(str, Enum):
 class Availability:
     """What one listing says of a manifest. All values are paths below its location, except ``evidence``.
 
-    ``added`` is filled for results at a user's own location only: below an attempt's location nothing but the manifest
-    counts. An added object does not change ``state``.
+    An ``added`` object does not change ``state``. Of a result that was committed in batches there is none: its manifest
+    names files in the folders of several attempts, beside others.
     """
 
     missing: tuple[str, ...] = ()
@@ -84,7 +85,7 @@ def list_together(store: ObjectStore, prefixes: Sequence[str]) -> dict[str, list
     """
     listed: dict[str, list[ObjectInfo]] = {prefix: [] for prefix in prefixes}
     waiting = deque(prefixes)
-    folder = commonpath([prefixes[0], prefixes[-1]])
+    folder = commonpath([prefix.rpartition("/")[0] for prefix in (prefixes[0], prefixes[-1])])
     listing = store.list(f"{folder}/" if folder else "", start_after=prefixes[0])
     for number, info in enumerate(listing, 1):
         while not info.key.startswith(waiting[0]) and info.key > waiting[0]:
@@ -121,6 +122,10 @@ def probe_manifest(
                 f"{where} was altered: {wanted.size} bytes, etag {wanted.etag} registered; "
                 f"{info.size} bytes, etag {info.etag} found"
             )
-    added = [] if manifest.managed else [name for name in infos if not is_hidden(name)]
+    added = [] if _is_of_batches(manifest) else [name for name in infos if is_read_by_spark(name)]
     evidence.extend(f"{manifest.location}/{name} was added" for name in added)
     return Availability(tuple(missing), tuple(altered), tuple(added), tuple(evidence))
+
+
+def _is_of_batches(manifest: PartitionManifest) -> bool:
+    return manifest.managed and any(parse_folder(file.path.partition("/")[0]) for file in manifest.objects)

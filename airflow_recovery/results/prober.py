@@ -46,8 +46,9 @@ class ResultProber:
     One listing of its location answers for all objects of a result; no object is asked for by itself.
 
     ``open_location`` opens the store that holds a location. ``on_altered`` holds the policy of the regions that write
-    to a user's own location; below our own prefixes, altered is lost. At a user's own location it is lost too where a
-    later attempt was claimed: what lies there may be its unfinished work, and nothing newer.
+    to a user's own location; below our own prefixes, altered is lost, and so is a result with a file that is not in its
+    manifest: an operator is given the folder, and would read it. At a user's own location it is lost too where a later
+    attempt was claimed: what lies there may be its unfinished work, and nothing newer.
 
     ``places`` says which locations are opened at all, and how much of them is shown; without it, every one and all.
 

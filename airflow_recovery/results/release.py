@@ -163,7 +163,7 @@ class Releaser:
 
         Whoever calls knows that no finish and no base names anything there. ``listed``: what lies there, if known.
         """
-        deleted = self._delete(list(self._results.list(self._prefix(region, number))) if listed is None else listed)
+        deleted = self._delete(self._list(region, number) if listed is None else listed)
         if not self._dry_run:
             self._drop_cached(region, number)
             if self._tags is not None:
@@ -192,11 +192,21 @@ class Releaser:
         """
         base = self._results.base_uri
         kept = {key_below(base, uri) for output in outputs for uri in output.uris()}
-        listed = self._results.list(self._prefix(region, number))
+        listed = self._list(region, number)
         return self._delete([info for info in listed if info.key not in kept and is_old(info)])
 
+    def delete_folders(self, region: str, names: Iterable[str], is_old: Callable[[ObjectInfo], bool]) -> Deleted:
+        """The old objects in these folders of a region, which no claim has. No marker: nobody can read them."""
+        below = self._journal.layout.data_of_region(region)
+        listed = (info for name in names for info in self._results.list(f"{below}/{name}/"))
+        return self._delete([info for info in listed if is_old(info)])
+
     def _prefix(self, region: str, number: int) -> str:
-        return f"{self._journal.layout.data_of(region, number)}/"
+        return self._journal.layout.data_of_number(region, number)
+
+    def _list(self, region: str, number: int) -> list[ObjectInfo]:
+        """Everything in the folders of every claim that had this number."""
+        return list(self._results.list(self._prefix(region, number)))
 
     def _delete(self, infos: list[ObjectInfo]) -> Deleted:
         if infos and not self._dry_run:

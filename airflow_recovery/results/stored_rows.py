@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from airflow_recovery.results.row_digest import RowDigest
     from airflow_recovery.store.object_store import ObjectStore
 
-_RANDOM_NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_NAMED_BY_SPARK = re.compile(rf"^(part-(?:[rm]-)?[0-9]{{5,}})(?:-{_UUID})+(?=[-._]|$)", re.IGNORECASE)
+"""The beginning of a file's name as Spark makes it: a number, the UUID of the job, and another one of S3A's committers."""
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -145,8 +147,12 @@ def is_data(path: str) -> bool:
 
 
 def stable_name(path: str) -> str:
-    """``path`` without what Spark puts into the names of its files, other for each job."""
-    return _RANDOM_NAME.sub("*", path)
+    """Return ``path`` without the UUID of the job that Spark puts into the name of a file.
+
+    All other UUIDs are part of the data: a folder ``tenant=<uuid>`` is the value of a column.
+    """
+    folder, slash, name = path.rpartition("/")
+    return folder + slash + _NAMED_BY_SPARK.sub(r"\1-*", name, count=1)
 
 
 def _folders(path: str) -> Iterator[tuple[str, str | None]]:

@@ -16,7 +16,7 @@ from functools import cache
 
 from airflow_recovery.errors import StoreError
 from airflow_recovery.journal.journal import Journal
-from airflow_recovery.journal.layout import shared_identity
+from airflow_recovery.journal.layout import folder_of, shared_identity
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.mode import all_answers
@@ -61,6 +61,7 @@ class Sweeper:
     ``cached`` is the Spark Connect server that keeps this deployment's cached results, where one is named; ``tables``
     have tags of ours.
     ``is_live_run(dag_id, run_id)``: whether Airflow has that DAG run, and has not ended it; `None`: nobody can say.
+    ``live_run(dag_id, run_key)``: the id of a DAG run of that key that Airflow has not ended, if any is known.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Sweeper:
         *,
         tables: Tables | None = None,
         is_live_run: Callable[[str, str], bool | None] = lambda dag_id, run_id: None,
+        live_run: Callable[[str, str], str | None] = lambda dag_id, run_key: None,
     ) -> None:
         self._store = journal
         self._results = results
@@ -79,7 +81,7 @@ class Sweeper:
         self._cached = cached
         self._tables = tables
         self._tags_seen: dict[str, frozenset[str] | str] = {}
-        self._is_live_run = is_live_run
+        self._is_live_run, self._live_run = is_live_run, live_run
         self._views: frozenset[str] = frozenset()
         self._report = SweepReport(options.dry_run)
         self._writer = uuid.uuid4().hex
@@ -143,7 +145,16 @@ class Sweeper:
             drop_cached=lambda region, number: self._drop_cached(run, region, number),
             tags=run.tags,
         )
-        purge = Purge(run, releaser, self._results, self._report, self._options, who=WHO, is_live_run=self._is_live_run)
+        purge = Purge(
+            run,
+            releaser,
+            self._results,
+            self._report,
+            self._options,
+            who=WHO,
+            is_live_run=self._is_live_run,
+            live_run=self._live_run,
+        )
         if purge.execute():
             return
         for mode in all_answers("results", ResultsMode):
@@ -171,7 +182,12 @@ class Sweeper:
             verdict = verdicts[name, number]
             if not verdict.may_go:
                 surplus = self._delete_surplus(run, rule, releaser, region, number, readers)
-                self._report.add(what, Action.KEPT, verdict.why, objects - surplus.objects, size - surplus.size)
+                lost = self._delete_folders_of_lost_claims(run, releaser, region, number)
+                left = objects - surplus.objects - lost.objects, size - surplus.size - lost.size
+                self._report.add(what, Action.KEPT, verdict.why, *left)
+                if lost.objects:
+                    why = "written by a claim that the journal does not have"
+                    self._report.add(what, Action.DELETED, why, lost.objects, lost.size)
                 if surplus.objects:
                     self._report.add(what, Action.DELETED, "in no batch that is used", surplus.objects, surplus.size)
                 continue
@@ -308,6 +324,18 @@ class Sweeper:
         latest_s = self._results_now_s - CLOCK_MARGIN_S - self._options.grace_s
         outputs = [output for batch in batches for output in batch.outputs]
         return releaser.delete_surplus(region, number, outputs, lambda info: modified_s(info) <= latest_s)
+
+    def _delete_folders_of_lost_claims(self, run: SweptRun, releaser: Releaser, region: str, number: int) -> Deleted:
+        """Of an attempt that stays: the folders of other claims of its number, which a backup of the journal lacked."""
+        data = run.data.attempts.get((encode(region), number))
+        attempt = run.state.of(region).attempts.get(number)
+        if data is None or len(data.folders) < 2 or attempt is None or not attempt.is_claimed or attempt.batches:
+            return Deleted()
+        known = {folder_of(run.journal.read_claim(region, number))}
+        outputs = attempt.outcome.outputs if attempt.outcome is not None else ()
+        others = {name for name in data.folders - known if not any(f"/{name}/" in each.location for each in outputs)}
+        latest_s = self._results_now_s - CLOCK_MARGIN_S - self._options.grace_s
+        return releaser.delete_folders(region, sorted(others), lambda info: modified_s(info) <= latest_s)
 
     def _attempts(self, run: SweptRun) -> list[tuple[str, int]]:
         """Every attempt with data, and every one that holds what others wrote and has not let go of it.

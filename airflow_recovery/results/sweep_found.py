@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 
 from airflow_recovery.errors import ObjectMissing, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
-from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout, names_record, parse_number
+from airflow_recovery.journal.layout import SHARED_FOLDER, JournalLayout, names_record, parse_folder
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, in_key_order
@@ -68,13 +68,17 @@ class Ages:
 
 @dataclass
 class AttemptData:
-    """What lies below the prefix of one attempt, the views that a Spark Connect server keeps for it, and its tags."""
+    """What lies in the folders of one attempt, the views that a Spark Connect server keeps for it, and its tags.
+
+    ``folders``: their names. There are several if a journal that came back from a backup gave the number again.
+    """
 
     objects: int = 0
     size: int = 0
     newest_s: float = 0.0
     views: list[str] = field(default_factory=list)
     tags: int = 0
+    folders: set[str] = field(default_factory=set)
 
     def add(self, info: ObjectInfo) -> None:
         """Count one more object in, its size and its time."""
@@ -102,12 +106,13 @@ def data_of_run(results: ObjectStore, layout: JournalLayout) -> RunData:
     for info in results.list(layout.data):
         if not prefix or not info.key.startswith(prefix):
             parts = info.key[len(layout.data) :].split("/", 2)
-            number = parse_number(parts[1]) if len(parts) > 2 else None
+            number = parse_folder(parts[1]) if len(parts) > 2 else None
             if not number:
                 data.strangers.append(info)
                 continue
             prefix = f"{layout.data}{parts[0]}/{parts[1]}/"
             attempt = data.attempts.setdefault((parts[0], number), AttemptData())
+            attempt.folders.add(parts[1])
         attempt.add(info)
     return data
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from airflow_recovery.errors import AttemptLost, ObjectExists
+from airflow_recovery.journal.layout import SHARED
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.mode import all_answers
@@ -47,6 +48,7 @@ class Purge:
         *,
         who: str,
         is_live_run: Callable[[str, str], bool | None],
+        live_run: Callable[[str, str], str | None],
     ) -> None:
         self._run = run
         self._journal = run.journal
@@ -56,7 +58,7 @@ class Purge:
         self._report = report
         self._options = options
         self._who = who
-        self._is_live_run = is_live_run
+        self._is_live_run, self._live_run = is_live_run, live_run
         self._tombstones = run.tombstones
         self._rest = [key for key in run.ages.stored_s if key not in self._tombstones]
 
@@ -86,6 +88,12 @@ class Purge:
         at_work = next((why for claim in claims if (why := self._why_at_work(claim))), None)
         if at_work is not None:
             self._report.add(run.where, Action.KEPT, f"{silent}, but {at_work}")
+            return False
+        identity = self._journal.identity
+        waiting = None if identity.dag_id == SHARED else self._live_run(identity.dag_id, identity.run_key)
+        if waiting is not None:
+            why = f"Airflow's run {waiting} has not ended: it runs, or waits (for a sensor, an approval, a slot)"
+            self._report.add(run.where, Action.KEPT, f"{silent}, but {why}")
             return False
         if not self._options.dry_run:
             try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_recovery.errors import StoreError
-from airflow_recovery.journal.layout import parse_number
+from airflow_recovery.journal.layout import parse_folder
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.retention import duration_text
 from airflow_recovery.results.sweep_found import CLOCK_MARGIN_S
@@ -68,7 +68,7 @@ def _why_kept(upload: Upload, by_prefix: dict[str, SweptRun], now_s: float, grac
     # Below it: <region>/<attempt>/...
     name, *below = upload.key[len(run.journal.layout.data) :].split("/", 2)
     region = run.names.get(name) if len(below) == 2 else None
-    number = parse_number(below[0]) if region is not None else None
+    number = parse_folder(below[0]) if region is not None else None
     if region is None or number is None:
         return "it is another writer's: it belongs to no attempt"
     state = run.state.of(region)

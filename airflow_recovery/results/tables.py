@@ -443,8 +443,12 @@ class _Iceberg(OpenTable):
         )
 
     def keep(self, version: str, tag: str) -> bool:
-        if tag not in self._table.metadata.refs:
-            self._table.manage_snapshots().create_tag(int(version), tag).commit()
+        ref = self._table.metadata.refs.get(tag)
+        if ref is not None and ref.snapshot_id == int(version):
+            return True
+        # A tag of this name at another snapshot is of an attempt that the journal has lost, with the same number.
+        snapshots = self._table.manage_snapshots()
+        (snapshots if ref is None else snapshots.remove_tag(tag)).create_tag(int(version), tag).commit()
         return True
 
     def our_tags(self) -> frozenset[str]:

@@ -72,7 +72,9 @@ def split_work(
     index = region.subtask.index if region.subtask is not None else 0
 
     def is_own(batch: CommittedBatch) -> bool:
-        return book is None or book.has(index, batch.attempt, batch.splits)
+        # Of a claim that the journal has lost, a driver may live: its code is not known, and the number is another's.
+        is_of_claim = batch.writer == claims[batch.attempt].writer
+        return is_of_claim and (book is None or book.has(index, batch.attempt, batch.splits))
 
     base = usable(base, batches, {split.key for split in assigned}, _gone(run, region.name, batches), is_own=is_own)
     if book is not None:

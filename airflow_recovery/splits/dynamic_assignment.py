@@ -168,7 +168,7 @@ def _finish_without_rows(run: Run, attempt: ClaimedAttempt, region: RegionPlan) 
     shown = _outputs_of_another(run, region)
     if shown is None:
         return None
-    data = run.journal.layout.data_of(region.name, attempt.claim.attempt)
+    data = run.journal.layout.data_of(attempt.claim)
     of_another = next(iter(shown.values())).location
     root = of_another[: of_another.index(run.journal.layout.data)]
     outputs = tuple(

@@ -11,7 +11,7 @@ from airflow_recovery.driver.failure_class import label_of
 from airflow_recovery.errors import Failure, UserCodeError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
-from airflow_recovery.model.records import CommittedBatch, ExternalObject, FenceCause, Outcome
+from airflow_recovery.model.records import Claim, CommittedBatch, ExternalObject, FenceCause, Outcome
 from airflow_recovery.model.split import Split
 from airflow_recovery.splits.batches import PlannedBatches
 from airflow_recovery.splits.committed_batches import (
@@ -126,7 +126,7 @@ def _record(journal: Journal, region: OpenRegion, splits: SplitSpec, assigned: t
         EarlierAttempt(
             adopted=frozenset(key for number in numbers_of(SplitClaim.of(claim).base) for key in keys[number]),
             committed=frozenset(key for at in logs if at[0] == claim.attempt for key in keys[at]),
-            failure=_failure_of(region, claim.attempt, state.attempts[claim.attempt].outcome),
+            failure=_failure_of(region, claim, state.attempts[claim.attempt].outcome),
         )
         for claim in same
     ]
@@ -135,13 +135,13 @@ def _record(journal: Journal, region: OpenRegion, splits: SplitSpec, assigned: t
     return record_of(planned, earlier, batch_bytes=splits.batch_bytes, threads=splits.threads)
 
 
-def _failure_of(region: OpenRegion, attempt: int, outcome: Outcome | None) -> Failure | None:
+def _failure_of(region: OpenRegion, claim: Claim, outcome: Outcome | None) -> Failure | None:
     """How the attempt failed by itself. The pending failure of its driver is asked as well: the outcome may lack it."""
     if outcome is None or outcome.cause is not FenceCause.OWN_FAILURE or outcome.failure is None:
         return None
     failure = outcome.failure
     if not is_death(failure) or label_of(failure, SPLITS_LABEL):
         return failure
-    prefix = JournalLayout(region.spec.identity).data_of(region.spec.region, attempt)
+    prefix = JournalLayout(region.spec.identity).data_of(claim)
     previous = read_failure_at(region.store, prefix)
     return previous if previous is not None and label_of(previous, SPLITS_LABEL) else failure

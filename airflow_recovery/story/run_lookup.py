@@ -36,13 +36,20 @@ def find_run(store: ObjectStore, dag_id: str, run: str, group_id: str | None = N
     """The identity of the run that ``run`` names: its key, its logical date, its partition key, or a run id of a claim.
 
     Raises `NothingRecorded`, with the nearest that there is, where the journal has no such DAG, run or group, and where
-    there are several groups and none is named.
+    there are several groups and none is named. The same if ``run`` is no run key and several runs have that name: a
+    logical date and a partition, for example.
     """
     check_dag(store, dag_id)
     dag = f"{encode(dag_id)}/"
-    key = next((key for key in _keys_of(run) if _has(store, f"{dag}{encode(key)}/")), None)
-    if key is None:
-        key = _key_by_claims(store, dag_id, run)
+    key = run
+    if not _has(store, f"{dag}{encode(run)}/"):
+        keys = [key for key in dict.fromkeys(_keys_of(run)) if _has(store, f"{dag}{encode(key)}/")]
+        if len(keys) > 1:
+            raise NothingRecorded(
+                f"DAG {dag_id!r} has {len(keys)} runs that {run!r} names: expected one. Name it by its run key: "
+                f"{' or '.join(keys)}."
+            )
+        key = keys[0] if keys else _key_by_claims(store, dag_id, run)
     groups = [readable(folder) for folder in folders(store, f"{dag}{encode(key)}/")]
     where = f"Run {key} of DAG {dag_id!r}"
     if not groups:
@@ -152,8 +159,7 @@ def groups_of(store: ObjectStore, dag_id: str, run_key: str) -> list[str]:
 
 
 def _keys_of(run: str) -> Iterable[str]:
-    """Of what ``run`` may be as a whole. The date in a run id is no logical date: the next run may have that one."""
-    yield run
+    """Of what ``run`` may be besides a key. The date in a run id is no logical date: the next run may have that one."""
     moment = moment_of(run)
     if moment is not None:
         yield _key_of(moment)

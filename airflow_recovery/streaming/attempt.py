@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.mode import AttemptMode
@@ -18,6 +19,7 @@ from airflow_recovery.planning.regions import Region
 from airflow_recovery.streaming import failover
 from airflow_recovery.streaming.channel_graph import ChannelGraph
 from airflow_recovery.streaming.declaration import channel_of, streaming_of
+from airflow_recovery.streaming.folder import checkpoints_of
 from airflow_recovery.streaming.options import OutputMode
 from airflow_recovery.streaming.spec import ChannelSpec, StreamingSpec
 from airflow_recovery.streaming.work import StreamingWork, streaming_work
@@ -46,7 +48,9 @@ class StreamingAttempt(AttemptMode):
         externals: Sequence[ExternalObject],
     ) -> AttemptWork:
         """The channels at its ends, and the attempts whose work it goes on from."""
-        return streaming_work(state, region, ChannelGraph(run.today))
+        work = streaming_work(state, region, ChannelGraph(run.today))
+        claims = run.journal.read_claims((region.name, number) for number in work.earlier)
+        return replace(work, checkpoints=tuple(checkpoints_of(claim.attempt, claim.folder) for claim in claims))
 
     def driver_spec(self, attempt: ClaimedAttempt, region: Region, vertices: Mapping[str, Vertex]) -> StreamingSpec:
         """Both ends as they are declared, in the generations of the claim, and what it goes on from."""
@@ -80,6 +84,7 @@ class StreamingAttempt(AttemptMode):
             replays=streaming.replays,
             allow_stateful_loss=streaming.allow_stateful_loss,
             earlier=work.earlier,
+            checkpoints=work.checkpoints,
         )
 
     def check_claim(self, run: Run, claim: Claim) -> None:

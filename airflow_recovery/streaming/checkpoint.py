@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -51,15 +51,17 @@ class Checkpoint:
 def prepare_checkpoint(
     store: ObjectStore,
     folder: CheckpointFolder,
-    attempt: int,
+    attempt: str,
     *,
-    earlier: Iterable[int],
+    earlier: Sequence[str],
     completed: int,
     may_begin: bool,
     begins: Place | None = None,
     skips: int = 0,
 ) -> Checkpoint:
     """Make the checkpoint of ``attempt``. To be called when no earlier attempt can complete anything any more.
+
+    ``attempt`` and ``earlier``, which ascends, are names of folders (`checkpoints_of`).
 
     ``completed``: the log's last completed batch, -1 where there is none; ``skips``: so many numbers behind it are
     taken. Only the newest of the ``earlier`` attempts that had a whole checkpoint counts. ``may_begin``: the query
@@ -76,7 +78,7 @@ def prepare_checkpoint(
             return _mark(store, folder, attempt, Checkpoint(key, cut_to - cut, cut, cut_to, newest.begins))
     if completed >= 0 and not may_begin:
         raise ChannelInconsistent(
-            f"region {folder.region!r}, attempt {attempt}: expected Spark's checkpoint of batch {completed} below "
+            f"region {folder.region!r}: expected Spark's checkpoint of batch {completed} below "
             f"{folder.attempt(attempt).rpartition('/')[0]}, found {'none' if newest is None else 'one without it'}: "
             "its state, or its place in its source, is lost, so that the regions at the channel start over. Keep "
             "lifecycle rules and clean-up jobs off that prefix"
@@ -102,7 +104,7 @@ def kept(names: Iterable[str], batch: int) -> list[str]:
     return belonging
 
 
-def lineage_key(folder: CheckpointFolder, attempt: int) -> str:
+def lineage_key(folder: CheckpointFolder, attempt: str) -> str:
     """Where an attempt says how its checkpoint came to be, once it is whole."""
     return f"{folder.attempt(attempt)}/lineage"
 
@@ -113,14 +115,14 @@ def read_lineage(store: ObjectStore, key: str) -> Checkpoint:
     return from_json(Checkpoint, {**document, "key": f"{key.rpartition('/')[0]}/checkpoint"})
 
 
-def _newest(store: ObjectStore, folder: CheckpointFolder, earlier: Iterable[int]) -> Checkpoint | None:
-    for number in sorted(earlier, reverse=True):
+def _newest(store: ObjectStore, folder: CheckpointFolder, earlier: Sequence[str]) -> Checkpoint | None:
+    for name in reversed(earlier):
         with suppress(ObjectMissing):
-            return read_lineage(store, lineage_key(folder, number))
+            return read_lineage(store, lineage_key(folder, name))
     return None
 
 
-def _copy(store: ObjectStore, source: str, target: str, names: Iterable[str]) -> None:
+def _copy(store: ObjectStore, source: str, target: str, names: Sequence[str]) -> None:
     def copy(name: str) -> None:
         store.put(f"{target}/{name}", store.get(f"{source}/{name}", max_bytes=None).body)
 
@@ -129,7 +131,7 @@ def _copy(store: ObjectStore, source: str, target: str, names: Iterable[str]) ->
             pass
 
 
-def _mark(store: ObjectStore, folder: CheckpointFolder, attempt: int, made: Checkpoint) -> Checkpoint:
+def _mark(store: ObjectStore, folder: CheckpointFolder, attempt: str, made: Checkpoint) -> Checkpoint:
     """From now on it is whole: of an attempt that died before nothing counts."""
     body = to_json(made)
     del body["key"]

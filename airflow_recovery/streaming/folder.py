@@ -45,6 +45,11 @@ class CheckpointFolder:
     run: RunIdentity
     region: str
 
-    def attempt(self, attempt: int) -> str:
-        """``_channels/<dag>/<run key>/<group>/_stages/<region>/<attempt>``."""
-        return f"{JournalLayout(self.run).channels}{CHECKPOINTS}/{encode(self.region)}/{attempt}"
+    def attempt(self, folder: str) -> str:
+        """``_channels/<dag>/<run key>/<group>/_stages/<region>/<folder>``, by `checkpoints_of`."""
+        return f"{JournalLayout(self.run).channels}{CHECKPOINTS}/{encode(self.region)}/{folder}"
+
+
+def checkpoints_of(attempt: int, folder: str | None) -> str:
+    """The name of the folder of an attempt's checkpoints. ``folder``: `Claim.folder`."""
+    return folder or str(attempt)

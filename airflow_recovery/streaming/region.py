@@ -16,7 +16,7 @@ from airflow_recovery.streaming.channel_records import LossCause
 from airflow_recovery.streaming.checkpoint import Checkpoint, Place, lineage_key, prepare_checkpoint
 from airflow_recovery.streaming.draining import Draining
 from airflow_recovery.streaming.ends import ChannelInput, ChannelOutput, check_both_logs
-from airflow_recovery.streaming.folder import CheckpointFolder
+from airflow_recovery.streaming.folder import CheckpointFolder, checkpoints_of
 from airflow_recovery.streaming.frame import (
     check_columns,
     check_options,
@@ -147,7 +147,7 @@ class _StreamingRegion:
         spark, spec = self._region.spark, self._region.spec
         state = source.wait_until_open()
         spark.dataSource.register(ChannelSource)
-        lineage = lineage_key(CheckpointFolder(spec.identity, spec.region), spec.attempt)
+        lineage = lineage_key(CheckpointFolder(spec.identity, spec.region), checkpoints_of(spec.attempt, spec.folder))
         reading = ChannelReading(spec.results, source.identity, spec.attempt, self._streaming.max_rows, lineage)
         schema = StructType.fromJson(json.loads(state.schema))
         return spark.readStream.format(SOURCE).schema(schema).options(**reading.options()).load()
@@ -170,15 +170,15 @@ class _StreamingRegion:
             begins = Place(self._source.channel.generation, state.done)
         keeps = self._keeps_state or streaming.stateful
         left = [drained for drained in draining if drained.rest]
-        folder = CheckpointFolder(spec.identity, spec.region)
+        folder, own = CheckpointFolder(spec.identity, spec.region), checkpoints_of(spec.attempt, spec.folder)
         if self._is_over():
-            checkpoint = Checkpoint(f"{folder.attempt(spec.attempt)}/checkpoint", completed + 1, -1, completed, begins)
+            checkpoint = Checkpoint(f"{folder.attempt(own)}/checkpoint", completed + 1, -1, completed, begins)
             return OpenStream(region, self._source, self._output, checkpoint, schema, keeps)
         checkpoint = prepare_checkpoint(
             region.store,
             folder,
-            spec.attempt,
-            earlier=streaming.earlier,
+            own,
+            earlier=streaming.checkpoints,
             completed=completed,
             may_begin=self._source is not None and not keeps and streams_of(frame) == 1,
             begins=begins,

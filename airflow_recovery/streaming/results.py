@@ -37,7 +37,9 @@ from airflow_recovery.streaming.reading import read_channel
 from airflow_recovery.streaming.run_channels import RunChannel, run_channels
 
 _IN_CHANNEL = re.compile(r"(?P<edge>[^/]+)/(?P<generation>[1-9][0-9]*)/(?P<key>(?P<kind>log|seg|out)/.+)")
-_OF_CHECKPOINT = re.compile(rf"{CHECKPOINTS}/(?P<region>[^/]+)/(?P<attempt>[1-9][0-9]*)/.+")
+_OF_CHECKPOINT = re.compile(
+    rf"{CHECKPOINTS}/(?P<region>[^/]+)/(?P<attempt>[1-9][0-9]*|[0-9]{{8}}(?=-))(?:-[0-9a-f]{{8}})?/.+"
+)
 
 
 class StreamingResults(ResultsMode):

@@ -35,7 +35,7 @@ class StreamingSpec(ModeSpec):
 
     At least one of ``input`` and ``output`` is there. Without ``output`` it is the last region on streams, and its one
     result is written when the input has ended.
-    ``earlier``: its attempts before, whose checkpoints count.
+    ``earlier``: its attempts before, whose checkpoints count; ``checkpoints``: the names of their folders.
     """
 
     name: ClassVar[str] = "streaming"
@@ -52,6 +52,7 @@ class StreamingSpec(ModeSpec):
     replays: bool = True
     allow_stateful_loss: bool = False
     earlier: tuple[int, ...] = ()
+    checkpoints: tuple[str, ...] = ()
 
 
 MODE = StreamingSpec()

@@ -18,13 +18,15 @@ from airflow_recovery.streaming.restart import ended_before
 class StreamingWork(AttemptWork):
     """``pins``: the channels at its ends, inputs first, in the generations of now.
 
-    ``earlier``: its own attempts whose checkpoints and outputs count, ascending. ``drained``: of its input channel, the
+    ``earlier``: its own attempts whose checkpoints and outputs count, ascending; ``checkpoints``: the names of the
+    folders that these have their checkpoints in. ``drained``: of its input channel, the
     generations before, of which what was committed counts as well. ``code`` and ``after``: what its claim says of its
     code (`Claim.reading`), and of the ends that it begins behind (`Claim.after`).
     """
 
     pins: tuple[ChannelRef, ...] = ()
     earlier: tuple[int, ...] = ()
+    checkpoints: tuple[str, ...] = ()
     drained: tuple[int, ...] = ()
     code: str | None = None
     after: tuple[InputRef, ...] = ()
@@ -47,6 +49,7 @@ def streaming_work(state: RunState, region: RegionPlan, graph: ChannelGraph) -> 
     return StreamingWork(
         tuple(pins),
         tuple(live_attempts(state, region.name)),
+        (),
         tuple(number for plan in planned.channels_in for number in state.of(plan.producer).generations[:-1]),
         code_of(region),
         ended_before(graph, state, region.name),

@@ -8,7 +8,7 @@ import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
@@ -32,6 +32,7 @@ from airflow_recovery.errors import (
     JobDefinitionError,
     NotPublished,
     NotSetUp,
+    ObjectMissing,
     OutputAltered,
     Overtaken,
     RegionFailed,
@@ -213,7 +214,7 @@ class DropInApplication(SparkApplication):
             elif is_stated(declared):
                 externals.append(self._stated(declared, name))
             elif isinstance(declared, str):
-                externals += list_external(self._stores, declared, name)
+                externals += list_external(self._stores, declared, name, reads_tables=True)
         for read in externals:
             if is_stated(read.uri):
                 self._run.log.info("Input %s: %s.", name_of(read.vertex, read.uri), read.etag)
@@ -406,7 +407,7 @@ class DropInApplication(SparkApplication):
     @property
     def _all_attempts(self) -> str:
         """The folder of all attempts, below that of the results."""
-        return JournalLayout(self._identity).data_of(self._drop_in.task_id, 1).rpartition("/")[0]
+        return JournalLayout(self._identity).data_of_region(self._drop_in.task_id)
 
     @cached_property
     def _tables(self) -> Tables:
@@ -452,6 +453,8 @@ class DropInApplication(SparkApplication):
             told = str(error) if failure is None else f"{failure.type}: {failure.message}"
             failure = failure or Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
             message = f"{claim.region}@{claim.attempt}: the application failed: {told}"
+            with suppress(StoreError):
+                self._ensure_as_claimed(attempt)
             advice = self._advice_on_checkpoints("\n".join([str(error), *output_of(error)]))
             if advice:
                 raise UserCodeError(f"{message}. {advice}", failure) from error
@@ -525,7 +528,8 @@ class DropInApplication(SparkApplication):
         """Why what the attempt of ``outcome`` has left in Airflow can't be left there again; `None`: it can."""
         if outcome.xcoms is None:
             return None
-        folder = JournalLayout(self._identity).data_of(outcome.region, outcome.attempt)
+        region = JournalLayout(self._identity).data_of_region(outcome.region)
+        folder = f"{region}/{outcome.xcoms.folder or f'{outcome.attempt:08d}'}"
         left = read_left(self._stores.results, folder, outcome.xcoms)
         if isinstance(left, str):
             return left
@@ -614,6 +618,7 @@ class DropInApplication(SparkApplication):
         outcome = replace(outcome, externals=(*outcome.externals, *found))
         try:
             # The application was given its inputs as folders.
+            self._ensure_as_claimed(attempt)
             ensure_inputs_kept(self._run, attempt)
             for (_, name), published in self._published.items():
                 if name in self._drop_in.inputs:
@@ -643,6 +648,38 @@ class DropInApplication(SparkApplication):
                         f"else has committed to it since: {_some(others)}. The next try evaluates again."
                     )
 
+    def _ensure_as_claimed(self, attempt: ClaimedAttempt) -> None:
+        """Raise `InputReleased` if a file that was read is not the one that was claimed. One listing for each input."""
+        changed = self._changed_inputs(attempt) if self._drop_in.recovers else ""
+        if changed:
+            claim = attempt.claim
+            raise InputReleased(
+                f"{claim.region}@{claim.attempt}: {changed}, while the application was reading. Nothing that it wrote "
+                "counts; the next try reads what is there then, and if an input of this DAG is not as it was "
+                "registered, its producer runs first. An application that removes or overwrites what it has read can't "
+                "run a second time: do not declare that as an input."
+            )
+
+    def _changed_inputs(self, attempt: ClaimedAttempt) -> str:
+        """What has become of the first file that is not as it was claimed; empty if all are."""
+        published = (one.result.manifests for (_, name), one in self._published.items() if name in self._drop_in.inputs)
+        for manifest in (*self._manifests_read(attempt), *(manifest for each in published for manifest in each)):
+            if not is_table(manifest.location):
+                found = probe_manifest(self._stores.open_external(manifest.location), manifest)
+                if not found.is_available or (manifest.managed and found.added):
+                    return found.evidence[0]
+        for name, declared in self._drop_in.inputs.items():
+            if not isinstance(declared, str) or is_published(declared) or is_table(declared):
+                continue
+            try:
+                now = {one.uri: one for one in list_external(self._stores, declared, name, reads_tables=True)}
+            except ObjectMissing:
+                now = {}
+            for read in attempt.externals:
+                if read.vertex == name and now.get(read.uri) != read:
+                    return f"{read.uri} was {'overwritten' if read.uri in now else 'removed'}"
+        return ""
+
     def _store_left(self, claim: Claim, left: LeftInAirflow) -> StoredXComs | None:
         if not self._drop_in.recovers:
             return None
@@ -656,10 +693,10 @@ class DropInApplication(SparkApplication):
                 claim.attempt,
                 stored.why,
             )
-        return stored
+        return None if stored is None else replace(stored, folder=claim.folder)
 
     def _below(self, claim: Claim) -> str:
-        return JournalLayout(self._identity).data_of(claim.region, claim.attempt)
+        return JournalLayout(self._identity).data_of(claim)
 
     def _delete_managed(self, claim: Claim) -> None:
         """Of a fenced attempt: nobody will ever read it. Best effort; at a location of the user's own, nothing.

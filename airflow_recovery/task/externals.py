@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from airflow_recovery.journal.journal import Journal
 
 
-def list_external(stores: Stores, pattern: str, vertex: str) -> tuple[ExternalObject, ...]:
+def list_external(
+    stores: Stores, pattern: str, vertex: str, *, reads_tables: bool = False
+) -> tuple[ExternalObject, ...]:
     """The objects that ``pattern`` names now, reached as the journal is. Raises where there is none.
 
-    Of another DAG's published result its files, and no others.
+    Of another DAG's published result its files, and no others. ``reads_tables``: see `list_objects`.
     """
     if is_published(pattern):
         manifests = look_up(stores, pattern, vertex).result.manifests
@@ -50,9 +52,15 @@ def list_external(stores: Stores, pattern: str, vertex: str) -> tuple[ExternalOb
             for uri, file in zip(manifest.uris(), manifest.objects, strict=True)
         )
     if scheme_of(pattern) != "s3":
-        return list_objects(pattern, vertex=vertex, open_location=stores.open_external)
+        return list_objects(pattern, vertex=vertex, open_location=stores.open_external, reads_tables=reads_tables)
     spec = stores.journal_spec if stores.journal_spec.endpoint_url else stores.results_spec
-    return list_objects(pattern, vertex=vertex, endpoint_url=spec.endpoint_url, region_name=spec.region_name)
+    return list_objects(
+        pattern,
+        vertex=vertex,
+        endpoint_url=spec.endpoint_url,
+        region_name=spec.region_name,
+        reads_tables=reads_tables,
+    )
 
 
 def version_input(vertex: str, name: str, text: str, where: str) -> ExternalObject:

@@ -6,12 +6,12 @@ import os
 import re
 from collections.abc import Callable
 
-from airflow_recovery.errors import ConfigurationError, ObjectMissing
+from airflow_recovery.errors import ConfigurationError, JobDefinitionError, ObjectMissing
 from airflow_recovery.globs import alternatives, is_glob, literal_start, matcher
 from airflow_recovery.locations import SCHEMES, comparable
-from airflow_recovery.model.location import is_hidden_from_spark
+from airflow_recovery.model.location import is_hidden_from_spark, table_of_log
 from airflow_recovery.model.records import ExternalObject
-from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.store.opening import open_store
 
 _ROOT = re.compile(rf"(?:{'|'.join(SCHEMES)})://[^/]*|file:(?://)?|")
@@ -24,6 +24,7 @@ def list_objects(
     endpoint_url: str | None = None,
     region_name: str | None = None,
     open_location: Callable[[str], ObjectStore] | None = None,
+    reads_tables: bool = False,
 ) -> tuple[ExternalObject, ...]:
     """The objects that ``pattern`` names, as inputs of ``vertex``, sorted by URI, with size and etag.
 
@@ -36,7 +37,11 @@ def list_objects(
 
     ``open_location`` opens its store; without it, credentials are the process's own.
 
+    Files alone do not tell what a table has: a delete of a partition or a RESTORE writes to its log only. With
+    ``reads_tables`` the newest commit in the log of each table that is listed is one of the objects.
+
     Raises `ObjectMissing` where nothing matches; the errors of the store; `ConfigurationError` for any other URI.
+    Without ``reads_tables``, raises `JobDefinitionError` for files of a table.
     """
     found: dict[str, ExternalObject] = {}
     for base, segments in _alternatives(pattern):
@@ -44,10 +49,17 @@ def list_objects(
             store = open_location(base)
         else:
             store = open_store(base, endpoint_url=endpoint_url, region_name=region_name)
-        for info in store.list(literal_start(segments[0]) if segments else ""):
-            if _matches(info.key.split("/"), segments):
-                uri = f"{store.base_uri}/{info.key}"
-                found[uri] = ExternalObject(vertex, uri, info.size, info.etag)
+        files, logs = _listed(store, segments)
+        if logs and not reads_tables:
+            table, log = next(iter(logs.items()))
+            raise JobDefinitionError(
+                f"vertex {vertex!r} reads the files {pattern}: expected files of their own, found those of a table at "
+                f"{store.base_uri}/{table}, whose log ({log.key.rpartition('/')[2]}) decides which of them count. Read "
+                "the table with a recoverable operator, at its {version:...} (docs/tables.md)"
+            )
+        for info in (*files, *logs.values()):
+            uri = f"{store.base_uri}/{info.key}"
+            found[uri] = ExternalObject(vertex, uri, info.size, info.etag)
     externals = tuple(found[uri] for uri in sorted(found))
     if not externals:
         raise ObjectMissing(
@@ -55,6 +67,24 @@ def list_objects(
             "problem: check the pattern, and whether the data has arrived, below names that are not empty ('//')."
         )
     return externals
+
+
+def _listed(store: ObjectStore, segments: list[str]) -> tuple[list[ObjectInfo], dict[str, ObjectInfo]]:
+    """The files that match, and the newest commit in the log of each table that does, by its folder."""
+    files: list[ObjectInfo] = []
+    logs: dict[str, ObjectInfo] = {}
+    for info in store.list(literal_start(segments[0]) if segments else ""):
+        table = table_of_log(info.key)
+        if table is not None:
+            logs[table] = max(logs.get(table, info), info, key=lambda one: one.key)
+        if _matches(info.key.split("/"), segments):
+            files.append(info)
+    # The name of a file stands for all: a table without files is no missing input.
+    return files, {
+        table: log
+        for table, log in logs.items()
+        if _matches([*table.split("/")[:-1], "part"], segments) or any(info.key.startswith(table) for info in files)
+    }
 
 
 def may_list(pattern: str, folder: str) -> bool:

@@ -119,7 +119,7 @@ class RegionProgram:
     def _spec(self, attempt: ClaimedAttempt, folder: Path, catalogs: Mapping[str, Mapping[str, str]]) -> RegionSpec:
         claim = attempt.claim
         read = {edge.result for edge in self._region.region.inputs}
-        data = JournalLayout(self.identity).data_of(claim.region, claim.attempt)
+        data = JournalLayout(self.identity).data_of(claim)
         return RegionSpec(
             job=self.ref,
             identity=self.identity,

@@ -116,6 +116,7 @@ class Keeping:
             identity=[identity.dag_id, identity.run_key, identity.group_id],
             region=claim.region,
             attempt=claim.attempt,
+            data=self.journal.layout.data_of(claim),
             tag=claim.tag,
             every_s=self.every_s,
             journal=asdict(self.stores.journal_spec),
@@ -383,7 +384,7 @@ class SparkSubmission(OutlivingJob):
         return str(connection.host or "").startswith("local") or connection.conn_type == "local"
 
     def _data_of(self, claim: Claim) -> str:
-        return JournalLayout(self._identity).data_of(claim.region, claim.attempt)
+        return JournalLayout(self._identity).data_of(claim)
 
     def _is_answer(self, status: str) -> bool:
         return status.upper() not in _NOT_KNOWN

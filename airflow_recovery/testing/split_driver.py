@@ -82,7 +82,7 @@ class SplitDriver:
 
     def _write(self, attempt: ClaimedAttempt, result: str, number: int, batch: list[Split]) -> PartitionManifest:
         claim = attempt.claim
-        folder = f"{self._journal.layout.data_of(claim.region, claim.attempt)}/{result}/{number:04d}"
+        folder = f"{self._journal.layout.data_of(claim)}/{result}/{number:04d}"
         rows = [self._made_of(split, result) for split in batch]
         info = self._results.put(f"{folder}/part-0", "\n".join(rows).encode())
         obj = ResultObject("part-0", info.size, info.etag)

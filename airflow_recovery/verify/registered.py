@@ -10,7 +10,7 @@ from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.verify.records import Manifest
 
 CONNECTIONS = 16
-_ATTEMPT = re.compile("[0-9]{8}")
+_ATTEMPT = re.compile("[0-9]{8}(?:-[0-9a-f]{8})?")
 
 OpenLocation = Callable[[str], ObjectStore]
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from on_s3 import on_s3  # noqa: F401 - for every test
+from test_places_used_once import (  # noqa: F401
+    test_fault_290_a_number_that_a_backup_gives_again_has_another_folder,
+    test_fault_294_a_file_beyond_its_manifest_has_a_result_made_again_elsewhere,
+    test_fault_294_what_a_committer_leaves_is_no_file_of_a_result,
+)
 from test_reconnect import (  # noqa: F401
     test_fault_2_no_job_and_no_sign_another_attempt_is_submitted,
     test_fault_19_a_failed_job_never_counts_as_the_new_one,

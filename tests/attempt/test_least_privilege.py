@@ -147,7 +147,7 @@ class Deployment:
 
     def plays_gc(self) -> None:
         bucket, _, prefix = RESULTS.removeprefix("s3://").partition("/")
-        key = f"{prefix}/{self.world.journal().layout.data_of('C', 1)}/out/part-1"
+        key = f"{prefix}/{self.world.data_of('C', 1)}/out/part-1"
         driver = S3Clients(new_session("driver", "x"), region_name=REGION, endpoint_url=self.proxy.endpoint_url)
         driver.sending(1).create_multipart_upload(Bucket=bucket, Key=key)
         assert self.calls("gc", "gc", "--grace", "0s") == 0

@@ -46,9 +46,10 @@ class KilledTask:
         return not self.driver.is_running() or self.driver.status() == psutil.STATUS_ZOMBIE
 
     def data(self, attempt: int) -> list[Path]:
-        below = self.folder / "results" / JournalLayout(outliving.IDENTITY).data_of("P", attempt)
+        below = self.folder / "results" / JournalLayout(outliving.IDENTITY).data_of_region("P")
         # Not `rglob`, which fails where a folder is deleted meanwhile.
-        return [Path(folder, name) for folder, _, names in os.walk(below) for name in names]
+        files = [Path(folder, name) for folder, _, names in os.walk(below) for name in names]
+        return [file for file in files if file.relative_to(below).parts[0].startswith(f"{attempt:08d}-")]
 
     def go(self, attempt: int) -> None:
         (self.folder / f"go-{attempt}").touch()

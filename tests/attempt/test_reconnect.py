@@ -92,7 +92,7 @@ class KilledTask:
     def finish(self) -> Outcome:
         """The driver of P@1 writes its result and its outcome."""
         world, claim = self.world, self.claim
-        location = f"{world.journal().layout.data_of('P', 1)}/out"
+        location = f"{world.journal().layout.data_of(claim)}/out"
         info = world.results.put(f"{location}/part-0", b"P of []")
         objects = (ResultObject("part-0", 7, info.etag),)
         manifest = PartitionManifest("P", f"{world.results.base_uri}/{location}", objects, 1)

@@ -168,7 +168,7 @@ def test_fault_4_outputs_without_an_outcome_are_nothing():
 def test_fault_4_control_where_a_listing_decides_a_dead_attempt_becomes_a_result(monkeypatch):
     def adopt_what_is_listed(self: region_task.RegionTask, state: RunState, opened: Attempt) -> None:
         journal = world.journal()
-        where = f"{journal.layout.data_of('P', 1)}/out"
+        where = f"{world.data_of('P', 1)}/out"
         objects = tuple(ResultObject("part-0", info.size, info.etag) for info in world.results.list(where))
         outputs = (PartitionManifest("P", f"{world.results.base_uri}/{where}", objects),)
         journal.finish(Outcome("P", 1, AttemptState.FINISHED, "test", "now", fingerprint="code 1", outputs=outputs))

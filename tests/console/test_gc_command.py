@@ -9,6 +9,7 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
+import fakes
 import pytest
 from fakes import PAIR, Killed, Process, World
 
@@ -17,7 +18,7 @@ from airflow_recovery.console.in_airflow import AirflowDeployment
 from airflow_recovery.console.main import main
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.journal.owner import own_prefix
-from airflow_recovery.model.records import AttemptState
+from airflow_recovery.model.records import AttemptState, RunIdentity
 from airflow_recovery.store.local import LocalStore
 
 
@@ -48,7 +49,7 @@ def test_it_says_what_it_deletes_what_it_keeps_and_why(world, tmp_path, capsys):
     assert said.splitlines()[-1] == "2 deleted, 2 kept; 23 B deleted"
     assert [load["action"] for load in dry["entries"]] == ["deleted", "kept", "deleted", "kept"]
     assert dry["deleted_bytes"] == 23
-    assert not list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
+    assert not list(world.results.list(world.journal().layout.data_of_number("P", 1)))
     assert world.current("C") == 2
 
 
@@ -66,10 +67,10 @@ def test_fault_82_a_journal_of_another_deployment_is_not_swept(world, tmp_path, 
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "south")
     assert gc(tmp_path) == 2
     assert "to be the journal of deployment 'south', found that of 'north'" in capsys.readouterr().err
-    assert list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
+    assert list(world.results.list(world.journal().layout.data_of_number("P", 1)))
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "north")
     assert gc(tmp_path) == 0
-    assert not list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
+    assert not list(world.results.list(world.journal().layout.data_of_number("P", 1)))
 
 
 def test_fault_82_control_without_a_look_at_the_owner_its_data_goes(world, tmp_path, monkeypatch):
@@ -77,7 +78,7 @@ def test_fault_82_control_without_a_look_at_the_owner_its_data_goes(world, tmp_p
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "south")
     monkeypatch.setattr("airflow_recovery.console.deployment.check_owner", lambda store, deployment: None)
     assert gc(tmp_path) == 0
-    assert not list(world.results.list(f"{world.journal().layout.data_of('P', 1)}/"))
+    assert not list(world.results.list(world.journal().layout.data_of_number("P", 1)))
 
 
 @pytest.mark.parametrize("arguments", [["--purge"], ["--older-than", "30d"], ["--grace", "soon"]])
@@ -179,7 +180,7 @@ def test_fault_107_control_without_the_look_the_run_is_closed_and_the_live_attem
 
 @pytest.fixture
 def airflows_runs(monkeypatch):
-    """Airflow's own table of runs, on a database in memory: ``add(dag_id, run_id, state)``."""
+    """Airflow's own table of runs, on a database in memory: ``add(dag_id, run_id, state, logical_date)``."""
     from airflow.models.dagrun import DagRun
     from sqlalchemy import create_engine, insert
     from sqlalchemy.orm import Session
@@ -189,11 +190,69 @@ def airflows_runs(monkeypatch):
     DagRun.__table__.create(engine)
     monkeypatch.setattr("airflow.utils.session.create_session", lambda: Session(engine))
 
-    def add(dag_id: str, run_id: str, state: str) -> None:
-        row = {"dag_id": dag_id, "run_id": run_id, "run_after": datetime(2026, 1, 1, tzinfo=timezone.utc)}
+    def add(dag_id: str, run_id: str, state: str, logical_date: datetime | None = None) -> None:
+        run_after = datetime(2026, 1, 1, tzinfo=timezone.utc)
+        row = {"dag_id": dag_id, "run_id": run_id, "run_after": run_after, "logical_date": logical_date}
         with Session(engine) as session:
             session.execute(insert(DagRun).values(**row, state=state, run_type="manual", log_template_id=1))
             session.commit()
 
     yield add
     engine.dispose()
+
+
+# runs that wait
+
+
+@pytest.fixture
+def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """P has finished and nothing is open: C comes after a sensor, an approval, or has no slot. For a month."""
+    world = World(PAIR)
+    world.journal_store = LocalStore(f"file://{tmp_path}/journal")
+    world.results = LocalStore(f"file://{tmp_path}/journal/_results")
+    monkeypatch.setattr(fakes, "IDENTITY", RunIdentity("dag", "date-2026-01-01T000000Z", "flights"))
+    world.go("P")
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (time.time() - 30 * 24 * 3600,) * 2)
+    return world
+
+
+def purged(tmp_path: Path, **options: object) -> None:
+    args = argparse.Namespace(
+        **dict.fromkeys(("dag", "retention", "connect")), **dict.fromkeys(("dry_run", "json", "force"), False)
+    )
+    args.purge, args.older_than, args.grace = True, "1d", "0s"
+    vars(args).update(options)
+    args.open_deployment = lambda args: AirflowDeployment(
+        RecoverySettings(journal=f"{tmp_path}/journal", results=f"{tmp_path}/journal/_results")
+    )
+    assert gc_command.run(args) == 0
+
+
+MIDNIGHT = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("state", ["running", "queued"])
+def test_fault_292_a_run_that_airflow_says_waits_is_not_closed(waiting, tmp_path, airflows_runs, capsys, state, force):
+    """Whatever its run id is now: a run that was made again has another one than the claims."""
+    airflows_runs("dag", "another", "running", datetime(2026, 1, 2, tzinfo=timezone.utc))
+    airflows_runs("dag", "manual__made-again", state, MIDNIGHT)
+    purged(tmp_path, force=force)
+    assert not waiting.state().is_closed
+    assert "but Airflow's run manual__made-again has not ended: it runs, or waits" in capsys.readouterr().out
+
+
+def test_fault_292_a_run_that_has_ended_is_closed(waiting, tmp_path, airflows_runs):
+    airflows_runs("dag", "another", "running", datetime(2026, 1, 2, tzinfo=timezone.utc))
+    airflows_runs("dag", "manual__made-again", "success", MIDNIGHT)
+    purged(tmp_path)
+    assert waiting.state().is_closed
+
+
+@pytest.mark.control
+def test_fault_292_control_open_attempts_alone_do_not_tell(waiting, tmp_path, airflows_runs, monkeypatch):
+    airflows_runs("dag", "manual__made-again", "running", MIDNIGHT)
+    monkeypatch.setattr(AirflowDeployment, "live_run", lambda self, dag_id, run_key: None)
+    purged(tmp_path)
+    assert waiting.state().is_closed

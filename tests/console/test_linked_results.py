@@ -22,7 +22,7 @@ def precious(recorded, tmp_path: Path) -> Path:
     world.restart("by_route")
     world.new_airflow()
     world.until_green()
-    data = tmp_path / "results" / world.journal().layout.data_of("by_route", 1)
+    data = tmp_path / "results" / world.data_of("by_route", 1)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for name in PRECIOUS:

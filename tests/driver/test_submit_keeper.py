@@ -27,6 +27,7 @@ from airflow_recovery.testing.patience import HANG_S, wait_until
 
 IDENTITY = RunIdentity("dag", "date-1", "g")
 TAG = "airflow-recovery-tag"
+DATA = "dag/date-1/g/copied/00000001-0a1b2c3d"
 TASK = """
 import json, os, subprocess, sys
 order, command = json.loads(sys.argv[1]), sys.argv[2:]
@@ -57,6 +58,7 @@ class Kept:
             "identity": ["dag", "date-1", "g"],
             "region": "copied",
             "attempt": 1,
+            "data": DATA,
             "tag": TAG,
             "every_s": 0.1,
             "journal": asdict(journal),
@@ -162,7 +164,7 @@ def test_fault_235_a_failure_after_the_task_has_gone_is_told_with_the_end_of_the
     beat = kept.beat()
     assert beat is not None
     assert (beat.ended, beat.succeeded) == (True, False)
-    failure = read_failure_at(kept.results, kept.journal.layout.data_of("copied", 1))
+    failure = read_failure_at(kept.results, DATA)
     assert failure is not None
     assert "Error code is: 7" in failure.message
     assert failure.message.endswith("the end\n")

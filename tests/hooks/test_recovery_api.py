@@ -189,3 +189,16 @@ def test_a_note_is_left_by_airflows_own_api_and_a_persons_stays(
     connect(monkeypatch, host=api.url, login="u", password="right").note("d/1", "r 1", key, "recovery: ran")
     told = [("PATCH", path, {"note": "recovery: ran"})] if is_left else []
     assert api.seen[1:] == [("GET", path, None), *told]
+
+
+def test_runs_that_have_not_ended_are_read_page_by_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = connect(monkeypatch, host=api.url)
+    runs = [
+        {"dag_run_id": "a", "logical_date": "2026-01-01T01:00:00+01:00", "partition_key": None},
+        {"dag_run_id": "b", "logical_date": None, "partition_key": "eu"},
+        {"dag_run_id": "c", "logical_date": None},
+    ]
+    api.answers = [(200, {"dag_runs": part, "total_entries": 3}) for part in (runs[:2], runs[2:])]
+    assert hook.live_runs("d") == [("a", "date-2026-01-01T000000Z"), ("b", "partition-eu"), ("c", "run-c")]
+    asked = "/api/v2/dags/d/dagRuns?state=queued&state=running&limit=100&offset="
+    assert [path for _, path, _ in api.seen[1:]] == [f"{asked}0", f"{asked}2"]

@@ -60,8 +60,7 @@ def assert_result(journal: JournalObjects, executions: dict[str, int]) -> None:
 def written_by(journal: JournalObjects, attempt: int) -> list[Path]:
     """Data files below the prefix of an attempt, registered or not."""
     location = journal.manifest("first")["location"].removeprefix("file://")
-    prefix = Path(location).parents[1] / f"{attempt:08d}"
-    return sorted(prefix.glob("**/*.parquet"))
+    return sorted(Path(location).parents[1].glob(f"{attempt:08d}-*/**/*.parquet"))
 
 
 @pytest.mark.smoke

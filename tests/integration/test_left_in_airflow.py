@@ -104,7 +104,7 @@ def test_fault_191_fault_194_a_task_whose_xcoms_can_not_be_left_again_runs_again
     cleared(3, "attempt 2: they were not stored (Airflow's secrets masker finds a secret in them)")
     cleared(3, "made is kept: attempt 3 is valid")
 
-    (stored,) = pipeline.folder.glob(f"results/left/*{run.day}*/*/made/00000003/_xcoms/*.json")
+    (stored,) = pipeline.folder.glob(f"results/left/*{run.day}*/*/made/00000003-*/_xcoms/*.json")
     stored.unlink()
     cleared(4, f"{stored.name} is missing")
     assert run.said("reads")["decision"] == "ran"

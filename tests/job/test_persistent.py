@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import py_compile
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_recovery import BLOCKING, BLOCKING_PERSISTENT, Job, JobDefinitionError, files, job
+from airflow_recovery.attempt import job_plan, shared_code
 from airflow_recovery.attempt.job_plan import plan_job
 from airflow_recovery.driver.region_spec import RunFacts
 
@@ -112,3 +117,80 @@ def _dated(splits: Any, day: str) -> Any:
 
 def _daily(raw: Any) -> Any:
     return raw
+
+
+# whose code makes it
+
+
+COMPILED = """
+from airflow_recovery import BLOCKING_PERSISTENT, job
+rates = job("rates")
+@rates.source(result=BLOCKING_PERSISTENT, version="1", spark_conf=CONF)
+def table(): return FACTOR
+@rates.sink(version="1")
+def daily(table): return table
+"""
+
+
+class Team:
+    """A distribution ``name`` with the package ``etl``: a module compiled from source, and a data file."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.monkeypatch = monkeypatch
+
+    def fingerprint(
+        self, name: str = "north", module: str = "jobs", data: str = "select 1", factor: int = 1, **conf: str
+    ) -> str | None:
+        folder = self.folder / f"{len(list(self.folder.iterdir()))}"
+        package = folder / "etl"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (package / "clean.sql").write_text(data)
+        source = folder / "source.py"
+        source.write_text(COMPILED.replace("CONF", repr(conf)).replace("FACTOR", str(factor)))
+        py_compile.compile(str(source), str(package / f"{module}.pyc"), dfile="jobs.py", doraise=True)
+        source.unlink()
+        installed = folder / f"{name}-1.0.dist-info"
+        installed.mkdir()
+        (installed / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n")
+        (installed / "top_level.txt").write_text("etl\n")
+        with self.monkeypatch.context() as patched:
+            patched.syspath_prepend(folder)
+            for known in [name for name in sys.modules if name.partition(".")[0] == "etl"]:
+                patched.delitem(sys.modules, known)
+            shared_code._distribution.cache_clear()
+            declared = importlib.import_module(f"etl.{module}").rates
+            plan = plan_job(declared, "tests.job:rates", FACTS)
+            for known in [name for name in sys.modules if name.partition(".")[0] == "etl"]:
+                patched.delitem(sys.modules, known)
+        shared_code._distribution.cache_clear()
+        return next(region.fingerprint for region in plan.record.regions if region.persistent)
+
+
+TEAMS: dict[str, dict[str, Any]] = {
+    "another distribution": {"name": "south"},
+    "another module": {"module": "tables"},
+    "another data file": {"data": "select 2"},
+    "other compiled code": {"factor": 2},
+    "another setting of Spark": {"spark.sql.ansi.enabled": "false"},
+}
+
+
+@pytest.mark.parametrize("other", TEAMS)
+def test_fault_297_one_version_of_two_teams_is_two_shared_results(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team = Team(tmp_path, monkeypatch)
+    assert team.fingerprint() == team.fingerprint()
+    assert team.fingerprint(**TEAMS[other]) != team.fingerprint()
+
+
+@pytest.mark.control
+@pytest.mark.parametrize("other", TEAMS)
+def test_fault_297_control_by_its_version_alone_one_team_gets_the_others_rows(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_plan, "shared_fingerprint", lambda job, vertex, fingerprint: fingerprint)
+    team = Team(tmp_path, monkeypatch)
+    assert team.fingerprint(**TEAMS[other]) == team.fingerprint()

@@ -129,11 +129,11 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Places:
         log.append(lambda book, record=record: record)  # type: ignore[misc]
     monkeypatch.setattr(exit_report, "open_spec_store", lambda spec: places.results)
     spec: Any = SimpleNamespace(
-        receipt=None, results=None, location=f"{places.results.base_uri}/{LAYOUT.data_of('delays', 1)}"
+        receipt=None, results=None, location=f"{places.results.base_uri}/{LAYOUT.data_of_number('delays', 1)}"
     )
     exit_report.write_failure(spec, FAILURE)
     prepare_checkpoint(
-        places.results, CHECKPOINTS, 1, earlier=(), completed=4, may_begin=True, begins=CHECKPOINT.begins
+        places.results, CHECKPOINTS, "1", earlier=(), completed=4, may_begin=True, begins=CHECKPOINT.begins
     )
     shared = Journal(places.journal, SHARED, writer="w1")
     claim = RECORDS["claim-shared"]
@@ -196,11 +196,11 @@ def test_fault_39_the_log_of_splits_is_read_for_ever_with_its_snapshot_and_witho
 
 
 def test_fault_39_what_a_driver_said_of_its_failure_is_read_for_ever() -> None:
-    assert exit_report.read_failure_at(golden().results, LAYOUT.data_of("delays", 1)) == FAILURE
+    assert exit_report.read_failure_at(golden().results, LAYOUT.data_of_number("delays", 1)) == FAILURE
 
 
 def test_fault_39_how_a_checkpoint_was_forked_is_read_for_ever() -> None:
-    assert read_lineage(golden().results, lineage_key(CHECKPOINTS, 1)) == CHECKPOINT
+    assert read_lineage(golden().results, lineage_key(CHECKPOINTS, "1")) == CHECKPOINT
 
 
 def test_fault_39_the_journal_of_a_shared_result_is_read_for_ever() -> None:

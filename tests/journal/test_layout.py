@@ -43,7 +43,7 @@ def test_keys_are_what_the_protocol_says():
     assert found.plan("ab12") == "flights/date~202026-01-01/g/plan/ab12"
     assert found.publish(1) == "flights/date~202026-01-01/g/publish/00000001"
     assert found.closed == "flights/date~202026-01-01/g/closed"
-    assert found.data_of("by_route", 3) == "flights/date~202026-01-01/g/by_route/00000003"
+    assert found.data_of_number("by_route", 3) == "flights/date~202026-01-01/g/by_route/00000003"
     assert found.streams == "_streams/flights/date~202026-01-01/g/"
 
 
@@ -76,7 +76,7 @@ def test_fault_45_runs_of_other_ids_never_share_a_prefix(one, other):
 @pytest.mark.parametrize("one", ODD)
 def test_fault_45_odd_ids_stay_apart_and_inside(one):
     found = layout(one, one, one)
-    for key in (found.attempt(one, 1, "claim"), found.data_of(one, 1), found.plan("ab"), f"{found.streams}x"):
+    for key in (found.attempt(one, 1, "claim"), found.data_of_number(one, 1), found.plan("ab"), f"{found.streams}x"):
         assert checked_key(key) == key
         assert len(key.encode()) < 1024
     others = {layout().attempt(each, 1, "claim") for each in ODD}
@@ -100,7 +100,7 @@ def test_streams_never_lie_below_the_truth(dag_id, run, group_id):
 @given(names)
 def test_a_name_never_passes_for_the_journals_own_folders(region):
     """Where results and journal share a base, results lie at ``<prefix><region>/``, the truth at ``<prefix>t/``."""
-    assert layout().parse_attempt(f"{layout().data_of(region, 1)}/part-0.parquet") is None
+    assert layout().parse_attempt(f"{layout().data_of_number(region, 1)}/part-0.parquet") is None
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ CHANNELS = Path(__file__).parents[1] / "golden" / "channel-v1"
 CHANNEL = ChannelIdentity(RunIdentity("dag", "2024-01-01", "group"), "scores", 1)
 SLOT, END = f"{LAYOUT.servers}00000001", f"{LAYOUT.servers}00000001.end"
 SPLIT_LOG, SPLIT_SNAPSHOT = f"{LAYOUT.splits_of('raw')}log-00000005", f"{LAYOUT.splits_of('raw')}snapshot-00000005"
-FAILED = f"{LAYOUT.data_of('delays', 1)}/_failure.json"
-LINEAGE = lineage_key(CHECKPOINTS, 1)
+FAILED = f"{LAYOUT.data_of_number('delays', 1)}/_failure.json"
+LINEAGE = lineage_key(CHECKPOINTS, "1")
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -210,7 +210,7 @@ PASSED_OVER: dict[str, tuple[Callable[[], Any], Any]] = {
     ),
     "what a driver said of its failure: another field": (
         lambda: exit_report.read_failure_at(
-            with_object(FAILED, field(), is_result=True).results, LAYOUT.data_of("delays", 1)
+            with_object(FAILED, field(), is_result=True).results, LAYOUT.data_of_number("delays", 1)
         ),
         FAILURE,
     ),

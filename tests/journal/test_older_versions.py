@@ -119,6 +119,7 @@ def test_what_the_versions_since_groups_do_not_read_they_refuse_by_name() -> Non
         "read without airflow_run_id",
         "read without assets",
         "read without dag_run",
+        "read without folder",
         "read without inputs.token",
         "read without regions.finals",
         "read without regions.optional",

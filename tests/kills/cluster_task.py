@@ -74,7 +74,7 @@ class ClusterRunner(Submitted):
             vertices=(VertexSpec("troubled", told, False, False), VertexSpec("checked", {}, True, False)),
             inputs=(),
             run=RunDates(None, None, None),
-            location=f"{results.uri}/{JournalLayout(IDENTITY).data_of('r', attempt.claim.attempt)}",
+            location=f"{results.uri}/{JournalLayout(IDENTITY).data_of(attempt.claim)}",
             journal=StoreSpec(f"file://{self.folder}/journal"),
             results=results,
             heartbeat_s=0.5,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Callable
@@ -350,7 +351,7 @@ def test_a_failure_counts_and_the_next_attempt_has_a_place_of_its_own(recovery: 
     flag.touch()
     made = run_try(operator, try_number=2)
     assert (made["decision"], made["attempt"]) == ("ran", 2)
-    assert location_of(made).parent.name == "00000002"
+    assert location_of(made).parent.name.startswith("00000002-")
     state = state_in(recovery, OPERATORS_GROUP, "t").of("t")
     assert (state.attempts[1].is_finished, state.attempts[2].is_finished) == (False, True)
 
@@ -400,7 +401,7 @@ def test_an_operator_that_defers_after_all_is_ended_and_refused_by_name(recovery
         operator = recoverable(Defers)(task_id="t", outputs=["out"])
     with pytest.raises(AirflowFailException, match=r"t: expected a Defers that waits .* it defers \(to object\)"):
         run_try(operator)
-    assert Defers.killed[-1].endswith("/t/00000001/out")
+    assert re.search("/t/00000001-[0-9a-f]{8}/out$", Defers.killed[-1])
     assert state_in(recovery, OPERATORS_GROUP, "t").of("t").attempts[1].has_outcome
 
 

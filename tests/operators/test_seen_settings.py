@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -139,8 +140,11 @@ def test_each_attempt_has_a_checkpoint_of_its_own_which_goes_with_its_output(
         run_try(submitted_task(["{output:o}", "{checkpoint:o}"], **given))
     first, second = (one["arguments"] for one in submissions(submitted))
     folders = [Path(folder.removeprefix("file://")) for folder in first]
-    assert [folder.parts[-2:] for folder in folders] == [("00000001", "o"), ("00000001", "o.checkpoint")]
-    assert second[1].endswith("/t/00000002/o.checkpoint")
+    assert [(folder.parts[-2][:9], folder.parts[-1]) for folder in folders] == [
+        ("00000001-", "o"),
+        ("00000001-", "o.checkpoint"),
+    ]
+    assert re.search("/t/00000002-[0-9a-f]{8}/o.checkpoint$", second[1])
     assert f"{SETTING}={second[1]}" in submissions(submitted)[1]["options"]
 
     state = state_in(recovery, OPERATORS_GROUP, "t").of("t")

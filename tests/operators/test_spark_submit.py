@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, cast
@@ -239,7 +240,7 @@ def test_the_application_gets_its_locations_after_the_claim(recovery: Path, subm
     assert one["application"] == WRITER
     assert one["arguments"][2:] == ["--day", "2024-01-02"]
     assert one["arguments"][1].startswith(f"file://{recovery}/results/d/date-2024-01-02T000000Z/")
-    assert one["arguments"][1].endswith("/clean/00000001/out")
+    assert re.search("/clean/00000001-[0-9a-f]{8}/out$", one["arguments"][1])
     assert two["arguments"][1] == one["arguments"][1] == first["results"]["clean.out"]["location"]
     assert (first["decision"], second["decision"]) == ("ran", "ran")
     assert Path(two["arguments"][3].removeprefix("file://"), "part-0").read_text() == "rows"

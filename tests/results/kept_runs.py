@@ -64,7 +64,7 @@ def keys(store: ObjectStore, prefix: str = "") -> list[str]:
 
 
 def data(world: World, region: str, attempt: int) -> list[str]:
-    return keys(world.results, f"{world.journal().layout.data_of(region, attempt)}/")
+    return keys(world.results, world.journal().layout.data_of_number(region, attempt))
 
 
 def record_of(journal: Journal) -> bytes:

@@ -67,15 +67,26 @@ def test_missing_and_altered_is_missing(store: ObjectStore, manifest: PartitionM
     assert (found.missing, found.altered) == (("part-0",), ("part-1",))
 
 
-def test_added_objects_count_at_a_users_own_location_only(store: ObjectStore, manifest: PartitionManifest) -> None:
+def test_added_objects_count_wherever_a_folder_is_read(store: ObjectStore, manifest: PartitionManifest) -> None:
     store.put("run/r/1/by_route/part-2", b"late")
     store.put("run/r/1/by_route/_temporary/0/part-3", b"unfinished")
     store.put("run/r/1/by_route_2/part-0", b"a neighbour whose name begins alike")
 
-    assert probe_manifest(store, manifest).added == ()
-    own = probe_manifest(store, replace(manifest, managed=False))
-    assert (own.state, own.added) == (AvailabilityState.AVAILABLE, ("part-2",))
-    assert own.evidence == (f"{manifest.location}/part-2 was added",)
+    for managed in (True, False):
+        found = probe_manifest(store, replace(manifest, managed=managed))
+        assert (found.state, found.added) == (AvailabilityState.AVAILABLE, ("part-2",))
+        assert found.evidence == (f"{manifest.location}/part-2 was added",)
+
+
+def test_beside_batches_others_may_lie(store: ObjectStore, manifest: PartitionManifest) -> None:
+    """Their manifest has files in the folders of several attempts, and these hold what no batch names."""
+    location = manifest.location.rpartition("/")[0]
+    for folder in ("00000001", "00000002-0a1b2c3d"):
+        info = store.put(f"run/r/1/{folder}/by_route/0000/part-0", b"a batch")
+        store.put(f"run/r/1/{folder}/by_route/0001/part-0", b"not committed")
+        objects = (ResultObject(f"{folder}/by_route/0000/part-0", info.size, info.etag),)
+        found = probe_manifest(store, replace(manifest, location=location, objects=objects))
+        assert (found.is_available, found.added) == (True, ())
 
 
 def test_location_that_is_the_store_itself(store: ObjectStore, manifest: PartitionManifest) -> None:

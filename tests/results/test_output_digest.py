@@ -14,7 +14,7 @@ import pytest
 
 from airflow_recovery.errors import StoreTimeout
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.results import output_digest
+from airflow_recovery.results import output_digest, stored_rows
 from airflow_recovery.results.output_digest import digest_output, files_digest
 from airflow_recovery.results.stored_rows import ReadLimits
 from airflow_recovery.store.local import LocalStore
@@ -207,3 +207,59 @@ def test_where_a_library_is_missing_files_are_compared(
     assert digest is not None
     assert digest.startswith("files1-")
     assert f"rows not compared (ModuleNotFoundError: import of {name} halted" in attempts.said
+
+
+# what is random in a name
+
+TENANTS = tuple(f"tenant={uuid}/" for uuid in UUIDS)
+SWAPPED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "partitions": (
+        {part(0, folder=TENANTS[0]): '{"a":1}', part(0, folder=TENANTS[1]): '{"a":2}'},
+        {part(0, folder=TENANTS[0]): '{"a":2}', part(0, folder=TENANTS[1]): '{"a":1}'},
+    ),
+    "folders without a column": (
+        {f"{UUIDS[0]}/part-00000.json": '{"a":1}', f"{UUIDS[1]}/part-00000.json": '{"a":2}'},
+        {f"{UUIDS[0]}/part-00000.json": '{"a":2}', f"{UUIDS[1]}/part-00000.json": '{"a":1}'},
+    ),
+    "files that a user has named": (
+        {f"{UUIDS[0]}.json": '{"a":1}', f"{UUIDS[1]}.json": '{"a":2}'},
+        {f"{UUIDS[0]}.json": '{"a":2}', f"{UUIDS[1]}.json": '{"a":1}'},
+    ),
+    "files that begin as Spark's and go on with a tenant": (
+        {f"part-00000-of-{UUIDS[0]}.json": '{"a":1}', f"part-00000-of-{UUIDS[1]}.json": '{"a":2}'},
+        {f"part-00000-of-{UUIDS[0]}.json": '{"a":2}', f"part-00000-of-{UUIDS[1]}.json": '{"a":1}'},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SWAPPED)
+def test_fault_291_two_places_that_swapped_their_rows_are_other_files(attempts: Attempts, what: str) -> None:
+    before, after = SWAPPED[what]
+    assert attempts.written(before, None) != attempts.written(after, None)
+    if what == "partitions":
+        assert attempts.written(before) != attempts.written(after)
+
+
+@pytest.mark.control
+def test_fault_291_control_without_any_uuid_they_are_the_same(
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anywhere = re.compile(stored_rows._UUID)
+    monkeypatch.setattr(output_digest, "stable_name", lambda path: anywhere.sub("*", path))
+    for before, after in SWAPPED.values():
+        assert attempts.written(before, None) == attempts.written(after, None)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "day=2013-01-01/part-00000-{}-c000.snappy.parquet",
+        "part-00000-{}.c000.json",
+        "part-00003-{}_00001.c000.snappy.parquet",
+        "part-r-00000-{}.gz.parquet",
+        f"part-00000-{UUIDS[0]}-{{}}.c000.orc",
+        "part-00000-{}",
+    ],
+)
+def test_what_spark_names_for_each_job_is_the_same_file(name: str) -> None:
+    assert stored_rows.stable_name(name.format(UUIDS[0])) == stored_rows.stable_name(name.format(UUIDS[1]))

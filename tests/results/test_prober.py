@@ -62,10 +62,10 @@ def test_fault_30_an_altered_managed_object_is_lost() -> None:
     assert world.why() is Why.OUTPUT_ALTERED
 
 
-def test_what_is_added_below_our_own_prefix_is_nobodys() -> None:
+def test_fault_294_with_a_file_of_a_zombie_a_result_below_our_own_prefix_is_lost() -> None:
     world = World()
     world.store.put("p/part-9", b"of a zombie")
-    assert world.why() is None
+    assert world.why() is Why.OUTPUT_ALTERED
 
 
 @pytest.mark.parametrize("change", [("p/part-0", b"newer!"), ("p/part-9", b"added")])

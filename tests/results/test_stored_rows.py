@@ -208,7 +208,7 @@ def test_in_order_the_place_of_a_row_counts_and_how_a_file_is_encoded_does_not(o
     write, uuid = FORMATS[suffix], "0e3a1c9e-0b1f-4c53-9f9e-1d6a2a8b7c0"
 
     def of(*parts: pa.Table, job: int = 1) -> str:
-        files = {f"part-{at}-{uuid}{job}.{suffix}": write(part) for at, part in enumerate(parts)}
+        files = {f"part-{at:05}-{uuid}{job}.{suffix}": write(part) for at, part in enumerate(parts)}
         return output.rows(files, ReadLimits(1 << 30, 60.0, in_order=True)).digest().text
 
     known = of(ROWS.slice(0, 2), ROWS.slice(2))

@@ -137,7 +137,7 @@ def test_control_without_the_pin_the_published_data_goes(clock, monkeypatch):
 def test_data_of_an_attempt_that_was_never_claimed_goes_after_the_grace_time(clock):
     world = clocked_world(PAIR, clock)
     world.go_all()
-    stray = f"{world.journal().layout.data_of('P', 7)}/out/part-0"
+    stray = f"{world.journal().layout.data_of_number('P', 7)}/out/part-0"
     world.results.put(stray, b"who wrote this?")
     clock.passes(30 * MINUTE_S)
     assert told(sweep(world))["P@7"].startswith("kept: it was never claimed")
@@ -149,7 +149,7 @@ def test_data_of_an_attempt_that_was_never_claimed_goes_after_the_grace_time(clo
 def test_data_of_a_run_that_has_no_journal_here_is_another_deployments(clock):
     world = clocked_world(PAIR, clock)
     world.go_all()
-    other = JournalLayout(RunIdentity("dag", "date 2026-01-02", "flights")).data_of("P", 1) + "/out/part-0"
+    other = JournalLayout(RunIdentity("dag", "date 2026-01-02", "flights")).data_of_number("P", 1) + "/out/part-0"
     world.results.put(other, b"theirs")
     clock.passes(100 * DAY_S)
     sweep(world, retention=Retention.keep(), purge_older_than_s=DAY_S)

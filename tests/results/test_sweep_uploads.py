@@ -60,10 +60,10 @@ def begun_in(server: S3Server, world: World) -> dict[str, Upload]:
     layout = world.journal().layout
     other_run = layout.data.replace("flights", "other")
     keys = {
-        "dead": f"{layout.data_of('P', 1)}/out/part-1",
-        "current": f"{layout.data_of('P', 2)}/out/part-1",
-        "open": f"{layout.data_of('C', 1)}/out/part-1",
-        "never claimed": f"{layout.data_of('P', 9)}/out/part-1",
+        "dead": f"{layout.data_of_number('P', 1)}/out/part-1",
+        "current": f"{layout.data_of_number('P', 2)}/out/part-1",
+        "open": f"{layout.data_of_number('C', 1)}/out/part-1",
+        "never claimed": f"{layout.data_of_number('P', 9)}/out/part-1",
         "no attempt's": f"{layout.data}P/part-1",
         "another run's": f"{other_run}P/00000001/out/part-1",
         "a stranger's": "backups/2026.tar",
@@ -100,7 +100,7 @@ def test_an_upload_within_the_grace_time_stays():
     world = clocked_world(PAIR, clock)
     dies(world, "P")
     world.go("P")
-    upload = Upload(f"{world.journal().layout.data_of('P', 1)}/out/part-1", "u1", clock.now_s)
+    upload = Upload(f"{world.journal().layout.data_of_number('P', 1)}/out/part-1", "u1", clock.now_s)
     aborted: list[Upload] = []
     world.results.uploads = lambda prefix="": iter([upload])
     world.results.abort_upload = aborted.append
@@ -118,7 +118,7 @@ def test_a_run_is_held_no_longer_than_it_is_swept_but_for_its_uploads(monkeypatc
     world = clocked_world(PAIR, Clock())
     dies(world, "P")
     world.go_all()
-    uploads = [Upload(key.format(P=world.journal().layout.data_of("P", 1)), "u1", 0.0)] if key else []
+    uploads = [Upload(key.format(P=world.journal().layout.data_of_number("P", 1)), "u1", 0.0)] if key else []
     world.results.uploads, world.results.abort_upload = lambda prefix="": iter(uploads), lambda upload: None
     read: list[weakref.ref[object]] = []
     unwatched = Sweeper._read
@@ -154,7 +154,7 @@ def test_a_sweep_over_s3_deletes_what_is_dead_and_keeps_the_rest(world):
 
 def test_what_an_application_has_written_with_an_empty_part_in_its_name_goes_as_well(s3_server, world):
     """As ``f"{folder}/{name}"`` makes it of a folder with a slash at its end; S3 takes it for another key."""
-    dead = world.journal().layout.data_of("P", 1)
+    dead = world.journal().layout.data_of_number("P", 1)
     bucket, _, prefix = world.results.base_uri.removeprefix("s3://").partition("/")
     client = world.results._clients.sending(1)
     client.put_object(Bucket=bucket, Key=f"{prefix}/{dead}/out//x", Body=b"x")

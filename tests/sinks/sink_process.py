@@ -75,7 +75,7 @@ class Prepares(SparkApplication):
 
     def run(self, attempt: ClaimedAttempt) -> Outcome:
         claim = attempt.claim
-        data = JournalLayout(self._case.identity).data_of(claim.region, claim.attempt)
+        data = JournalLayout(self._case.identity).data_of(claim)
         manifest = replace(stage(self._case.warehouse.store, data, self._case.rows), result=claim.region)
         self._case.meanwhile()
         outcome = attempt.trace.finished("now", (manifest,))

@@ -147,7 +147,7 @@ class SparkSplitRun:
         """The side input is made (again), by a next attempt of its region."""
         journal = self.journal("writer-side")
         number = self.state().of(SIDE).latest_attempt + 1
-        location = f"{self.results.uri}/{JournalLayout(self.identity).data_of(SIDE, number)}/{SIDE}"
+        location = f"{self.results.uri}/{JournalLayout(self.identity).data_of_number(SIDE, number)}/{SIDE}"
         frame = self.spark.createDataFrame([(0, even), (1, "odd")], "parity long, name string")
         made = write_result(
             self.spark, frame, result=SIDE, location=location, store=LocalStore(self.results.uri), is_digested=True
@@ -232,7 +232,7 @@ class SparkSplitRun:
             ),
             inputs=tuple(output for outcome in attempt.inputs.values() for output in outcome.outputs),
             run=RunDates(None, None, None),
-            location=f"{self.results.uri}/{JournalLayout(self.identity).data_of(REGION, claim.attempt)}",
+            location=f"{self.results.uri}/{JournalLayout(self.identity).data_of(claim)}",
             journal=self.journal_spec,
             results=self.results,
             receipt=str(self.folder / "receipts" / str(claim.attempt)),
@@ -256,7 +256,7 @@ class SparkSplitRun:
 
     def data(self, attempt: int) -> list[str]:
         """What lies below the attempt's prefix, but for what Spark and Hadoop hide."""
-        prefix = f"{JournalLayout(self.identity).data_of(REGION, attempt)}/"
+        prefix = JournalLayout(self.identity).data_of_number(REGION, attempt)
         found = (each.key for each in LocalStore(self.results.uri).list(prefix))
         return [key for key in found if not key.rpartition("/")[2].startswith((".", "_"))]
 

@@ -120,7 +120,7 @@ class PullingApplication(FakeApplication):
         return outcome
 
     def _write_batch(self, region: str, attempt: int, number: int, batch: tuple[Split, ...]) -> PartitionManifest:
-        folder = f"{self._journal.layout.data_of(region, attempt)}/S/{number:04d}"
+        folder = f"{self._journal.layout.data_of_number(region, attempt)}/S/{number:04d}"
         body = "".join(letter(split) for split in batch)
         info = self._results.put(f"{folder}/part-0", body.encode())
         where = f"{self._results.base_uri}/{folder}"

@@ -118,8 +118,8 @@ def test_the_files_of_a_result_in_batches_are_read_by_their_folders(
     """Also where another attempt has left files that no batch names."""
     spark_run.fail_after(2, monkeypatch)
     outcome = spark_run.go().outcome
-    stray = Path(outcome.outputs[0].location.removeprefix("file://")) / f"{1:08d}/parsed/0002"
-    assert list(stray.glob("part-*"))  # written, and not committed
+    region = Path(outcome.outputs[0].location.removeprefix("file://"))
+    assert list(region.glob(f"{1:08d}-*/parsed/0002/part-*"))  # written, and not committed
     assert spark_run.numbers(outcome) == [*range(7)]
 
 

@@ -29,8 +29,8 @@ from airflow_recovery.testing import CountingStore, Verb
 
 def objects(world: SplitWorld, attempt: int) -> list[str]:
     """The batches that an attempt has data of, by the number of their folder."""
-    prefix = f"{world.journal().layout.data_of(SOURCE, attempt)}/"
-    return [info.key.removeprefix(prefix).split("/")[1] for info in world.results.list(prefix)]
+    prefix = world.journal().layout.data_of_number(SOURCE, attempt)
+    return [info.key.split("/")[-2] for info in world.results.list(prefix)]
 
 
 def fenced() -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 
 import pytest
@@ -135,7 +136,7 @@ def test_of_more_runs_than_are_in_a_page_the_newest_are_found_and_first(journal:
 
 def test_a_date_and_a_run_key_read_nothing_and_list_no_other_run(journal: ClockedStore) -> None:
     keys = hourly(journal, 10)
-    for run, lists in ((keys[3], 4), ("2026-01-01T03:00:00Z", 5)):
+    for run, lists in ((keys[3], 4), ("2026-01-01T03:00:00Z", 7)):
         counted = CountingStore(journal)
         assert find_run(counted, "d", run).run_key == keys[3]
         assert counted.counts() == {Verb.LIST: lists}
@@ -233,3 +234,29 @@ def test_a_folder_without_a_record_is_no_group(journal: ClockedStore) -> None:
     for group in (None, "g"):
         with pytest.raises(NothingRecorded, match="Run run-2 of DAG 'd' has no group"):
             find_run(journal, "d", "run-2", group)
+
+
+@pytest.mark.parametrize("name", ["2026-01-01", "2026-01-01T00:00:00+00:00"])
+def test_fault_293_a_name_of_two_runs_is_refused_and_names_both(journal: ClockedStore, name: str) -> None:
+    ran(journal, "date-2026-01-01T000000Z")
+    ran(journal, f"partition-{name}")
+    with pytest.raises(NothingRecorded, match=f"date-2026-01-01T000000Z or partition-{re.escape(name)}"):
+        find_run(journal, "d", name)
+    for key in ("date-2026-01-01T000000Z", f"partition-{name}"):
+        assert find_run(journal, "d", key).run_key == key
+
+
+def test_fault_293_a_run_id_and_a_partition_of_one_name_are_told_apart_too(journal: ClockedStore) -> None:
+    for key in ("run-eu", "partition-eu"):
+        ran(journal, key)
+    with pytest.raises(NothingRecorded, match="'d' has 2 runs that 'eu' names: .* run-eu or partition-eu"):
+        find_run(journal, "d", "eu")
+
+
+@pytest.mark.control
+def test_fault_293_control_the_first_meaning_would_win(journal: ClockedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(journal, "date-2026-01-01T000000Z")
+    ran(journal, "partition-2026-01-01")
+    every = run_lookup._keys_of
+    monkeypatch.setattr(run_lookup, "_keys_of", lambda run: list(every(run))[:1])
+    assert find_run(journal, "d", "2026-01-01").run_key == "date-2026-01-01T000000Z"

@@ -91,6 +91,7 @@ class SparkStreamingRun:
             replays=True,
             allow_stateful_loss=False,
             earlier=tuple(range(1, attempt)),
+            checkpoints=tuple(map(str, range(1, attempt))),
         )
         streaming = replace(streaming, **said)
         pins = tuple(ChannelRef(each.result, each.generation) for each in (streaming.input, streaming.output) if each)
@@ -106,7 +107,7 @@ class SparkStreamingRun:
             vertices=(VertexSpec(region, {**all_params, **params}, edge_out is None, False),),
             inputs=inputs,
             run=RunDates(None, None, None),
-            location=f"{self.results.uri}/{JournalLayout(self.identity).data_of(region, attempt)}",
+            location=f"{self.results.uri}/{JournalLayout(self.identity).data_of_number(region, attempt)}",
             journal=StoreSpec(f"file://{self.folder}/journal"),
             results=self.results,
             receipt=str(self.folder / "receipts" / f"{region}-{attempt}"),

@@ -58,7 +58,7 @@ def has(run: StreamingRun, key: str) -> bool:
 
 
 def checkpoint(run: StreamingRun, region: str, attempt: int) -> ObjectInfo:
-    return run.results.put(f"{CheckpointFolder(RUN, region).attempt(attempt)}/checkpoint/offsets/0", b"{}")
+    return run.results.put(f"{CheckpointFolder(RUN, region).attempt(str(attempt))}/checkpoint/offsets/0", b"{}")
 
 
 def test_nothing_of_an_open_channel_goes_however_old(run: StreamingRun, clock: Clock) -> None:
@@ -201,4 +201,4 @@ def test_what_is_no_channels_is_left_alone(run: StreamingRun, clock: Clock) -> N
 
 def test_the_layouts_of_journal_and_channels_agree(run: StreamingRun) -> None:
     assert run.client("raw").folder.prefix == f"{run.journal().layout.channels}raw/1"
-    assert CheckpointFolder(RUN, "scorer").attempt(2) == f"{run.journal().layout.channels}_stages/scorer/2"
+    assert CheckpointFolder(RUN, "scorer").attempt("2") == f"{run.journal().layout.channels}_stages/scorer/2"

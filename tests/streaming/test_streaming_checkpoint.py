@@ -13,9 +13,16 @@ FOLDER = CheckpointFolder(RunIdentity("dag", "2026-01-01", "group"), "board")
 
 
 def prepare(store, attempt, *, completed, earlier=None, may_begin=False, skips=0, begins=None):
-    before = tuple(range(1, attempt)) if earlier is None else earlier
+    before = tuple(map(str, range(1, attempt))) if earlier is None else earlier
     return prepare_checkpoint(
-        store, FOLDER, attempt, earlier=before, completed=completed, may_begin=may_begin, skips=skips, begins=begins
+        store,
+        FOLDER,
+        str(attempt),
+        earlier=before,
+        completed=completed,
+        may_begin=may_begin,
+        skips=skips,
+        begins=begins,
     )
 
 
@@ -89,5 +96,5 @@ def test_where_batch_0_began_goes_with_each_fork(local_store):
     spark_has_run(local_store, first, 0)
     second = prepare(local_store, 2, completed=0, begins=Place(1, (7, 8)))
     assert second.begins == Place(1, (0, 0))
-    assert read_lineage(local_store, lineage_key(FOLDER, 2)) == second
+    assert read_lineage(local_store, lineage_key(FOLDER, "2")) == second
     assert prepare(local_store, 3, completed=0, earlier=(), may_begin=True, begins=Place(2, (7, 8))).begins.at == (7, 8)

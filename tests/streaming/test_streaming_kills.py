@@ -35,7 +35,7 @@ class RegionOnEngine(region._StreamingRegion):
 
     def _writer(self, opened, frame):
         spec = self._region.spec
-        key = lineage_key(CheckpointFolder(spec.identity, spec.region), spec.attempt)
+        key = lineage_key(CheckpointFolder(spec.identity, spec.region), str(spec.attempt))
         reading = ChannelReading(spec.results, opened.source.identity, spec.attempt, 4, key)
         return Query(self._region.store, opened.checkpoint.key, ChannelReader(reading), 4)
 

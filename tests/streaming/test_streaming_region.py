@@ -195,12 +195,12 @@ def test_control_of_state_a_checkpoint_that_starts_over(spark, spark_run, monkey
     made.emit(*range(5, 25))
     made.finish()
     with pytest.raises(ChannelInconsistent, match="start over"):
-        spark_run.run(spark, spark_run.spec("board", 2, earlier=(), **said))
+        spark_run.run(spark, spark_run.spec("board", 2, earlier=(), checkpoints=(), **said))
     prepare = region.prepare_checkpoint
     monkeypatch.setattr(
         region, "prepare_checkpoint", lambda *given, **named: prepare(*given, **{**named, "may_begin": True})
     )
-    done = spark_run.run(spark, spark_run.spec("board", 3, earlier=(), **said))
+    done = spark_run.run(spark, spark_run.spec("board", 3, earlier=(), checkpoints=(), **said))
     assert dict(done.accumulators)["state rows"] == 20
     assert len(spark_run.committed()) == 30  # five of them twice
 
@@ -212,7 +212,7 @@ def test_a_stateless_region_without_its_checkpoint_goes_on_where_the_log_is(spar
     with dying(monkeypatch, 1):
         spark_run.run(spark, spark_run.spec("board", max_rows=10))
     made.finish()
-    done = spark_run.run(spark, spark_run.spec("board", 2, earlier=()))
+    done = spark_run.run(spark, spark_run.spec("board", 2, earlier=(), checkpoints=()))
     assert rows_of(spark, done) == [(number,) for number in range(20)]
 
 
@@ -248,7 +248,7 @@ def test_a_source_goes_on_at_its_checkpoint(spark, spark_run, monkeypatch):
         with pytest.raises(Died):
             spark_run.run(spark, spark_run.spec("raw"))
     with pytest.raises(ChannelInconsistent, match="place in its source"):
-        spark_run.run(spark, spark_run.spec("raw", 2, earlier=()))
+        spark_run.run(spark, spark_run.spec("raw", 2, earlier=(), checkpoints=()))
     spark_run.run(spark, spark_run.spec("raw", 3))
     assert spark_run.published("raw") == list(range(30))
 
@@ -286,8 +286,8 @@ def test_regions_that_start_over_know_nothing_of_what_was(spark, spark_run, monk
     with dying(monkeypatch, 1, after=True):
         spark_run.run(spark, spark_run.spec("board", max_rows=10))
     for name in ("raw", "scores"):
-        spark_run.run(spark, spark_run.spec(name, 2, generation=2, earlier=()))
-    done = spark_run.run(spark, spark_run.spec("board", 2, generation=2, earlier=()))
+        spark_run.run(spark, spark_run.spec(name, 2, generation=2, earlier=(), checkpoints=()))
+    done = spark_run.run(spark, spark_run.spec("board", 2, generation=2, earlier=(), checkpoints=()))
     assert rows_of(spark, done) == [(number,) for number in range(20)]
     wrong = spark_run.spec("board", 3, generation=2, input={"drained": (1,)})
     assert len(rows_of(spark, spark_run.run(spark, wrong))) > 20

@@ -36,8 +36,8 @@ def reader(spark_run: SparkStreamingRun, attempt: int = 1, *, generation: int = 
     client.append(lambda state: create_view(state, attempt, Reconnect.REWIND))
     folder = CheckpointFolder(spark_run.identity, "scores")
     begins = Place(generation, client.state.done)
-    prepare_checkpoint(spark_run.store, folder, attempt, earlier=(), completed=-1, may_begin=True, begins=begins)
-    reading = ChannelReading(spark_run.results, client.identity, attempt, None, lineage_key(folder, attempt))
+    prepare_checkpoint(spark_run.store, folder, str(attempt), earlier=(), completed=-1, may_begin=True, begins=begins)
+    reading = ChannelReading(spark_run.results, client.identity, attempt, None, lineage_key(folder, str(attempt)))
     return ChannelReader(ChannelReading.of_options(reading.options()))
 
 

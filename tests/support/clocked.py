@@ -71,4 +71,4 @@ def told(report: SweepReport) -> dict[str, str]:
 
 
 def has_data(world: World, region: str, attempt: int) -> bool:
-    return bool(list(world.results.list(f"{world.journal().layout.data_of(region, attempt)}/")))
+    return bool(list(world.results.list(world.journal().layout.data_of_number(region, attempt))))

@@ -283,8 +283,8 @@ class FakeApplication(SparkApplication):
 
     def _write(self, claim: Claim, result: str, body: bytes) -> PartitionManifest:
         name = "out" if result == claim.region else result
-        location = f"{self._journal.layout.data_of(claim.region, claim.attempt)}/{name}"
-        info = self._results.put(f"{location}/part-0", body)
+        location = f"{self._journal.layout.data_of(claim)}/{name}"
+        info = self._results.put(f"{location}/{'part-0' if self._hooks.rows else '_SUCCESS'}", body)
         return PartitionManifest(
             result,
             f"{self._results.base_uri}/{location}",
@@ -547,8 +547,13 @@ class World:
 
     # what outsiders do
 
+    def data_of(self, region: str, attempt: int) -> str:
+        """The prefix of the data of an attempt."""
+        journal = self.journal()
+        return journal.layout.data_of(journal.read_claim(region, attempt))
+
     def delete_results(self, region: str, attempt: int, result: str = "") -> None:
-        prefix = f"{self.journal().layout.data_of(region, attempt)}/{result}"
+        prefix = f"{self.data_of(region, attempt)}/{result}"
         self.results.delete([info.key for info in self.results.list(prefix)])
 
     def release(self, region: str, attempt: int) -> None:
@@ -575,5 +580,5 @@ class World:
 
     def content(self, region: str) -> str:
         """What the current attempt of ``region`` wrote."""
-        key = f"{self.journal().layout.data_of(region, self.current(region))}/out/part-0"
+        key = f"{self.data_of(region, self.current(region))}/out/part-0"
         return self.results.get(key).body.decode()

@@ -52,7 +52,7 @@ def finished(rest: RestWorld, regions: Sequence[RegionPlan]) -> None:
             cause, detail = FenceCause.OWN_FAILURE, "no such column"
             journal.fence(Outcome(name, 1, AttemptState.FENCED, "test", AT, cause=cause, detail=detail))
         else:
-            location = f"{rest.stores.results.base_uri}/{journal.layout.data_of(name, 1)}/{region.results[0]}"
+            location = f"{rest.stores.results.base_uri}/{journal.layout.data_of_number(name, 1)}/{region.results[0]}"
             made = PartitionManifest(region.results[0], location, (ResultObject("part-0", 10, "etag"),), 3)
             ended = Outcome(name, 1, AttemptState.FINISHED, "test", AT, region.fingerprint, pins, outputs=(made,))
             journal.finish(ended)

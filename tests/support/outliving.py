@@ -69,7 +69,7 @@ class Submitted(SparkApplication):
             vertices=(VertexSpec("P", {}, True, False),),
             inputs=(),
             run=RunDates(None, None, None),
-            location=f"{results.uri}/{JournalLayout(IDENTITY).data_of('P', n)}",
+            location=f"{results.uri}/{JournalLayout(IDENTITY).data_of(attempt.claim)}",
             journal=StoreSpec(f"file://{self.folder}/journal"),
             results=results,
             heartbeat_s=HEARTBEAT_S,

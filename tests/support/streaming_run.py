@@ -194,7 +194,7 @@ class StreamingRun:
     def register(self) -> None:
         """The sink's end: everything committed once more, as its result."""
         attempt = self.state().of("sink").latest_attempt
-        folder = f"{self.journal().layout.data_of('sink', attempt)}/totals"
+        folder = f"{self.journal().layout.data_of_number('sink', attempt)}/totals"
         rows = [row for each in self.committed.values() for row in each]
         info = self.results.put(f"{folder}/part-0.parquet", parquet(rows))
         objects = (ResultObject("part-0.parquet", info.size, info.etag),)

@@ -46,6 +46,8 @@ SCHEDULES = {
     "shared, sweeper": Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.SWEEP: 3}),
     "shared, purge": Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.PURGE: 1, Trouble.SWEEP: 1}),
     "shared, purge of what comes back": Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.RETURN: 2}),
+    "folders, a backup": Settings(FOLDERS, {Trouble.BACKUP: 2, Trouble.PAUSE: 1}),
+    "folders, a backup, kills": Settings(with_folders(PAIR, "PC"), {Trouble.BACKUP: 2, Trouble.KILL_TASK: 2}),
     "twins": Settings(DIAMOND, {Trouble.TWIN: 2, Trouble.PAUSE: 1}),
     "twins, kills": Settings(DIAMOND, {Trouble.TWIN: 2, Trouble.KILL: 2, Trouble.RESTART: 1}),
     "twins, sweeper": Settings(DIAMOND, {Trouble.TWIN: 1, Trouble.SWEEP: 2, Trouble.RETURN: 1}),
@@ -130,7 +132,12 @@ def reads_unseen(self, ref, owner, own):
     """Adopts without a claim in the shared journal."""
 
 
-def reads_no_less(self, group, index, inputs):
+def named_by_number(self, claim):
+    """As it was: the folder of an attempt has its number alone."""
+    return data_of(self, replace(claim, folder=None))
+
+
+def reads_no_less(self, group, index, inputs, absent=()):
     """As it was: what has come since is not missed."""
     return all(ref.region in self.by_name for ref in inputs)
 
@@ -161,7 +168,7 @@ CONTROLS = {
     "where results do not know their journal another deployment overwrites them": Control(
         Settings(PAIR, {Trouble.DEPLOYMENT: 1}, **ALONE),
         "was overwritten by",
-        ((world, "own_results", lambda journal, results: None),),
+        ((world, "own_results", lambda journal, results: None), (JournalLayout, "data_of", named_by_number)),
     ),
     "where waiting goes by the clock of the wall a jump starts a second application": Control(
         replace(PATIENT, job=job_of(TOPOLOGIES["fan-out"])),
@@ -234,7 +241,12 @@ CONTROLS = {
     "where attempts share a folder a job that knows no fence overwrites the next ones": Control(
         Settings(with_folders(PAIR, "PC"), {Trouble.HEARTBEAT: 1, Trouble.KILL_TASK: 1}, **ALONE),
         "was overwritten by",
-        ((JournalLayout, "data_of", lambda self, region, attempt: data_of(self, region, 1)),),
+        ((JournalLayout, "data_of", lambda self, claim: data_of(self, replace(claim, attempt=1, folder=None))),),
+    ),
+    "where folders have numbers alone a job of before a backup writes into a later attempts folder": Control(
+        Settings(with_folders(PAIR, "PC"), {Trouble.BACKUP: 2, Trouble.KILL_TASK: 1}, publishes=False),
+        "was overwritten by",
+        ((JournalLayout, "data_of", named_by_number),),
     ),
     "where a refused commit is given up at once a zombie commits it later": Control(
         Settings(SINKS["probe-only, append"], {Trouble.REFUSE: 1, Trouble.HEARTBEAT: 2}, **ALONE),

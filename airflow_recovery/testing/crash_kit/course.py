@@ -83,7 +83,7 @@ def _lose(setup: JobSetup, supervisor: Supervisor) -> None:
     """Somebody deletes results, and a person has the run's last results made once more."""
     journal, results = _open(setup)
     for region in setup.lost:
-        below = f"{journal.layout.data_of(region, _state(setup, journal).of(region).latest_attempt)}/"
+        below = journal.layout.data_of_number(region, _state(setup, journal).of(region).latest_attempt)
         results.delete([info.key for info in results.list(below)])
         supervisor.events.append(f"the results of {region} are deleted")
     supervisor.airflow.clear(setup.lost[0], downstream=True)

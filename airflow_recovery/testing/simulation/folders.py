@@ -145,7 +145,7 @@ class FolderSpark(FakeSpark):
         return manifest
 
     def _folder(self, claim: Claim) -> str:
-        return self._journal.layout.data_of(claim.region, claim.attempt)
+        return self._journal.layout.data_of(claim)
 
 
 def _text(bodies: list[bytes]) -> str:

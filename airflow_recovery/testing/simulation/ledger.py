@@ -35,7 +35,7 @@ _KEY = re.compile(
     r"(?P<kind>claim|outcome|reset|lost|released|committed|committer|confirmed|part)(?:-\d{4})?"
     r"|publish/(?P<publish>\d{8})|(?P<closed>closed)(?:-\d{8})?|plan/(?P<plan>\w+))"
 )
-_DATA = re.compile(_RUN + r"([^/]+)/(\d{8})/(.+)")
+_DATA = re.compile(_RUN + r"([^/]+)/(\d{8})(?:-[0-9a-f]{8})?/(.+)")
 
 
 class Ledger:
@@ -92,6 +92,11 @@ class Ledger:
             "confirmed": self._turn,
             "part": self._batch,
         }
+
+    def of_journal(self) -> dict[str, Any]:
+        """What it knows from the journal alone."""
+        names = ("regions", "publishes", "handed_out", "plans")
+        return {name: getattr(self, name) for name in names}
 
     # what happens
 

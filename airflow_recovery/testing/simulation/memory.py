@@ -109,6 +109,14 @@ class MemoryStore:
                 del self._keys[bisect_left(self._keys, key)]
                 self.on_delete(key)
 
+    def copied(self) -> dict[str, StoredObject]:
+        """All objects, for a backup."""
+        return dict(self._objects)
+
+    def bring_back(self, objects: dict[str, StoredObject]) -> None:
+        """Have these objects and no others. Nobody hears of it."""
+        self._objects, self._keys = dict(objects), sorted(objects)
+
     def __contains__(self, key: str) -> bool:
         return key in self._objects
 

@@ -73,6 +73,7 @@ class Trouble(str, Enum):
     WITHDRAW = "a person withdraws a published result, or gives it back"
     OTHER_DAG = "another DAG commits to the same table, or Airflow loses it"
     RENAME = "a task that commits to the table gets another name, or its old one, and the run is cleared"
+    BACKUP = "the journal is backed up; the next time, it comes back from that backup"
 
 
 DECISIONS = frozenset({Trouble.BREAK, Trouble.SKIP, Trouble.BRANCH, Trouble.HAND})
@@ -129,7 +130,11 @@ DRASTIC = frozenset(
 
 def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
     """One to five troubles of up to three kinds. One that can't happen to a job does not."""
-    others = [trouble for trouble in Trouble if trouble not in DECISIONS | OF_RUNS | OF_READERS | OF_A_TABLE]
+    others = [
+        trouble
+        for trouble in Trouble
+        if trouble not in DECISIONS | OF_RUNS | OF_READERS | OF_A_TABLE | {Trouble.BACKUP}
+    ]
     weights = [1 if trouble in DRASTIC else 3 for trouble in others]
     kinds = rng.choices(others, weights, k=rng.randint(1, 3))
     troubles: dict[Trouble, int] = dict.fromkeys(kinds, 1)

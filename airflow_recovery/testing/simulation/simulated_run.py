@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.attempt.task_instances import TaskTry
+from airflow_recovery.store.object_store import StoredObject
 from airflow_recovery.testing.simulation.settings import Settings, Trouble
 from airflow_recovery.testing.simulation.strands import Process, Strand, StrandRunner
 from airflow_recovery.testing.simulation.world import World
@@ -73,6 +74,7 @@ class SimulatedRun:
             self.world.ledger.renamed |= {old: new, new: old}
         if settings.job.renamed:
             self._plan_without(frozenset(settings.job.renamed.values()))
+        self._backup: list[tuple[dict[str, StoredObject], dict[str, Any]]] = []
 
     def begins(self, name: str, body: Callable[[], None]) -> Process:
         """A new process with one strand."""
@@ -207,6 +209,24 @@ class SimulatedRun:
             dag_run.ledger.changed.add(region)
         self.is_relisted = True
         self.world.airflow.clear_all()
+
+    @property
+    def has_backup(self) -> bool:
+        """Somebody has backed up the journal."""
+        return bool(self._backup)
+
+    def back_up(self) -> None:
+        """Keep what the journal of the run has now, and what its checker knows."""
+        self._backup.append((self.world.journal_store.copied(), self.world.backed_up()))
+
+    def restore_backup(self) -> None:
+        """The journal has what it had. All processes have ended, but for jobs on a cluster, which know no journal."""
+        for process in self.alive():
+            process.is_dead = process.is_dead or not process.name.startswith("job of")
+        stored, checked = self._backup.pop()
+        self.world.journal_store.bring_back(stored)
+        self.world.bring_back(checked)
+        self.begin_again()
 
     def begin_again(self) -> None:
         """The run was purged as far as it could be, and is made again: what was reported and promised is over."""

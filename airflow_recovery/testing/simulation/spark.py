@@ -310,7 +310,7 @@ class FakeSpark(SparkApplication):
             self._check_stopped(claim)
             self._beat(claim)
             return self._tables.commit(self._journal, claim, result, self._code.tables[result], made)
-        location = f"{self._journal.layout.data_of(claim.region, claim.attempt)}/{result}"
+        location = f"{self._journal.layout.data_of(claim)}/{result}"
         objects = []
         for part in range(PARTS):
             self._check_stopped(claim)

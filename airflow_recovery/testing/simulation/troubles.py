@@ -76,6 +76,7 @@ class Troubles:
             Trouble.WITHDRAW: self._withdraw,
             Trouble.OTHER_DAG: self._other_dag,
             Trouble.RENAME: self._rename,
+            Trouble.BACKUP: self._backup,
         }
 
     @property
@@ -183,7 +184,7 @@ class Troubles:
         layout = self._world.layout
         for name in self._names:
             for n in range(1, self._world.ledger.regions[name].latest_attempt + 1):
-                keys = [info.key for info in self._world.results.list(f"{layout.data_of(name, n)}/")]
+                keys = [info.key for info in self._world.results.list(layout.data_of_number(name, n))]
                 if keys:
                     yield f"{name}@{n}", keys
         shared = [info.key for info in self._world.results.list(f"{SHARED_FOLDER}/")]
@@ -219,6 +220,12 @@ class Troubles:
         for store in (self._world.journal_store, self._world.results):
             act = partial(setattr, store, "ahead_s", store.ahead_s + by_s)
             yield f"CLOCK of {store.base_uri} jumps by {by_s:g} s", act
+
+    def _backup(self) -> Iterator[Act]:
+        if self._run.has_backup:
+            yield "JOURNAL comes back from its backup; USER clears all", self._run.restore_backup
+        else:
+            yield "JOURNAL is backed up", self._run.back_up
 
     def _database(self) -> Iterator[Act]:
         yield "AIRFLOW's database is lost", self._world.lose_database

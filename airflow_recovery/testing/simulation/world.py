@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.publish import PublishTask
@@ -181,6 +182,15 @@ class World:
         self._run_number += 1
         self.main.name = f"run {self._run_number}"
         self.airflow.lose_database()
+
+    def backed_up(self) -> dict[str, Any]:
+        """What is known of the run by its journal."""
+        return copy.deepcopy({**self.ledger.of_journal(), "history": self.history})
+
+    def bring_back(self, known: dict[str, Any]) -> None:
+        """Know of the run what a backup of its journal has."""
+        self.main.history = known.pop("history")
+        vars(self.ledger).update(known)
 
     # others
 

@@ -62,7 +62,7 @@ def region(name: str) -> Any:
             )
             raise ValueError("no such column: delay")
         results = open_store(f"{base}/_results")
-        key = f"{journal.layout.data_of(name, number)}/{name}"
+        key = f"{journal.layout.data_of_number(name, number)}/{name}"
         written = results.put(f"{key}/part-0", name.encode())
         files = (ResultObject("part-0", written.size, written.etag),)
         made = PartitionManifest(name, f"{results.base_uri}/{key}", files, 1)

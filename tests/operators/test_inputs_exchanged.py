@@ -1,0 +1,142 @@
+"""Faults 290, 294 and 295 with operators, whose jobs are given folders and know no manifest."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.standard.operators.bash import BashOperator
+from airflow.sdk import DAG
+from tries import journal_in, run_try, state_in
+
+from airflow_recovery.errors import InputReleased
+from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.model.keys import OPERATORS_GROUP
+from airflow_recovery.model.records import FenceCause
+from airflow_recovery.operators import recoverable
+from airflow_recovery.results import availability
+from airflow_recovery.task.drop_in import DropInApplication
+
+Bash = recoverable(BashOperator, paths="plain")
+WRITE = "mkdir -p '{output:o}' && echo one > '{output:o}/part-0'"
+COPY = "mkdir -p '{output:out}' && cat '{input:rows}'/* > '{output:out}/part-0'"
+MEANWHILE = {
+    "a file comes": "echo late > '{input:rows}/part-9'",
+    "a file is exchanged": "echo other > '{input:rows}/part-0'",
+    "a file disappears": "rm '{input:rows}/part-0'",
+}
+
+
+def pair(write: str = WRITE, copy: str = COPY, rows: Any = None) -> tuple[Any, Any]:
+    """``a``, and ``b``, which is given the folder of what ``a`` makes."""
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+        a = Bash(task_id="a", bash_command=write, outputs=["o"])
+        return a, Bash(task_id="b", bash_command=copy, inputs={"rows": rows or a.result("o")}, outputs=["out"])
+
+
+def folder_of(answer: dict[str, Any]) -> Path:
+    (result,) = answer["results"].values()
+    return Path(result["location"].removeprefix("file://"))
+
+
+def rows_of(answer: dict[str, Any]) -> str:
+    return "".join(path.read_text() for path in sorted(folder_of(answer).iterdir()))
+
+
+def test_fault_294_an_operator_is_not_given_a_file_that_came_late(recovery: Path) -> None:
+    a, b = pair()
+    made = run_try(a)
+    (folder_of(made) / "part-9").write_text("late\n")
+    again = run_try(a)
+    assert (again["decision"], again["attempt"]) == ("ran", 2)
+    assert folder_of(again) != folder_of(made)
+    assert rows_of(run_try(b)) == "one\n"
+
+
+@pytest.mark.control
+def test_fault_294_control_it_would_be_read(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(availability, "is_read_by_spark", lambda name: False)
+    a, b = pair()
+    (folder_of(run_try(a)) / "part-9").write_text("late\n")
+    assert run_try(a)["decision"] == "kept"
+    assert rows_of(run_try(b)) == "one\nlate\n"
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+@pytest.mark.parametrize("fails", [False, True])
+def test_fault_295_an_input_that_changes_while_it_is_read_is_no_failure_and_its_producer_runs(
+    recovery: Path, what: str, fails: bool
+) -> None:
+    a, b = pair(copy=f"{COPY}; {MEANWHILE[what]}" + ("; exit 3" if fails else ""))
+    made = run_try(a)
+    with pytest.raises(InputReleased, match="part-[09] (was added|was altered: .*|is gone .*), while the application"):
+        run_try(b)
+    ended = state_in(recovery, OPERATORS_GROUP, "b").of("b").attempts[1].outcome
+    assert ended is not None
+    assert ended.cause is FenceCause.LOST_INPUT
+    again = run_try(a)
+    assert (again["decision"], again["attempt"]) == ("ran", 2)
+    assert folder_of(again) != folder_of(made)
+
+
+@pytest.mark.parametrize("what", ["a file is exchanged", "a file disappears"])
+def test_fault_295_so_it_is_with_files_that_nobody_here_makes(recovery: Path, tmp_path: Path, what: str) -> None:
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    for name in ("part-0", "part-1"):
+        (rows / name).write_text(f"{name}\n")
+    _, b = pair(copy=f"{COPY}; test -e {tmp_path}/once || ({MEANWHILE[what]}; touch {tmp_path}/once)", rows=str(rows))
+    with pytest.raises(InputReleased, match="part-0 was (overwritten|removed), while the application was reading"):
+        run_try(b)
+    ended = state_in(recovery, OPERATORS_GROUP, "b").of("b").attempts[1].outcome
+    assert ended is not None
+    assert ended.cause is FenceCause.LOST_INPUT
+    again = run_try(b)
+    assert (again["decision"], again["attempt"]) == ("ran", 2)
+    assert rows_of(again) == {"a file is exchanged": "other\npart-1\n", "a file disappears": "part-1\n"}[what]
+
+
+@pytest.mark.control
+def test_fault_295_control_it_would_count_as_read(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DropInApplication, "_changed_inputs", lambda self, attempt: "")
+    a, b = pair(copy=f"{MEANWHILE['a file comes']}; {COPY}")
+    run_try(a)
+    assert rows_of(run_try(b)) == "one\nlate\n"
+
+
+# a journal that came back from a backup
+
+
+def with_two_codes(recovery: Path) -> dict[str, Any]:
+    """Attempt 1 of the code with two files is lost with the journal; then attempt 1 of the code with one file."""
+    journal, backup = recovery / "journal", recovery / "backup"
+    journal.mkdir()
+    shutil.copytree(journal, backup)
+    a, _ = pair(write=f"{WRITE} && echo two > '{{output:o}}/part-1'")
+    run_try(a)
+    # The file that says whose the results are does not belong to the run.
+    owner = {path.name: path.read_bytes() for path in journal.iterdir() if path.is_file()}
+    shutil.rmtree(journal)
+    shutil.copytree(backup, journal)
+    for name, body in owner.items():
+        (journal / name).write_bytes(body)
+    a, _ = pair()
+    answer = run_try(a)
+    assert (answer["decision"], answer["attempt"]) == ("ran", 1)
+    return answer
+
+
+def test_fault_290_two_codes_never_mix_in_one_result(recovery: Path) -> None:
+    answer = with_two_codes(recovery)
+    assert rows_of(answer) == "one\n"
+    claim = journal_in(recovery, OPERATORS_GROUP).read_claim("a", 1)
+    assert folder_of(answer).parent.name == claim.folder
+
+
+@pytest.mark.control
+def test_fault_290_control_by_its_number_they_do(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JournalLayout, "data_of", lambda self, claim: self.data_of_number(claim.region, claim.attempt))
+    assert rows_of(with_two_codes(recovery)) == "one\ntwo\n"
