@@ -121,6 +121,7 @@ def test_what_the_versions_since_groups_do_not_read_they_refuse_by_name() -> Non
         "read without inputs.token",
         "read without regions.finals",
         "read without regions.optional",
+        "read without xcoms",
     }
 
 
