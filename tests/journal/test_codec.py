@@ -441,6 +441,7 @@ EXAMPLES: dict[str, Record] = {
     ),
     "committed": Committed("delays", 1, CommitEnd.COMMITTED, "process w1", "mart.delays: transaction 7", "NOT_APPLIED"),
     "committed-abandoned": Committed("delays", 1, CommitEnd.ABANDONED, "process w2", "", "NOT_APPLIED; it is gone"),
+    "committed-superseded": Committed("delays", 1, CommitEnd.SUPERSEDED, "process w3", "", "superseded by 2026-01-02"),
     "committer": CommitterEpoch("delays", 1, 2, "w2"),
     "confirmed": CommitterDead("delays", 1, 1, "ann", "the pod is gone"),
     "hold": Pin("delays", 2, 1, "ann", "for the audit"),

@@ -16,6 +16,7 @@ from airflow.sdk import DAG
 from process_life import is_alive
 from tries import execute, journal_in, run_try, state_in, task_context
 
+from airflow_recovery.attempt.run import Run
 from airflow_recovery.driver.submit_keeper import end_keeper_of, keeper_of
 from airflow_recovery.errors import DriverLeft
 from airflow_recovery.model.keys import OPERATORS_GROUP
@@ -193,6 +194,18 @@ def test_fault_237_a_task_that_was_set_by_hand_ends_its_driver(client_mode: Clie
     assert not is_alive(driver)
     assert client_mode.attempts() == {1: FenceCause.SUPERSEDED}
     assert "was set to another state" in (client_mode.folder / "error").read_text()
+
+
+def test_fault_237_control_without_the_question_the_driver_works_on_for_nobody(
+    client_mode: ClientMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Run, "was_set_by_hand", lambda *_: False)
+    client_mode.states["t"] = "failed"
+    pid = client_mode.begin()
+    (driver,) = client_mode.drivers()
+    assert client_mode.end(pid, signal.SIGTERM) == LEFT
+    assert is_alive(driver)
+    assert client_mode.attempts() == {1: None}
 
 
 def test_a_driver_ends_with_the_time_of_its_task(client_mode: ClientMode) -> None:

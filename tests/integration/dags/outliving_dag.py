@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 
 from airflow.sdk import DAG
@@ -11,8 +12,11 @@ from airflow_recovery.operators import RecoverableSparkSubmitOperator, RecoveryP
 
 GATED = Path(__file__).parent / "applications" / "gated.py"
 LAKE = os.environ.get("INTEGRATION_LAKE", "file:///lake")
+LONG = timedelta(days=30)
+LIMITS = {"schedule": None, "dagrun_timeout": LONG, "default_args": {"execution_timeout": LONG}}
+"""Of a run, and of a task. The tests do not wait for them."""
 
-with DAG("outliving", schedule=None):
+with DAG("outliving", **LIMITS):
     copied = RecoverableSparkSubmitOperator(
         task_id="copied",
         conn_id="submit",
@@ -23,5 +27,5 @@ with DAG("outliving", schedule=None):
     )
     copied >> RecoveryPublishOperator(task_id="publish")
 
-with DAG("outliving_job", schedule=None):
+with DAG("outliving_job", **LIMITS):
     SparkJobTaskGroup("g", job="integration_jobs.pair:pair", conn_id="submit")
