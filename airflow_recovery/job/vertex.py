@@ -80,6 +80,9 @@ class Vertex:
     table: str | None = None
     """The table whose snapshot the result is (docs/tables.md), as declared; `None`: it is files of its own."""
 
+    ignore_changes_in: tuple[str, ...] = ()
+    """Modules and files whose changes do not count, as declared on the vertex."""
+
     modes: Mapping[str, object] = field(default_factory=dict)
     """What it declares of modes other than batch, by the mode's name (`airflow_recovery.job.mode`)."""
 
