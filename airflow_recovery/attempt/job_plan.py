@@ -11,11 +11,7 @@ from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.job import Job, Subtask
 from airflow_recovery.job.batch_snapshot import takes_snapshots
 from airflow_recovery.job.chains import initializers
-from airflow_recovery.job.fingerprint import (
-    initializer_fingerprint,
-    vertex_code,
-    vertex_fingerprint,
-)
+from airflow_recovery.job.fingerprint import JobCode, initializer_fingerprint, vertex_fingerprint
 from airflow_recovery.job.mode import planned_mode
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys, TemplatedKeys, templated_keys
 from airflow_recovery.job.persistent import is_persistent
@@ -98,7 +94,8 @@ class _Planner:
         self._initializers = initializers(job)
         self._keys = {spec: tuple(keys[name]) for name, spec in self._initializers.items() if name in keys}
         self._vertices, self._graph = job.vertices, job.regions()
-        self._code = {name: vertex_code(job, name) for name in self._vertices}
+        code = JobCode(job)
+        self._code = {name: code.of(name) for name in self._vertices}
         self._parallelism = {region.name: job.parallelism_of(region.vertices[0]) for region in self._graph.regions}
         self._read = {edge.result for region in self._graph.regions for edge in region.inputs}
         shared = (region for region in self._graph.regions if is_persistent(region, self._vertices))

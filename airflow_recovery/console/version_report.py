@@ -20,6 +20,7 @@ from airflow_recovery.attempt.job_plan import plan_job
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.job import Job
+from airflow_recovery.job.fingerprint import JobCode
 from airflow_recovery.job.loading import load_job
 from airflow_recovery.job.vertex_changes import describe_vertex
 from airflow_recovery.journal.layout import logical_date_of
@@ -141,7 +142,8 @@ def _describe(declared: Declared, root: str) -> dict[str, Any]:
                 found["regions"] = [[region.name, list(region.vertices), list(region.results)] for region in planned]
             else:
                 declared.job = job = load_job(declared.ref)
-                found["vertices"] = {name: describe_vertex(job, name) for name in job.vertices}
+                code = JobCode(job)
+                found["vertices"] = {name: describe_vertex(job, name, code) for name in job.vertices}
                 found["regions"] = [
                     [region.name, list(region.vertices), list(region.results)] for region in job.regions().regions
                 ]

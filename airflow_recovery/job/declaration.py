@@ -81,6 +81,8 @@ class Job(DeclaredJob):
           keep theirs where it is equal. ``"assume"``: any finish of this vertex will do, and where several vertices of
           one region read it, each computes it anew. See `airflow_recovery.Determinism`.
         - ``version``: a text of your own; a change of it means that the vertex runs again.
+        - ``ignore_changes_in``: names of modules and packages (``"shop.logs"``), or patterns of files
+          (``"shop/*.md"``), whose changes never make the vertex run again. Its own function always counts.
         - ``parallelism``: how many subtasks it has, each a Spark application that is kept, cleared and run again by
           itself: a number; a list of keys (``["2013-01", "2013-02"]``); a template that gives keys with commas between
           them; ``per_file`` (a source with ``splits=``); or ``same_as("vertex")``. Between vertices with the same

@@ -19,7 +19,7 @@ from airflow_recovery.job.sources import SplitSource
 from airflow_recovery.job.tables import check_tables
 from airflow_recovery.job.templates import render
 from airflow_recovery.job.vertex import Vertex, VertexKind
-from airflow_recovery.job.vertex_options import checked_determinism, checked_version
+from airflow_recovery.job.vertex_options import checked_determinism, checked_ignored, checked_version
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.model.failover_strategy import (
     FailoverStrategy,
@@ -42,10 +42,11 @@ class DeclaredJob:
     every vertex that does not say it itself. ``retention`` says when intermediate results may be deleted
     (``"as-consumed"``); without it, the configuration does. ``failover_strategy`` is ``region`` (what must
     run again), ``full`` (everything) or ``individual``; ``recovery_mode="JOB_LEVEL"`` makes it ``full``.
+    ``ignore_changes_in`` stands for every vertex, beside its own (`airflow_recovery.job.Job.vertex`).
     ``job_recovery`` has FLIP-383's options by their names, such as ``{"job-event.store.write-buffer.size": "4 mb"}``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of a job
         self,
         name: str,
         *,
@@ -56,6 +57,7 @@ class DeclaredJob:
         failover_strategy: FailoverStrategyLike | None = None,
         recovery_mode: RecoveryModeLike | None = None,
         job_recovery: Mapping[str, object] | None = None,
+        ignore_changes_in: Sequence[str] = (),
     ) -> None:
         check_arguments(DeclaredJob.__init__, {"name": name}, "job")
         if not fits(packages, Sequence[str]) or not all(package.isidentifier() for package in packages):
@@ -66,6 +68,7 @@ class DeclaredJob:
         self.name = name
         self.version = checked_version(version, f"job {name!r}")
         self.packages = tuple(packages)
+        self.ignore_changes_in = checked_ignored(ignore_changes_in, f"job {name!r}")
         self.retention = checked_retention(retention, f"job {name!r}")
         self.determinism = checked_determinism(deterministic, f"job {name!r}", Determinism.ALWAYS)
         self._strategy = declared_strategy(failover_strategy, recovery_mode, f"job {name!r}")

@@ -2,101 +2,141 @@
 
 See docs/promises.md#promises.
 
-A vertex's fingerprint holds its function's code and all code that this uses inside the user's packages, found by a
-static walk that runs nothing. It does not see: code reached by name at run time (``importlib.import_module(x)``), data
-files, other packages (only the names used from them), Spark itself. ``version=`` is for those.
+A vertex's fingerprint holds everything in its modules that could change its rows (`airflow_recovery.job.code_closure`),
+and the values that are bound to its function. It does not see other packages (only the names used from them), Spark
+itself, the environment and files outside of the package. ``version=`` is for those.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
 import inspect
-import json
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
-from types import FunctionType, ModuleType
-from typing import Any, cast
+from pathlib import PurePath
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any
 
 from airflow_recovery.errors import FingerprintError
+from airflow_recovery.job.bound_values import BoundValues, Unstable
+from airflow_recovery.job.code_closure import CodeClosure, CodeModules, CodeUnit, package_of
 from airflow_recovery.job.declaration import Job
 from airflow_recovery.job.mode import modes_in
-from airflow_recovery.job.module_code import ADVICE, ModuleCode, canonical, find_module
+from airflow_recovery.job.module_code import ADVICE, ModuleCode
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
-from airflow_recovery.job.references import (
-    ImportTarget,
-    Reference,
-    default_values,
-    names_bound_around,
-    references,
-)
+from airflow_recovery.job.references import default_values, names_bound_around, references
+from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.model.codec import digest_of
-from airflow_recovery.sinks.declaration import spec_of
+from airflow_recovery.sinks.declaration import CommittingSink, spec_of
 
 _LENGTH = 32
-_DECORATORS = ("source", "vertex", "sink")
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-@dataclass(frozen=True)
-class CodeUnit:
-    """One piece of code that a vertex uses: a function, a class or a constant, or (``name`` is empty) a whole module.
+class JobCode:
+    """The code of a job's vertices. Each module is looked up once for all of them: take a new one for each look."""
 
-    ``module`` is empty for the vertex's own. ``lines``: their numbers in ``path``, and what stands there; none of what
-    has no source of its own. ``used_by``: the module and the name of the piece that led here; `None` for the vertex's
-    function itself.
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        declared: dict[str, set[tuple[str, int]]] = {}
+        own: dict[str, Mapping[str, Any]] = {}
+        for vertex in job.vertices.values():
+            inner = inspect.unwrap(vertex.function)
+            if inspect.isfunction(inner):
+                module = _module_name(inner.__module__)
+                declared.setdefault(module, set()).add((inner.__name__, inner.__code__.co_firstlineno))
+                own[module] = inner.__globals__
+        self._modules = CodeModules(declared, own)
+
+    def units(self, vertex: str) -> list[CodeUnit]:
+        """Return the components of a vertex's code. Raises `FingerprintError` as `vertex_fingerprint`."""
+        declared = self._job.vertex_named(vertex)
+        is_versioned = declared.version is not None
+        ignored = (*self._job.ignore_changes_in, *declared.ignore_changes_in)
+        try:
+            own = _module_name(inspect.unwrap(declared.function).__module__ or "")
+            code = _FunctionCode(self._modules, own, self._job.packages, ignored, is_versioned=is_versioned)
+            code.add_own(declared.function)
+            for used in _also_runs(declared):
+                code.add_used(used)
+            return code.units()
+        except FingerprintError as error:
+            if is_versioned:
+                return []
+            raise FingerprintError(f"{declared.where}: {error}") from error
+
+    def of(self, vertex: str) -> list[list[str]]:
+        """Return the same as ``[module, name, digest]``, for `vertex_fingerprint`. Raises as `units`."""
+        return _pieces(self.units(vertex))
+
+
+def _also_runs(vertex: Vertex) -> list[Any]:
+    """What recovery runs for a vertex beside its function: classes, or functions by their names as ``module:name``.
+
+    The enumerator of splits is not among them: the splits that it yields are compared one by one.
     """
+    return [*([vertex.coordinator] if vertex.coordinator is not None else []), *_runs_in(vertex.sink)]
 
-    module: str
-    name: str
-    digest: str
-    path: str = ""
-    lines: tuple[tuple[int, str], ...] = ()
-    used_by: tuple[str, str] | None = None
+
+def _runs_in(sink: CommittingSink | None) -> list[Any]:
+    return [] if sink is None else [type(sink), *([sink.apply] if hasattr(sink, "apply") else [])]
 
 
 def vertex_code(job: Job, vertex: str) -> list[list[str]]:
-    """Return the code that a vertex uses, as ``[where, name, digest]``, for `vertex_fingerprint`."""
-    return _used_by(job, vertex)[0]
+    """Return the components of a vertex's code as ``[module, name, digest]``, for `vertex_fingerprint`."""
+    return JobCode(job).of(vertex)
 
 
 def vertex_units(job: Job, vertex: str) -> list[CodeUnit]:
-    """Return the same code, with where each piece stands and what led to it. Raises as `vertex_code`."""
-    pieces, used = _used_by(job, vertex)
-    return [used.unit(module, name, digest) for module, name, digest in pieces]
+    """Return the same components, with their places and what led to them. Raises as `vertex_code`."""
+    return JobCode(job).units(vertex)
 
 
-def _used_by(job: Job, vertex: str) -> tuple[list[list[str]], _CodeUsed]:
-    declared, used = job.vertex_named(vertex), _CodeUsed(job.packages)
-    try:
-        return used.of(cast("FunctionType", declared.function), declared.coordinator), used
-    except FingerprintError as error:
-        if declared.version is None:
-            raise FingerprintError(f"{declared.where}: {error}") from error
-        return [], used
+def function_code(function: Callable[..., Any], method_of: type | None = None) -> list[list[str]]:
+    """Return the components of the code of a function outside of any job, as ``[module, name, digest]``.
 
-
-def function_code(
-    function: Callable[..., Any], describe: Callable[[Any], Any], method_of: type | None = None
-) -> list[list[str]]:
-    """Return the code that a function outside of any job uses, in its own package. Raises `FingerprintError`.
-
-    A value of a closure, or of a default, that is no plain one counts as what ``describe`` makes of it, or of what is
-    in it. With ``method_of`` the code of that class is in it.
+    A bound value that can't be pickled counts by its attributes or its text, and a function without source by its
+    module. With ``method_of`` the code of that class is in it.
     """
-    return _CodeUsed((), describe).of(cast("FunctionType", function), method_of)
+    own = _module_name(inspect.unwrap(function).__module__ or "")
+    code = _FunctionCode(CodeModules({}, {}), own, lenient=True)
+    code.add_own(function)
+    if method_of is not None:
+        code.add_used(method_of)
+    return _pieces(code.units())
+
+
+def sink_code(sink: CommittingSink) -> list[list[str]]:
+    """Return the components of the user's code that a sink runs when it commits: its class, or `ProbedSink.apply`."""
+    code = _FunctionCode(CodeModules({}, {}), "", lenient=True)
+    for used in _runs_in(sink):
+        code.add_used(used)
+    units = code.units()
+    return _pieces(units) if len(units) > 1 else []  # nothing but the order of no code
+
+
+def value_digest(value: Any) -> str:
+    """Return a digest of a value with its types, its order and the code of functions in it: equal in all processes."""
+    code = _FunctionCode(CodeModules({}, {}), "", lenient=True)
+    return digest_of([code.digest(value), *_pieces(code.units())])
+
+
+def _pieces(units: Iterable[CodeUnit]) -> list[list[str]]:
+    return [[unit.module, unit.name, unit.digest] for unit in units]
 
 
 def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code: list[list[str]] | None = None) -> str:
     """Return 32 hex digits that stand for what the vertex computes, given its rendered ``params``.
 
-    In it: the function and what it uses (functions, classes, constants, in its own module and others of the user's
-    packages), parameters, inputs, what its splits are declared as, ``commit="split"``, result type, the table that it
-    is a snapshot of, versions, a fixed number of subtasks. Not in it: comments, docstrings and layout, the rest of the
-    file, other vertices, ``spark_conf``, the keys of subtasks (`region_fingerprint`). ``code`` is `vertex_code`, where
-    it is known already.
+    In it: the function, the code of its module and of all modules that this imports from the user's packages, their
+    files, values that are bound to the function, parameters, inputs, what its splits are declared as,
+    ``commit="split"``, result type, the table that it is a snapshot of, versions, a fixed number of subtasks. Not in
+    it: comments, docstrings and layout, other vertices, what `airflow_recovery.job.code_closure` leaves out,
+    ``spark_conf``, the keys of subtasks (`region_fingerprint`). ``code`` is `vertex_code`, if it is known already.
     Raises `FingerprintError` where source cannot be read and the vertex declares no version, and `JobDefinitionError`
     for an unknown vertex.
     """
@@ -135,195 +175,147 @@ def _digest(value: object) -> str:
     return digest_of(value)[:_LENGTH]
 
 
-class _CodeUsed:
-    """Collects the code that one function uses: a list of ``[where, name, digest]``, each found once."""
+class _FunctionCode:
+    """The code of one function, and the values that are bound to it."""
 
-    def __init__(self, packages: Iterable[str], describe: Callable[[Any], Any] | None = None) -> None:
-        self._describe = describe
-        self._packages = set(packages)
-        self._own_module = ""
-        self._namespace: Mapping[str, Any] = {}
-        self._found: dict[tuple[str, str], str] = {}
-        self._queue: list[tuple[ModuleCode, str, tuple[str, str] | None]] = []
-        self._functions: set[int] = set()
-        self._followed: set[tuple[str, tuple[str, ...]]] = set()
-        self._nodes: dict[tuple[str, str], tuple[ModuleCode, list[ast.AST]]] = {}
-        self._led_from: dict[tuple[str, str], tuple[str, str] | None] = {}
-        self._following: tuple[str, str] | None = None
+    def __init__(
+        self,
+        modules: CodeModules,
+        own: str,
+        packages: Iterable[str] = (),
+        ignored: Iterable[str] = (),
+        *,
+        lenient: bool = False,
+        is_versioned: bool = False,
+    ) -> None:
+        """``own``: the function's module. ``is_versioned``: leave out bound values that can't be compared."""
+        self._own = own
+        self._closure = CodeClosure(modules, {*packages, *([package_of(own)] if own else [])}, own, ignored)
+        self._modules = modules
+        self._lenient = lenient
+        self._is_versioned = is_versioned
+        self._values: dict[str, str] = {}
+        self._functions: dict[int, str] = {}
+        self._bound = BoundValues(self._code_of, lenient=lenient)
 
-    def of(self, function: FunctionType, used_class: type | None = None) -> list[list[str]]:
-        inner, _ = _unwrapped(function)
-        self._own_module = _module_name(inner.__module__)
-        self._namespace = inner.__globals__
-        self._packages.add(self._own_module.partition(".")[0])
-        self._add_function(function, label="")
-        if used_class is not None:
-            self._follow_module(used_class.__module__, tuple(used_class.__qualname__.split(".")))
-        while self._queue:
-            module, name, self._following = self._queue.pop()
-            self._add_unit(module, name)
-        return [[module, name, digest] for (module, name), digest in sorted(self._found.items())]
+    def add_own(self, function: Callable[..., Any]) -> None:
+        """Add the function itself. Raises `FingerprintError` without source."""
+        try:
+            inner, _ = _unwrapped(function)
+            self._add_function(inner.__name__, function, label=f"{inner.__name__}()")
+        except FingerprintError:
+            if not self._lenient:
+                raise
+            self._closure.add_whole(self._own)
+            self._values[f"{getattr(function, '__name__', type(function).__name__)}()"] = self.digest(
+                _compiled(function)
+            )
 
-    def unit(self, module: str, name: str, digest: str) -> CodeUnit:
-        """One of what `of` has found."""
-        key = (module, name)
-        code, nodes = self._nodes.get(key, (None, []))
-        numbers = sorted({number for node in nodes for number in _line_numbers(node)})
-        text = code.text.splitlines() if code is not None else []
-        lines = tuple((number, text[number - 1]) for number in numbers if number <= len(text))
-        return CodeUnit(module, name, digest, code.path if code else "", lines, self._led_from.get(key))
+    def add_used(self, used: Any) -> None:
+        """Add a function or a class, or one by its name as ``module:name``, with the package that holds it."""
+        module = used.partition(":")[0] if isinstance(used, str) else used.__module__
+        if module.partition(".")[0] != "airflow_recovery":
+            self._closure.add_package(module)
+        if isinstance(used, str):
+            self._closure.add_names(module, used.partition(":")[2].split("."))
+        else:
+            self._code_of(used)
 
-    # --- live functions: where closures are --------------------------------------------------------------------------
+    def digest(self, value: Any) -> str:
+        """Return the digest of a value. Raises `Unstable` unless lenient."""
+        return self._bound.digest(value)
 
-    def _add_function(self, function: FunctionType, *, label: str) -> None:
-        if id(function) in self._functions:
-            return
+    def units(self) -> list[CodeUnit]:
+        """Return all components: the code by modules, then the values."""
+        values = [CodeUnit("", label, digest) for label, digest in sorted(self._values.items())]
+        return [*self._closure.units(), *values]
+
+    def _add_function(self, name: str, function: Callable[..., Any], label: str = "") -> None:
+        """``name``: of the values that are bound to it. ``label``: of the function's own component."""
         inner, wrappers = _unwrapped(function)
-        self._functions.update(map(id, (inner, *wrappers)))
-        label = f"{label}{inner.__name__}()"
-        module, node = _definition(inner, inner.__module__)
-        self._add_live(module, node, inner, label)
-        own = [one for one in getattr(node, "decorator_list", []) if not _declares_a_vertex(one, self._namespace)]
+        for each in (inner, *wrappers):
+            self._functions[id(each)] = name
+        module, node = _definition(self._modules, inner, inner.__module__)
+        self._closure.add_function(module, node, label)
+        self._add_bound(f"{name}()", module, node, inner)
+        decorators = getattr(node, "decorator_list", ())
+        ours = self._modules.pieces(module).of_function.get(node)
+        own = [each for each in decorators if ours is None or each not in ours.without]
         if len(wrappers) <= len(own) and not (wrappers and _name_what_is_bound_around(own, module, node, inner)):
             return  # What stands above the function tells all that is wrapped around it.
-        for wrapper in wrappers:
+        for at, wrapper in enumerate(wrappers):
             # `functools.wraps` gives it the names of what it wraps.
             defined_in = str(wrapper.__globals__["__name__"]) if inspect.isfunction(wrapper) else ""
-            if self._is_users(defined_in):
-                label = f"{label}.{wrapper.__code__.co_name}()"
-                self._add_live(*_definition(wrapper, defined_in), wrapper, label)
+            if self._closure.is_users(_module_name(defined_in)):
+                where, node = _definition(self._modules, wrapper, defined_in)
+                self._closure.add_function(where, node)
+                self._add_bound(f"{name}().{wrapper.__code__.co_name}() {at}", where, node, wrapper)
 
-    def _add_live(self, module: ModuleCode, node: _Definition, function: FunctionType, label: str) -> None:
-        """The code of a function, and the values that it holds."""
-        self._add_code(module, label, [node])
+    def _add_bound(self, label: str, module: ModuleCode, node: _Definition, function: FunctionType) -> None:
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
             except ValueError:
+                if self._is_versioned:
+                    continue
                 raise FingerprintError(
                     f"expected a value for closure variable {name!r}, found none yet: {ADVICE}"
                 ) from None
-            self._add_value(module, f"{label}.{name}", value)
+            self._add_value(f"{label}.{name}", value)
         for name, value in _bound_defaults(module, node, function).items():
-            self._add_value(module, f"{label}.{name}", value)
+            self._add_value(f"{label}.{name}", value)
 
-    def _add_value(self, module: ModuleCode, label: str, value: Any) -> None:
+    def _add_value(self, label: str, value: Any) -> None:
         """What a closure variable or a default holds."""
-        if inspect.isfunction(value):
-            inner, _ = _unwrapped(value)
-            if self._is_users(_module_name(inner.__module__)):
-                self._add_function(value, label=label + ".")
-            else:
-                self._found[self._label(module), label] = f"{inner.__module__}.{inner.__qualname__}"
-        elif isinstance(value, (ModuleType, type)):
-            name = value.__name__ if isinstance(value, ModuleType) else f"{value.__module__}:{value.__qualname__}"
-            self._found[self._label(module), label] = name
-            owner, _, attribute = name.partition(":")
-            self._follow_module(owner, tuple(attribute.split(".")) if attribute else ())
-        else:
-            try:
-                self._found[self._label(module), label] = self._text(value)
-            except (TypeError, ValueError, RecursionError):
+        try:
+            self._values[label] = self._bound.digest(value)
+        except (Unstable, RecursionError) as error:
+            if not self._is_versioned:
                 raise FingerprintError(
-                    f"expected the value of {label!r} as a function, class, module or plain value, found a "
-                    f"{type(value).__name__}: hand it in with params=, move it to the top of the module, or {ADVICE}"
+                    f"expected the value of {label!r} as a function, class, module or a value that can be pickled, "
+                    f"found a {type(value).__name__} ({error}): hand it in with params=, move it to the top of the "
+                    f"module, or {ADVICE}"
                 ) from None
 
-    def _text(self, value: Any) -> str:
+    def _code_of(self, value: Any) -> Any:
+        """A function, a class or a module as a value: its name. Its code is added to the closure."""
+        if isinstance(value, ModuleType):
+            self._closure.add_whole(_module_name(value.__name__))
+            return ["module", self._closure.label(_module_name(value.__name__))]
+        if isinstance(value, type):
+            module = _module_name(value.__module__)
+            self._is_users(module)
+            self._closure.add_names(module, value.__qualname__.partition(".<locals>")[0].split("."))
+            return ["class", self._closure.label(module), value.__qualname__]
+        known = self._functions.get(id(value))
+        if known is not None:
+            return ["function", known]
+        module = _module_name(inspect.unwrap(value).__module__ or "")
+        if not self._is_users(module):
+            return ["function", module, value.__qualname__]
+        name = f"{value.__qualname__.replace('.<locals>', '')} {len(self._functions)}"
         try:
-            return json.dumps(value, sort_keys=True, allow_nan=False, default=self._describe)
-        except (TypeError, ValueError):
-            if self._describe is None:
+            self._add_function(name, value)
+        except FingerprintError:
+            if not self._lenient:
                 raise
-            return json.dumps(self._describe(value), sort_keys=True, allow_nan=False)
-
-    # --- names: where everything else is -----------------------------------------------------------------------------
-
-    def _add_unit(self, module: ModuleCode, name: str) -> None:
-        """One name of a module's top level; the empty name is the whole module."""
-        if (self._label(module), name) not in self._found:
-            self._add_code(module, name, module.definitions[name] if name else [module.tree])
-
-    def _add_code(self, module: ModuleCode, name: str, nodes: list[ast.AST]) -> None:
-        declarations: list[ast.AST] = []
-        if module.name == self._own_module:
-            declarations = [decorator for node in nodes for decorator in _declaring_decorators(node, self._namespace)]
-        digest = hashlib.sha256()
-        for node in nodes:
-            digest.update(canonical(node, without=declarations).encode("utf-8", "surrogatepass"))
-        # Known before its references are followed, so that code in a ring ends.
-        key = (self._label(module), name)
-        self._found[key] = ""
-        self._led_from[key] = self._following
-        self._nodes[key] = module, [node for node in nodes if node not in declarations]
-        following, self._following = self._following, key
-        outside: set[str] = set()
-        for use in references(nodes, without=declarations):
-            self._follow(module, use, outside)
-        for star in module.stars:
-            self._follow_target(module, star, (), outside)
-        for text in sorted(outside):
-            digest.update(f"\n{text}".encode())
-        self._found[key] = digest.hexdigest()
-        self._following = following
-
-    def _follow(self, module: ModuleCode, use: Reference, outside: set[str]) -> None:
-        name, *rest = use.path
-        if use.imported is not None:
-            self._follow_target(module, use.imported, tuple(rest), outside)
-            return
-        if name in module.definitions:
-            self._queue.append((module, name, self._following))
-        for target in module.imports.get(name, ()):
-            self._follow_target(module, target, tuple(rest), outside)
-
-    def _follow_target(
-        self, module: ModuleCode, target: ImportTarget, rest: tuple[str, ...], outside: set[str]
-    ) -> None:
-        path = rest if target.attribute is None else (target.attribute, *rest)
-        absolute = module.absolute(target)
-        if absolute == module.name and path:
-            # `from . import helpers` in a package's own __init__ means the submodule.
-            absolute, path = f"{absolute}.{path[0]}", path[1:]
-        if not self._follow_module(absolute, path):
-            outside.add(f"{absolute}:{'.'.join(path)}")
-
-    def _follow_module(self, name: str, path: tuple[str, ...]) -> bool:
-        """Follow a use of ``path`` in a module; whether that module is the user's own and there."""
-        module = find_module(name) if self._is_users(name) else None
-        if module is None:
-            return False
-        if (name, path) in self._followed:
-            return True
-        self._followed.add((name, path))
-        if not path:
-            self._queue.append((module, "", self._following))
-            return True
-        head = path[0]
-        outside: set[str] = set()
-        if head in module.definitions or head in module.imports:
-            self._follow(module, Reference(path), outside)
-            self._found.update({(self._label(module), f"{'.'.join(path)} ->"): name for name in sorted(outside)})
-        elif not (module.is_package and self._follow_module(f"{name}.{head}", path[1:])):
-            # Made in a way that this walk does not see (a star import, `__getattr__`, `globals()`).
-            self._queue.append((module, "", self._following))
-        return True
+            return ["function", name, self._bound.describe(_compiled(value))]
+        return ["function", self._closure.label(module), name, self._ordinal(value)]
 
     def _is_users(self, module: str) -> bool:
-        return module.partition(".")[0] in self._packages
+        """Whether the code of a bound value counts. Outside of a job it is any code that was not installed."""
+        if self._lenient and not _is_installed(module):
+            self._closure.add_package(module)
+        return self._closure.is_users(module)
 
-    def _label(self, module: ModuleCode) -> str:
-        # The vertex's own module goes without a name: Airflow, a driver and `__main__` give one file different ones.
-        return "" if module.name == self._own_module else module.name
-
-
-def _line_numbers(node: ast.AST) -> range:
-    first = getattr(node, "lineno", None)
-    if isinstance(node, ast.Module):
-        first, last = 1, max([getattr(statement, "end_lineno", 0) or 0 for statement in node.body], default=0)
-    else:
-        last = getattr(node, "end_lineno", None)
-    return range(first, last + 1) if first and last else range(0)
+    def _ordinal(self, function: Callable[..., Any]) -> Any:
+        """Which of several functions of one name, such as lambdas, it is."""
+        inner, _ = _unwrapped(function)
+        module, node = _definition(self._modules, inner, inner.__module__)
+        piece = self._modules.pieces(module).of_function.get(node)
+        alike = [each for part in (piece.nodes if piece else ()) for each in ast.walk(part) if type(each) is type(node)]
+        shared = [each for each in alike if isinstance(each, ast.Lambda) and each.lineno == node.lineno]
+        return [alike.index(node) if node in alike else -1, *(_compiled(inner)[0].hex() if len(shared) > 1 else "")]
 
 
 def _module_name(name: str) -> str:
@@ -331,6 +323,15 @@ def _module_name(name: str) -> str:
         spec = getattr(sys.modules[name], "__spec__", None)
         return spec.name if spec is not None else name
     return name
+
+
+def _is_installed(module: str) -> bool:
+    """Whether a module belongs to Python, to this package or to what pip has installed."""
+    path = getattr(sys.modules.get(module), "__file__", None)
+    if path is None or module.partition(".")[0] == "airflow_recovery":
+        return module != "__main__"
+    folders = set(PurePath(path).parts)
+    return not folders.isdisjoint(("site-packages", "dist-packages")) or path.startswith(_STANDARD_LIBRARY)
 
 
 def _unwrapped(function: Callable[..., Any]) -> tuple[FunctionType, list[Any]]:
@@ -366,10 +367,18 @@ def _name_what_is_bound_around(
     return bool(names) and not names.isdisjoint(names_bound_around(module.tree)[node])
 
 
-def _definition(function: FunctionType, defined_in: str) -> tuple[ModuleCode, _Definition]:
+def _compiled(function: Callable[..., Any]) -> list[Any]:
+    """What can be seen of a function whose source can't be found."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    closure = [each.cell_contents for each in getattr(function, "__closure__", None) or () if each != CellType()]
+    consts = [each for each in getattr(code, "co_consts", ()) if not isinstance(each, CodeType)]
+    return [getattr(code, "co_code", b""), list(getattr(code, "co_names", ())), consts, closure]
+
+
+def _definition(modules: CodeModules, function: FunctionType, defined_in: str) -> tuple[ModuleCode, _Definition]:
     """Where the function is written. Raises `FingerprintError` where its source is not found."""
     module_name = _module_name(defined_in)
-    module = find_module(module_name)
+    module = modules.find(module_name)
     if module is None:
         raise FingerprintError(f"expected source for module {module_name!r}, found none: {ADVICE}")
     node = _node_of(module, function)
@@ -385,7 +394,7 @@ def _node_of(module: ModuleCode, function: FunctionType) -> _Definition | None:
     line = function.__code__.co_firstlineno
     if function.__name__ == "<lambda>":
         lambdas = [node for node in ast.walk(module.tree) if isinstance(node, ast.Lambda) and node.lineno == line]
-        return lambdas[0] if len(lambdas) == 1 else None
+        return lambdas[0] if lambdas else None
     same_name = _functions_of(module.tree).get(function.__code__.co_name, [])
     for node in same_name:
         if min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) == line:
@@ -401,23 +410,3 @@ def _functions_of(tree: ast.Module) -> dict[str, list[ast.FunctionDef | ast.Asyn
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             by_name.setdefault(node.name, []).append(node)
     return by_name
-
-
-def _declaring_decorators(node: ast.AST, namespace: Mapping[str, Any]) -> list[ast.AST]:
-    """Decorators such as ``@flights.vertex(...)``: what they say is in the fingerprint by itself."""
-    return [
-        decorator
-        for function in ast.walk(node)
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for decorator in function.decorator_list
-        if _declares_a_vertex(decorator, namespace)
-    ]
-
-
-def _declares_a_vertex(decorator: ast.expr, namespace: Mapping[str, Any]) -> bool:
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    if not (isinstance(called, ast.Attribute) and called.attr in _DECORATORS and isinstance(called.value, ast.Name)):
-        return False
-    name = called.value.id
-    # A name that the module does not hold is a local one, of a function that declares a job; its form has to do.
-    return name not in namespace or isinstance(namespace[name], Job)

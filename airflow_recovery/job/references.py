@@ -32,7 +32,7 @@ class Reference:
 
 
 def references(nodes: Iterable[ast.AST], *, without: Iterable[ast.AST] = ()) -> frozenset[Reference]:
-    """Return every use of a name that the code does not bind itself. ``without`` are decorators to leave out.
+    """Return every use of a name that the code does not bind itself. ``without`` are nodes to leave out.
 
     Where Python's rules need a run to tell (a name of a class body, a name that is bound on one path only) the use
     counts: a fingerprint may change needlessly, but never stay by mistake.
@@ -97,6 +97,8 @@ def bound_names(target: ast.AST) -> set[str]:
 
 
 def _walk(node: ast.AST, skip: frozenset[int]) -> Iterator[Reference]:
+    if id(node) in skip:
+        return
     if isinstance(node, _FUNCTIONS):
         yield from _walk_function(node, skip)
     elif isinstance(node, _COMPREHENSIONS):
@@ -132,7 +134,7 @@ def _walk_function(
     annotations = (argument.annotation for argument in _arguments(node))
     outside: list[ast.AST | None] = [*node.args.defaults, *node.args.kw_defaults, *annotations]
     if not isinstance(node, ast.Lambda):
-        outside += [*(decorator for decorator in node.decorator_list if id(decorator) not in skip), node.returns]
+        outside += [*node.decorator_list, node.returns]
     body = _body(node)
     for expression in outside:
         if expression is not None:

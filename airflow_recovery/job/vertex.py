@@ -82,6 +82,8 @@ class Vertex:
 
     versions: Mapping[str, str] = field(default_factory=dict)
     """The inputs of a source that are known by a text, by name: the templates that `Version` was given."""
+    ignore_changes_in: tuple[str, ...] = ()
+    """Modules and files whose changes do not count, as declared on the vertex."""
 
     modes: Mapping[str, object] = field(default_factory=dict)
     """What it declares of modes other than batch, by the mode's name (`airflow_recovery.job.mode`)."""

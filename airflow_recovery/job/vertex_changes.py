@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from airflow_recovery.job.declaration import Job
-from airflow_recovery.job.fingerprint import vertex_document, vertex_units
+from airflow_recovery.job.fingerprint import JobCode, vertex_document
 from airflow_recovery.job.templates import names_used
 
 KNOWN_OF_A_RUN = frozenset({"ds", "ds_nodash", "logical_date", "ts", "subtask", "dict", "namespace", "range"})
@@ -34,12 +34,12 @@ _WORDS = {
 }
 
 
-def describe_vertex(job: Job, vertex: str) -> dict[str, Any]:
+def describe_vertex(job: Job, vertex: str, code_of: JobCode) -> dict[str, Any]:
     """JSON values: ``document``, what the fingerprint is of; ``units``, the code; ``unknown``, see `unknown_names`.
 
-    Raises `FingerprintError` as `vertex_fingerprint`.
+    ``code_of``: the code of the whole job. Raises `FingerprintError` as `vertex_fingerprint`.
     """
-    units = vertex_units(job, vertex)
+    units = code_of.units(vertex)
     code = [[unit.module, unit.name, unit.digest] for unit in units]
     declared = job.vertex_named(vertex)
     return {

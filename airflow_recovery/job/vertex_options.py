@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
 from typing import Any, Literal, TypedDict
@@ -52,6 +52,7 @@ class CommonOptions(TypedDict, total=False):
     spark_conf: Mapping[str, Any] | None
     deterministic: DeterminismLike | None
     version: str | None
+    ignore_changes_in: Sequence[str]
     parallelism: ParallelismLike | None
     streaming: ModeOption | None
     table: str | None
@@ -152,6 +153,7 @@ def declared_vertex(
         result=result,
         determinism=checked_determinism(options.get("deterministic"), where, determinism),
         version=checked_version(options.get("version"), where),
+        ignore_changes_in=checked_ignored(options.get("ignore_changes_in", ()), where),
         splits=splits,
         wants_spark=signature.wants_spark,
         wants_context=signature.wants_context,
@@ -257,6 +259,16 @@ def checked_version(version: str | None, where: str) -> str | None:
     if version is not None and not isinstance(version, str):
         raise JobDefinitionError(f"{where}: expected version= as a text, found {version!r}: write {str(version)!r}")
     return version
+
+
+def checked_ignored(ignored: object, where: str) -> tuple[str, ...]:
+    """``ignore_changes_in=`` of a job or a vertex. Raises `JobDefinitionError`."""
+    if not isinstance(ignored, (list, tuple)) or not all(isinstance(each, str) and each.strip() for each in ignored):
+        raise JobDefinitionError(
+            f"{where}: expected ignore_changes_in= as a list of modules such as 'shop.logs', or of files such as "
+            f"'shop/*.md', found {shown(ignored)}: name them so, or leave it out"
+        )
+    return tuple(ignored)
 
 
 def checked_determinism(value: object, where: str, default: Determinism) -> Determinism:

@@ -42,6 +42,7 @@ from airflow_recovery.errors import (
 from airflow_recovery.hooks.result import NOT_PUBLISHED, READ_BY_HOOK, reads_recorded
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.tables import tables_of
+from airflow_recovery.job.fingerprint import sink_code
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.locations import (
@@ -152,6 +153,7 @@ def drop_in_document(job: Mapping[str, Any], drop_in: DropIn) -> dict[str, Any]:
             for name, read in drop_in.inputs.items()
         ),
         **({"commit": asdict(drop_in.commit_spec)} if drop_in.commit_spec else {}),
+        **({"commit_code": code} if drop_in.commit and (code := sink_code(drop_in.commit)) else {}),
     }
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.driver.paths import spark_path
-from airflow_recovery.errors import FingerprintError
-from airflow_recovery.job.fingerprint import function_code
-from airflow_recovery.model.codec import digest_of
+from airflow_recovery.job.fingerprint import function_code, value_digest
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import GLUE, Place, PlaceKind, places_of_fields
 from airflow_recovery.task.drop_in import DropInApplication, code_document, drop_in_document
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
     from airflow_recovery.task.open_run import OpenRun
     from airflow_recovery.task.references import DropIn, PathStyle
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _MOST_PATH_CHARS = 1024
 _DATA = ("inputs", "outputs")
 _NAMED_CODE = ("image", "script_location", "jars", "files", "py_files")
@@ -105,7 +100,7 @@ def operator_document(
         "operator": f"{operator_class.__module__}.{operator_class.__qualname__}",
         "fields": {field: _described(getattr(operator, field), code) for field in fields},
         "code": code_document(code, places),
-        **({"function": _code_of(function)} if callable(function) else {}),
+        **({"function": _code_of(function), "bound": _arguments_of(operator)} if callable(function) else {}),
     }
     return drop_in_document(document, drop_in)
 
@@ -126,7 +121,12 @@ def places_of_operator(
     return places
 
 
-def _described(value: Any, code: ApplicationCode | None = None) -> Any:
+def _arguments_of(operator: BaseOperator) -> str:
+    """The arguments of its function, with their types and their order."""
+    return value_digest([getattr(operator, name, None) for name in ("op_args", "op_kwargs")])
+
+
+def _described(value: Any, code: ApplicationCode) -> Any:
     """As plain values: what two processes write alike. ``code`` reads the files that texts name."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has none
@@ -134,46 +134,21 @@ def _described(value: Any, code: ApplicationCode | None = None) -> Any:
         return value
     if isinstance(value, str):
         is_path = value.startswith(("/", "file:/")) and len(value) <= _MOST_PATH_CHARS and "\n" not in value
-        return (code or ApplicationCode()).file_digest(value) if is_path else value
-    if isinstance(value, Mapping):
-        return {str(key): _described(item, code) for key, item in value.items()}
+        return code.file_digest(value) if is_path else value
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _described(item, code) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_described(item, code) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(str(_described(item, code)) for item in value)
     if inspect.isfunction(value):
         return _code_of_function(value)
-    if isinstance(value, partial):
-        return _described([value.func, value.args, value.keywords], code)
-    return _text_of(value)
-
-
-def _text_of(value: Any) -> str:
-    """Of any object what two processes write alike, if its text tells what it is."""
-    return (
-        _source_of(value)
-        if inspect.isfunction(value)
-        else f"{type(value).__qualname__}: {_ADDRESS.sub('', str(value))}"
-    )
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold of any value, with whatever keys, and what two processes write alike."""
-    if isinstance(value, (set, frozenset)):
-        return sorted(json.dumps(_plain(item)) for item in value)
-    if isinstance(value, dict):
-        return sorted([json.dumps(_plain(key)), _plain(item)] for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value if value is None or isinstance(value, (bool, int, float, str)) else _text_of(value)
+    return value_digest(value)
 
 
 def _code_of(function: Callable[..., Any]) -> Any:
     """The code of what can be called, and what is bound in it: arguments of a partial, attributes of an object."""
     if isinstance(function, partial):
-        return {"function": _code_of(function.func), "bound": _described([function.args, function.keywords])}
+        bound = value_digest([function.args, function.keywords])
+        return {"function": _code_of(function.func), "bound": bound}
     if inspect.ismethod(function):
         return _code_of_method(function.__func__, function.__self__)
     call = vars(type(function)).get("__call__")
@@ -183,19 +158,8 @@ def _code_of(function: Callable[..., Any]) -> Any:
 def _code_of_method(function: Callable[..., Any], owner: Any) -> Any:
     if inspect.isclass(owner):
         return _code_of_function(function, owner)
-    state = _described(getattr(owner, "__dict__", owner))
-    return {"function": _code_of_function(function, type(owner)), "bound": state}
+    return {"function": _code_of_function(function, type(owner)), "bound": value_digest(owner)}
 
 
 def _code_of_function(function: Callable[..., Any], method_of: type | None = None) -> Any:
-    try:
-        return [[name, digest] for _, name, digest in function_code(function, _plain, method_of)]
-    except FingerprintError:
-        return _source_of(function)
-
-
-def _source_of(function: Callable[..., Any]) -> str:
-    try:
-        return digest_of({"source": inspect.getsource(function)})
-    except (OSError, TypeError):
-        return str(getattr(function, "__qualname__", type(function).__qualname__))
+    return [[f"{module} {name}".strip(), digest] for module, name, digest in function_code(function, method_of)]

@@ -1,0 +1,112 @@
+"""Values that are bound to a function (closures, defaults, arguments), as JSON that is equal in all processes.
+
+Types and order count: ``{1: x}`` and ``{"1": x}`` differ, and so do ``{"a": 1, "b": 2}`` and ``{"b": 2, "a": 1}``. The
+order of a set does not count, since it depends on the process.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+class Unstable(TypeError):
+    """A value holds something (a lock, a connection) that no other process can have as well."""
+
+
+class BoundValues:
+    """Describes values. ``code_of`` describes a function, a class or a module by its code.
+
+    ``lenient``: describe a value that can't be pickled by its attributes or its text. Otherwise raise `Unstable`.
+    """
+
+    def __init__(self, code_of: Callable[[Any], Any], *, lenient: bool = False) -> None:
+        self._code_of = code_of
+        self._lenient = lenient
+        self._above: list[int] = []
+
+    def digest(self, value: Any) -> str:
+        """Return the SHA-256 of what `describe` returns."""
+        return hashlib.sha256(_text(self.describe(value)).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def describe(self, value: Any) -> Any:
+        """Return JSON for the value. Raises `Unstable`."""
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) in (float, complex):
+            return [type(value).__name__, repr(value)]
+        if type(value) in (bytes, bytearray):
+            return [type(value).__name__, hashlib.sha256(value).hexdigest()]
+        if isinstance(value, (FunctionType, type, ModuleType)):
+            return self._code_of(value)
+        if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType | None):
+            return ["builtin", value.__module__, value.__qualname__]
+        if id(value) in self._above:
+            return ["above", len(self._above) - self._above.index(id(value))]
+        self._above.append(id(value))
+        try:
+            return self._composed(value)
+        finally:
+            self._above.pop()
+
+    def _composed(self, value: Any) -> list[Any]:
+        if type(value) in (list, tuple):
+            return [type(value).__name__, *map(self.describe, value)]
+        if type(value) is dict:
+            return ["dict", *([self.describe(key), self.describe(item)] for key, item in value.items())]
+        if type(value) in (set, frozenset):
+            return [type(value).__name__, *sorted(map(self.describe, value), key=_text)]
+        if isinstance(value, Enum):
+            return ["enum", self._code_of(type(value)), value.name]
+        if isinstance(value, MethodType):
+            return ["method", self.describe(value.__func__), self.describe(value.__self__)]
+        return self._object(value)
+
+    def _object(self, value: Any) -> list[Any]:
+        """Any other object, by what pickle would make it of."""
+        kind = type(value)
+        if kind is object and not self._lenient:
+            raise Unstable("an object() is equal to nothing but itself")
+        try:
+            reduce = copyreg.dispatch_table.get(kind)
+            reduced = reduce(value) if reduce is not None else value.__reduce_ex__(4)
+        except Exception as error:
+            if not self._lenient:
+                raise Unstable(f"{kind.__module__}.{kind.__qualname__}: {error}") from error
+            return self._attributes(value)
+        if isinstance(reduced, str):
+            return ["global", kind.__module__, reduced]
+        parts: list[Any] = [*reduced, None, None, None]
+        state, items, pairs = parts[2:5]
+        return [
+            "object",
+            self.describe(parts[0]),
+            self.describe(parts[1]),
+            self._state(state),
+            None if items is None else [self.describe(item) for item in items],
+            None if pairs is None else [[self.describe(key), self.describe(item)] for key, item in pairs],
+        ]
+
+    def _attributes(self, value: Any) -> list[Any]:
+        attributes = getattr(value, "__dict__", None)
+        if attributes:
+            return ["attributes", self._code_of(type(value)), self._state(attributes)]
+        return ["text", self._code_of(type(value)), _ADDRESS.sub("", str(value))]
+
+    def _state(self, state: Any) -> Any:
+        """The order in which attributes were set does not count."""
+        if type(state) is dict and all(type(key) is str for key in state):
+            return ["state", *([key, self.describe(state[key])] for key in sorted(state))]
+        return self.describe(state)
+
+
+def _text(described: Any) -> str:
+    return json.dumps(described)

@@ -1,0 +1,565 @@
+"""All code that can change what a function computes: everything in its modules, but for what is shown not to matter.
+
+The closure begins with the function's own module and follows every import within the user's packages, with the
+``__init__`` of each package. All statements of these modules count. Left out are
+
+- functions of other vertices, and functions, classes and constants without an effect of their own, if their name occurs
+  nowhere in what counts: as a name, as an attribute or as a word in a text;
+- imports of the standard library and of this package that nothing uses;
+- files that a build has generated to hold a version.
+
+A module that computes the names that it looks up (``getattr(x, name)``, ``globals()``, ``importlib``, ``eval``) counts
+with its whole package. The package's other files count if any code in the closure can read them.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from airflow_recovery.job.code_pieces import Piece, Pieces
+from airflow_recovery.job.declared_job import DeclaredJob
+from airflow_recovery.job.module_code import ModuleCode, canonical, find_module, without_docstring
+from airflow_recovery.job.package_files import data_files, modules_below
+from airflow_recovery.job.references import ImportTarget
+
+_OURS = "airflow_recovery"
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_READS_FILES = frozenset(
+    [
+        "open",
+        "__file__",
+        "__path__",
+        "__spec__",
+        "__loader__",
+        "__package__",
+        "__name__",
+        "importlib",
+        "importlib_resources",
+        "pkgutil",
+        "resources",
+        "get_data",
+        "pkg_resources",
+        "pathlib",
+        "Path",
+        "os",
+        "io",
+        "glob",
+        "sys",
+        "inspect",
+        "runpy",
+        "ctypes",
+        "cffi",
+        "jinja2",
+        "zipfile",
+        "zipimport",
+        "read_text",
+        "read_bytes",
+        "files",
+    ]
+)
+"""Names without which no code comes to a file of its package, unless it names the file or the package in a text."""
+_READS_SOURCE = frozenset(
+    ["getsource", "getsourcelines", "getsourcefile", "findsource", "getcomments", "linecache", "co_firstlineno"]
+)
+_DOCSTRING_READERS = frozenset(["__doc__", "getdoc", "doctest"])
+_WORD = re.compile(r"[^\W\d]\w*")
+
+Cause = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class CodeUnit:
+    """One component of a fingerprint: a function, a class or a constant; the other code of a module; a file; a value.
+
+    ``module`` is empty for the vertex's own. ``name`` is empty for all code of a module that has no name of its own.
+    ``lines``: their numbers in ``path``, and their texts; empty without source. ``used_by``: the module and the name of
+    the unit that led here; `None` for what counts by itself.
+    """
+
+    module: str
+    name: str
+    digest: str
+    path: str = ""
+    lines: tuple[tuple[int, str], ...] = ()
+    used_by: Cause | None = None
+
+
+ORDER = "order of the code"
+"""The name of the component that holds the order of definitions and imports."""
+
+
+class CodeModules:
+    """The modules of a job's code. Each is looked up once, so one object serves all vertices of a job.
+
+    ``declared``: by module, (name, first line) of the functions of vertices. ``own``: the namespaces of modules that
+    may be loaded under another name.
+    """
+
+    def __init__(
+        self, declared: Mapping[str, Collection[tuple[str, int]]], own: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        self._declared = declared
+        self._own = own
+        self._found: dict[str, ModuleCode | None] = {}
+        self._pieces: dict[str, Pieces] = {}
+
+    def find(self, name: str) -> ModuleCode | None:
+        """As `find_module`."""
+        if name not in self._found:
+            self._found[name] = find_module(name)
+        return self._found[name]
+
+    def pieces(self, code: ModuleCode) -> Pieces:
+        """Return the pieces of a module. They are kept with its syntax tree."""
+        if code.name not in self._pieces:
+            loaded = sys.modules.get(code.name)
+            namespace = self._own.get(code.name) or (vars(loaded) if loaded is not None else {})
+            jobs = frozenset(name for name, value in namespace.items() if issubclass(type(value), DeclaredJob))
+            key = jobs, frozenset(self._declared.get(code.name, ()))
+            cache: dict[Any, Pieces] = code.__dict__.setdefault("pieces", {})
+            if key not in cache:
+                cache[key] = Pieces(code, jobs.__contains__, key[1])
+            self._pieces[code.name] = cache[key]
+        return self._pieces[code.name]
+
+
+class CodeClosure:
+    """The code that counts for one function. Add roots, then read `units`."""
+
+    def __init__(
+        self, modules: CodeModules, packages: Iterable[str], own_module: str, ignored: Iterable[str] = ()
+    ) -> None:
+        """``packages``: dotted names. ``ignored``: names of modules, or patterns of files, that do not count."""
+        self._modules = modules
+        self._packages = set(packages)
+        self._own = own_module
+        self._ignored = tuple(ignored)
+        self._codes: dict[str, ModuleCode] = {}
+        self._kept: dict[Piece, Cause | None] = {}
+        self._whole: set[str] = set()
+        self._used: set[str] = set()
+        self._words: set[str] = set()
+        self._looks_up = False
+        self._by_name: dict[str, list[Piece]] = {}
+        self._labels: dict[Piece, str] = {}
+        self._renamed: dict[str, set[str]] = {}
+        self._versions: dict[str, dict[str, str]] = {}
+        self._names_in: dict[str, set[str]] = {}
+        self._following: Cause | None = None
+        self._queue: list[tuple[Callable[..., Any], tuple[Any, ...], Cause | None]] = []
+
+    # --- roots --------------------------------------------------------------------------------------------------------
+
+    def add_function(self, code: ModuleCode, node: ast.AST, label: str = "") -> Piece | None:
+        """Add the function that ``node`` of the module defines, with the piece that holds it: its unit is ``label``."""
+        self._run(self._add_module, code.name)
+        piece = self._modules.pieces(code).of_function.get(node)
+        if piece is None:
+            return None
+        if piece.function is node and label:
+            self._labels[piece] = label
+        self._run(self._keep, piece)
+        return piece
+
+    def add_names(self, module: str, names: Iterable[str]) -> bool:
+        """Add names of a module that is loaded by another way; whether it is the user's and exists."""
+        if not self._run(self._add_module, module):
+            return False
+        for name in names:
+            self._run(self._use, name)
+        return True
+
+    def add_whole(self, module: str) -> bool:
+        """Add all code of a module; whether it is the user's and exists."""
+        if not self._run(self._add_module, module):
+            return False
+        self._run(self._take_whole, module)
+        return True
+
+    def is_users(self, module: str) -> bool:
+        """Whether a module belongs to the user's packages."""
+        return any(module == package or module.startswith(f"{package}.") for package in self._packages)
+
+    def add_package(self, module: str) -> None:
+        """Count the package of a module among the user's."""
+        self._packages.add(package_of(module))
+
+    def label(self, module: str) -> str:
+        """Return a module's name; empty for the own one: Airflow, a driver and `__main__` give it different names."""
+        return "" if module == self._own else module
+
+    # --- the walk -----------------------------------------------------------------------------------------------------
+
+    def _run(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        """Take a step, and then all steps that follow from it, without recursion."""
+        answer = step(*arguments)
+        while self._queue:
+            later, given, self._following = self._queue.pop()
+            later(*given)
+        self._following = None
+        return answer
+
+    def _later(self, step: Callable[..., Any], *arguments: Any, cause: Cause | None = None) -> None:
+        self._queue.append((step, arguments, cause))
+
+    def _add_module(self, name: str) -> bool:
+        """Whether it is a module of the user's."""
+        if name in self._codes:
+            return True
+        if not self.is_users(name):
+            return False
+        code = self._modules.find(name)
+        if code is None:
+            return False
+        self._codes[name] = code
+        parent = name.rpartition(".")[0]
+        if parent:
+            self._add_module(parent)
+        if name != self._own and self._ignores(name):
+            return True
+        if code.opaque:
+            self._later(self._take_package, name)
+            return True
+        if code.is_version:
+            return True
+        for piece in self._modules.pieces(code).all:
+            self._register(piece)
+        if package_of(name) in self._whole:
+            self._later(self._take_whole, name)
+        return True
+
+    def _register(self, piece: Piece) -> None:
+        if piece.imports is not None:
+            self._later(self._import, piece)
+        elif (
+            not piece.names
+            or not all(self._is_plain_decorator(piece.code, each) for each in piece.decorators)
+            or any(self._is_used(name, piece) for name in piece.names)
+        ):
+            self._later(self._keep, piece)
+        else:
+            for name in piece.names:
+                self._by_name.setdefault(name, []).append(piece)
+        for inner in piece.inner:
+            self._register(inner)
+
+    def _is_used(self, name: str, piece: Piece) -> bool:
+        if name in self._used or piece.code.name in self._whole:
+            return True
+        return name in self._words and (self._looks_up or not piece.is_declared)
+
+    def _import(self, piece: Piece) -> None:
+        """An import at the top: its modules are in the closure; what it binds is a use only if that is used."""
+        self._kept[piece] = None
+        statement = piece.imports
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                self._add_module(alias.name)
+                for part in alias.name.split(".") if alias.asname else ():
+                    self._alias(piece.code, alias.asname, part)
+            return
+        assert statement is not None
+        for alias in statement.names:
+            target = ImportTarget(statement.module or "", statement.level, alias.name)
+            self._follow(piece.code, target)
+            if alias.name == "*":
+                self._later(self._take_whole, piece.code.absolute(target))
+            else:
+                bound = alias.asname or alias.name
+                self._alias(piece.code, bound, alias.name)
+                for module in (piece.code.absolute(target), self._module_of(piece.code, target)):
+                    if module in self._codes and self._codes[module].is_version:
+                        self._versions.setdefault(piece.code.name, {})[bound] = module
+                        self._use_versions(piece.code.name)
+
+    def _alias(self, code: ModuleCode, bound: str | None, name: str) -> None:
+        if bound is not None and name != bound:
+            self._renamed.setdefault(bound, set()).add(name)
+            if bound in self._used or bound in self._words or code.name in self._whole:
+                self._use(name)
+
+    def _follow(self, code: ModuleCode, target: ImportTarget) -> None:
+        """Add the module of an import, and the submodule that its name may be."""
+        absolute = code.absolute(target)
+        if not self._add_module(absolute) or target.attribute in (None, "*"):
+            return
+        package = self._codes[absolute]
+        if package.is_package and target.attribute not in package.bound:
+            self._add_module(f"{absolute}.{target.attribute}")
+
+    def _module_of(self, code: ModuleCode, target: ImportTarget, depth: int = 0) -> str | None:
+        """The module of the user's that an import binds a name to; `None` if it binds something else."""
+        absolute = code.absolute(target)
+        if target.attribute is None:
+            return absolute if absolute in self._codes else None
+        below = f"{absolute}.{target.attribute}"
+        if below in self._codes:
+            return below
+        module = self._codes.get(absolute)
+        for further in module.imports.get(target.attribute, ()) if module is not None and depth < 16 else ():
+            if (found := self._module_of(module, further, depth + 1)) is not None:  # type: ignore[arg-type]
+                return found
+        return None
+
+    def _keep(self, piece: Piece) -> None:
+        if piece in self._kept:
+            return
+        self._kept[piece] = self._following
+        code, uses = piece.code, piece.uses
+        cause = (self.label(code.name), self._name(piece))
+        for target in uses.imports:
+            self._follow(code, target)
+            if (module := self._codes.get(code.absolute(target))) is not None and module.is_version:
+                self._whole.add(module.name)
+            if target.attribute == "*":
+                self._later(self._take_whole, code.absolute(target), cause=cause)
+        for name in uses.strong - self._used:
+            self._later(self._use, name, cause=cause)
+        for name in uses.words - self._words:
+            self._later(self._read_word, name, cause=cause)
+        if uses.looks_up and not self._looks_up:
+            self._looks_up = True
+            for name in self._words:
+                self._later(self._wake, name, cause=cause)
+        if uses.computes:
+            self._later(self._take_package, code.name, cause=cause)
+        bound = [target for name in uses.bare & code.imports.keys() for target in code.imports[name]]
+        for target in (*bound, *uses.passed):
+            if (passed := self._module_of(code, target)) is not None:
+                self._later(self._take_module, passed, cause=cause)
+        self._names_in.setdefault(code.name, set()).update(uses.names)
+        self._use_versions(code.name)
+
+    def _use(self, name: str) -> None:
+        if name not in self._used:
+            self._used.add(name)
+            self._wake(name)
+            for module in tuple(self._versions):
+                self._use_versions(module)
+
+    def _read_word(self, name: str) -> None:
+        if name not in self._words:
+            self._words.add(name)
+            self._wake(name)
+
+    def _wake(self, name: str) -> None:
+        """Keep what has this name."""
+        waiting = self._by_name.get(name, [])
+        for piece in [each for each in waiting if self._is_used(name, each)]:
+            waiting.remove(piece)
+            self._later(self._keep, piece, cause=self._following)
+        for original in self._renamed.get(name, ()):
+            self._later(self._use, original, cause=self._following)
+
+    def _take_module(self, name: str) -> None:
+        """A module that is passed as a value: all of it; of a package also what lies below it, as its attributes."""
+        if self._codes[name].is_package:
+            self._take_package(name, below=name)
+        else:
+            self._take_whole(name)
+
+    def _take_whole(self, name: str) -> None:
+        if not self._add_module(name) or name in self._whole or (name != self._own and self._ignores(name)):
+            return
+        self._whole.add(name)
+        code = self._codes[name]
+        if code.opaque or code.is_version:
+            return
+        for piece in self._modules.pieces(code).all:
+            for each in (piece, *piece.inner):
+                if each.imports is None:
+                    self._later(self._keep, each, cause=self._following)
+                else:
+                    for alias in each.imports.names:
+                        self._later(self._use, alias.name.rpartition(".")[2], cause=self._following)
+
+    def _take_package(self, name: str, below: str = "") -> None:
+        top = below or package_of(name)
+        code = self._modules.find(top)
+        for module in (name,) if code is None else modules_below(top, code.spec):
+            self._take_whole(module)
+
+    def _use_versions(self, module: str) -> None:
+        """A version that code of the module uses counts; one that it passes on only does not."""
+        for bound, version_file in self._versions.get(module, {}).items():
+            is_read = bound in self._names_in.get(module, ()) or (bound.startswith("__") and bound in self._used)
+            if is_read or version_file.rpartition(".")[2] in self._used:
+                self._whole.add(version_file)
+
+    def _is_plain_decorator(self, code: ModuleCode, decorator: ast.expr) -> bool:
+        """Whether a decorator of the user's does nothing but return another function."""
+        calls = 1
+        while isinstance(decorator, ast.Call):
+            decorator, calls = decorator.func, calls + 1
+        if not isinstance(decorator, ast.Name):
+            return False
+        found = self._definition(code, decorator.id)
+        return found is not None and _only_wraps(found, calls)
+
+    def _definition(self, code: ModuleCode, name: str, depth: int = 0) -> ast.AST | None:
+        """The one function at the top of a module of the user's that a name means."""
+        if name in code.bound:
+            found = [each for each in ast.walk(code.tree) if isinstance(each, _FUNCTIONS) and each.name == name]
+            is_only = len(found) == 1 and found[0] in code.tree.body and name not in code.imports
+            return found[0] if is_only and _binds_once(code, name) else None
+        targets = code.imports.get(name, ())
+        if len(targets) != 1 or targets[0].attribute is None or depth > 16:
+            return None
+        absolute = code.absolute(targets[0])
+        module = self._modules.find(absolute) if self.is_users(absolute) else None
+        return None if module is None else self._definition(module, targets[0].attribute, depth + 1)
+
+    def _ignores(self, name: str) -> bool:
+        return any(name == each or name.startswith(f"{each}.") or fnmatchcase(name, each) for each in self._ignored)
+
+    # --- the answer ---------------------------------------------------------------------------------------------------
+
+    def units(self) -> list[CodeUnit]:
+        """Return all components of the code, by module and name."""
+        with_docstrings = not _DOCSTRING_READERS.isdisjoint(self._used | self._words)
+        is_verbatim = not _READS_SOURCE.isdisjoint(self._used | self._words)
+        found: list[CodeUnit] = []
+        order: list[list[Any]] = []
+        for name, code in sorted(self._codes.items(), key=lambda item: (self.label(item[0]), item[0])):
+            if name != self._own and self._ignores(name):
+                continue
+            label = self.label(name)
+            if code.opaque:
+                found.append(CodeUnit(label, "", code.opaque, code.path))
+                continue
+            if code.is_version:
+                if name in self._whole:
+                    found.append(CodeUnit(label, "", _hash([canonical(code.tree)]), code.path))
+                continue
+            groups: dict[str, list[Piece]] = {}
+            texts: dict[str, list[str]] = {}
+            names: list[str] = []
+            for piece in self._in_order(code):
+                text = self._import_text(piece) if piece.imports is not None else ""
+                if piece.imports is None:
+                    text = piece.full_text if with_docstrings else piece.text
+                if text:
+                    unit = self._name(piece)
+                    groups.setdefault(unit, []).append(piece)
+                    texts.setdefault(unit, []).append(text)
+                    names.append(unit)
+            if with_docstrings:
+                texts.setdefault("", []).append(f"docstring {ast.get_docstring(code.tree)!r}")
+            if is_verbatim:
+                texts.setdefault("", []).append(code.text)
+            order.append([label, names])
+            found += [self._unit(code, unit, groups.get(unit, []), texts[unit]) for unit in sorted(texts)]
+        found.append(CodeUnit("", ORDER, _hash([repr(order)])))
+        return found + list(self._data_units())
+
+    def _name(self, piece: Piece) -> str:
+        return self._labels.get(piece) or ", ".join(piece.names)
+
+    def _in_order(self, code: ModuleCode) -> Iterator[Piece]:
+        for piece in self._modules.pieces(code).all:
+            for each in (piece, *piece.inner):
+                if each in self._kept:
+                    yield each
+
+    def _unit(self, code: ModuleCode, name: str, pieces: list[Piece], texts: list[str]) -> CodeUnit:
+        causes = [self._kept[piece] for piece in pieces]
+        left_out = {number for piece in pieces for node in piece.without for number in line_numbers(node)}
+        numbers = sorted(
+            {number for piece in pieces for node in piece.nodes for number in line_numbers(node)} - left_out
+        )
+        source = code.text.splitlines()
+        lines = tuple((number, source[number - 1]) for number in numbers if number <= len(source))
+        used_by = causes[0] if causes and None not in causes else None
+        return CodeUnit(self.label(code.name), name, _hash(texts), code.path, lines, used_by)
+
+    def _import_text(self, piece: Piece) -> str:
+        """The modules that an import runs, and the names that are used of what it binds; empty if it does nothing."""
+        statement, code = piece.imports, piece.code
+        assert statement is not None
+        is_whole = code.name in self._whole
+        pieces = []
+        for alias in statement.names:
+            bound = alias.asname or alias.name.partition(".")[0]
+            is_used = is_whole or alias.name == "*" or bound in self._used or bound in self._words
+            if isinstance(statement, ast.Import):
+                module, name = alias.name, ""
+            else:
+                module, name = code.absolute(ImportTarget(statement.module or "", statement.level)), alias.name
+            if not is_used and _has_no_effect(module):
+                continue
+            shown = self.label(module) if self.is_users(module) else module
+            below = f"{module}.{name}" if name and f"{module}.{name}" in self._codes else ""
+            pieces.append(f"{shown}:{name} as {bound}" if is_used else f"{shown} {below}")
+        return "import " + ", ".join(dict.fromkeys(pieces)) if pieces else ""
+
+    def _data_units(self) -> Iterator[CodeUnit]:
+        """The files of the packages that are no modules, if anything here can read them."""
+        reads = not _READS_FILES.isdisjoint(self._used)
+        for package in sorted({package_of(name) for name in self._codes}):
+            code = self._modules.find(package)
+            if code is None or not code.is_package:
+                continue
+            for path, read in data_files(package, code.spec):
+                words = set(_WORD.findall(path.rpartition("/")[2]))
+                is_read = reads or package.rpartition(".")[2] in self._words or bool(words & self._words)
+                if is_read and not any(fnmatchcase(path, each) or path == each for each in self._ignored):
+                    yield CodeUnit(path, "", read())
+
+
+def package_of(module: str) -> str:
+    """The package whose code travels with a module: its top one. A job inside this package has the one below that."""
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[0] == _OURS else parts[0]
+
+
+def _has_no_effect(module: str) -> bool:
+    return module.partition(".")[0] in (_OURS, *sys.stdlib_module_names)
+
+
+def _binds_once(code: ModuleCode, name: str) -> bool:
+    return not any(
+        isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
+        for node in ast.walk(code.tree)
+    )
+
+
+def _only_wraps(function: ast.AST, calls: int) -> bool:
+    """Whether ``calls`` calls of a function and of what it returns run nothing but definitions."""
+    assert isinstance(function, _FUNCTIONS)
+    inner = None
+    for statement in without_docstring(function.body):
+        if isinstance(statement, _FUNCTIONS):
+            if inner is not None or any(
+                isinstance(each, ast.Call) and not _is_wraps(each) for each in statement.decorator_list
+            ):
+                return False
+            inner = statement
+        elif not (isinstance(statement, ast.Return) and isinstance(statement.value, ast.Name)):
+            return False
+    return calls == 1 or (inner is not None and _only_wraps(inner, calls - 1))
+
+
+def _is_wraps(call: ast.Call) -> bool:
+    return getattr(call.func, "attr", getattr(call.func, "id", "")) == "wraps"
+
+
+def line_numbers(node: ast.AST) -> range:
+    """Return the lines of a node."""
+    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    decorators = [each.lineno for each in getattr(node, "decorator_list", ())]
+    return range(min([first, *decorators]), last + 1) if first and last else range(0)
+
+
+def _hash(texts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        encoded = text.encode("utf-8", "surrogatepass")
+        digest.update(b"%d " % len(encoded) + encoded)
+    return digest.hexdigest()

@@ -1,0 +1,144 @@
+"""The files of a user's package: which modules it has, and its other files, which travel with it to Spark.
+
+Files are read in folders and in zip archives. Each content is hashed once in a process, for as long as its file is the
+same by device, inode, size, mtime and ctime.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+FileIdentity = tuple[int, int, int, int, int]
+_NOT_READ_BY_PYTHON = (".pyi", ".pyc", ".pyo")
+_RECORDED_FROM = 16 * 1024 * 1024
+"""Bytes from which a file's hash is taken from its wheel's RECORD, if the file is as old as that, instead of read."""
+
+
+def identity_of(stat: os.stat_result) -> FileIdentity:
+    """Return what changes with the content of a file."""
+    return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+def modules_below(name: str, spec: ModuleSpec) -> tuple[str, ...]:
+    """Return the names of all modules of a package, itself included. A module that is no package has only itself."""
+    found = {name}
+    for below, _ in _files(spec):
+        if below.endswith(".py"):
+            parts = below[: -len(".py")].split("/")
+            if all(part.isidentifier() for part in parts):
+                found.add(".".join([name, *(parts[:-1] if parts[-1] == "__init__" else parts)]))
+    return tuple(sorted(found))
+
+
+def data_files(name: str, spec: ModuleSpec) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Return each file of a package that is no Python source, as its path on Python's path, and what hashes it.
+
+    Hidden files, ``py.typed``, stubs and bytecode beside its source are left out: no program reads them.
+    """
+    files = dict(_files(spec))
+    for below, digest in sorted(files.items()):
+        if below.endswith(".py") or below.rpartition("/")[2] == "py.typed":
+            continue
+        if below.endswith(_NOT_READ_BY_PYTHON) and (below.endswith(".pyi") or below[:-1] in files):
+            continue
+        yield f"{name.replace('.', '/')}/{below}", digest
+
+
+def _files(spec: ModuleSpec) -> Iterator[tuple[str, _Digest]]:
+    for location in spec.submodule_search_locations or ():
+        if os.path.isdir(location):
+            yield from _in_folder(location)
+        else:
+            yield from _in_archive(location)
+
+
+class _Digest:
+    """Reads and hashes a file when it is called."""
+
+    def __init__(self, path: str, member: str = "") -> None:
+        self._path, self._member = path, member
+
+    def __call__(self) -> str:
+        if not self._member:
+            return file_digest(self._path)
+        with zipfile.ZipFile(self._path) as archive:
+            return hashlib.sha256(archive.read(self._member)).hexdigest()
+
+
+def _in_folder(root: str) -> Iterator[tuple[str, _Digest]]:
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if not _is_left_out(name))
+        below = os.path.relpath(folder, root).replace(os.sep, "/")
+        for name in files:
+            if not _is_left_out(name):
+                yield (name if below == "." else f"{below}/{name}"), _Digest(os.path.join(folder, name))
+
+
+def _in_archive(location: str) -> Iterator[tuple[str, _Digest]]:
+    archive = next((str(path) for path in Path(location).parents if path.is_file()), None)
+    if archive is None or not zipfile.is_zipfile(archive):
+        return
+    prefix = f"{os.path.relpath(location, archive).replace(os.sep, '/')}/"
+    for member in _members(archive, identity_of(os.stat(archive))):
+        below = member.removeprefix(prefix)
+        if below != member and not below.endswith("/") and not any(map(_is_left_out, below.split("/"))):
+            yield below, _Digest(archive, member)
+
+
+@lru_cache(maxsize=16)
+def _members(archive: str, _: FileIdentity) -> tuple[str, ...]:
+    with zipfile.ZipFile(archive) as files:
+        return tuple(files.namelist())
+
+
+def _is_left_out(name: str) -> bool:
+    return name == "__pycache__" or name.startswith(".")
+
+
+def file_digest(path: str) -> str:
+    """Return the SHA-256 of a file's content. Raises `OSError`."""
+    return _content_digest(path, identity_of(os.stat(path)))
+
+
+@lru_cache(maxsize=16_384)
+def _content_digest(path: str, identity: FileIdentity) -> str:
+    size = identity[2]
+    if size >= _RECORDED_FROM and (recorded := _recorded_digest(path, size)) is not None:
+        return recorded
+    with open(path, "rb") as file:
+        digest = hashlib.sha256()
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _recorded_digest(path: str, size: int) -> str | None:
+    """What the RECORD of the wheel that installed a file has as its SHA-256; `None` if it may have changed since."""
+    for folder in Path(path).parents:
+        for record in folder.glob("*.dist-info/RECORD"):
+            stat = record.stat()
+            recorded = _records(str(record), identity_of(stat)).get(Path(path).relative_to(folder).as_posix())
+            if recorded is not None:
+                is_old = os.stat(path).st_mtime_ns <= stat.st_mtime_ns
+                return recorded[0] if is_old and recorded[1] == size else None
+    return None
+
+
+@lru_cache(maxsize=64)
+def _records(record: str, _: FileIdentity) -> dict[str, tuple[str, int]]:
+    found = {}
+    with open(record, encoding="utf-8", newline="") as lines:
+        for row in csv.reader(lines):
+            if len(row) == 3 and row[1].startswith("sha256=") and row[2].isdigit():
+                text = row[1].removeprefix("sha256=")
+                digest = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).hex()
+                found[row[0]] = digest, int(row[2])
+    return found
