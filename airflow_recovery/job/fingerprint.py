@@ -32,6 +32,7 @@ from airflow_recovery.job.references import (
     names_bound_around,
     references,
 )
+from airflow_recovery.job.row_settings import IMAGES, row_settings
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.sinks.declaration import spec_of
 
@@ -94,9 +95,9 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
 
     In it: the function and what it uses (functions, classes, constants, in its own module and others of the user's
     packages), parameters, inputs, what its splits are declared as, ``commit="split"``, result type, the table that it
-    is a snapshot of, versions, a fixed number of subtasks. Not in it: comments, docstrings and layout, the rest of the
-    file, other vertices, ``spark_conf``, the keys of subtasks (`region_fingerprint`). ``code`` is `vertex_code`, where
-    it is known already.
+    is a snapshot of, versions, a fixed number of subtasks, settings of ``spark_conf`` that may change rows. Not in it:
+    comments, docstrings and layout, the rest of the file, other vertices, the other settings, the keys of subtasks
+    (`region_fingerprint`). ``code`` is `vertex_code`, if it is known already.
     Raises `FingerprintError` where source cannot be read and the vertex declares no version, and `JobDefinitionError`
     for an unknown vertex.
     """
@@ -122,8 +123,14 @@ def vertex_document(job: Job, vertex: str, params: Mapping[str, Any], *, code: l
         **({"commit": asdict(spec_of(declared.sink, declared.name))} if declared.sink else {}),
         **({"coordinator": declared.coordinator.__qualname__} if declared.coordinator else {}),
         **({"table": declared.table} if declared.table else {}),
+        **({"settings": settings} if (settings := _settings(declared.spark_conf)) else {}),
         **added_by_modes,
     }
+
+
+def _settings(spark_conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings that may change rows. Images are not among them: the vertex's code travels to the image."""
+    return {name: value for name, value in row_settings(spark_conf).items() if name not in IMAGES}
 
 
 def initializer_fingerprint(spec: RunTimeSubtasks, decides: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionT
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.locations import is_table
-from airflow_recovery.model.codec import digest_of
+from airflow_recovery.model.components import Component, fingerprint_of
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.results.prober import OnAltered
@@ -250,7 +250,21 @@ class DropInOperator(RecoveringOperator):
     @staticmethod
     def fingerprint_of(document: dict[str, Any]) -> str:
         """32 hex digits for what a job `computes`."""
-        return digest_of(document)[:32]
+        return fingerprint_of(DropInOperator.components_of(document))
+
+    @staticmethod
+    def components_of(document: dict[str, Any]) -> tuple[Component, ...]:
+        """The components of the fingerprint of what a job `computes`."""
+        from airflow_recovery.task.operator_components import components_of_document
+
+        return components_of_document(document)
+
+    def computes_in(self, context: Context) -> dict[str, Any]:
+        """What the job `computes`, with the values that its function takes from Airflow's context by name."""
+        from airflow_recovery.task.drop_in_operator import context_of
+
+        taken = context_of(self, context)
+        return {**self.computes(), **({"context": taken} if taken else {})}
 
     @abstractmethod
     def new_application(self, opened: OpenRun, context: Context) -> DropInApplication:
@@ -268,8 +282,9 @@ class DropInOperator(RecoveringOperator):
         refuse_mapped(context)
         die_with_supervisor()
         dag = self.get_dag()
-        computes = self.computes()
-        fingerprints = {self.task_id: self.fingerprint_of(computes)}
+        computes = self.computes_in(context)
+        components = self.components_of(computes)
+        fingerprints = {self.task_id: fingerprint_of(components)}
         rendered = {name: value for name, value in computes.items() if name != "fields"} | computes.get("fields", {})
         plan = plan_of_dag(dag)
         place = RunPlace.of(context, OPERATORS_GROUP, self.job_recovery)

@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.heartbeat_watch import beat_of
 from airflow_recovery.attempt.inputs_kept import ensure_inputs_kept
+from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS, raised_in
 from airflow_recovery.driver.failure_class import ERRORS, classify
 from airflow_recovery.driver.fencing import FenceWatch, is_fenced
@@ -42,6 +43,7 @@ from airflow_recovery.errors import (
 from airflow_recovery.hooks.result import NOT_PUBLISHED, READ_BY_HOOK, reads_recorded
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.tables import tables_of
+from airflow_recovery.job.row_settings import settings_of
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.locations import TableLocation, comparable, is_published, is_table
@@ -97,8 +99,8 @@ def application_document(operator: SparkSubmitOperator, drop_in: DropIn) -> dict
 
     ``application``, ``py_files``, ``jars``, ``files`` and ``archives`` by content where they are files on this machine,
     else by URI; ``packages`` and ``java_class``; the arguments as rendered, before the placeholders are filled; where
-    the output is committed. Neither ``conf`` and the sizes of executors, nor ``env_vars``, which may hold secrets that
-    rotate.
+    the output is committed. Settings of ``conf`` and of a properties file on this machine count, but for those that do
+    not change rows (`airflow_recovery.job.row_settings`). ``env_vars`` do not count: they may hold secrets that rotate.
     """
     if not operator.application:
         raise JobDefinitionError(f"{drop_in.task_id}: expected an application, found none.")
@@ -112,7 +114,9 @@ def application_document(operator: SparkSubmitOperator, drop_in: DropIn) -> dict
         "packages": _listed(description["packages"]),
         "java_class": description["java_class"],
         "arguments": [str(argument) for argument in operator.application_args or ()],
+        **({"settings": settings} if (settings := settings_of(operator)) else {}),
     }
+    check_no_address(document["arguments"], f"{drop_in.task_id}, application_args")
     return drop_in_document(document, drop_in)
 
 

@@ -10,11 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.errors import FingerprintError
 from airflow_recovery.job.fingerprint import function_code
+from airflow_recovery.job.row_settings import settings_of
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.task.drop_in import DropInApplication, drop_in_document, file_digest
+from airflow_recovery.task.operator_components import (
+    context_document,
+    fields_that_count,
+    services_of,
+)
 from airflow_recovery.task.operator_submission import OperatorSubmission
 from airflow_recovery.task.references import filled
 
@@ -83,12 +90,25 @@ def operator_document(
     stands for its code, and for what that uses in its own package.
     """
     function = getattr(operator, "python_callable", None)
+    declared = {field: getattr(operator, field) for field in fields}
+    for field, value in declared.items():
+        check_no_address(value, f"{operator.task_id}, {field}")
+    described = {field: _described(value) for field, value in fields_that_count(operator_class, declared).items()}
+    services = services_of(operator_class, {field: described.get(field) for field in fields})
+    settings = settings_of(operator)
     document = {
         "operator": f"{operator_class.__module__}.{operator_class.__qualname__}",
-        "fields": {field: _described(getattr(operator, field)) for field in fields},
+        "fields": described,
         **({"function": _code_of(function)} if callable(function) else {}),
+        **({"services": services} if services else {}),
+        **({"settings": settings} if settings else {}),
     }
     return drop_in_document(document, drop_in)
+
+
+def context_of(operator: BaseOperator, context: Context) -> dict[str, Any]:
+    """Return what the operator's function takes from Airflow's context by name, as plain values."""
+    return context_document(operator, context, _plain)
 
 
 def _described(value: Any) -> Any:
@@ -113,13 +133,29 @@ def _described(value: Any) -> Any:
     return _text_of(value)
 
 
-def _text_of(value: Any) -> str:
-    """Of any object what two processes write alike, if its text tells what it is."""
-    return (
-        _source_of(value)
-        if inspect.isfunction(value)
-        else f"{type(value).__qualname__}: {_ADDRESS.sub('', str(value))}"
-    )
+def _text_of(value: Any) -> Any:
+    """Describe any object so that two processes write it alike: by its fields, or by its text if that shows them."""
+    if inspect.isfunction(value):
+        return _source_of(value)
+    state = _state_of(value)
+    if state is not None:
+        return [type(value).__qualname__, _plain(state)]
+    return f"{type(value).__qualname__}: {_ADDRESS.sub('', str(value))}"
+
+
+def _state_of(value: Any) -> dict[str, Any] | None:
+    """Return the fields of a dataclass, of its like, or of an object whose text is only an address."""
+    if inspect.isclass(value):
+        return None
+    names = getattr(value, "__dataclass_fields__", None) or {
+        field.name: field for field in getattr(value, "__attrs_attrs__", ())
+    }
+    if names:
+        return {name: getattr(value, name, None) for name in names}
+    is_model = hasattr(value, "__pydantic_fields__")
+    if is_model or (type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__):
+        return vars(value) if hasattr(value, "__dict__") else None
+    return None
 
 
 def _plain(value: Any) -> Any:
