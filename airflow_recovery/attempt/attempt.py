@@ -49,6 +49,9 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
     if run.plan_hash not in state.plans:
         prepare_journal()
         run.journal.put_plan(run.plan)
+    components = run.components_record(region)
+    if components is not None and components.name not in state.fingerprints:
+        run.journal.put_components(components)
     number = state.of(region).latest_attempt + 1
     claim = Claim(
         region=region,
@@ -70,6 +73,7 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         outdated=outdated,
         absent=absent,
         dag_run=run.dag_run_record(region),
+        components=None if components is None else components.name,
     )
     run.journal.claim(claim)
     run.log.info(

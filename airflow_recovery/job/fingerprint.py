@@ -34,6 +34,7 @@ from airflow_recovery.job.references import (
 )
 from airflow_recovery.job.row_settings import IMAGES, row_settings
 from airflow_recovery.model.codec import digest_of
+from airflow_recovery.model.components import Component, components_of
 from airflow_recovery.sinks.declaration import spec_of
 
 _LENGTH = 32
@@ -126,6 +127,22 @@ def vertex_document(job: Job, vertex: str, params: Mapping[str, Any], *, code: l
         **({"settings": settings} if (settings := _settings(declared.spark_conf)) else {}),
         **added_by_modes,
     }
+
+
+def vertex_components(
+    job: Job, vertex: str, params: Mapping[str, Any], *, code: list[list[str]]
+) -> tuple[Component, ...]:
+    """Return what `vertex_fingerprint` holds, each part with a name. Images are shown, and do not decide."""
+    document = vertex_document(job, vertex, params, code=code)
+    parts: list[tuple[str, Any]] = [
+        (f"code {module}:{name}" if module else f"code {name}", digest) for module, name, digest in document.pop("code")
+    ]
+    for key, word in (("params", "parameter"), ("settings", "setting")):
+        parts += [(f"{word} {name}", value) for name, value in document.pop(key, {}).items()]
+    parts += [(key.replace("_", " "), value) for key, value in document.items() if value not in (None, [])]
+    images = ((name, image) for name, image in job.vertex_named(vertex).spark_conf.items() if name in IMAGES)
+    shown = [Component(f"image {name}", image, seen="@sha256:" in image, decides=False) for name, image in images]
+    return (*components_of(parts), *shown)
 
 
 def _settings(spark_conf: Mapping[str, str]) -> dict[str, str]:

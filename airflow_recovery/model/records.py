@@ -13,8 +13,9 @@ from functools import cached_property
 from typing import Annotated, ClassVar
 
 from airflow_recovery.errors import Failure
-from airflow_recovery.model.codec import Id, Key, flat, later
+from airflow_recovery.model.codec import Id, Key, digest_of, flat, later, to_json
 from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.components import Component
 from airflow_recovery.model.dag_run import DagRunRecord
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.groups import DistributionPattern, GroupedRegions, RegionGroup, Regions
@@ -314,8 +315,26 @@ class Claim:
     """The optional inputs that this DAG run does not have: regions that were skipped, or have failed."""
     dag_run: DagRunRecord | None = later(None)
     """The DAG run that the attempt is made for. `None` in claims of earlier versions, and of shared results."""
+    components: str | None = later(None)
+    """Names the `FingerprintRecord` of what the attempt is made of. `None` in claims of earlier versions."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode pins with the claim."""
+
+
+@dataclass(frozen=True)
+class FingerprintRecord:
+    """``fingerprint/<name>``: what attempts are made of: their code, settings and arguments. For users only.
+
+    No decision depends on it. ``name`` is a digest of its content, so that attempts with equal components share it. A
+    value that Airflow masks is a keyed digest here.
+    """
+
+    components: tuple[Component, ...]
+
+    @property
+    def name(self) -> str:
+        """32 hex digits."""
+        return digest_of(to_json(self))[:32]
 
 
 @dataclass(frozen=True)
@@ -643,6 +662,7 @@ class Closed:
 Record = (
     PlanRecord
     | Claim
+    | FingerprintRecord
     | CommittedBatch
     | Outcome
     | Reset

@@ -299,6 +299,7 @@ class DropInOperator(RecoveringOperator):
             publish_keys=publish_tasks_of(dag),
             fingerprints=fingerprints,
             fields={self.task_id: rendered},
+            components_of=lambda region: components if region == self.task_id else (),
         ) as opened:
             self._application = self._job = application = self.new_application(opened, context)
             task = RegionTask(

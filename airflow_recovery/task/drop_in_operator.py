@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.paths import spark_path
@@ -152,8 +152,8 @@ def _state_of(value: Any) -> dict[str, Any] | None:
     }
     if names:
         return {name: getattr(value, name, None) for name in names}
-    is_model = hasattr(value, "__pydantic_fields__")
-    if is_model or (type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__):
+    is_model, kind = hasattr(value, "__pydantic_fields__"), cast("Any", type(value))
+    if is_model or (kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__):
         return vars(value) if hasattr(value, "__dict__") else None
     return None
 
