@@ -35,6 +35,7 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
     commit_number: int | None,
     outdated: int | None,
     absent: tuple[str, ...],
+    after_clear: bool,
     prepare_journal: Callable[[], None],
 ) -> Claim:
     """Claim the attempt after the newest that ``state`` has, reading ``inputs``. Raises `AttemptLost`.
@@ -42,8 +43,8 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
     A process claims once. One that loses never fights back: the winner is the present task, or will be fenced.
     ``mode``: what the region's mode pins with the claim. ``process``: the process with which the attempt ends; `None`
     where the driver outlives it. ``commit_number``: the number under which its sink's target counts the attempt.
-    ``outdated`` and ``absent`` are those of `Claim`. ``prepare_journal`` is called before the first claim with this
-    plan.
+    ``outdated``, ``absent`` and ``after_clear`` are those of `Claim`. ``prepare_journal`` is called before the first
+    claim with this plan.
     """
     run.task_instances.live_check()
     if run.plan_hash not in state.plans:
@@ -74,6 +75,7 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         absent=absent,
         dag_run=run.dag_run_record(region),
         components=None if components is None else components.name,
+        after_clear=after_clear,
     )
     run.journal.claim(claim)
     run.log.info(

@@ -317,6 +317,8 @@ class Claim:
     """The DAG run that the attempt is made for. `None` in claims of earlier versions, and of shared results."""
     components: str | None = later(None)
     """Names the `FingerprintRecord` of what the attempt is made of. `None` in claims of earlier versions."""
+    after_clear: bool = later(False)
+    """The result before it was valid. The task was cleared, and code that it depends on can't be seen."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode pins with the claim."""
 

@@ -15,7 +15,7 @@ from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionT
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.locations import is_table
-from airflow_recovery.model.components import Component, fingerprint_of
+from airflow_recovery.model.components import Component, UnseenCode, UnseenCodeLike, fingerprint_of
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.results.prober import OnAltered
@@ -114,6 +114,9 @@ class DropInOperator(RecoveringOperator):
         Five minutes where nothing is said.
     :param idempotent: whether a second run after one that died half-way leaves what a single one would have left.
     :param allow_duplicates: accept a job that is not idempotent; its rows may be there twice.
+    :param unseen_code: what happens if code of the job can't be seen, for example ``local:///opt/clean.py``.
+        ``"run-on-clear"``: the task runs once after you clear it. ``"keep"``: it keeps its result. ``"run"``: it also
+        runs after a clear by recovery or by a backfill. Default: ``[recovery] unseen_code``.
 
     Raises `JobDefinitionError` where the declaration can't be run; Airflow shows it as an import error of the DAG.
     """
@@ -137,6 +140,7 @@ class DropInOperator(RecoveringOperator):
         verify_timeout: timedelta | float | None = None,
         idempotent: bool | None = None,
         allow_duplicates: bool = False,
+        unseen_code: UnseenCodeLike | None = None,
         **kwargs: Any,
     ) -> None:
         where = str(kwargs.get("task_id"))
@@ -145,6 +149,7 @@ class DropInOperator(RecoveringOperator):
             "allow_duplicates": allow_duplicates,
             "verify_max_bytes": verify_max_bytes,
             "verify_timeout": verify_timeout,
+            "unseen_code": unseen_code,
         }
         check_arguments(DropInOperator.__init__, of_types, where)
         refuse_mapped_group(kwargs.get("task_group"), where)
@@ -166,6 +171,7 @@ class DropInOperator(RecoveringOperator):
         self.determinism = _checked_determinism(self.task_id, deterministic)
         self.read_limits = _checked_limits(self.task_id, deterministic, verify_max_bytes, verify_timeout)
         self.allow_duplicates = allow_duplicates
+        self.unseen_code = None if unseen_code is None else UnseenCode(unseen_code)
         self.idempotent = idempotent
         if not allow_duplicates:
             self._check_idempotent(idempotent)
@@ -310,6 +316,7 @@ class DropInOperator(RecoveringOperator):
                 prepare_journal=opened.prepare_journal,
                 restarts=self.restarts(opened.run, self.task_id),
                 label=self.labeller(),
+                unseen_code=self.unseen_code or opened.settings.unseen_code,
             )
             result = task.execute()
             self.remember_lineage(opened.run, result)

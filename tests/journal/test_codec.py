@@ -21,8 +21,8 @@ from airflow_recovery.journal import codec
 from airflow_recovery.journal.codec import FORMAT_VERSION, checked_record, decode_record, encode_record, parse_json
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.codec import canonical_json, to_json
-from airflow_recovery.model.components import Component
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
+from airflow_recovery.model.components import Component
 from airflow_recovery.model.dag_run import DagRunRecord
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
@@ -419,6 +419,7 @@ EXAMPLES: dict[str, Record] = {
         tag="airflow-recovery-0f",
         claimed_at="2026-01-01T00:00:00Z",
         components="0123456789abcdef0123456789abcdef",
+        after_clear=True,
     ),
     "plan-splits": PlanRecord(
         "jobs.flights:flights",
