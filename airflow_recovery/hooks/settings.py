@@ -138,16 +138,6 @@ def configured_unseen_code() -> UnseenCode:
     return UnseenCode(given)
 
 
-def adds_bundle_version() -> bool:
-    """Whether the version of the DAG bundle belongs to every fingerprint. Raises `ConfigurationError`."""
-    from airflow.sdk import conf
-
-    given = (conf.get(SECTION, "code_version", fallback="") or "").strip().lower()
-    if given not in ("", "bundle"):
-        raise ConfigurationError(f"Expected bundle, or nothing, in [recovery] code_version, found {given!r}.")
-    return given == "bundle"
-
-
 def configured_driver_jvm() -> tuple[DriverJvm, Path | None]:
     """How drivers' JVMs start, and the folder of the archives if it is not the default. Raises `ConfigurationError`."""
     from airflow.sdk import conf

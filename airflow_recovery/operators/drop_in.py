@@ -15,7 +15,7 @@ from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionT
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.locations import is_table
-from airflow_recovery.model.components import Component, UnseenCode, UnseenCodeLike, fingerprint_of
+from airflow_recovery.model.components import Component, UnseenCode, UnseenCodeLike, fingerprint_of, unseen_in
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.results.prober import OnAltered
@@ -155,6 +155,7 @@ class DropInOperator(RecoveringOperator):
         refuse_mapped_group(kwargs.get("task_group"), where)
         super().__init__(**kwargs)
         self._job: DropInApplication | None = None
+        self._unseen = ""
         self.outputs = checked_outputs(self.task_id, outputs, may_be_none=self.writes_elsewhere)
         # Airflow renders `outputs` in the operator's own task alone. What another task returns is its template.
         self.declared_outputs = {name: None if uri is None else str(uri) for name, uri in self.outputs.items()}
@@ -291,6 +292,14 @@ class DropInOperator(RecoveringOperator):
         computes = self.computes_in(context)
         components = self.components_of(computes)
         fingerprints = {self.task_id: fingerprint_of(components)}
+        self._unseen = ", ".join(component.name for component in unseen_in(components))
+        if self._unseen:
+            log.warning(
+                "%s: a change of this code can't be seen: %s. With unseen_code='run-on-clear' the task runs once after "
+                "you clear it (docs/fingerprint.md#code-that-cant-be-seen).",
+                self.task_id,
+                self._unseen,
+            )
         rendered = {name: value for name, value in computes.items() if name != "fields"} | computes.get("fields", {})
         plan = plan_of_dag(dag)
         place = RunPlace.of(context, OPERATORS_GROUP, self.job_recovery)
@@ -323,6 +332,10 @@ class DropInOperator(RecoveringOperator):
             tables = tables_of(opened.stores)
             release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention, tables)
             return result
+
+    def more_to_note(self) -> str | None:
+        """Code of the job that can't be seen."""
+        return f"can't be seen: {self._unseen}" if self._unseen else None
 
     def leave_in_airflow(self, context: Context, result: RegionResult | BatchResult) -> Any:
         """As `RecoveringOperator.leave_in_airflow`; a kept try also leaves what the kept attempt has left."""
