@@ -5,6 +5,7 @@ Every refusal says where, what was expected, what was found, and what to do. Pur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from functools import lru_cache
@@ -284,3 +285,28 @@ def _default(function: Any, name: str) -> object:
     defaults = function.__defaults__ or ()
     by_name = {**by_name, **dict(zip(positional[len(positional) - len(defaults) :], defaults, strict=True))}
     return by_name.get(name, _NOT_GIVEN)
+
+
+_ADDRESS = re.compile(r"<[^<>]*\bat 0x[0-9a-fA-F]+[^<>]*>")
+
+
+def check_no_address(value: object, where: str, error: Callable[[str], RecoveryError] = JobDefinitionError) -> None:
+    """Raise ``error`` if a text in ``value`` (a text, or texts in lists and mappings) has a memory address in it.
+
+    Such a text is made by a template that names a method, and is another one in each process.
+    """
+    if isinstance(value, str):
+        found = _ADDRESS.search(value) if " at 0x" in value else None
+        if found is not None:
+            raise error(
+                f"{where}: expected a value, found {found[0]}: a template names a method or an object, whose text is "
+                "another one in each process. For a key of a mapping write {{ params['keys'] }}, not "
+                "{{ params.keys }}; for the value of a method, call it"
+            )
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            check_no_address(name, where, error)
+            check_no_address(item, where, error)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in value:
+            check_no_address(item, where, error)

@@ -28,6 +28,7 @@ from airflow_recovery.errors import JournalError
 from airflow_recovery.journal.sharded_listing import list_whole
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.story.compared_components import ComparedComponents, compared_components
 from airflow_recovery.story.mode import ChannelView, story_modes
 from airflow_recovery.story.past_runs import past_runs
 from airflow_recovery.story.region_status import RegionStatus
@@ -161,6 +162,20 @@ def get_regions(  # noqa: PLR0913 - a parameter each
     session.close()
     view = view_of(dag_id, row.run_key, group)
     return region_page(view, tries, of=of, status=status, search=search, offset=offset, limit=limit)
+
+
+@router.get("/dags/{dag_id}/runs/{run_id}/why", dependencies=MAY_READ)
+def get_why(
+    dag_id: str,
+    run_id: str,
+    session: SessionDep,
+    region: Annotated[str, Query(max_length=1000)],
+    group: Group = None,
+) -> ComparedComponents:
+    """What the newest attempt of a region was made of, and the attempt before it: code, settings, arguments."""
+    row = find_dag_run(session, dag_id, run_id)
+    session.close()
+    return compared_components(view_of(dag_id, row.run_key, group), region)
 
 
 # Apart from the run itself: the logs of its channels may be long.

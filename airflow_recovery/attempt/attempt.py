@@ -36,6 +36,7 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
     commit_number: int | None,
     outdated: int | None,
     absent: tuple[str, ...],
+    after_clear: bool,
     assets: tuple[ExternalObject, ...] = (),
     prepare_journal: Callable[[], None],
 ) -> Claim:
@@ -44,13 +45,16 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
     A process claims once. One that loses never fights back: the winner is the present task, or will be fenced.
     ``mode``: what the region's mode pins with the claim. ``process``: the process with which the attempt ends; `None`
     where the driver outlives it. ``commit_number``: the number under which its sink's target counts the attempt.
-    ``outdated``, ``absent`` and ``assets`` are those of `Claim`. ``prepare_journal`` is called before the first claim
-    with this plan.
+    ``outdated``, ``absent``, ``after_clear`` and ``assets`` are those of `Claim`. ``prepare_journal`` is called before
+    the first claim with this plan.
     """
     run.task_instances.live_check()
     if run.plan_hash not in state.plans:
         prepare_journal()
         run.journal.put_plan(run.plan)
+    components = run.components_record(region)
+    if components is not None and components.name not in state.fingerprints:
+        run.journal.put_components(components)
     number = state.of(region).latest_attempt + 1
     claim = Claim(
         region=region,
@@ -75,6 +79,8 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         dag_run=run.dag_run_record(region),
         # The writer is random. So the folder is no other claim's, and a test with a seed gets the same one again.
         folder=f"{number:08d}-{hashlib.sha256(run.journal.writer.encode()).hexdigest()[:8]}",
+        components=None if components is None else components.name,
+        after_clear=after_clear,
     )
     run.journal.claim(claim)
     run.log.info(

@@ -11,7 +11,7 @@ from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.job import Job, Subtask
 from airflow_recovery.job.batch_snapshot import takes_snapshots
 from airflow_recovery.job.chains import initializers
-from airflow_recovery.job.fingerprint import JobCode, initializer_fingerprint, vertex_fingerprint
+from airflow_recovery.job.fingerprint import JobCode, initializer_fingerprint, vertex_components, vertex_fingerprint
 from airflow_recovery.job.mode import planned_mode
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys, TemplatedKeys, templated_keys
 from airflow_recovery.job.persistent import is_persistent
@@ -20,6 +20,7 @@ from airflow_recovery.job.tables import check_apart, rendered_table
 from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.job.vertex import VertexKind
 from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.components import Component
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.groups import (
     DistributionPattern,
@@ -56,6 +57,8 @@ class JobPlan:
 
     record: PlanRecord
     regions: Mapping[str, ExecutionRegion]
+    components_of: Callable[[str], Sequence[Component]] = lambda region: ()
+    """The components of a region's fingerprint, for users (`FingerprintRecord`)."""
 
     def task_keys(self, group_id: str) -> dict[str, str]:
         """The key in Airflow of each region's task (`TaskKey`). The subtasks of one batch have one task."""
@@ -117,8 +120,21 @@ class _Planner:
         made = GroupedRegions(groups.values())
         record = PlanRecord(self._ref, made, self._job.retention, self._job.failover_strategy)
         return JobPlan(
-            record, MadeByName(regions, lambda name: self._execution(name, *regions[name], made.by_name[name].inputs))
+            record,
+            MadeByName(regions, lambda name: self._execution(name, *regions[name], made.by_name[name].inputs)),
+            lambda name: self._components(regions[name][0]) if name in regions else (),
         )
+
+    def _components(self, region: Region) -> tuple[Component, ...]:
+        """The same for all subtasks: parameters that name the subtask are shown as they are declared."""
+        found: list[Component] = []
+        for vertex in region.vertices:
+            declared = self._vertices[vertex]
+            params = declared.params if uses_subtask(declared.params) else self._vertex(vertex, None)[0]
+            components = vertex_components(self._job, vertex, params, code=self._code[vertex])
+            of_several = f"{vertex}: " if len(region.vertices) > 1 else ""
+            found += [replace(component, name=f"{of_several}{component.name}") for component in components]
+        return tuple(found)
 
     def _keys_of(self, region: str) -> tuple[str, ...] | None:
         """The keys of a region's subtasks; `None` for a region without any."""

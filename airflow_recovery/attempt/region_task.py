@@ -46,6 +46,7 @@ from airflow_recovery.attempt.reconnect import is_worth_reconnecting, reconnect
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import Observation
+from airflow_recovery.attempt.unseen_code import why_unseen_code_runs
 from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.driver.process_identity import own_process
 from airflow_recovery.errors import AttemptLost, ClearNotConfigured, Failure, InputLost, NotMine, PagesDisagree
@@ -54,6 +55,7 @@ from airflow_recovery.journal.journal import LISTING_ROUNDS
 from airflow_recovery.journal.run_state import Attempt, RunState
 from airflow_recovery.locations import is_asset
 from airflow_recovery.model.build_in_progress import BuiltElsewhere
+from airflow_recovery.model.components import UnseenCode
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import RegionMode
 from airflow_recovery.model.records import Claim, ExternalObject, FenceCause, Kept, Outcome
@@ -91,22 +93,24 @@ class RegionResult:
 class Seen:
     """What only the region's own task sees: its external inputs, and which optional inputs this DAG run lacks.
 
-    ``outdated``: the finish that counts, where it is not valid any more.
+    ``outdated``: the finish that counts, where it is not valid any more. ``after_clear``: as in `Claim`.
     """
 
     externals: tuple[ExternalObject, ...] = ()
     absent: tuple[str, ...] = ()
     outdated: int | None = None
+    after_clear: bool = False
 
 
 class RegionTask:
     """One try of the task of ``region``. ``epoch`` is set in recompute mode: everything runs again once an epoch.
 
     ``restarts`` is the region's budget, by default an unlimited one; ``label`` says what kind of failure it was.
-    ``builder``: of a result that other runs may be building; raises `BuiltElsewhere` while one does.
+    ``builder``: of a result that other runs may be building; raises `BuiltElsewhere` while one does. ``unseen_code``:
+    whether a clear runs code again that can't be seen.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a try is about
         self,
         run: Run,
         region: str,
@@ -117,12 +121,14 @@ class RegionTask:
         restarts: Restarts | None = None,
         label: Callable[[Failure], Failure] = labelled,
         builder: Builder | None = None,
+        unseen_code: UnseenCode = UnseenCode.KEEP,
     ) -> None:
         self._run = run
         self._region = region
         self._application = application
         self._epoch = epoch
         self._builder = builder
+        self._unseen_code = unseen_code
         self._prepare_journal = prepare_journal
         self._restarts = restarts or Restarts(run, region, None)
         self._label = label
@@ -210,7 +216,8 @@ class RegionTask:
             if others.restart(self._run, observation):
                 return None
         self._run.log.info("%s must run: %s.", self._region, why.text())
-        seen = replace(seen, outdated=outdated_finish(evaluation, self._region))
+        outdated = outdated_finish(evaluation, self._region)
+        seen = replace(seen, outdated=outdated, after_clear=why.why is Why.UNSEEN_CODE)
         return self._run_attempt(state, _inputs_of(evaluation, inputs), seen, why.text())
 
     def _observes_now(self) -> bool:
@@ -254,6 +261,9 @@ class RegionTask:
 
     def _why_not_kept(self, evaluation: Evaluation) -> Reason | None:
         attempt, outcome = self._kept_attempt(evaluation)
+        unseen = why_unseen_code_runs(self._run, self._region, attempt.number, self._unseen_code)
+        if unseen is not None:
+            return Reason(self._region, Why.UNSEEN_CODE, unseen)
         why = self._application.why_not_kept(outcome)
         return None if why is None else Reason(self._region, Why.XCOMS_LOST, f"attempt {attempt.number}: {why}")
 
@@ -380,6 +390,7 @@ class RegionTask:
                 outdated=seen.outdated,
                 absent=seen.absent,
                 assets=tuple(external for external in seen.externals if is_asset(external.uri)),
+                after_clear=seen.after_clear,
                 prepare_journal=self._prepare_journal,
             )
         except AttemptLost as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,9 +17,10 @@ from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventSink, NoEvents
 from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.components import Component
 from airflow_recovery.model.dag_run import DagRunFacts, DagRunRecord, is_by_timetable
 from airflow_recovery.model.mode import answers_of, modes_of
-from airflow_recovery.model.records import Claim, ExternalObject, Outcome, PlanRecord
+from airflow_recovery.model.records import Claim, ExternalObject, FingerprintRecord, Outcome, PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import AskedResult, Evaluation
 from airflow_recovery.planning.reason import Reason
@@ -105,6 +107,10 @@ class Run:
     """The store of the results, for a mode that keeps more there than results."""
     dag_run: DagRunFacts | None = None
     """The DAG run that results are made for; `None` if it is not recorded: by shared results, or with recovery off."""
+    components_of: Callable[[str], Sequence[Component]] = lambda region: ()
+    """The components of a region's fingerprint today; none if they are not recorded."""
+    is_secret: Callable[[str], bool] = lambda text: False
+    """Whether a text must not be readable in the journal."""
     _evaluated: list[Evaluation] = field(default_factory=list, init=False, repr=False, compare=False)
     """The last evaluation, if any, from which the next one goes on."""
 
@@ -130,6 +136,22 @@ class Run:
     def dag_run_record(self, region: str) -> DagRunRecord | None:
         """What the records of an attempt of ``region`` say of its DAG run. Raises the store's errors."""
         return None if self.dag_run is None else self.dag_run.record(region, lambda: self._digest_key)
+
+    def components_record(self, region: str) -> FingerprintRecord | None:
+        """What the claim of an attempt of ``region`` refers to; `None` if its components are not known.
+
+        A secret value is replaced by a digest with the journal's own key: a change of it can still be seen. Raises the
+        store's errors.
+        """
+
+        def shown(component: Component) -> Component:
+            if not self.is_secret(component.value):
+                return component
+            digest = hashlib.blake2b(component.value.encode(), key=self._digest_key.encode()[:64], digest_size=8)
+            return replace(component, value=f"(secret, digest {digest.hexdigest()})")
+
+        components = tuple(shown(component) for component in self.components_of(region))
+        return FingerprintRecord(components) if components else None
 
     @property
     def dag_run_is_by_timetable(self) -> bool:

@@ -37,6 +37,7 @@ class Subcommand:
 SUBCOMMANDS = (
     Subcommand("plan", "what would run, what is kept, and why", "airflow_recovery.console.plan"),
     Subcommand("show", "what a run did: vertices, attempts, results", "airflow_recovery.console.show"),
+    Subcommand("why", "what an attempt was made of, and what has changed since", "airflow_recovery.console.why"),
     Subcommand("restart", "run regions again: the plan, and its application", "airflow_recovery.console.restart"),
     Subcommand("rebuild", "set what has finished to success in a re-created run", "airflow_recovery.console.rebuild"),
     Subcommand("confirm", "go on with a commit in doubt: its old process is dead", "airflow_recovery.console.confirm"),

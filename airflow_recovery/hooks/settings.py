@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.model.components import UnseenCode
 from airflow_recovery.model.job_recovery import ALL_DEFAULTS, SETTINGS, DeclaredJobRecovery
 from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
 
@@ -65,6 +66,8 @@ class RecoverySettings:
     """Reaches Azure Blob Storage."""
     deployment: str | None = None
     """This deployment's name, where the journal's prefix shall belong to it alone."""
+    unseen_code: UnseenCode = UnseenCode.RUN_ON_CLEAR
+    """For operators that declare nothing else."""
 
     @property
     def previous_worker_timeout_s(self) -> float:
@@ -120,7 +123,19 @@ class RecoverySettings:
             ),
             grace_s=parse_duration_s(conf.get(SECTION, "grace", fallback="") or f"{DEFAULT_GRACE_S}s"),
             job_recovery=configured_job_recovery(),
+            unseen_code=configured_unseen_code(),
         )
+
+
+def configured_unseen_code() -> UnseenCode:
+    """What happens if code can't be seen. Raises `ConfigurationError`."""
+    from airflow.sdk import conf
+
+    given = (conf.get(SECTION, "unseen_code", fallback="") or UnseenCode.RUN_ON_CLEAR.value).strip().lower()
+    choices = [policy.value for policy in UnseenCode]
+    if given not in choices:
+        raise ConfigurationError(f"Expected one of {', '.join(choices)} in [recovery] unseen_code, found {given!r}.")
+    return UnseenCode(given)
 
 
 def configured_driver_jvm() -> tuple[DriverJvm, Path | None]:

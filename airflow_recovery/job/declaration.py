@@ -66,7 +66,8 @@ class Job(DeclaredJob):
         - ``name``: the vertex's name, else the function's.
         - ``inputs``: parameter to vertex, where their names differ: ``{"left": "cleaned"}``.
         - ``params``: JSON values handed in under their names; texts in them may be templates over the run alone.
-        - ``spark_conf``: settings of the Spark application that the vertex's region needs; no part of the fingerprint.
+        - ``spark_conf``: settings of the Spark application that the vertex's region needs. Those that may change rows
+          belong to the fingerprint (docs/fingerprint.md).
         - ``result``: ``PIPELINED`` (fused with its readers), ``BLOCKING`` (written, registered, read again),
           ``BLOCKING_PERSISTENT`` (made once for all runs, DAGs and backfills with equal code, parameters and inputs),
           or, over Spark Connect, ``CACHED`` (kept by the server on its disks, for as long as it runs) and

@@ -28,8 +28,10 @@ from airflow_recovery.job.mode import modes_in
 from airflow_recovery.job.module_code import ADVICE, ModuleCode
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
 from airflow_recovery.job.references import default_values, names_bound_around, references
+from airflow_recovery.job.row_settings import IMAGES, row_settings
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.model.codec import digest_of
+from airflow_recovery.model.components import Component, components_of
 from airflow_recovery.sinks.declaration import CommittingSink, spec_of
 
 _LENGTH = 32
@@ -134,9 +136,10 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
 
     In it: the function, the code of its module and of all modules that this imports from the user's packages, their
     files, values that are bound to the function, parameters, inputs, what its splits are declared as,
-    ``commit="split"``, result type, the table that it is a snapshot of, versions, a fixed number of subtasks. Not in
-    it: comments, docstrings and layout, other vertices, what `airflow_recovery.job.code_closure` leaves out,
-    ``spark_conf``, the keys of subtasks (`region_fingerprint`). ``code`` is `vertex_code`, if it is known already.
+    ``commit="split"``, result type, the table that it is a snapshot of, versions, a fixed number of subtasks, settings
+    of ``spark_conf`` that may change rows. Not in it: comments, docstrings and layout, other vertices, what
+    `airflow_recovery.job.code_closure` leaves out, the other settings, the keys of subtasks (`region_fingerprint`).
+    ``code`` is `vertex_code`, if it is known already.
     Raises `FingerprintError` where source cannot be read and the vertex declares no version, and `JobDefinitionError`
     for an unknown vertex.
     """
@@ -162,8 +165,30 @@ def vertex_document(job: Job, vertex: str, params: Mapping[str, Any], *, code: l
         **({"commit": asdict(spec_of(declared.sink, declared.name))} if declared.sink else {}),
         **({"coordinator": declared.coordinator.__qualname__} if declared.coordinator else {}),
         **({"table": declared.table} if declared.table else {}),
+        **({"settings": settings} if (settings := _settings(declared.spark_conf)) else {}),
         **added_by_modes,
     }
+
+
+def vertex_components(
+    job: Job, vertex: str, params: Mapping[str, Any], *, code: list[list[str]]
+) -> tuple[Component, ...]:
+    """Return what `vertex_fingerprint` holds, each part with a name. Images are shown, and do not decide."""
+    document = vertex_document(job, vertex, params, code=code)
+    parts: list[tuple[str, Any]] = [
+        (f"code {module}:{name}" if module else f"code {name}", digest) for module, name, digest in document.pop("code")
+    ]
+    for key, word in (("params", "parameter"), ("settings", "setting")):
+        parts += [(f"{word} {name}", value) for name, value in document.pop(key, {}).items()]
+    parts += [(key.replace("_", " "), value) for key, value in document.items() if value not in (None, [])]
+    images = ((name, image) for name, image in job.vertex_named(vertex).spark_conf.items() if name in IMAGES)
+    shown = [Component(f"image {name}", image, seen="@sha256:" in image, decides=False) for name, image in images]
+    return (*components_of(parts), *shown)
+
+
+def _settings(spark_conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings that may change rows. Images are not among them: the vertex's code travels to the image."""
+    return {name: value for name, value in row_settings(spark_conf).items() if name not in IMAGES}
 
 
 def initializer_fingerprint(spec: RunTimeSubtasks, decides: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.checks import is_template, shown
+from airflow_recovery.checks import check_no_address, is_template, shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.context import RunLike
 
@@ -137,6 +137,7 @@ def render(values: Mapping[str, Any], run: RunLike, *, where: str, subtask: str 
 
     rendered = _map_strings(values, render_one)
     assert isinstance(rendered, dict)
+    check_no_address(rendered, where)
     return rendered
 
 

@@ -30,6 +30,7 @@ from airflow_recovery.journal.run_state import Attempt, RegionState, RunState, i
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.journal.sharded_listing import list_sharded
 from airflow_recovery.model.altered import altered
+from airflow_recovery.model.components import Component
 from airflow_recovery.model.inputs import InputGroupRef, Inputs
 from airflow_recovery.model.names import encode
 from airflow_recovery.model.record_kinds import RECORD_KINDS, RecordKind
@@ -42,6 +43,7 @@ from airflow_recovery.model.records import (
     CommitterDead,
     CommitterEpoch,
     ExternalObject,
+    FingerprintRecord,
     Kept,
     Lost,
     Outcome,
@@ -185,6 +187,7 @@ class Journal:
         marks: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in names.values()}
         batches: dict[tuple[str, int], set[int]] = {}
         plans: set[str] = set()
+        fingerprints: set[str] = set()
         newest_publish = newest_closed = 0
         objects: dict[str, ObjectInfo] = {}
         snapshot: ObjectInfo | None = None
@@ -203,6 +206,8 @@ class Journal:
                         marked["outcome_etag"] = info.etag
             elif (plan := self.layout.parse_plan(info.key)) is not None:
                 plans.add(plan)
+            elif (fingerprint := self.layout.parse_fingerprint(info.key)) is not None:
+                fingerprints.add(fingerprint)
             elif (number := self.layout.parse_publish(info.key)) is not None:
                 newest_publish = max(newest_publish, number)
             elif (number := self.layout.parse_closed(info.key)) is not None:
@@ -231,6 +236,7 @@ class Journal:
             plans=frozenset(plans),
             newest_publish=newest_publish,
             is_closed=newest_closed > 0,
+            fingerprints=frozenset(fingerprints),
         )
         return Listing(state, objects, snapshot)
 
@@ -394,6 +400,10 @@ class Journal:
         """The plan with this hash (`plan_hash`). Raises `ObjectMissing` where the run has never recorded it."""
         return self._read(PlanRecord, self.layout.plan(hash_))
 
+    def read_components(self, name: str) -> tuple[Component, ...]:
+        """What attempts are made of, by `Claim.components`. Raises `ObjectMissing` if it was purged."""
+        return self._read(FingerprintRecord, self.layout.fingerprint(name)).components
+
     def take_groups(self, plan: PlanRecord) -> None:
         """Tell the inputs of records by the groups of ``plan``, the one in use, as by those of plans that were read."""
         self._groups.add(plan)
@@ -412,6 +422,10 @@ class Journal:
         """Record a plan; the same plan of another writer is as good."""
         self.take_groups(plan)
         self._put(plan, self.layout.plan(plan_hash(plan)), lambda held: held == plan)
+
+    def put_components(self, record: FingerprintRecord) -> None:
+        """Record what attempts are made of. Its key names its content, so any writer's record is as good."""
+        self._put(record, self.layout.fingerprint(record.name), lambda held: True)
 
     def check_fits(self, region: str, externals: tuple[ExternalObject, ...]) -> None:
         """Raise `JobDefinitionError` where no finish of ``region`` could tell that it has read ``externals``.

@@ -1,6 +1,7 @@
 """Where each object of a run's journal lies (docs/protocol.md#objects).
 
     <base>/<dag id>/<run key>/<group id>/plan/<hash>
+                                        /fingerprint/<name>
                                         /t/<region>/<n>.claim|outcome|reset|lost|released|committed
                                         /t/<region>/<n>.committer-<turn>, <n>.confirmed-<turn>, <n>.hold-<turn>
                                         /t/<region>/<n>.withdrawn-<turn>
@@ -45,6 +46,7 @@ _KIND_OF_RUN = re.compile(rf"([a-z]+)[/-]{_NUMBER}")
 _FOLDER = re.compile(rf"({_NUMBER})(?:-[0-9a-f]{{8}})?")
 _DATE_KEY = re.compile(r"date-([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2})([0-9]{2})([0-9]{2}(?:\.[0-9]+)?)Z")
 _PLAN_KEY = re.compile("plan/([0-9a-f]+)")
+_FINGERPRINT_KEY = re.compile("fingerprint/([0-9a-f]{32})")
 _PUBLISH_KEY = re.compile(f"publish/({_NUMBER})")
 _CLOSED_KEY = re.compile(f"closed(?:-({_NUMBER}))?")
 
@@ -83,7 +85,7 @@ def logical_date_of(key: str) -> str | None:
 def names_record(path: str) -> bool:
     """Whether ``path``, below the prefix of some run, is the name of a record: every one says whose run it is."""
     return _attempt_key(path) is not None or any(
-        pattern.fullmatch(path) for pattern in (_PLAN_KEY, _PUBLISH_KEY, _CLOSED_KEY)
+        pattern.fullmatch(path) for pattern in (_PLAN_KEY, _FINGERPRINT_KEY, _PUBLISH_KEY, _CLOSED_KEY)
     )
 
 
@@ -197,6 +199,10 @@ class JournalLayout:
         """The key of the plan with this hash."""
         return f"{self.prefix}plan/{plan_hash}"
 
+    def fingerprint(self, name: str) -> str:
+        """The key of the components with this name (`FingerprintRecord.name`)."""
+        return f"{self.prefix}fingerprint/{name}"
+
     def attempt(self, region: str, attempt: int, kind: str, number: int = 0) -> str:
         """The record of this kind about one attempt; with ``number``, that one of a kind that has several."""
         return f"{self.prefix}t/{encode(region)}/{attempt:08d}.{kind}" + (f"-{number:04d}" if number else "")
@@ -267,6 +273,11 @@ class JournalLayout:
     def parse_plan(self, key: str) -> str | None:
         """The hash in a plan's key; `None` for any other key."""
         match = _PLAN_KEY.fullmatch(key.removeprefix(self.prefix))
+        return match[1] if match else None
+
+    def parse_fingerprint(self, key: str) -> str | None:
+        """The name in the key of components; `None` for any other key."""
+        match = _FINGERPRINT_KEY.fullmatch(key.removeprefix(self.prefix))
         return match[1] if match else None
 
     def parse_closed(self, key: str) -> int | None:

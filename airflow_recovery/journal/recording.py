@@ -7,7 +7,7 @@ from typing import Protocol
 
 from airflow_recovery.journal.events import JobEvent, JobPlanned, RecordWritten, SplitsCommitted, WriteInDoubt
 from airflow_recovery.journal.plans import plan_hash
-from airflow_recovery.model.records import CommittedBatch, PlanRecord, Record
+from airflow_recovery.model.records import CommittedBatch, FingerprintRecord, PlanRecord, Record
 
 
 class JournalListener(Protocol):
@@ -40,7 +40,9 @@ class Recorder:
         self._now = now
 
     def wrote(self, record: Record, number: int = 0) -> None:
-        """Record the event of ``record``."""
+        """Record the event of ``record``. What an attempt is made of has none: its claim names it."""
+        if isinstance(record, FingerprintRecord):
+            return
         self._record(_event_of(record, self._now(), number))
 
     def in_doubt(self, key: str, why: str) -> None:

@@ -226,6 +226,8 @@ class RunState:
     plans: frozenset[str] = frozenset()
     newest_publish: int = 0
     is_closed: bool = False
+    fingerprints: frozenset[str] = frozenset()
+    """The names of the recorded components (`FingerprintRecord.name`)."""
 
     @property
     def is_purged(self) -> bool:

@@ -20,6 +20,7 @@ from airflow_recovery.model.records import (
     CommittedBatch,
     CommitterDead,
     CommitterEpoch,
+    FingerprintRecord,
     Kept,
     Lost,
     Outcome,
@@ -88,6 +89,7 @@ RECORD_KINDS: dict[str, RecordKind] = {
             content="claim",
             events=("AttemptClaimed",),
         ),
+        RecordKind("fingerprint", FingerprintRecord, "a region's task, before it claims", is_of_attempt=False),
         RecordKind("part", CommittedBatch, "the driver, while its region is made", number="number", first=0),
         RecordKind(
             "outcome",

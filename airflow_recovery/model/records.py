@@ -14,8 +14,9 @@ from typing import Annotated, ClassVar
 
 from airflow_recovery.errors import Failure
 from airflow_recovery.locations import is_stated
-from airflow_recovery.model.codec import AttemptFolder, Id, Key, flat, later
+from airflow_recovery.model.codec import AttemptFolder, Id, Key, digest_of, flat, later, to_json
 from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.components import Component
 from airflow_recovery.model.dag_run import DagRunRecord
 from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.groups import DistributionPattern, GroupedRegions, RegionGroup, Regions
@@ -323,8 +324,28 @@ class Claim:
     folder: AttemptFolder | None = later(None)
     """The folder that the attempt writes to. Its random part makes it the folder of this claim only, even if a journal
     that came back from a backup gives the number again. `None` in claims of earlier versions: the number alone."""
+    components: str | None = later(None)
+    """Names the `FingerprintRecord` of what the attempt is made of. `None` in claims of earlier versions."""
+    after_clear: bool = later(False)
+    """The result before it was valid. The task was cleared, and code that it depends on can't be seen."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode pins with the claim."""
+
+
+@dataclass(frozen=True)
+class FingerprintRecord:
+    """``fingerprint/<name>``: what attempts are made of: their code, settings and arguments. For users only.
+
+    No decision depends on it. ``name`` is a digest of its content, so that attempts with equal components share it. A
+    value that Airflow masks is a keyed digest here.
+    """
+
+    components: tuple[Component, ...]
+
+    @property
+    def name(self) -> str:
+        """32 hex digits."""
+        return digest_of(to_json(self))[:32]
 
 
 @dataclass(frozen=True)
@@ -656,6 +677,7 @@ class Closed:
 Record = (
     PlanRecord
     | Claim
+    | FingerprintRecord
     | CommittedBatch
     | Outcome
     | Reset

@@ -15,7 +15,7 @@ from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionT
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.locations import is_stated, is_table
-from airflow_recovery.model.codec import digest_of
+from airflow_recovery.model.components import Component, UnseenCode, UnseenCodeLike, fingerprint_of, unseen_in
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.results.prober import OnAltered
@@ -121,6 +121,9 @@ class DropInOperator(RecoveringOperator):
         Five minutes where nothing is said.
     :param idempotent: whether a second run after one that died half-way leaves what a single one would have left.
     :param allow_duplicates: accept a job that is not idempotent; its rows may be there twice.
+    :param unseen_code: what happens if code of the job can't be seen, for example ``local:///opt/clean.py``.
+        ``"run-on-clear"``: the task runs once after you clear it. ``"keep"``: it keeps its result. ``"run"``: it also
+        runs after a clear by recovery or by a backfill. Default: ``[recovery] unseen_code``.
 
     Raises `JobDefinitionError` where the declaration can't be run; Airflow shows it as an import error of the DAG.
     """
@@ -144,6 +147,7 @@ class DropInOperator(RecoveringOperator):
         verify_timeout: timedelta | float | None = None,
         idempotent: bool | None = None,
         allow_duplicates: bool = False,
+        unseen_code: UnseenCodeLike | None = None,
         **kwargs: Any,
     ) -> None:
         where = str(kwargs.get("task_id"))
@@ -152,11 +156,13 @@ class DropInOperator(RecoveringOperator):
             "allow_duplicates": allow_duplicates,
             "verify_max_bytes": verify_max_bytes,
             "verify_timeout": verify_timeout,
+            "unseen_code": unseen_code,
         }
         check_arguments(DropInOperator.__init__, of_types, where)
         refuse_mapped_group(kwargs.get("task_group"), where)
         super().__init__(**kwargs)
         self._job: DropInApplication | None = None
+        self._unseen = ""
         self.outputs = checked_outputs(self.task_id, outputs, may_be_none=self.writes_elsewhere)
         # Airflow renders `outputs` in the operator's own task alone. What another task returns is its template.
         self.declared_outputs = {name: None if uri is None else str(uri) for name, uri in self.outputs.items()}
@@ -174,6 +180,7 @@ class DropInOperator(RecoveringOperator):
         self.determinism = _checked_determinism(self.task_id, deterministic)
         self.read_limits = _checked_limits(self.task_id, deterministic, verify_max_bytes, verify_timeout)
         self.allow_duplicates = allow_duplicates
+        self.unseen_code = None if unseen_code is None else UnseenCode(unseen_code)
         self.idempotent = idempotent
         if not allow_duplicates:
             self._check_idempotent(idempotent)
@@ -261,7 +268,21 @@ class DropInOperator(RecoveringOperator):
     @staticmethod
     def fingerprint_of(document: dict[str, Any]) -> str:
         """32 hex digits for what a job `computes`."""
-        return digest_of(document)[:32]
+        return fingerprint_of(DropInOperator.components_of(document))
+
+    @staticmethod
+    def components_of(document: dict[str, Any]) -> tuple[Component, ...]:
+        """The components of the fingerprint of what a job `computes`."""
+        from airflow_recovery.task.operator_components import components_of_document
+
+        return components_of_document(document)
+
+    def computes_in(self, context: Context, code: ApplicationCode) -> dict[str, Any]:
+        """What the job `computes`, with the values that its function takes from Airflow's context by name."""
+        from airflow_recovery.task.drop_in_operator import context_of
+
+        taken = context_of(self, context)
+        return {**self.computes(code), **({"context": taken} if taken else {})}
 
     @abstractmethod
     def new_application(self, opened: OpenRun, context: Context) -> DropInApplication:
@@ -282,9 +303,18 @@ class DropInOperator(RecoveringOperator):
         dag = self.get_dag()
         place = RunPlace.of(context, OPERATORS_GROUP, self.job_recovery)
         code = ApplicationCode(self, place.stores if self.recovers else None)
-        computes = self.computes(code)
+        computes = self.computes_in(context, code)
         self._log_other_runs(dag)
-        fingerprints = {self.task_id: self.fingerprint_of(computes)}
+        components = self.components_of(computes)
+        fingerprints = {self.task_id: fingerprint_of(components)}
+        self._unseen = ", ".join(component.name for component in unseen_in(components))
+        if self._unseen:
+            log.warning(
+                "%s: a change of this code can't be seen: %s. With unseen_code='run-on-clear' the task runs once after "
+                "you clear it (docs/fingerprint.md#code-that-cant-be-seen).",
+                self.task_id,
+                self._unseen,
+            )
         rendered = {name: value for name, value in computes.items() if name != "fields"} | computes.get("fields", {})
         plan = plan_of_dag(dag)
         task_keys = {region.name: region.name for region in plan.regions}
@@ -298,6 +328,7 @@ class DropInOperator(RecoveringOperator):
             publish_keys=publish_tasks_of(dag),
             fingerprints=fingerprints,
             fields={self.task_id: rendered},
+            components_of=lambda region: components if region == self.task_id else (),
         ) as opened:
             self._application = self._job = application = self.new_application(opened, context)
             application.code = code
@@ -309,6 +340,7 @@ class DropInOperator(RecoveringOperator):
                 prepare_journal=opened.prepare_journal,
                 restarts=self.restarts(opened.run, self.task_id),
                 label=self.labeller(),
+                unseen_code=self.unseen_code or opened.settings.unseen_code,
             )
             result = task.execute()
             self.remember_lineage(opened.run, result)
@@ -328,6 +360,10 @@ class DropInOperator(RecoveringOperator):
                     field,
                     ", ".join(names),
                 )
+
+    def more_to_note(self) -> str | None:
+        """Code of the job that can't be seen."""
+        return f"can't be seen: {self._unseen}" if self._unseen else None
 
     def leave_in_airflow(self, context: Context, result: RegionResult | BatchResult) -> Any:
         """As `RecoveringOperator.leave_in_airflow`; a kept try also leaves what the kept attempt has left."""

@@ -21,7 +21,7 @@ from airflow_recovery.task.asset_events import ONCE, OnKeptAssets, mark_of_attem
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.lineage import NO_LINEAGE, lineage_of
 from airflow_recovery.task.links import RecoveryTabLink
-from airflow_recovery.task.notes import leave_note, note_of, noting_failure
+from airflow_recovery.task.notes import how_to_run_again, leave_note, note_of, noting_failure
 from airflow_recovery.task.restart_options import advice_on_few_retries, check_delay, restart_options
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 from airflow_recovery.task.run_context import is_last_try, refuse_expand
@@ -140,7 +140,8 @@ class RecoveringOperator(BaseOperator):
             # A driver that has died, or never ran, has told nobody.
             if self.spark_application_id is None and self._application is not None:
                 self.spark_application_id = self._application.application_id
-        leave_note(context, "; ".join(filter(None, (note_of(result), self.more_to_note()))))
+        parts = note_of(result), self.more_to_note(), how_to_run_again(context, result)
+        leave_note(context, "; ".join(filter(None, parts)))
         return answer
 
     def leave_in_airflow(self, context: Context, result: RegionResult | BatchResult) -> Any:

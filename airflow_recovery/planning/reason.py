@@ -24,6 +24,7 @@ class Why(str, Enum):
     INPUT_DIFFERS = "input was made again with other rows"
     INPUT_INVALID = "input is not valid"
     CHANNEL_RESTARTED = "its channel starts a new generation"
+    UNSEEN_CODE = "cleared, and its code can't be seen"
     XCOMS_LOST = "its XComs can't be pushed again"
     OUTPUT_MISSING = "result is missing"
     OUTPUT_ALTERED = "result was altered"

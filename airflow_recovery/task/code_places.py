@@ -103,16 +103,17 @@ _FIELDS = {
     "archives": "archives",
     "archiveuris": "archives",
 }
-_ELSEWHERE_FIELDS = (
-    "pipelinetask",
-    "pipelineid",
-    "runjobtask",
-    "jobid",
-    "templateid",
-    "jobdefinition",
-    "taskdefinition",
+ELSEWHERE_FIELDS = (
+    "job_definition",
+    "job_id",
+    "pipeline_id",
+    "pipeline_task",
+    "run_job_task",
+    "task_definition",
+    "template_id",
 )
-"""Names of what a service keeps by itself: Databricks, Dataproc, Batch, ECS."""
+"""Names of what a service keeps by itself: Databricks, Dataproc, Batch, ECS. Signs and case of letters don't count."""
+_ELSEWHERE = frozenset(name.replace("_", "") for name in ELSEWHERE_FIELDS)
 _IMAGE_FIELDS = ("image", "containerimage", "imageuri", "sparkimage")
 _COMMAND_FIELDS = ("sparksubmitparameters",)
 _SIGNS = re.compile(r"[^a-z0-9]")
@@ -195,7 +196,7 @@ def _of_mapping(value: Mapping[Any, Any]) -> Iterator[Place]:
     settings = {str(name): item for name, item in value.items() if str(name).startswith("spark.")}
     yield from places_of_settings(settings)
     for name, item in value.items():
-        if _SIGNS.sub("", str(name).lower()) in _ELSEWHERE_FIELDS and item:
+        if _SIGNS.sub("", str(name).lower()) in _ELSEWHERE and item:
             yield Place(str(name), str(item), PlaceKind.ELSEWHERE)
         elif str(name) not in settings:
             yield from _walk(item, str(name))

@@ -14,6 +14,7 @@ from airflow_recovery.airflow_compat import DagBag, get_importer_registry
 from airflow_recovery.job.templates import names_used
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.dag_operators import drop_ins_of
+from airflow_recovery.task.operator_components import names_from_context
 
 if TYPE_CHECKING:
     import pendulum
@@ -81,7 +82,9 @@ def described_operators(dag: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         code = ApplicationCode(operator)
         document = operator.computes(code)
         fields = {name: getattr(operator, name, None) for name in operator.template_fields}
-        unknown = sorted(_template_names(fields)) or (["a template file"] if _reads_file(operator, fields) else [])
+        unknown = sorted(_template_names(fields) | _taken(operator)) or (
+            ["a template file"] if _reads_file(operator, fields) else []
+        )
         unknown += [f"the content of {uri}" for uri in code.unread]
         yield (
             task_id,
@@ -115,7 +118,7 @@ def rendered_operators(dag: Any, logical_date: str) -> tuple[dict[str, str], dic
     for task_id in drop_ins_of(dag):
         operator = copy.copy(dag.task_dict[task_id])
         fields = {name: getattr(operator, name, None) for name in operator.template_fields}
-        if _reads_file(operator, fields) or not _template_names(fields) <= names.keys():
+        if _taken(operator) or _reads_file(operator, fields) or not _template_names(fields) <= names.keys():
             continue
         try:
             operator.render_template_fields(names)
@@ -126,6 +129,11 @@ def rendered_operators(dag: Any, logical_date: str) -> tuple[dict[str, str], dic
         except Exception as error:  # what can't be rendered here is not known here
             errors[task_id] = f"{type(error).__name__}: {error}"
     return fingerprints, errors
+
+
+def _taken(operator: Any) -> set[str]:
+    """What its function takes from the context of a run."""
+    return set(names_from_context(operator))
 
 
 def _template_names(fields: dict[str, Any]) -> set[str]:

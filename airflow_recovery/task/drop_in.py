@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_recovery.attempt.application import ApplicationStatus, ClaimedAttempt, SparkApplication
 from airflow_recovery.attempt.heartbeat_watch import beat_of
 from airflow_recovery.attempt.inputs_kept import ensure_inputs_kept
+from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS, raised_in
 from airflow_recovery.driver.failure_class import ERRORS, classify
 from airflow_recovery.driver.fencing import FenceWatch, is_fenced
@@ -43,6 +44,7 @@ from airflow_recovery.hooks.result import NOT_PUBLISHED, READ_BY_HOOK, reads_rec
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.tables import tables_of
 from airflow_recovery.job.fingerprint import sink_code
+from airflow_recovery.job.row_settings import settings_of
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.locations import (
@@ -117,9 +119,9 @@ def application_document(
     """What the application computes, as far as it can be told: its code and files, its arguments, its data's names.
 
     ``code``: each file that spark-submit would load by what is given, with the modules beside a Python application
-    (`code_document`); ``java_class``; the arguments as rendered,
-    before the placeholders are filled; where the output is committed. Neither other settings and the sizes of
-    executors, nor ``env_vars``, which may hold secrets that rotate.
+    (`code_document`); ``java_class``; the arguments as rendered, before the placeholders are filled; where the output
+    is committed. Settings of ``conf`` and of a properties file on this machine count, but for those that do not change
+    rows (`airflow_recovery.job.row_settings`). ``env_vars`` do not count: they may hold secrets that rotate.
     """
     if not operator.application:
         raise JobDefinitionError(f"{drop_in.task_id}: expected an application, found none.")
@@ -129,7 +131,9 @@ def application_document(
         "code": code_document(code, places_of_submit(description, operator.conf or {})),
         "java_class": description["java_class"],
         "arguments": [str(argument) for argument in operator.application_args or ()],
+        **({"settings": settings} if (settings := settings_of(operator)) else {}),
     }
+    check_no_address(document["arguments"], f"{drop_in.task_id}, application_args")
     return drop_in_document(document, drop_in)
 
 

@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.job.fingerprint import function_code, value_digest
+from airflow_recovery.job.row_settings import settings_of
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import GLUE, Place, PlaceKind, places_of_fields
 from airflow_recovery.task.drop_in import DropInApplication, code_document, drop_in_document
+from airflow_recovery.task.operator_components import context_document, fields_that_count
 from airflow_recovery.task.operator_submission import OperatorSubmission
 from airflow_recovery.task.references import filled
 
@@ -96,11 +99,17 @@ def operator_document(
     function = getattr(operator, "python_callable", None)
     code = code or ApplicationCode(operator)
     places = places_of_operator(operator, operator_class, fields)
+    declared = {field: getattr(operator, field) for field in fields}
+    for field, value in declared.items():
+        check_no_address(value, f"{operator.task_id}, {field}")
+    counting = fields_that_count(operator_class, declared)
+    settings = settings_of(operator)
     document = {
         "operator": f"{operator_class.__module__}.{operator_class.__qualname__}",
-        "fields": {field: _described(getattr(operator, field), code) for field in fields},
+        "fields": {field: _described(value, code) for field, value in counting.items()},
         "code": code_document(code, places),
         **({"function": _code_of(function), "bound": _arguments_of(operator)} if callable(function) else {}),
+        **({"settings": settings} if settings else {}),
     }
     return drop_in_document(document, drop_in)
 
@@ -119,6 +128,11 @@ def places_of_operator(
     elif operator_class.__name__.startswith("DatabricksRunNow"):
         places.append(Place("job_name", str(job_name), PlaceKind.ELSEWHERE))
     return places
+
+
+def context_of(operator: BaseOperator, context: Context) -> dict[str, Any]:
+    """Return what the operator's function takes from Airflow's context by name, as plain values."""
+    return context_document(operator, context, partial(_described, code=ApplicationCode()))
 
 
 def _arguments_of(operator: BaseOperator) -> str:

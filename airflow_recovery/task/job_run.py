@@ -103,7 +103,16 @@ def open_planned(
     if strategy is not None:
         plan = replace(plan, record=replace(plan.record, failover_strategy=strategy))
     keys, publishes = plan.task_keys(group_id), publish_tasks_of(dag, group_id)
-    with open_run(context, place, plan.record, keys, log, publish_keys=publishes, ask_cached=ask_cached) as opened:
+    with open_run(
+        context,
+        place,
+        plan.record,
+        keys,
+        log,
+        publish_keys=publishes,
+        components_of=plan.components_of,
+        ask_cached=ask_cached,
+    ) as opened:
         yield OpenJobRun(opened, plan, facts, place.identity)
 
 

@@ -44,6 +44,15 @@ def undeclared_of(outcome: Outcome) -> str:
     return f"changes of what it reads undeclared are not noticed: {', '.join(found[:_MOST_NAMED])}{more}"
 
 
+def how_to_run_again(context: Mapping[str, Any], result: RegionResult | BatchResult) -> str:
+    """The end of a note on a try that kept its result: the command that runs the region again. Else empty."""
+    if isinstance(result, BatchResult) or result.decision is not Decision.KEPT:
+        return ""
+    group = getattr(context.get("task"), "group_id", None) or OPERATORS_GROUP
+    run = shlex.join([str(context["dag_run"].dag_id), run_identity(context, group).run_key, result.region])
+    return f"to run it again: airflow recovery restart {run}"
+
+
 def note_of_publish(publish: Publish) -> str:
     """The note on a publish: its number, and which attempts it names."""
     return f"published {publish.number}: {', '.join(f'{region.region}@{region.attempt}' for region in publish.regions)}"

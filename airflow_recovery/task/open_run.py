@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.owner import own_prefix, own_results
 from airflow_recovery.journal.recording import Recorder
 from airflow_recovery.journal.stream import EventWriter, StreamClosed
+from airflow_recovery.model.components import Component
 from airflow_recovery.model.job_recovery import ON_FAILURE, DeclaredJobRecovery, JobRecovery, OnStoreFailure
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import PlanRecord, RunIdentity
@@ -92,6 +93,7 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
     publish_keys: tuple[str, ...] = (),
     fingerprints: Mapping[str, str] | None = None,
     fields: Mapping[str, Mapping[str, Any]] | None = None,
+    components_of: Callable[[str], Sequence[Component]] = lambda region: (),
     ask_cached: Callable[[PartitionManifest], str | None] | None = None,
 ) -> Iterator[OpenRun]:
     """The run of ``context`` for one try of one task; its event stream is flushed at the end.
@@ -157,6 +159,8 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
         has_dag=clear_client.has_dag,
         check_owner=own if settings.deployment is None else lambda: None,
         dag_run=dag_run_facts(context, fields),
+        components_of=components_of,
+        is_secret=lambda text: mask_secrets(text) != text,
     )
     try:
         yield OpenRun(run, stores, settings)

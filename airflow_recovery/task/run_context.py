@@ -11,6 +11,7 @@ from airflow_recovery.airflow_compat import is_supervised
 from airflow_recovery.attempt.absent_inputs import ALL_SUCCESS
 from airflow_recovery.attempt.clear_protocol import CLEARS_KEY, RecoveryClear, clears_from_json
 from airflow_recovery.attempt.run import RetryGrant, TaskIdentity
+from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
@@ -63,6 +64,7 @@ def run_identity(context: Mapping[str, Any], group_id: str) -> RunIdentity:
         partition_key=getattr(dag_run, "partition_key", None),
         run_id=dag_run.run_id,
     )
+    check_no_address(key, "The run's partition key or run id", ConfigurationError)
     return RunIdentity(dag_id=dag_run.dag_id, run_key=key, group_id=group_id)
 
 

@@ -59,6 +59,8 @@ def _has_cause(
 ) -> bool:
     if attempt.claim is None:
         return True  # damaged: I12 says so
+    if attempt.claim.after_clear:
+        return True
     number = attempt.of.attempt
     if any(other.has("reset") and before.oldest <= at < number for at, other in region.attempts.items()):
         return True

@@ -76,6 +76,8 @@ class Claim:
     base: tuple[Adopted, ...] = ()
     reading: str | None = None
     channels: tuple[Channel, ...] = ()
+    after_clear: bool = False
+    """Its task was cleared, and code of it can't be seen: that is a cause to run."""
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Claim:
@@ -89,6 +91,7 @@ class Claim:
             tuple(map(Adopted.read, body.get("base", ()))),
             body.get("reading"),
             Channel.read_all(body),
+            bool(body.get("after_clear", False)),
         )
 
 

@@ -71,7 +71,7 @@ def test_fault_82_the_journal_of_another_deployment_is_neither_shown_nor_touched
     monkeypatch.setenv("AIRFLOW__RECOVERY__DEPLOYMENT", "south")
     monkeypatch.chdir(tmp_path)
     before = [each.key for each in world.journal_store.list()]
-    region = ["by_route"] if command in ("restart", "release", "pin", "withdraw", "confirm", "abandon") else []
+    region = ["by_route"] if command in ("restart", "release", "pin", "withdraw", "confirm", "abandon", "why") else []
     region += ["--reason", "bad"] if command == "withdraw" else []
     options = {"gc": ["--dag", RUN[0]], "impact": ["--from", "journal"], "advise": [RUN[0]]}
     code, said = recorded.call(command, *options.get(command, [*RUN, *region]))

@@ -23,7 +23,7 @@ OF_A_RUN = [
 ]
 OF_A_JOURNAL = [*OF_A_RUN, "gc", "advise", "adopt"]
 """What can't be opened is not their business, as it is `doctor`'s."""
-OF_A_REGION = {"restart", "confirm", "abandon", "release", "pin"}
+OF_A_REGION = {"restart", "confirm", "abandon", "release", "pin", "why"}
 """Their third argument is a region."""
 
 

@@ -22,6 +22,7 @@ from airflow_recovery.journal.codec import FORMAT_VERSION, checked_record, decod
 from airflow_recovery.model.channel_options import Overflow, Reconnect
 from airflow_recovery.model.codec import canonical_json, to_json
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
+from airflow_recovery.model.components import Component
 from airflow_recovery.model.dag_run import DagRunRecord
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.failover_strategy import FailoverStrategy
@@ -40,6 +41,7 @@ from airflow_recovery.model.records import (
     CommitterEpoch,
     ExternalObject,
     FenceCause,
+    FingerprintRecord,
     Kept,
     Lost,
     Outcome,
@@ -446,6 +448,26 @@ EXAMPLES: dict[str, Record] = {
     "confirmed": CommitterDead("delays", 1, 1, "ann", "the pod is gone"),
     "hold": Pin("delays", 2, 1, "ann", "for the audit"),
     "withdrawn": Withdrawal("delays", 2, 1, "ann", "the prices are wrong"),
+    "fingerprint": FingerprintRecord(
+        (
+            Component("application", "ab" * 32 + "#"),
+            Component("image spark.kubernetes.container.image", "etl:1", seen=False, decides=False),
+        )
+    ),
+    "claim-components": Claim(
+        region="delays",
+        attempt=1,
+        writer="w1",
+        plan_hash="0123abcd",
+        inputs=(),
+        airflow_run_id="scheduled__2026-01-01",
+        try_number=1,
+        ti_id="019a-7b",
+        tag="airflow-recovery-0f",
+        claimed_at="2026-01-01T00:00:00Z",
+        components="0123456789abcdef0123456789abcdef",
+        after_clear=True,
+    ),
     "plan-splits": PlanRecord(
         "jobs.flights:flights",
         (

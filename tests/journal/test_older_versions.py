@@ -117,6 +117,7 @@ def test_what_the_versions_since_groups_do_not_read_they_refuse_by_name() -> Non
         "read without absent",
         "read without absent, outdated",
         "read without airflow_run_id",
+        "read without after_clear, components",
         "read without assets",
         "read without dag_run",
         "read without folder",

@@ -197,6 +197,8 @@ def test_rendered_arguments_belong_to_the_fingerprint_and_placeholders_do_not() 
         {"application_args": ["--out", "{output:out}"]},
         {"outputs": {"out": "s3://lake/out"}},
         {"inputs": {"i": "s3://lake/in"}},
+        {"conf": {"spark.sql.session.timeZone": "UTC"}},
+        {"conf": {"spark.mine": "1"}},
     ],
 )
 def test_what_decides_the_rows_is_in_the_fingerprint(changes: dict[str, Any]) -> None:
@@ -205,9 +207,15 @@ def test_what_decides_the_rows_is_in_the_fingerprint(changes: dict[str, Any]) ->
 
 @pytest.mark.parametrize(
     "changes",
-    [{"conf": {"a": "b"}}, {"executor_memory": "3g"}, {"env_vars": {"TOKEN": "x"}}, {"name": "n"}, {"verbose": True}],
+    [
+        {"conf": {"spark.executor.memory": "4g"}},
+        {"executor_memory": "3g"},
+        {"env_vars": {"TOKEN": "x"}},
+        {"name": "n"},
+        {"verbose": True},
+    ],
 )
-def test_settings_and_secrets_are_not_in_the_fingerprint(changes: dict[str, Any]) -> None:
+def test_settings_that_do_not_change_rows_and_secrets_are_not_in_the_fingerprint(changes: dict[str, Any]) -> None:
     assert fingerprint(changes) == fingerprint()
 
 

@@ -58,6 +58,20 @@ export function regionDetails(region, canAct, ask) {
   ];
 }
 
+const MADE_OF = [{ label: "Component" }, { label: "Before" }, { label: "Now" }, { label: "" }];
+
+// What the newest attempt of a region was made of, beside the attempt before it.
+export function madeOf({ region, attempt, before, components, note, force }) {
+  const marks = ({ changed, decides, seen }) => [changed ? (decides ? "changed, decided" : "changed, does not decide") : "", seen ? "" : "can't be seen"];
+  const rows = components.map((each) => [each.name, each.before ?? "", each.now ?? "", marks(each).filter(Boolean).join("; ")]);
+  return [
+    el("h2", {}, `${region}@${attempt}: what it is made of`),
+    el("p", { class: "quiet" }, note || (before ? `Compared with attempt ${before}.` : "The first attempt.")),
+    table("Components", MADE_OF, rows),
+    el("p", {}, "To run it again whatever this says: ", el("code", {}, force)),
+  ];
+}
+
 export function state(status) {
   return el("span", { class: `state state-${status}` }, stateText(status));
 }
@@ -74,6 +88,7 @@ function actions({ story, status, is_pinned: isPinned, is_published: isPublished
     button("Restart from here on…", () => ask.plan({ from: [story.vertices[0]] })),
     button("If its data were lost…", () => ask.plan({ lost: [story.name] })),
   ];
+  if (story.attempt) elements.push(button("What it is made of…", () => ask.why(story.name)));
   if (story.attempt && status !== "released") {
     const pin = button(isPinned ? "Let its data go again" : "Pin its data", () => ask.pin(story.name, story.attempt, !isPinned));
     pin.disabled = !canAct;

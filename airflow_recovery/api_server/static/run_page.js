@@ -1,7 +1,7 @@
 // The Recovery tab of a run.
 
 import { Problem, get, parameters, pause, post } from "./api.js";
-import { PAGE, familyDetails, regionDetails, regionPage } from "./details.js";
+import { PAGE, familyDetails, madeOf, regionDetails, regionPage } from "./details.js";
 import { byId, el } from "./dom.js";
 import { LEVELS, MANY, boxesOf, level } from "./graph_model.js";
 import { GraphView } from "./graph_view.js";
@@ -190,7 +190,7 @@ function closeDetails() {
 function showDetails({ take = false } = {}) {
   const region = [...page.run.regions, page.fetched].find((candidate) => candidate && candidate.story.name === page.region);
   if (region) {
-    open(take, ...regionDetails(region, page.canAct, { plan: askPlan, release: askRelease, pin, withdraw: askWithdraw }));
+    open(take, ...regionDetails(region, page.canAct, { plan: askPlan, release: askRelease, pin, withdraw: askWithdraw, why: showWhy }));
     return;
   }
   const boxes = page.layer ? level(page.graph, "overview").boxes : page.graph.boxes;
@@ -305,6 +305,10 @@ function pin(region, attempt, pinned) {
     const done = await post([...RUN, "pin"], { region, attempt, pinned }, query());
     finish(done.pinned ? `Pinned: ${region}@${attempt}, by ${done.who} (${done.why}).` : `Unpinned: ${region}@${attempt}. The release policy counts again.`);
   });
+}
+
+function showWhy(region) {
+  return doing(async () => open(true, ...madeOf((await get([...RUN, "why"], { ...query(), region })).body)));
 }
 
 function askWithdraw(region, attempt, withdrawn) {

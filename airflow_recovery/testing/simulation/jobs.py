@@ -76,6 +76,10 @@ class SimulatedJob:
     """Regions with the start of the data interval among their arguments."""
     using: frozenset[str] = frozenset()
     """Regions with a param of the run among their arguments."""
+    unseen: frozenset[str] = frozenset()
+    """Regions whose code can't be seen: their fingerprints stay when it changes."""
+    unseen_versions: Mapping[str, int] = field(default_factory=dict)
+    """How often the code of such a region has changed."""
 
     @cached_property
     def regions(self) -> dict[str, RegionPlan]:
@@ -128,6 +132,8 @@ class SimulatedJob:
 
         ``end``: `FAILS` or `SKIPS` if that is all that the new code does.
         """
+        if region in self.unseen and not end:
+            return replace(self, unseen_versions={**self.unseen_versions, region: version})
         changed = f" v{version}{end}" if version else ""
         regions = (
             replace(planned, fingerprint=f"{(planned.fingerprint or '').partition(' v')[0]}{changed}")
@@ -423,6 +429,18 @@ def with_drawn_externals(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     """Of every second job, some regions read files from outside."""
     chosen = [name for name in job.regions if rng.random() < 0.4]
     return with_externals(job, chosen) if rng.random() < 0.5 else job
+
+
+def with_unseen(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:
+    """``job`` in which the code of those of its regions can't be seen that are no shared results."""
+    able = {region.name for region in job.plan.regions if not region.persistent}
+    return replace(job, unseen=frozenset(able & set(names)))
+
+
+def with_drawn_unseen(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+    """Of every fourth job, the code of some regions can't be seen."""
+    chosen = [name for name in job.regions if rng.random() < 0.5]
+    return with_unseen(job, chosen) if rng.random() < 0.25 else job
 
 
 def with_folders(job: SimulatedJob, names: Iterable[str]) -> SimulatedJob:

@@ -23,6 +23,7 @@ from airflow_recovery.testing.simulation.jobs import (
     with_drawn_sinks,
     with_drawn_splits,
     with_drawn_tables,
+    with_drawn_unseen,
     with_table,
 )
 
@@ -191,6 +192,7 @@ class Settings:
         if not {Trouble.DELETE, Trouble.ALTER} & troubles.keys():
             # A folder from which an outsider takes a file while it is read is read without that file.
             chosen = with_drawn_folders(chosen, random.Random(f"folders {seed}"))
+        chosen = with_drawn_unseen(chosen, random.Random(f"unseen {seed}"))
         return cls(
             job=with_drawn_externals(chosen, random.Random(f"externals {seed}")),
             troubles=troubles,

@@ -100,6 +100,8 @@ class Cluster:
     ran: list[Driver] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     tables: SimulatedTables | None = None
+    unseen_versions: dict[Driver, int] = field(default_factory=dict)
+    """Which version of code that can't be seen an attempt has loaded."""
 
 
 class FakeSpark(SparkApplication):
@@ -224,6 +226,8 @@ class FakeSpark(SparkApplication):
     def _application(self, attempt: ClaimedAttempt) -> Outcome:
         claim, cluster = attempt.claim, self._cluster
         self._beat(claim)
+        version = self._today().unseen_versions.get(self._region, 0)
+        cluster.unseen_versions[self._prefix, claim.region, claim.attempt] = version
         read = [
             self._read(name, outcome, manifest)
             for name, outcome in attempt.inputs.items()

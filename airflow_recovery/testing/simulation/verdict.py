@@ -10,7 +10,7 @@ from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.testing.simulation.dag_run import PUBLISH
 from airflow_recovery.testing.simulation.fresh_run import fresh_run
 from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
-from airflow_recovery.testing.simulation.settings import PURGES, Violation
+from airflow_recovery.testing.simulation.settings import PURGES, Trouble, Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.sinks import check_sinks, check_table
 
@@ -70,6 +70,7 @@ def check_end(run: SimulatedRun) -> None:
         read = sorted(external["uri"] for external in ledger.regions[name].finish(current[name])["externals"])
         if read != sorted(external.uri for external in job.externals_of(name)):
             raise Violation(f"I13: {name}@{current[name]} has read {read}, which is not what there is")
+    _check_unseen_code(run, current)
     _check_tables(run, current)
     _check_event_files(run)
     has_published = run.settings.publishes and run.world.airflow.state(PUBLISH) == "success"
@@ -136,6 +137,17 @@ def _check_intervals(run: SimulatedRun) -> None:
                 if same and now["data_interval_start"] != before["data_interval_start"]:
                     raise Violation(f"against the rule: {name}@{n} of a triggered run replaces another interval's")
             before = now
+
+
+def _check_unseen_code(run: SimulatedRun, current: Mapping[str, int]) -> None:
+    """Each deploy is followed by a person's clear, after which code that can't be seen has run."""
+    job, ran = run.world.job, run.world.cluster.unseen_versions
+    if Trouble.DATABASE in run.settings.troubles:
+        return  # with the database the clear is forgotten
+    for name in job.unseen & current.keys():
+        version = ran.get((run.world.layout.prefix, name, current[name]))
+        if version is not None and version != job.unseen_versions.get(name, 0):
+            raise Violation(f"unseen code: {name}@{current[name]} was made by version {version}, and is kept")
 
 
 def _check_tables(run: SimulatedRun, current: Mapping[str, int]) -> None:

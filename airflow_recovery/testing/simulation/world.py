@@ -26,6 +26,7 @@ from airflow_recovery.journal.replay import EventFold
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import NoEvents
 from airflow_recovery.model.committing import CommitSpec
+from airflow_recovery.model.components import Component, UnseenCode
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.model.retention import Retention
 from airflow_recovery.results.prober import ResultProber
@@ -330,6 +331,7 @@ class World:
             log=self.log,
             publish_keys=of.publish_keys,
             fingerprints={name: job.regions[name].fingerprint or "" for name in job.operators & {own.task_id}},
+            components_of=lambda region: (UNSEEN,) if region in job.unseen else (),
             heartbeat_timeouts=HeartbeatTimeouts(
                 self.cluster.heartbeat_timeout_s,
                 clock=lambda: self.monotonic_s(wrong_by_s),
@@ -433,7 +435,14 @@ class World:
 
         epoch = self.epoch if of is self.main else None
         if not job.regions[name].persistent:
-            return RegionTask(run, name, application(run.journal), epoch=epoch, prepare_journal=prepare_journal)
+            return RegionTask(
+                run,
+                name,
+                application(run.journal),
+                epoch=epoch,
+                prepare_journal=prepare_journal,
+                unseen_code=UnseenCode.RUN_ON_CLEAR,
+            )
         shared = SharedApplication(
             run,
             name,
@@ -443,6 +452,9 @@ class World:
             sleep=self.clock.sleep,
         )
         return RegionTask(run, name, shared, epoch=epoch, prepare_journal=prepare_journal)
+
+
+UNSEEN = Component("application", "s3://code/clean.py", seen=False)
 
 
 def _modes(job: SimulatedJob) -> dict[tuple[str, str], str]:

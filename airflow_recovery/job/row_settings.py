@@ -1,0 +1,330 @@
+"""Which settings of Spark belong to a fingerprint: all, but for those that are known not to change rows.
+
+`DO_NOT_CHANGE_ROWS` has a reason for each. A setting that is not in that table counts: a setting of a later Spark, of a
+connector or of your own may change the rows. The table was made from the settings of Spark 4.2 (`SQLConf` has 751).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+DO_NOT_CHANGE_ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "How much memory, how many cores and which processes an application gets",
+        (
+            "spark.driver.cores",
+            "spark.driver.maxResultSize",
+            "spark.driver.memory",
+            "spark.driver.memoryOverhead",
+            "spark.driver.memoryOverheadFactor",
+            "spark.dynamicAllocation.",
+            "spark.executor.cores",
+            "spark.executor.heartbeatInterval",
+            "spark.executor.instances",
+            "spark.executor.memory",
+            "spark.executor.memoryOverhead",
+            "spark.executor.memoryOverheadFactor",
+            "spark.cores.max",
+            "spark.memory.",
+            "spark.task.cpus",
+            "spark.task.maxFailures",
+        ),
+    ),
+    (
+        "Where and when tasks are scheduled, and how often they are tried",
+        (
+            "spark.excludeOnFailure.",
+            "spark.locality.",
+            "spark.scheduler.",
+            "spark.speculation",
+            "spark.speculation.",
+            "spark.stage.",
+        ),
+    ),
+    (
+        "How bytes travel between the processes of an application, and lie on their disks",
+        (
+            "spark.broadcast.",
+            "spark.checkpoint.compress",
+            "spark.cleaner.",
+            "spark.decommission.",
+            "spark.io.",
+            "spark.kryo.",
+            "spark.kryoserializer.",
+            "spark.local.dir",
+            "spark.network.",
+            "spark.rdd.compress",
+            "spark.reducer.",
+            "spark.rpc.",
+            "spark.serializer",
+            "spark.serializer.",
+            "spark.shuffle.",
+            "spark.storage.",
+            "spark.unsafe.",
+        ),
+    ),
+    (
+        "Logs, pages and measurements of an application",
+        (
+            "spark.eventLog.",
+            "spark.extraListeners",
+            "spark.history.",
+            "spark.log.",
+            "spark.logConf",
+            "spark.metrics.",
+            "spark.ui.",
+            "spark.sql.debug.maxToStringFields",
+            "spark.sql.event.",
+            "spark.sql.maxMetadataStringLength",
+            "spark.sql.maxPlanStringLength",
+            "spark.sql.planChangeLog.",
+            "spark.sql.queryExecutionListeners",
+            "spark.sql.redaction.",
+            "spark.sql.streaming.metricsEnabled",
+            "spark.sql.ui.",
+        ),
+    ),
+    (
+        "Who may see and stop an application, and how its processes know each other",
+        (
+            "spark.acls.",
+            "spark.admin.",
+            "spark.authenticate",
+            "spark.authenticate.",
+            "spark.kerberos.",
+            "spark.modify.acls",
+            "spark.modify.acls.groups",
+            "spark.redaction.",
+            "spark.ssl.",
+            "spark.ui.view.acls",
+        ),
+    ),
+    (
+        "Where an application runs, and what it is called there",
+        (
+            "spark.app.name",
+            "spark.driver.bindAddress",
+            "spark.driver.host",
+            "spark.driver.port",
+            "spark.master",
+            "spark.port.maxRetries",
+            "spark.submit.deployMode",
+            "spark.kubernetes.allocation.",
+            "spark.kubernetes.authenticate.",
+            "spark.kubernetes.container.image.pullPolicy",
+            "spark.kubernetes.container.image.pullSecrets",
+            "spark.kubernetes.context",
+            "spark.kubernetes.driver.annotation.",
+            "spark.kubernetes.driver.label.",
+            "spark.kubernetes.driver.limit.cores",
+            "spark.kubernetes.driver.pod.name",
+            "spark.kubernetes.driver.request.cores",
+            "spark.kubernetes.executor.annotation.",
+            "spark.kubernetes.executor.label.",
+            "spark.kubernetes.executor.limit.cores",
+            "spark.kubernetes.executor.podNamePrefix",
+            "spark.kubernetes.executor.request.cores",
+            "spark.kubernetes.namespace",
+            "spark.kubernetes.node.selector.",
+            "spark.kubernetes.driver.node.selector.",
+            "spark.kubernetes.executor.node.selector.",
+            "spark.kubernetes.submission.",
+            "spark.kubernetes.trust.certificates",
+            "spark.yarn.am.cores",
+            "spark.yarn.am.memory",
+            "spark.yarn.am.memoryOverhead",
+            "spark.yarn.maxAppAttempts",
+            "spark.yarn.priority",
+            "spark.yarn.queue",
+            "spark.yarn.stagingDir",
+            "spark.yarn.submit.",
+            "spark.yarn.tags",
+        ),
+    ),
+    (
+        "How a store is reached: endpoints, credentials, connections, pauses. The places are in the fingerprint",
+        (
+            "spark.hadoop.fs.azure.",
+            "spark.hadoop.fs.gs.",
+            "spark.hadoop.fs.s3a.",
+            "spark.hadoop.google.cloud.",
+        ),
+    ),
+    (
+        "Which of several plans with equal rows Spark takes",
+        (
+            "spark.default.parallelism",
+            "spark.sql.adaptive.",
+            "spark.sql.autoBroadcastJoinThreshold",
+            "spark.sql.broadcastExchange.",
+            "spark.sql.broadcastTimeout",
+            "spark.sql.bucketing.coalesceBucketsInJoin.",
+            "spark.sql.cartesianProductExec.",
+            "spark.sql.cbo.",
+            "spark.sql.codegen.",
+            "spark.sql.constraintPropagation.",
+            "spark.sql.defaultSizeInBytes",
+            "spark.sql.exchange.reuse",
+            "spark.sql.execution.broadcastHashJoin.",
+            "spark.sql.execution.reuseSubquery",
+            "spark.sql.files.maxPartitionBytes",
+            "spark.sql.files.maxPartitionNum",
+            "spark.sql.files.minPartitionNum",
+            "spark.sql.files.openCostInBytes",
+            "spark.sql.join.preferSortMergeJoin",
+            "spark.sql.leafNodeDefaultParallelism",
+            "spark.sql.limit.",
+            "spark.sql.maxBroadcastTableSize",
+            "spark.sql.maxSinglePartitionBytes",
+            "spark.sql.objectHashAggregate.",
+            "spark.sql.optimizer.dynamicPartitionPruning.",
+            "spark.sql.optimizer.expression.nestedPruning.",
+            "spark.sql.optimizer.inSetConversionThreshold",
+            "spark.sql.optimizer.inSetSwitchThreshold",
+            "spark.sql.optimizer.maxIterations",
+            "spark.sql.optimizer.nestedSchemaPruning.",
+            "spark.sql.optimizer.runtime.",
+            "spark.sql.optimizer.runtimeFilter.",
+            "spark.sql.optimizer.serializer.nestedSchemaPruning.",
+            "spark.sql.optimizer.windowGroupLimitThreshold",
+            "spark.sql.shuffle.partitions",
+            "spark.sql.shuffledHashJoinFactor",
+            "spark.sql.sources.bucketing.",
+            "spark.sql.sources.parallelPartitionDiscovery.",
+            "spark.sql.sources.v2.bucketing.",
+            "spark.sql.statistics.",
+            "spark.sql.subexpressionElimination.",
+        ),
+    ),
+    (
+        "How much of a query's data is in memory at a time",
+        (
+            "spark.sql.columnVector.",
+            "spark.sql.defaultCacheStorageLevel",
+            "spark.sql.inMemoryColumnarStorage.",
+            "spark.sql.maxConcurrentOutputFileWriters",
+            "spark.sql.orc.columnarReaderBatchSize",
+            "spark.sql.orc.columnarWriterBatchSize",
+            "spark.sql.parquet.columnarReaderBatchSize",
+            "spark.sql.sessionWindow.",
+            "spark.sql.sort.enableRadixSort",
+            "spark.sql.sortMergeJoinExec.",
+            "spark.sql.windowExec.",
+        ),
+    ),
+    (
+        "How rows are laid out in files: how many files, how compressed, how much of a file is skipped",
+        (
+            "spark.sql.avro.compression.codec",
+            "spark.sql.avro.deflate.level",
+            "spark.sql.avro.filterPushdown.enabled",
+            "spark.sql.avro.xz.level",
+            "spark.sql.avro.zstandard.",
+            "spark.sql.files.maxRecordsPerFile",
+            "spark.sql.orc.compression.codec",
+            "spark.sql.orc.filterPushdown",
+            "spark.sql.parquet.compression.codec",
+            "spark.sql.parquet.filterPushdown",
+            "spark.sql.parquet.filterPushdown.",
+            "spark.sql.parquet.pushdown.",
+        ),
+    ),
+)
+"""Reason, and the settings that it is about: whole names, and beginnings of names that end with a dot."""
+
+IMAGES = (
+    "spark.kubernetes.container.image",
+    "spark.kubernetes.driver.container.image",
+    "spark.kubernetes.executor.container.image",
+)
+"""Settings that name container images. Each is a component of its own."""
+
+_NAMES = frozenset(name for _, names in DO_NOT_CHANGE_ROWS for name in names if not name.endswith("."))
+_BEGINNINGS = tuple(name for _, names in DO_NOT_CHANGE_ROWS for name in names if name.endswith("."))
+
+# A setting in an argument list of spark-submit, which ways such as EMR Serverless take as one text.
+_SETTING = r"(?P<name{0}>spark\.[^\s=]+)="
+_CONF_IN_TEXT = re.compile(
+    r"(?:(?<=\s)|^)(?:--conf|-c)(?:\s+|=)(?:"
+    rf"'{_SETTING.format(1)}[^']*'|\"{_SETTING.format(2)}[^\"]*\"|{_SETTING.format(3)}[^\s'\"]*"
+    r")(?:\s+|$)"
+)
+_SETTINGS_FIELDS = ("conf", "_conf", "spark_conf", "_spark_conf")
+_PROPERTIES_FIELDS = ("properties_file", "_properties_file")
+_CONF_OPTIONS = ("--conf", "-c")
+
+
+def changes_rows(setting: str) -> bool:
+    """Return whether a setting counts, by its name."""
+    return setting not in _NAMES and not setting.startswith(_BEGINNINGS)
+
+
+def row_settings(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings that count, sorted by name, with their values as texts."""
+    return {name: str(settings[name]) for name in sorted(settings) if changes_rows(name)}
+
+
+def settings_of(operator: object) -> dict[str, str]:
+    """Return the settings that are declared for an operator and count: its ``conf``, over its properties file.
+
+    A properties file on another machine is not read.
+    """
+    found: dict[str, Any] = {}
+    for name in _PROPERTIES_FIELDS:
+        path = Path(str(getattr(operator, name, None) or "").removeprefix("file://"))
+        if path.is_file():
+            found |= settings_in(path.read_text(encoding="utf-8", errors="replace"))
+    for name in _SETTINGS_FIELDS:
+        conf = getattr(operator, name, None)
+        if isinstance(conf, Mapping):
+            found |= {str(key): value for key, value in conf.items()}
+    return row_settings(found)
+
+
+def without_other_settings(value: Any) -> Any:
+    """Return a JSON value without the settings in it that do not count.
+
+    Settings are found as keys of objects, after ``--conf`` in lists, and after ``--conf`` in texts.
+    """
+    if isinstance(value, Mapping):
+        kept = {name: item for name, item in value.items() if not _is_other(name)}
+        return {name: without_other_settings(item) for name, item in kept.items()}
+    if isinstance(value, (list, tuple)):
+        return _without_in_list(list(value))
+    if isinstance(value, str) and ("--conf" in value or "-c " in value):
+        return _CONF_IN_TEXT.sub(lambda match: "" if _is_other(next(filter(None, match.groups()))) else match[0], value)
+    return value
+
+
+def _without_in_list(values: list[Any]) -> list[Any]:
+    kept: list[Any] = []
+    for value in values:
+        setting = value if isinstance(value, str) else ""
+        if kept and kept[-1] in _CONF_OPTIONS and _is_other(setting.partition("=")[0]):
+            kept.pop()
+        elif not (setting.startswith("--conf=") and _is_other(setting.split("=")[1])):
+            kept.append(without_other_settings(value))
+    return kept
+
+
+def _is_other(name: object) -> bool:
+    return isinstance(name, str) and name.startswith("spark.") and not changes_rows(name)
+
+
+def settings_in(properties: str) -> dict[str, str]:
+    """Return the settings in the text of a properties file, as spark-submit reads it.
+
+    It reads names that begin with ``spark.``. Name and value are separated by blanks, ``=`` or ``:``.
+    """
+    found: dict[str, str] = {}
+    for line in re.sub(r"\\\r?\n[ \t]*", "", properties).splitlines():
+        match = _PROPERTY.fullmatch(line.strip())
+        if match is not None:
+            found[match["name"]] = match["value"].strip()
+    return found
+
+
+_PROPERTY = re.compile(r"(?P<name>spark\.[^\s=:]+)\s*(?:[=:]\s*|\s)(?P<value>.*)")

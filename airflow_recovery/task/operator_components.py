@@ -1,0 +1,175 @@
+"""The components of an operator's fingerprint, made of what its job computes (`DropInOperator.computes`).
+
+What is not in it: where a job runs and what it is called there (`PLACES`), and settings that do not change rows
+(`airflow_recovery.job.row_settings`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from airflow.sdk import Context
+
+from airflow_recovery.job.row_settings import IMAGES, without_other_settings
+from airflow_recovery.model.components import Component, value_of
+from airflow_recovery.task.code_places import APPLICATION
+
+_AMAZON = "airflow.providers.amazon.aws.operators"
+_KUBERNETES = "airflow.providers.cncf.kubernetes.operators"
+_DATABRICKS = "airflow.providers.databricks.operators.databricks"
+_DATAPROC = "airflow.providers.google.cloud.operators.dataproc"
+_EMR = ("aws_conn_id", "execution_role_arn", "region_name", "verify")
+_POD = (
+    *("annotations", "cluster_context", "config_file", "container_resources", "hostname", "kubernetes_conn_id"),
+    *("labels", "name", "namespace", "node_selector", "trigger_kwargs"),
+)
+_SIZES = ("driver_cores", "driver_memory", "executor_cores", "executor_memory", "num_executors")
+_RUN = ("access_control_list", "existing_cluster_id", "idempotency_token", "run_name", "timeout_seconds")
+
+PLACES: Mapping[str, tuple[str, ...]] = {
+    f"{_AMAZON}.emr.EmrAddStepsOperator": (*_EMR, "cluster_states", "job_flow_id", "job_flow_name"),
+    f"{_AMAZON}.emr.EmrContainerOperator": (*_EMR, "name", "virtual_cluster_id"),
+    f"{_AMAZON}.emr.EmrServerlessStartJobOperator": (*_EMR, "application_id", "name"),
+    f"{_AMAZON}.glue.GlueJobOperator": ("aws_conn_id", "iam_role_arn", "iam_role_name", "region_name", "verify"),
+    f"{_AMAZON}.batch.BatchOperator": ("aws_conn_id", "job_name", "job_queue", "region_name", "tags", "verify"),
+    "airflow.providers.apache.livy.operators.livy.LivyOperator": tuple(
+        f"spark_params.{name}" for name in ("name", "proxy_user", "queue", *_SIZES)
+    ),
+    "airflow.providers.apache.spark.operators.spark_pyspark.PySparkOperator": ("conn_id",),
+    "airflow.providers.apache.spark.operators.spark_pipelines.SparkPipelinesOperator": ("keytab", "principal"),
+    f"{_KUBERNETES}.pod.KubernetesPodOperator": _POD,
+    f"{_KUBERNETES}.spark_kubernetes.SparkKubernetesOperator": ("kubernetes_conn_id", "name", "namespace"),
+    f"{_DATABRICKS}.DatabricksSubmitRunOperator": (
+        *("databricks_conn_id", "performance_target", *_RUN),
+        *(f"json.{name}" for name in _RUN),
+    ),
+    f"{_DATABRICKS}.DatabricksRunNowOperator": ("databricks_conn_id", "idempotency_token", "performance_target"),
+    f"{_DATAPROC}.DataprocSubmitJobOperator": (
+        *("gcp_conn_id", "impersonation_chain", "project_id", "region", "request_id"),
+        *("job.placement", "job.reference"),
+    ),
+    f"{_DATAPROC}.DataprocCreateBatchOperator": (
+        *("batch_id", "gcp_conn_id", "impersonation_chain", "project_id", "region", "request_id"),
+    ),
+}
+"""Fields that only say where a job runs, with whose rights, and what it is called: by the class that declares them.
+
+They hold for its subclasses too. ``a.b`` is key ``b`` of field ``a``. A field that is not listed counts.
+"""
+
+_OF_JOB = {"fields": "field", "settings": "setting", "context": "context"}
+_OF_RUN = ("conf", "params")
+_WHOLE_CONTEXT = ("context", "dag_run", "ti", "task_instance")
+_NOTHING_OF_RUN = frozenset(
+    {
+        *("asset_state_store", "conn", "dag", "exception", "expanded_ti_count", "inlet_events", "inlets", "macros"),
+        *("map_index_template", "outlet_events", "outlets", "reason", "task", "task_instance_key_str"),
+        *("task_reschedule_count", "task_state_store", "templates_dict", "test_mode", "try_number", "ti_start_date"),
+    }
+)
+"""Tools of Airflow and facts of one try, which say nothing of the rows."""
+
+
+def fields_that_count(operator_class: type, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of an operator's fields without places (`PLACES`) and settings that do not change rows."""
+    places = _listed_for(operator_class, PLACES)
+    counting = {}
+    for name, value in fields.items():
+        if name in places:
+            continue
+        if isinstance(value, Mapping):
+            value = {key: item for key, item in value.items() if f"{name}.{key}" not in places}
+        counting[name] = without_other_settings(value)
+    return counting
+
+
+def components_of_document(document: Mapping[str, Any]) -> tuple[Component, ...]:
+    """Return the components of what a job computes, in an order that does not depend on the order of declaration."""
+    found = {component.name: component for component in _code_of(document.get("code", ()))}
+    for key, value in document.items():
+        if key in _OF_JOB:
+            # Images are among the code.
+            parts = {f"{_OF_JOB[key]} {name}": item for name, item in value.items() if name not in IMAGES}
+        else:
+            parts = {key: value} if key != "code" else {}
+        found |= {name: _component(name, item) for name, item in parts.items()}
+    return tuple(found[name] for name in sorted(found))
+
+
+def _code_of(code: Iterable[Sequence[Any]]) -> list[Component]:
+    """The components of code. An image is where the program runs, and does not decide, if the program is not in it."""
+    components = [Component(name, value, seen=seen) for name, value, seen in code]
+    programs = [each.name for each in components if each.name.startswith(f"{APPLICATION} ")]
+    is_outside = any(not name.startswith(f"{APPLICATION} local:") for name in programs)
+    return [
+        replace(each, decides=False) if is_outside and each.name.startswith("image ") else each for each in components
+    ]
+
+
+def _component(name: str, value: Any) -> Component:
+    if isinstance(value, Mapping) and value.get(UNSEEN) is True:
+        return Component(name, value_of(value["value"]), seen=False)
+    return Component(name, value_of(value))
+
+
+UNSEEN = "(unseen)"
+"""The key in a value of a document whose content can't be read."""
+
+
+def _listed_for(operator_class: type, table: Mapping[str, Sequence[str]]) -> set[str]:
+    classes = (f"{each.__module__}.{each.__qualname__}" for each in operator_class.__mro__)
+    return {name for path in classes for name in table.get(path, ())}
+
+
+# --- a function's arguments from Airflow's context
+
+
+def names_from_context(operator: Any) -> tuple[str, ...]:
+    """Return the names that an operator's ``python_callable`` takes from Airflow's context, as in its signature.
+
+    ``context`` stands for ``**context``. Arguments that the operator gives itself are not among them.
+    """
+    function = getattr(operator, "python_callable", None)
+    if not callable(function):
+        return ()
+    given = getattr(operator, "op_kwargs", None) or {}
+    try:
+        signature = inspect.signature(function)
+        positional = signature.bind_partial(*(getattr(operator, "op_args", None) or ())).arguments
+    except (TypeError, ValueError):  # a function of a compiled module
+        return ()
+    names = []
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            names.append("context")
+        elif parameter.kind is not parameter.VAR_POSITIONAL and name not in given and name not in positional:
+            names.append(name)
+    known = Context.__annotations__
+    return tuple(name for name in names if name in known or name == "context")
+
+
+def context_document(operator: Any, context: Mapping[str, Any], describe: Any) -> dict[str, Any]:
+    """Return the values of the run's context that an operator's function takes by name.
+
+    ``**context``, ``dag_run`` and ``ti`` stand for the run's conf and params. Variables (``var``) can't be seen.
+    """
+    found: dict[str, Any] = {}
+    dag_run = context["dag_run"]
+    run = {"conf": dict(dag_run.conf or {}), "params": dict(context.get("params") or {})}
+    run["conf"].pop("recovery", None)
+    for name in names_from_context(operator):
+        if name in _WHOLE_CONTEXT or (name in _OF_RUN and name in context):
+            wanted = ("params",) if name == "params" else _OF_RUN
+            found |= {each: describe(run[each]) for each in wanted}
+        elif name == "var":
+            found[name] = {UNSEEN: True, "value": "Variables of Airflow"}
+        elif name in context and name not in _NOTHING_OF_RUN:
+            found[name] = describe(_plain_moment(context[name]))
+    return found
+
+
+def _plain_moment(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else value

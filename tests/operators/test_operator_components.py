@@ -1,0 +1,338 @@
+"""What an operator's fingerprint is made of: settings, values of the context, places, and code that can't be seen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.amazon.aws.operators.emr import EmrAddStepsOperator
+from airflow.providers.apache.livy.operators.livy import LivyOperator
+from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+from airflow.providers.standard.operators.bash import BashOperator
+from airflow.providers.standard.operators.python import PythonOperator
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+from tries import run_try, task_context
+
+from airflow_recovery.model.components import fingerprint_of, unseen_in
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, recoverable
+from airflow_recovery.task import operator_components
+from airflow_recovery.task.operator_components import names_from_context
+
+
+def new_dag() -> DAG:
+    return DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc))
+
+
+def python(function: Callable[..., Any], **given: Any) -> Any:
+    with new_dag():
+        options = {"op_kwargs": {"out": "{output:out}"}, "outputs": ["out"], **given}
+        return recoverable(PythonOperator)(task_id="t", python_callable=function, **options)
+
+
+def livy(**given: Any) -> Any:
+    with new_dag():
+        options = {"args": ["{output:out}"], "file": "s3://code/clean.py", "polling_interval": 1, "outputs": ["out"]}
+        return recoverable(LivyOperator)(task_id="t", **{**options, **given})
+
+
+def emr(**given: Any) -> Any:
+    arguments = ["spark-submit", *given.pop("conf", ()), "s3://code/clean.py", "{output:out}"]
+    steps = [{"Name": "clean", "HadoopJarStep": {"Jar": "command-runner.jar", "Args": arguments}}]
+    with new_dag():
+        options = {"job_flow_id": "j-1", "steps": steps, "wait_for_completion": True, "outputs": ["out"]}
+        return recoverable(EmrAddStepsOperator)(task_id="t", **{**options, **given})
+
+
+def pod(**given: Any) -> Any:
+    options = {"image": "etl:1", "arguments": ["{output:out}"], "name": "clean", "outputs": ["out"]}
+    with new_dag():
+        return recoverable(KubernetesPodOperator)(task_id="t", **{**options, **given})
+
+
+def submit(**given: Any) -> Any:
+    options = {"application": "s3://code/clean.py", "application_args": ["{output:out}"], "outputs": ["out"]}
+    with new_dag():
+        return RecoverableSparkSubmitOperator(task_id="t", **{**options, **given})
+
+
+def unseen(operator: Any) -> list[str]:
+    return [component.name for component in unseen_in(operator.components_of(operator.computes()))]
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+ANSI, MEMORY = ("spark.sql.ansi.enabled", "false"), ("spark.executor.memory", "4g")
+
+
+def with_conf(setting: tuple[str, str]) -> dict[str, Any]:
+    return {"conf": dict([setting])}
+
+
+def with_arguments(setting: tuple[str, str]) -> dict[str, Any]:
+    return {"conf": ("--conf", "=".join(setting))}
+
+
+@pytest.mark.parametrize(
+    ("made", "given"), [(submit, with_conf), (livy, with_conf), (emr, with_arguments)], ids=["submit", "livy", "emr"]
+)
+def test_a_setting_that_changes_rows_counts_and_one_that_does_not_is_left_out(
+    made: Callable[..., Any], given: Callable[..., Any]
+) -> None:
+    assert made(**given(ANSI)).fingerprint() != made().fingerprint()
+    assert made(**given(MEMORY)).fingerprint() == made().fingerprint()
+
+
+def test_a_properties_file_counts_by_its_settings(tmp_path: Path) -> None:
+    file = tmp_path / "spark.conf"
+    file.write_text("spark.executor.memory 4g\n")
+    assert submit(properties_file=str(file)).fingerprint() == submit().fingerprint()
+    file.write_text("spark.sql.ansi.enabled false\n")
+    assert submit(properties_file=str(file)).fingerprint() != submit().fingerprint()
+
+
+@pytest.mark.control
+def test_control_without_settings_a_change_of_one_is_not_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_recovery.task.drop_in.settings_of", lambda operator: {})
+    assert submit(**with_conf(ANSI)).fingerprint() == submit().fingerprint()
+
+
+# --- where a job runs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("made", "place"),
+    [
+        (emr, {"job_flow_id": "j-2"}),
+        (emr, {"aws_conn_id": "other"}),
+        (emr, {"region_name": "eu-west-1"}),
+        (livy, {"queue": "night"}),
+        (livy, {"name": "other"}),
+        (livy, {"num_executors": 8}),
+        (pod, {"name": "other"}),
+        (pod, {"namespace": "night"}),
+        (pod, {"labels": {"a": "b"}}),
+    ],
+)
+def test_where_a_job_runs_is_not_in_the_fingerprint(made: Callable[..., Any], place: dict[str, Any]) -> None:
+    assert made(**place).fingerprint() == made().fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("made", "other"),
+    [
+        (emr, {"steps": [{"Name": "x", "HadoopJarStep": {"Jar": "a.jar", "Args": ["{output:out}"]}}]}),
+        (livy, {"class_name": "Main"}),
+        (livy, {"file": "s3://code/other.py"}),
+        (pod, {"image": "etl:2"}),
+        (pod, {"env_vars": {"A": "1"}}),
+    ],
+)
+def test_what_is_no_place_counts(made: Callable[..., Any], other: dict[str, Any]) -> None:
+    assert made(**other).fingerprint() != made().fingerprint()
+
+
+@pytest.mark.control
+def test_control_without_the_table_another_cluster_is_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_components, "PLACES", {})
+    assert emr(job_flow_id="j-2").fingerprint() != emr().fingerprint()
+
+
+# --- what a function takes from the context ---------------------------------------------------------------------------
+
+
+def write(out: str, text: object) -> None:
+    folder = Path(out.removeprefix("file://"))
+    folder.mkdir(parents=True)
+    (folder / "part-0").write_text(str(text))
+
+
+def by_params(out: str, params: Any) -> None:
+    write(out, params["carrier"])
+
+
+def by_dag_run(out: str, dag_run: Any) -> None:
+    write(out, dag_run.conf)
+
+
+def by_everything(out: str, **context: Any) -> None:
+    write(out, context["params"])
+
+
+def by_instance(out: str, ti: Any) -> None:
+    write(out, ti.dag_run.conf)
+
+
+def by_date(out: str, ds: str, carrier: str = "AA") -> None:
+    write(out, f"{ds} {carrier}")
+
+
+def by_variable(out: str, var: Any) -> None:
+    write(out, var)
+
+
+def by_nothing(out: str) -> None:
+    write(out, "rows")
+
+
+def context_with(conf: dict[str, Any], params: dict[str, Any]) -> Any:
+    context = task_context()
+    return {**context, "dag_run": SimpleNamespace(**{**vars(context["dag_run"]), "conf": conf}), "params": params}
+
+
+def fingerprint_in(function: Callable[..., Any], conf: dict[str, Any], params: dict[str, Any], **given: Any) -> str:
+    operator = python(function, **given)
+    return fingerprint_of(operator.components_of(operator.computes_in(context_with(conf, params))))
+
+
+AA, UA = {"carrier": "AA"}, {"carrier": "UA"}
+
+
+@pytest.mark.parametrize("function", [by_params, by_everything, by_dag_run, by_instance])
+def test_what_a_function_takes_from_the_context_counts(function: Callable[..., Any]) -> None:
+    assert fingerprint_in(function, AA, AA) == fingerprint_in(function, AA, AA) != fingerprint_in(function, UA, UA)
+
+
+def test_what_a_function_does_not_take_does_not_count() -> None:
+    assert fingerprint_in(by_nothing, AA, AA) == fingerprint_in(by_nothing, UA, UA)
+    assert fingerprint_in(by_params, AA, AA) == fingerprint_in(by_params, UA, AA), "params only"
+    recompute = {"recovery": {"mode": "recompute", "epoch": 2}}
+    assert fingerprint_in(by_dag_run, {}, AA) == fingerprint_in(by_dag_run, recompute, AA), "our own key"
+    given = {"op_kwargs": {"out": "{output:out}", "params": {"carrier": "B6"}}}
+    assert fingerprint_in(by_params, AA, AA, **given) == fingerprint_in(by_params, UA, UA, **given), "given by the task"
+
+
+def test_names_of_the_context_are_those_that_airflow_would_fill_in() -> None:
+    assert names_from_context(python(by_date)) == ("ds",)
+    assert names_from_context(python(by_date, op_args=["x", "2024"], op_kwargs={"a": "{output:out}"})) == ()
+    assert names_from_context(python(by_everything)) == ("context",)
+    assert names_from_context(python(print)) == ()
+
+
+def test_a_function_that_reads_variables_can_not_be_seen_whole() -> None:
+    operator = python(by_variable)
+    components = operator.components_of(operator.computes_in({**task_context(), "var": object()}))
+    assert [component.name for component in unseen_in(components)] == ["context var"]
+
+
+def test_other_params_for_the_same_date_run_the_function_again(recovery: Path) -> None:
+    assert run_try(python(by_params), context=context_with({}, AA))["decision"] == "ran"
+    assert run_try(python(by_params), context=context_with({}, AA), try_number=2)["decision"] == "kept"
+    assert run_try(python(by_params), context=context_with({}, UA), try_number=3)["decision"] == "ran"
+
+
+@pytest.mark.control
+def test_control_without_the_context_other_params_are_not_noticed(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.task.drop_in_operator.context_document", lambda *_: {})
+    assert run_try(python(by_params), context=context_with({}, AA))["decision"] == "ran"
+    assert run_try(python(by_params), context=context_with({}, UA), try_number=2)["decision"] == "kept"
+
+
+# --- texts that are another one in each process -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Carriers:
+    names: frozenset[str]
+    inner: Any = None
+
+
+class Plain:
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+
+PROGRAM = """
+from test_operator_components import Carriers, Plain, by_nothing, python
+names = frozenset({"AA", "UA", "B6", "DL"})
+values = [names, Carriers(names), Carriers(names, {"x": Carriers(names)}), Plain(set(names)), {"k": [set(names)]}]
+print(*[python(by_nothing, op_kwargs={"out": "{output:out}", "v": value}).fingerprint() for value in values])
+"""
+
+
+def in_process(seed: int) -> list[str]:
+    paths = [str(Path(__file__).parent), *sys.path]
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()[-5:]
+
+
+def test_sets_in_values_are_written_alike_in_every_process() -> None:
+    assert in_process(1) == in_process(2)
+
+
+def test_the_fields_of_an_object_count() -> None:
+    def given(value: Any) -> str:
+        return str(python(by_nothing, op_kwargs={"out": "{output:out}", "v": value}).fingerprint())
+
+    assert given(Carriers(frozenset("a"))) != given(Carriers(frozenset("b")))
+    assert given(Plain({"a"})) != given(Plain({"b"})), "an object whose text is an address"
+
+
+def test_a_template_that_names_a_method_is_refused_by_name(recovery: Path) -> None:
+    with new_dag():
+        task = recoverable(BashOperator, paths="plain")(
+            task_id="t", bash_command="echo {{ params.keys }} > '{output:out}'", outputs=["out"]
+        )
+    with pytest.raises(AirflowFailException, match=r"t, bash_command: expected a value, found <.*method keys of"):
+        run_try(task)
+
+
+def test_an_argument_with_an_address_is_refused_by_name(recovery: Path) -> None:
+    task = submit(application_args=["{{ params.items }}", "{output:out}"])
+    with pytest.raises(AirflowFailException, match="t, application_args: expected a value, found <"):
+        run_try(task)
+
+
+# --- code that can't be seen ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "names"),
+    [
+        (submit, {}, ["application"]),
+        (submit, {"application": __file__}, []),
+        (submit, {"application": __file__, "jars": "s3://code/a.jar"}, ["jars 1"]),
+        (submit, {"application": "local:///opt/a.py"}, ["application"]),
+        (
+            submit,
+            {"application": "local:///opt/a.py", "conf": {"spark.kubernetes.container.image": "etl:1"}},
+            ["application", "image spark.kubernetes.container.image"],
+        ),
+        (submit, {"application": __file__, "conf": {"spark.kubernetes.container.image": "spark:4"}}, []),
+        (livy, {}, ["code s3://code/clean.py"]),
+        (emr, {}, ["code s3://code/clean.py"]),
+        (pod, {}, ["image etl:1"]),
+        (pod, {"image": "etl@sha256:" + "0" * 64}, []),
+    ],
+)
+def test_code_behind_a_name_is_unseen(made: Callable[..., Any], given: dict[str, Any], names: list[str]) -> None:
+    assert unseen(made(**given)) == names
+
+
+def test_a_script_in_a_command_counts_by_its_content(tmp_path: Path) -> None:
+    script = tmp_path / "clean.py"
+
+    def given() -> Any:
+        with new_dag():
+            command = f"python {script} --out '{{output:out}}'"
+            return recoverable(BashOperator, paths="plain")(task_id="t", bash_command=command, outputs=["out"])
+
+    assert unseen(given()) == [f"code {script}"], "it is not on this machine"
+    script.write_text("1")
+    before = given().fingerprint()
+    assert unseen(given()) == []
+    script.write_text("2")
+    assert given().fingerprint() != before
