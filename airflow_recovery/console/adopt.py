@@ -6,6 +6,7 @@ import argparse
 import json
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 
 from airflow_recovery.attempt.commit import token_of
 from airflow_recovery.console.arguments import name
@@ -39,9 +40,11 @@ def run(args: argparse.Namespace) -> int:
             f"{args.new}: name what was renamed, and its name today."
         )
     adopted = []
-    # A task that was refused before its first claim has recorded no plan: the one with the new name tells the sink.
     commits = dict.fromkeys(_commits(deployment.journal, old))
-    commits |= dict.fromkeys((spec, _renamed(token, new, old)) for spec, token in _commits(deployment.journal, new))
+    with suppress(NothingRecorded):
+        # A task that was refused before its first claim has recorded no plan. The one with the new name tells its sink.
+        of_new = _commits(deployment.journal, new)
+        commits |= dict.fromkeys([(spec, _renamed(token, new, old)) for spec, token in of_new])
     for spec, before in commits:
         committer = deployment.open_committer(spec)
         if not isinstance(committer, KnowsOwners) or not isinstance(committer, RemembersAttempts):

@@ -93,7 +93,7 @@ def withdraws(run: SimulatedRun, region: str, *, gives_back: bool) -> None:
 
 def check_given(run: SimulatedRun, publishes: Mapping[int, Mapping[str, int]]) -> None:
     """At rest: if nothing has happened to the run since a reader was given a result, that is the published one."""
-    if run.world.airflow.state(PUBLISH) != "success":
+    if not (run.given and run.world.airflow.state(PUBLISH) == "success"):
         return
     published = publishes[max(publishes)]
     for given in run.given:
