@@ -70,6 +70,7 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         outdated=outdated,
         absent=absent,
         dag_run=run.dag_run_record(region),
+        declared=run.declaration(region),
     )
     run.journal.claim(claim)
     run.log.info(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_recovery.attempt.declarations import ask_declared
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import (
     FINISHED_STATES,
@@ -27,7 +28,7 @@ from airflow_recovery.model.records import Lost
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan_making import plan_of
 from airflow_recovery.planning.plan_text import brief, plan_line
-from airflow_recovery.planning.reason import Reason
+from airflow_recovery.planning.reason import Reason, Why
 
 
 def clear_producers(
@@ -119,6 +120,8 @@ def _report(
     run.log.info("The failover as planned: %s.", plan_line(planned, len(run.today.regions)))
     for region, reason in lost.items():
         attempt = evaluation.current(region)
+        if attempt is not None and reason.why is Why.DECLARED_OTHERWISE:
+            ask_declared(run, caller, attempt)
         # Nothing is reported of a region that is not valid: there is no result that could be gone.
         if attempt is None or evaluation.invalid_because(region) is not None:
             continue

@@ -44,7 +44,7 @@ from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.edges import Edges
 from airflow_recovery.planning.inputs_read import InputsRead
 from airflow_recovery.planning.mode import PlanningMode, planning, planning_of
-from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
+from airflow_recovery.planning.reason import ASKS_OWN_TASK, EarlyCutoff, Reason, Why
 
 Available = Callable[[str, Attempt, str], "Reason | None"]
 """Answers for one result of a region's attempt: `None` where all its objects are there as registered, else why not."""
@@ -64,7 +64,8 @@ class Evaluation:
     ``externals`` holds today's external inputs of the regions that may be evaluated by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task evaluates them.
     ``absent``: likewise the optional inputs that this DAG run does not have.
-    ``unkept``: why a region's own task can't keep the finish that counts. Only that task's process knows such a reason.
+    ``unkept``: why the finish that counts of a region does not, as only this process knows: its own task can't keep it,
+    or its operator is declared otherwise.
     ``known``: what each mode knows of the run besides its records, by its name, read after ``state`` was listed.
     ``changes_since``: what in today's DAG run differs from the one that an outcome was made for; empty if not known.
     ``before``: the same plan in an earlier state, or a supposed one. What it has found out of traces that rest on
@@ -507,7 +508,7 @@ class Evaluation:
         if reason is None and current is not None and current.outcome is not None:
             reason = self._evaluate_inputs(name, current.outcome, planning(group.template.mode.name))
         self._invalid[name] = reason
-        if reason is not None and reason.why is not Why.OUTDATED and not self._awaits_a_producer(name):
+        if reason is not None and reason.why not in ASKS_OWN_TASK and not self._awaits_a_producer(name):
             self._decided[name] = [name]
 
     def _evaluate_alone(self, name: str, group: RegionGroup, index: int, attempt: Attempt | None) -> Reason | None:

@@ -118,9 +118,11 @@ def test_what_the_versions_since_groups_do_not_read_they_refuse_by_name() -> Non
         "read without absent, outdated",
         "read without airflow_run_id",
         "read without dag_run",
+        "read without declared",
         "read without inputs.token",
         "read without regions.finals",
         "read without regions.optional",
+        "read without xcoms",
     }
 
 
