@@ -15,13 +15,22 @@ from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import (
     FINISHED_STATES,
     HOW_TO_CONFIGURE_CLEARS,
+    MARKED_FAILED,
     REMOVED_STATE,
     RUNNING_STATES,
     ClearRequest,
+    ClearResult,
     Observation,
     TaskTry,
 )
-from airflow_recovery.errors import ClearNotConfigured, InputLost, InputSkipped, InputUnreachable, ObjectMissing
+from airflow_recovery.errors import (
+    ClearNotConfigured,
+    InputFailed,
+    InputLost,
+    InputSkipped,
+    InputUnreachable,
+    ObjectMissing,
+)
 from airflow_recovery.journal.events import FailoverPlanned, RegionSkipped
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.records import Lost
@@ -37,8 +46,9 @@ def clear_producers(
     """Report and clear. Returns the exception for the caller to raise: its retry waits for the producers.
 
     ``observation`` was made before the listing that ``evaluation`` rests on. Raises `InputSkipped` where a producer was
-    skipped in this run, `InputUnreachable` where its task was removed from the run, or where it has verified its result
-    since an earlier report and this process still does not see it.
+    skipped in this run, `InputFailed` where a person has marked it as failed, `InputUnreachable` where its task was
+    removed from the run, or where it has verified its result since an earlier report and this process still does not
+    see it.
     """
     tries = run.tries(observation)
     _refuse_what_no_clear_brings_back(run, caller, lost, {region: each.state for region, each in tries.items()})
@@ -48,6 +58,7 @@ def clear_producers(
         consumers=_readers(run, evaluation, caller, lost, observation),
     )
     result = run.task_instances.clear(request)
+    _refuse_what_was_marked(run, caller, lost, result)
     gone = tuple(
         InputRef(region, attempt.number) for region in lost if (attempt := evaluation.current(region)) is not None
     )
@@ -105,6 +116,17 @@ def _refuse_what_no_clear_brings_back(
             f"{caller} can't run before {', '.join(lost)} has, and Airflow has removed {', '.join(removed)} from this "
             "run: the version of the DAG that the run uses has no such task. Clear the whole run on the DAG's latest "
             "version."
+        )
+
+
+def _refuse_what_was_marked(run: Run, caller: str, lost: Mapping[str, Reason], result: ClearResult) -> None:
+    """Raises `InputFailed` for a producer that a person has marked as failed: it has no result in this run."""
+    marked = [region for region in lost if result.unmoved.get(run.task_keys[region], (0, ""))[1] == MARKED_FAILED]
+    if marked:
+        raise InputFailed(
+            f"{caller} can't run before {marked[0]} has ({lost[marked[0]].text()}). A person has marked {marked[0]} as "
+            f"failed, so it has no result in this run, and recovery does not clear it. Clear {marked[0]} with its "
+            "downstream tasks to go on."
         )
 
 

@@ -520,8 +520,7 @@ class Evaluation:
             return Reason(name, Why.NOT_COMMITTED, f"attempt {attempt.number} was abandoned")
         today = group.fingerprint(index)
         if today is not None and outcome.fingerprint != today:
-            changes = self._changes_since(outcome) if self._changes_since is not None else ""
-            detail = f"since attempt {attempt.number}" + (f"; other now: {changes}" if changes else "")
+            detail = f"since attempt {attempt.number}" + self._changes(name, outcome)
             return Reason(name, Why.CODE_CHANGED, detail)
         if name in self._externals:
             changed = _changed_external(outcome.externals, self._externals[name])
@@ -538,11 +537,23 @@ class Evaluation:
             return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, self._regions[name].inputs))
         outdated = None if name in self._externals else self.state.of(name).outdated_since
         if outdated is not None:
-            return Reason(name, Why.OUTDATED, f"attempt {outdated} was claimed since attempt {attempt.number} was")
+            detail = f"attempt {outdated} was claimed since attempt {attempt.number} was" + self._changes(name, outcome)
+            return Reason(name, Why.OUTDATED, detail)
         template = group.template
         may_be_overwritten = template.fixed or template.writes_elsewhere
         overwritten = self._why_overwritten(name, template, attempt.number) if may_be_overwritten else None
         return overwritten or self._unkept.get(name)
+
+    def _changes(self, name: str, outcome: Outcome) -> str:
+        """What differs between the DAG run of ``outcome`` and this one; if that is not known, the newest claim's."""
+        if self._changes_since is not None:
+            changes = self._changes_since(outcome)
+        else:
+            newest = self.state.of(name).attempts.get(self.state.of(name).latest_attempt)
+            now = newest.claim.dag_run if newest is not None and newest.claim is not None else None
+            known = now is not None and outcome.dag_run is not None
+            changes = ", ".join(now.changes_since(outcome.dag_run)) if known else ""
+        return f"; other now: {changes}" if changes else ""
 
     def _why_overwritten(self, name: str, planned: RegionPlan, number: int) -> Reason | None:
         """A later attempt that does not count may have written over what this one has, which counts again."""

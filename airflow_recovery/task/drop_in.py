@@ -55,6 +55,7 @@ from airflow_recovery.results.prober import OnAltered, cure_of_altered
 from airflow_recovery.results.table_line import OwnCommits
 from airflow_recovery.results.tables import DELTA_USER_METADATA, ICEBERG_SETTING, Tables, check_names, tag_of, token_of
 from airflow_recovery.task.committed_output import check_prepared
+from airflow_recovery.task.driver_pod import PodFailed
 from airflow_recovery.task.externals import list_external
 from airflow_recovery.task.left_in_airflow import (
     LeftInAirflow,
@@ -386,6 +387,8 @@ class DropInApplication(SparkApplication):
                 raise ERRORS[classify(failure)](could_not, failure) from error
             failure = _own_exception(error)
             told = str(error) if failure is None else f"{failure.type}: {failure.message}"
+            if failure is not None and isinstance(error, PodFailed):
+                told += f"\nThe driver's pod: {error}"
             failure = failure or Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
             message = f"{claim.region}@{claim.attempt}: the application failed: {told}"
             advice = self._advice_on_checkpoints("\n".join([str(error), *output_of(error)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import count
 
 import pytest
@@ -206,10 +207,8 @@ class Workers:
             self.worker += 1
             self.world.fingerprints = dict.fromkeys(self.world.upstream, f"code at worker {self.worker}")
             assert self.worker < 20, "a storm"
-            try:
+            with suppress(InputLost):
                 self.world.publish() if ready[0] == PUBLISH else self.world.go(ready[0])
-            except InputLost:
-                pass
 
 
 def test_fault_241_workers_that_read_different_files_ask_once(caplog):
