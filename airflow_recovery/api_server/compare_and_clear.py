@@ -8,7 +8,8 @@ It decides nothing: a clear only starts a task, whose own pre-check decides (doc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select, tuple_, update
@@ -17,6 +18,7 @@ from airflow_recovery.airflow_compat import (
     DagRun,
     DagRunState,
     DBDagBag,
+    Log,
     TaskInstance,
     TaskInstanceState,
     clear_task_instances,
@@ -26,6 +28,7 @@ from airflow_recovery.api_server.recovery_clears import note_clears
 from airflow_recovery.attempt.clear_protocol import Caller
 from airflow_recovery.attempt.task_instances import (
     FINISHED_STATES,
+    MARKED_FAILED,
     RUNNING_STATES,
     ClearRequest,
     ClearResult,
@@ -82,9 +85,11 @@ def clear(
     3. ``unblock``: what is ``upstream_failed`` downstream of the caller and of what was cleared is cleared too.
     4. Setups that what is cleared depends on are cleared with their teardowns, as in Airflow's own clear: what a
        teardown has removed is set up again (faults 68 and 69). Not while a task uses them that runs or is about to.
-    5. The caller is never cleared. A run that has ended is queued again.
+    5. The caller is never cleared, and neither is what a person has marked as failed: it has no result in this run
+       (fault 242). A run that has ended is queued again.
 
-    ``unmoved`` names what was compared and found to be another try, another state, or not there (try 0).
+    ``unmoved`` names what was compared and found to be another try, another state, marked as failed, or not there
+    (try 0).
     Raises `RunMissing`, and `NotMine` where the caller's ``ti_id`` is given and is no longer its try.
     """
     run = lock_run(session, dag_id, run_id)
@@ -102,24 +107,10 @@ def clear(
     instances = session.scalars(instances_of(dag_id, run_id, wanted)) if wanted else ()
     by_key = {key_of(instance): instance for instance in instances}
     unmoved: dict[str, tuple[int, str | None]] = {}
-
-    def matching(observed: Iterable[tuple[str, str]], states: frozenset[str]) -> list[TaskInstance]:
-        chosen = []
-        for key, ti_id in observed:
-            if key == own_key:
-                continue
-            instance = by_key.get(key)
-            state = None if instance is None else state_of(instance)
-            if instance is not None and str(instance.id) == ti_id and state in states:
-                chosen.append(instance)
-            else:
-                unmoved[key] = (0 if instance is None else instance.try_number, state)
-        return chosen
-
-    chosen = matching(request.producers.items(), FINISHED_STATES)
+    matching = partial(_matching, by_key, marked_as_failed(session, by_key.values()), unmoved)
+    chosen = matching(_others(request.producers, own_key), FINISHED_STATES)
     if chosen or not request.producers:
-        consumers = [pair for pair in request.consumers.items() if pair[0] not in request.producers]
-        chosen += matching(consumers, FINISHED_STATES | RUNNING_STATES)
+        chosen += matching(_others(request.consumers, own_key, *request.producers), FINISHED_STATES | RUNNING_STATES)
     dag = DBDagBag().get_dag_for_run(run, session=session) if chosen or request.unblock else None
     if dag is not None and request.unblock:
         chosen += _blocked(session, run, dag, chosen, own_key)
@@ -132,6 +123,55 @@ def clear(
         # Explicit, since Airflow's sessions don't flush by themselves and the new ids must be there for later reads.
         session.flush()
     return ClearResult(tuple(key_of(ti) for ti in chosen), unmoved)
+
+
+def _others(observed: Mapping[str, str], *left_out: str | None) -> dict[str, str]:
+    return {key: ti_id for key, ti_id in observed.items() if key not in left_out}
+
+
+def _matching(
+    by_key: Mapping[str, TaskInstance],
+    marked: frozenset[str],
+    unmoved: dict[str, tuple[int, str | None]],
+    observed: Mapping[str, str],
+    states: frozenset[str],
+) -> list[TaskInstance]:
+    """The task instances that are still the ``observed`` tries, in one of ``states``; all others go to ``unmoved``."""
+    chosen = []
+    for key, ti_id in observed.items():
+        instance = by_key.get(key)
+        state = None if instance is None else MARKED_FAILED if key in marked else state_of(instance)
+        if instance is not None and str(instance.id) == ti_id and state in states:
+            chosen.append(instance)
+        else:
+            unmoved[key] = (0 if instance is None else instance.try_number, state)
+    return chosen
+
+
+def marked_as_failed(session: Session, of_run: Iterable[TaskInstance]) -> frozenset[str]:
+    """The keys of those task instances of one run that are ``failed`` because a person has marked them, or the run.
+
+    Airflow writes each state that a try itself comes to into its audit log. If the last one of the present try is not
+    ``failed``, the try did not fail by itself. A task whose entries `airflow db clean` has deleted counts as failed by
+    itself. Sends no statement if none is failed.
+    """
+    failed = [instance for instance in of_run if state_of(instance) == "failed"]
+    if not failed:
+        return frozenset()
+    instances = {(instance.task_id, instance.map_index, instance.try_number): key_of(instance) for instance in failed}
+    first = failed[0]
+    entries = session.execute(
+        select(Log.task_id, Log.map_index, Log.try_number, Log.event)
+        .where(
+            Log.dag_id == first.dag_id,
+            Log.run_id == first.run_id,
+            Log.task_id.in_({task_id for task_id, _, _ in instances}),
+            Log.event.in_([state.value for state in TaskInstanceState]),
+        )
+        .order_by(Log.dttm, Log.id)
+    )
+    last = {(task_id, -1 if index is None else index, number): event for task_id, index, number, event in entries}
+    return frozenset(key for of, key in instances.items() if last.get(of, "failed") != "failed")
 
 
 def lock_run(session: Session, dag_id: str, run_id: str) -> DagRun:

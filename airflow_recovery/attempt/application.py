@@ -55,6 +55,7 @@ class ClaimedAttempt:
             claim.absent,
             self.work.in_outcome,
             claim.dag_run,
+            claim.declared,
         )
 
 

@@ -81,6 +81,7 @@ def claim_attempt(  # noqa: PLR0913 - what one claim says
         folder=f"{number:08d}-{hashlib.sha256(run.journal.writer.encode()).hexdigest()[:8]}",
         components=None if components is None else components.name,
         after_clear=after_clear,
+        declared=run.declaration(region),
     )
     run.journal.claim(claim)
     run.log.info(

@@ -10,24 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_recovery.attempt.declarations import ask_declared
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import (
     FINISHED_STATES,
     HOW_TO_CONFIGURE_CLEARS,
+    MARKED_FAILED,
     REMOVED_STATE,
     RUNNING_STATES,
     ClearRequest,
+    ClearResult,
     Observation,
     TaskTry,
 )
-from airflow_recovery.errors import ClearNotConfigured, InputLost, InputSkipped, InputUnreachable, ObjectMissing
+from airflow_recovery.errors import (
+    ClearNotConfigured,
+    InputFailed,
+    InputLost,
+    InputSkipped,
+    InputUnreachable,
+    ObjectMissing,
+)
 from airflow_recovery.journal.events import FailoverPlanned, RegionSkipped
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.records import Lost
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan_making import plan_of
 from airflow_recovery.planning.plan_text import brief, plan_line
-from airflow_recovery.planning.reason import Reason
+from airflow_recovery.planning.reason import Reason, Why
 
 
 def clear_producers(
@@ -36,8 +46,9 @@ def clear_producers(
     """Report and clear. Returns the exception for the caller to raise: its retry waits for the producers.
 
     ``observation`` was made before the listing that ``evaluation`` rests on. Raises `InputSkipped` where a producer was
-    skipped in this run, `InputUnreachable` where its task was removed from the run, or where it has verified its result
-    since an earlier report and this process still does not see it.
+    skipped in this run, `InputFailed` where a person has marked it as failed, `InputUnreachable` where its task was
+    removed from the run, or where it has verified its result since an earlier report and this process still does not
+    see it.
     """
     tries = run.tries(observation)
     _refuse_what_no_clear_brings_back(run, caller, lost, {region: each.state for region, each in tries.items()})
@@ -47,6 +58,7 @@ def clear_producers(
         consumers=_readers(run, evaluation, caller, lost, observation),
     )
     result = run.task_instances.clear(request)
+    _refuse_what_was_marked(run, caller, lost, result)
     gone = tuple(
         InputRef(region, attempt.number) for region in lost if (attempt := evaluation.current(region)) is not None
     )
@@ -107,6 +119,17 @@ def _refuse_what_no_clear_brings_back(
         )
 
 
+def _refuse_what_was_marked(run: Run, caller: str, lost: Mapping[str, Reason], result: ClearResult) -> None:
+    """Raises `InputFailed` for a producer that a person has marked as failed: it has no result in this run."""
+    marked = [region for region in lost if result.unmoved.get(run.task_keys[region], (0, ""))[1] == MARKED_FAILED]
+    if marked:
+        raise InputFailed(
+            f"{caller} can't run before {marked[0]} has ({lost[marked[0]].text()}). A person has marked {marked[0]} as "
+            f"failed, so it has no result in this run, and recovery does not clear it. Clear {marked[0]} with its "
+            "downstream tasks to go on."
+        )
+
+
 def _report(
     run: Run, evaluation: Evaluation, caller: str, lost: Mapping[str, Reason], tries: Mapping[str, TaskTry]
 ) -> tuple[tuple[str, str], ...]:
@@ -119,6 +142,8 @@ def _report(
     run.log.info("The failover as planned: %s.", plan_line(planned, len(run.today.regions)))
     for region, reason in lost.items():
         attempt = evaluation.current(region)
+        if attempt is not None and reason.why is Why.DECLARED_OTHERWISE:
+            ask_declared(run, caller, attempt)
         # Nothing is reported of a region that is not valid: there is no result that could be gone.
         if attempt is None or evaluation.invalid_because(region) is not None:
             continue

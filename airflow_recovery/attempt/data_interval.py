@@ -40,14 +40,12 @@ def of_another_interval(now: DagRunRecord, finishes: Iterable[Outcome]) -> Outco
 def _refusal(run: Run, region: str, finish: Outcome, then: DagRunRecord, now: DagRunRecord) -> str:
     dag_id, date = run.journal.identity.dag_id, now.logical_date or now.run_id
     start, end = then.interval or ("", "")
+    does = "replace" if finish.region == region else "be joined with"
     return (
-        f"{region} must run, and would {'replace' if finish.region == region else 'be joined with'} "
-        f"{finish.region}@{finish.attempt}, which run {then.run_id} made for the data interval from {start} to {end}. "
-        f"Expected a run with that interval, found {now.run_id} from {now.data_interval_start} to "
-        f"{now.data_interval_end}; date, conf and params are equal. A run that is triggered for a date gets another "
-        "interval than the schedule gives that date. Nothing was started or replaced. Delete this DAG run (a backfill "
-        "that clears it keeps its interval), and make the date's run by a backfill: airflow backfill create --dag-id "
-        f"{dag_id} --from-date {date} --to-date {date}. Or trigger it over the REST API with data_interval_start "
-        f"{start} and data_interval_end {end}. If the new interval is meant, run airflow recovery restart {dag_id} "
-        f"{date} {finish.region} first."
+        f"{region} must run, and would {does} {finish.region}@{finish.attempt}, which run {then.run_id} made. Expected "
+        f"that run's data interval, from {start} to {end}; found {now.run_id} with the interval from "
+        f"{now.data_interval_start} to {now.data_interval_end}. Nothing was started. Delete this DAG run, and "
+        f"run the date by a backfill: airflow backfill create --dag-id {dag_id} --from-date {date} --to-date {date}. "
+        f"If the new interval is meant, first run airflow recovery restart {dag_id} {date} {finish.region}. "
+        "Other ways are in docs/protocol.md#which-run-it-is."
     )

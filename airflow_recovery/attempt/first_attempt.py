@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from airflow_recovery.attempt.declarations import is_as_declared
 from airflow_recovery.attempt.run import Run, is_untouched
 from airflow_recovery.errors import PagesDisagree
 from airflow_recovery.journal.journal import Listing
@@ -39,6 +40,8 @@ def first_attempt_inputs(
             return None
         today = run.regions[producer].fingerprint
         if today is not None and attempt.outcome.fingerprint != today:
+            return None
+        if not is_as_declared(run, producer, attempt.outcome):
             return None
         inputs[producer] = attempt.outcome
     is_there = all(run.available(*question) is None for question in asked)

@@ -129,7 +129,7 @@ def _renamed(new: RegionKey, old: RegionKey, committer: Committer) -> SinkRefuse
         else "Remove its rows, so that is_applied() finds none; if"
     )
     return SinkRefused(
-        f"{new.text}: expected its target to hold no rows of this run by a task that Airflow does not have any more, "
-        f"found rows of {old.text}, and {gone} is not there any more. The rows might be there twice, so nothing was "
-        f"run. {way_out} it was another task, remove its rows and its token from the target. Then clear this task."
+        f"{new.text}: the target holds rows of {old.text} for this run, and Airflow does not have {gone} any more. "
+        f"If {new.text} adds its rows, they may be there twice, so nothing was run. {way_out} it was another task, "
+        "remove its rows and its token from the target. Then clear this task."
     )

@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping
 
 from airflow_recovery.attempt.absent_inputs import FAILED_STATES
 from airflow_recovery.attempt.clear_producers import clear_producers, refuse_without_clear_client
+from airflow_recovery.attempt.declarations import declared_otherwise
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.attempt.withdraw import withdrawals
@@ -57,7 +58,7 @@ class PublishTask:
             left_out = left_out_by_states(self._run.plan, states)
             skipped = tuple(name for name in self._run.regions if states[name] == "skipped")
             state = self._run.load()
-            evaluation = self._run.evaluate(state)
+            evaluation = self._run.evaluate(state, unkept=declared_otherwise(self._run, state, self._run.regions))
             lost = self._lost(evaluation, left_out)
             if lost:
                 if observation is None:

@@ -35,6 +35,7 @@ from airflow_recovery.attempt.commit import (
     roll_forward,
 )
 from airflow_recovery.attempt.data_interval import check_data_interval
+from airflow_recovery.attempt.declarations import answer_declared, declared_otherwise
 from airflow_recovery.attempt.failover_restart import failover_restart, restart_others
 from airflow_recovery.attempt.final_check import final_check
 from airflow_recovery.attempt.first_attempt import first_attempt_inputs
@@ -236,7 +237,8 @@ class RegionTask:
 
     def _evaluate(self, state: RunState, seen: Seen, unkept: Mapping[str, Reason] | None = None) -> Evaluation:
         externals = {self._region: self._as_today(state, seen.externals)}
-        return self._run.evaluate(state, externals, {self._region: seen.absent}, unkept)
+        not_valid = {**declared_otherwise(self._run, state, self._run.above(self._region)), **(unkept or {})}
+        return self._run.evaluate(state, externals, {self._region: seen.absent}, not_valid)
 
     def _as_today(self, state: RunState, externals: tuple[ExternalObject, ...]) -> tuple[ExternalObject, ...]:
         """``externals``, and what the attempt that counts has found by itself."""
@@ -268,7 +270,7 @@ class RegionTask:
         return None if why is None else Reason(self._region, Why.XCOMS_LOST, f"attempt {attempt.number}: {why}")
 
     def _keep(self, evaluation: Evaluation, state: RunState) -> RegionResult | None:
-        """`None`: its sink has lost its rows, and what was prepared is gone too; the region must run."""
+        """`None`: the journal was changed; or its sink has lost its rows, and what was prepared is gone too."""
         attempt, outcome = self._kept_attempt(evaluation)
         rows = keep_rows(self._run, self._region, attempt, lambda: check_owner(self._run, self._region, state))
         if rows is None:
@@ -287,6 +289,8 @@ class RegionTask:
         if outdated_since is not None:
             self._run.task_instances.live_check()
             self._run.journal.keep(Kept(self._region, outdated_since, attempt.number))
+        if not answer_declared(self._run, attempt):
+            return None
         final_check(self._run, self._region, attempt.number)
         self._run.journal.noticed(outcome)
         self._run.events.record(

@@ -16,11 +16,19 @@ from airflow_recovery.journal.owner import digest_key
 from airflow_recovery.journal.plans import plan_hash
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.journal.stream import EventSink, NoEvents
+from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.components import Component
 from airflow_recovery.model.dag_run import DagRunFacts, DagRunRecord, is_by_timetable
 from airflow_recovery.model.mode import answers_of, modes_of
-from airflow_recovery.model.records import Claim, ExternalObject, FingerprintRecord, Outcome, PlanRecord
+from airflow_recovery.model.records import (
+    Claim,
+    Declaration,
+    ExternalObject,
+    FingerprintRecord,
+    Outcome,
+    PlanRecord,
+)
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import AskedResult, Evaluation
 from airflow_recovery.planning.reason import Reason
@@ -60,6 +68,18 @@ class TaskIdentity:
     ti_id: str
     grant: RetryGrant | None = None
     trigger_rule: str = "all_success"
+
+
+@dataclass(frozen=True)
+class DeclaredOperators:
+    """What this process has read of the operators in the DAG's file, before Airflow renders their arguments.
+
+    ``own``: a digest of what an operator declares, by its region; `None` if there is none. ``own_again``: the same
+    after the DAG's file was read a second time. What differs between the two is no change of code.
+    """
+
+    own: Callable[[str], str | None]
+    own_again: Callable[[str], str | None]
 
 
 class RunMode:
@@ -111,6 +131,8 @@ class Run:
     """The components of a region's fingerprint today; none if they are not recorded."""
     is_secret: Callable[[str], bool] = lambda text: False
     """Whether a text must not be readable in the journal."""
+    declared: DeclaredOperators | None = None
+    """What the DAG declares of its operators; `None` for a declared job, whose plan has fingerprints."""
     _evaluated: list[Evaluation] = field(default_factory=list, init=False, repr=False, compare=False)
     """The last evaluation, if any, from which the next one goes on."""
 
@@ -132,6 +154,24 @@ class Run:
             for region in self.plan.regions
         )
         return replace(self.plan, regions=tuple(regions))
+
+    def declaration(self, region: str) -> Declaration | None:
+        """What the records of an attempt of ``region`` say of its operator; `None` if that is not known."""
+        own = None if self.declared is None else self.declared.own(region)
+        if self.declared is None or own is None:
+            return None
+        above = [[name, self.declared.own(name) or ""] for name in self.above(region)]
+        return Declaration(own, digest_of(above)[:32])
+
+    def above(self, region: str) -> list[str]:
+        """The regions that ``region`` reads, directly or through others, in topological order."""
+        above: set[str] = set()
+        waiting = [region]
+        while waiting:
+            new = set(self.regions[waiting.pop()].inputs) - above
+            above |= new
+            waiting += new
+        return [name for name in self.regions if name in above]
 
     def dag_run_record(self, region: str) -> DagRunRecord | None:
         """What the records of an attempt of ``region`` say of its DAG run. Raises the store's errors."""

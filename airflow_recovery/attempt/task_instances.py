@@ -24,6 +24,9 @@ REMOVED_STATE = "removed"
 ENDED_STATES = FINISHED_STATES | {"skipped", REMOVED_STATE}
 """States after which Airflow starts no other try by itself."""
 
+MARKED_FAILED = "marked failed"
+"""In `ClearResult.unmoved`: the task is ``failed`` because a person has marked it. No clear by recovery undoes that."""
+
 HOW_TO_CONFIGURE_CLEARS = (
     "To have it done without you, set `[state_store] backend = "
     "airflow_recovery.api_server.state_backend.RecoveryStateBackend` on the API server, or `[recovery] api_conn_id` to "
@@ -72,7 +75,8 @@ class ClearRequest:
     One transaction, unless it names so many tasks that Airflow would not answer in time (`clear_in_slices`).
 
     A producer is cleared if it is finished and still the observed try. A consumer is cleared, running or finished, if
-    it is still the observed try and (there are no producers, or one of them moved). The caller is never cleared.
+    it is still the observed try and (there are no producers, or one of them moved). The caller is never cleared, and
+    neither is a task that a person has marked as failed.
     ``unblock`` also clears what is ``upstream_failed`` downstream of the caller and of what was cleared.
     """
 

@@ -42,6 +42,7 @@ from airflow_recovery.model.records import (
     CommittedBatch,
     CommitterDead,
     CommitterEpoch,
+    Declared,
     ExternalObject,
     FingerprintRecord,
     Kept,
@@ -465,6 +466,17 @@ class Journal:
         Raises `AttemptLost` where another try has found another finish valid.
         """
         self._put(kept, self.layout.attempt(kept.region, kept.attempt, "kept"), lambda held: held.kept == kept.kept)
+
+    def compare_declared(self, declared: Declared) -> None:
+        """The next turn of a question and its answer. Raises `AttemptLost` if another process has taken that turn."""
+        key = self.layout.attempt(declared.region, declared.attempt, "declared", declared.turn)
+        mine = (declared.own, declared.is_answer)
+        self._put(declared, key, lambda held: (held.own, held.is_answer) == mine)
+
+    def read_declared(self, region: str, attempt: int, turns: int) -> tuple[Declared, ...]:
+        """The first ``turns`` questions and answers about one attempt. Raises `ObjectMissing`."""
+        keys = [self.layout.attempt(region, attempt, "declared", turn) for turn in range(1, turns + 1)]
+        return tuple(self._read(Declared, key) for key in keys)
 
     def report_lost(self, lost: Lost) -> None:
         """A consumer's report. Its key names what was lost, so two reporters write one object."""

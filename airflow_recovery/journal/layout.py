@@ -4,7 +4,7 @@
                                         /fingerprint/<name>
                                         /t/<region>/<n>.claim|outcome|reset|lost|released|committed
                                         /t/<region>/<n>.committer-<turn>, <n>.confirmed-<turn>, <n>.hold-<turn>
-                                        /t/<region>/<n>.withdrawn-<turn>
+                                        /t/<region>/<n>.withdrawn-<turn>, <n>.declared-<turn>
                                         /t/<region>/<n>.part-<k>
                                         /publish/<k>
                                         /closed, closed-<k>

@@ -57,8 +57,8 @@ def _why_not_valid(what: str, name: str, region: RegionState, expected: int, acc
     current = region.current
     if current is None and expected <= region.closed_at:
         return (
-            f"this run was purged, {name}@{expected} with it, on which {what} rests: its data goes with a later `gc`, "
-            f"or is gone. {CLEAR_WHAT_WAS_PURGED}"
+            f"{what} needs {name}@{expected}, and this run was purged. `gc` deletes its data, or has deleted it. "
+            f"{CLEAR_WHAT_WAS_PURGED}"
         )
     if current is None or current.number != expected:
         now = f"now {f'@{current.number}' if current else 'reset'}"

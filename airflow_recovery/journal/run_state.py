@@ -21,6 +21,7 @@ class Attempt:
     ``is_followed``: a later attempt was claimed, whatever became of it. ``committer_epoch`` and ``dead_epoch``: the
     newest epoch of its committer (0: the first one), and the newest whose process is confirmed to be dead.
     ``pin_turn``: the highest turn of a person's pin on its data; ``withdrawn_turn``: the highest turn of a withdrawal.
+    ``declared_turn``: how many `Declared` records there are of it.
     ``batches``: how many batches it has committed, of a region that commits split by split.
     """
 
@@ -37,6 +38,7 @@ class Attempt:
     dead_epoch: int = 0
     pin_turn: int = 0
     withdrawn_turn: int = 0
+    declared_turn: int = 0
     batches: int = 0
     claim: Claim | None = None
     outcome: Outcome | None = None

@@ -248,6 +248,18 @@ class StoredXComs:
 
 
 @dataclass(frozen=True)
+class Declaration:
+    """Digests of what an operator declares, before Airflow renders its arguments: 32 hex digits each.
+
+    ``own``: its class, its arguments as they are written, and the files of this machine that they name. ``above``: the
+    same of all operators that it reads, directly or through others.
+    """
+
+    own: str
+    above: str
+
+
+@dataclass(frozen=True)
 class RunAttempt:
     """One attempt of one run's region, as a shared result's journal names it: who makes it, or who reads it."""
 
@@ -328,6 +340,8 @@ class Claim:
     """Names the `FingerprintRecord` of what the attempt is made of. `None` in claims of earlier versions."""
     after_clear: bool = later(False)
     """The result before it was valid. The task was cleared, and code that it depends on can't be seen."""
+    declared: Declaration | None = later(None)
+    """What the DAG of this try declares of the operator; `None` for a region of a declared job."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode pins with the claim."""
 
@@ -391,6 +405,8 @@ class Outcome:
     """As its claim has it, if the attempt is finished."""
     undeclared: tuple[str, ...] = later(())
     """What the driver of a declared job has seen its vertices read, and nobody has declared, each as a text."""
+    declared: Declaration | None = later(None)
+    """As its claim has it, if the attempt is finished."""
     mode: RegionMode = flat(BATCH, value_class)
     """What the region's mode has recorded of the attempt."""
 
@@ -413,6 +429,7 @@ class AttemptTrace:
     absent: tuple[Id, ...] = later(())
     mode: RegionMode = flat(BATCH, value_class)
     dag_run: DagRunRecord | None = later(None)
+    declared: Declaration | None = later(None)
 
     def finished(  # noqa: PLR0913 - what an outcome says
         self,
@@ -454,6 +471,7 @@ class AttemptTrace:
             coordinators=coordinators,
             absent=self.absent,
             dag_run=self.dag_run,
+            declared=self.declared,
             xcoms=xcoms,
             undeclared=undeclared,
             mode=self.mode if mode is None else mode,
@@ -493,6 +511,26 @@ class Kept:
     region: Id
     attempt: int
     kept: int
+
+
+@dataclass(frozen=True)
+class Declared:
+    """``t/<region>/<n>.declared-<turn>``: attempt n is compared with another declaration of its operator.
+
+    ``who``: a task that reads the operator asks whether attempt n is what it makes today. The operator's own task
+    answers that it is, under ``own``, the digest that it has itself.
+    """
+
+    region: Id
+    attempt: int
+    turn: int
+    who: Id
+    own: str
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the operator's own task has written it."""
+        return self.who == self.region
 
 
 @dataclass(frozen=True)
@@ -682,6 +720,7 @@ Record = (
     | Outcome
     | Reset
     | Kept
+    | Declared
     | Lost
     | Released
     | SplitGeneration

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,7 @@ from airflow_recovery.task.committed_output import checked_commit
 from airflow_recovery.task.references import (
     DropIn,
     OutputReference,
+    as_written,
     assets_in,
     check_placeholders,
     check_read_and_written,
@@ -37,6 +40,7 @@ from airflow_recovery.task.references import (
     over_other_runs,
     placeholders,
     sinks_of,
+    without_folder,
     written_by,
 )
 from airflow_recovery.task.run_context import die_with_supervisor, recompute_epoch, refuse_mapped, refuse_mapped_group
@@ -163,6 +167,7 @@ class DropInOperator(RecoveringOperator):
         super().__init__(**kwargs)
         self._job: DropInApplication | None = None
         self._unseen = ""
+        self._as_written: dict[str, Any] = {}
         self.outputs = checked_outputs(self.task_id, outputs, may_be_none=self.writes_elsewhere)
         # Airflow renders `outputs` in the operator's own task alone. What another task returns is its template.
         self.declared_outputs = {name: None if uri is None else str(uri) for name, uri in self.outputs.items()}
@@ -219,6 +224,7 @@ class DropInOperator(RecoveringOperator):
         """As Airflow's, which calls it once the whole DAG is known: so what depends on other tasks is checked here."""
         super().resolve_template_files()
         self._check_trigger_rule()
+        self._as_written = {name: getattr(self, name, None) for name in self.template_fields}
 
     def _check_trigger_rule(self) -> None:
         """Raise `JobDefinitionError` where a branch may skip an input, and this task would be started without it."""
@@ -261,6 +267,21 @@ class DropInOperator(RecoveringOperator):
         ``code`` reads the job's files; without it only files of this machine are read.
         """
 
+    def declared(self, root: str) -> str | None:
+        """32 hex digits for what the job `computes`, before Airflow renders it; `None` if that can't be told.
+
+        Another task of the DAG gets the same digits from the same DAG file and local files. ``root``: the folder of the
+        DAG bundle, which other workers and versions have elsewhere.
+        """
+        written = copy.copy(self)
+        vars(written).update({name: as_written(value) for name, value in self._as_written.items()})
+        try:
+            document = {"class": f"{type(self).__module__}.{type(self).__qualname__}", **written.computes()}
+            return digest_of(without_folder(document, root))[:32]
+        except Exception as error:  # whatever a user's own operator raises that is not rendered
+            log.debug("What %s declares has no digest: %s", self.task_id, error)
+            return None
+
     def fingerprint(self) -> str:
         """32 hex digits for what the job `computes`, once Airflow has rendered it."""
         return self.fingerprint_of(self.computes())
@@ -295,6 +316,7 @@ class DropInOperator(RecoveringOperator):
         from airflow_recovery.model.keys import OPERATORS_GROUP
         from airflow_recovery.task.application_code import ApplicationCode
         from airflow_recovery.task.dag_operators import on_altered_of, plan_of_dag, publish_tasks_of
+        from airflow_recovery.task.dag_read_again import declared_operators
         from airflow_recovery.task.open_run import RunPlace, open_run
 
         self.check_rendered()
@@ -329,6 +351,7 @@ class DropInOperator(RecoveringOperator):
             fingerprints=fingerprints,
             fields={self.task_id: rendered},
             components_of=lambda region: components if region == self.task_id else (),
+            declared=declared_operators(dag),
         ) as opened:
             self._application = self._job = application = self.new_application(opened, context)
             application.code = code
@@ -342,7 +365,7 @@ class DropInOperator(RecoveringOperator):
                 label=self.labeller(),
                 unseen_code=self.unseen_code or opened.settings.unseen_code,
             )
-            result = task.execute()
+            result = self._with_what_others_judge(task.execute())
             self.remember_lineage(opened.run, result)
             tables = tables_of(opened.stores)
             release_consumed(opened.run, self.task_id, opened.stores.results, opened.settings.retention, tables)
@@ -364,6 +387,14 @@ class DropInOperator(RecoveringOperator):
     def more_to_note(self) -> str | None:
         """Code of the job that can't be seen."""
         return f"can't be seen: {self._unseen}" if self._unseen else None
+
+    def _with_what_others_judge(self, result: RegionResult) -> RegionResult:
+        """``result``, whose note says what this task can't see of the operators that it reads, unless it ran first."""
+        producers = ", ".join(dict.fromkeys(reference.task_id for reference in self.drop_in.references.values()))
+        if not producers or (result.decision is Decision.RAN and result.attempt == 1):
+            return result
+        unseen = f"only its own try can judge the rendered arguments of {producers}, and code behind a URI"
+        return replace(result, why=f"{result.why}; {unseen}")
 
     def leave_in_airflow(self, context: Context, result: RegionResult | BatchResult) -> Any:
         """As `RecoveringOperator.leave_in_airflow`; a kept try also leaves what the kept attempt has left."""

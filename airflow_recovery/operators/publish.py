@@ -137,11 +137,14 @@ class RecoveryPublishOperator(BaseOperator):
         if self.job is None or self.group_id is None:
             from airflow_recovery.model.keys import OPERATORS_GROUP
             from airflow_recovery.task.dag_operators import on_altered_of, plan_of_dag
+            from airflow_recovery.task.dag_read_again import declared_operators
 
-            plan = plan_of_dag(self.get_dag())
+            dag = self.get_dag()
+            plan = plan_of_dag(dag)
             keys = {region.name: region.name for region in plan.regions}
             place = RunPlace.of(context, OPERATORS_GROUP, DeclaredJobRecovery(enabled=True))
-            with open_run(context, place, plan, keys, log, on_altered=on_altered_of(self.get_dag())) as opened:
+            declared = declared_operators(dag)
+            with open_run(context, place, plan, keys, log, on_altered=on_altered_of(dag), declared=declared) as opened:
                 yield opened
             return
         from airflow_recovery.job.loading import load_job

@@ -44,7 +44,7 @@ from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.edges import Edges
 from airflow_recovery.planning.inputs_read import InputsRead
 from airflow_recovery.planning.mode import PlanningMode, planning, planning_of
-from airflow_recovery.planning.reason import EarlyCutoff, Reason, Why
+from airflow_recovery.planning.reason import ASKS_OWN_TASK, EarlyCutoff, Reason, Why
 
 Available = Callable[[str, Attempt, str], "Reason | None"]
 """Answers for one result of a region's attempt: `None` where all its objects are there as registered, else why not."""
@@ -64,7 +64,8 @@ class Evaluation:
     ``externals`` holds today's external inputs of the regions that may be evaluated by them: a region's own process
     lists its own. For any other region the recorded ones are taken as they are; its own task evaluates them.
     ``absent``: likewise the optional inputs that this DAG run does not have.
-    ``unkept``: why a region's own task can't keep the finish that counts. Only that task's process knows such a reason.
+    ``unkept``: why the finish that counts of a region does not, as only this process knows: its own task can't keep it,
+    or its operator is declared otherwise.
     ``known``: what each mode knows of the run besides its records, by its name, read after ``state`` was listed.
     ``changes_since``: what in today's DAG run differs from the one that an outcome was made for; empty if not known.
     ``before``: the same plan in an earlier state, or a supposed one. What it has found out of traces that rest on
@@ -507,7 +508,7 @@ class Evaluation:
         if reason is None and current is not None and current.outcome is not None:
             reason = self._evaluate_inputs(name, current.outcome, planning(group.template.mode.name))
         self._invalid[name] = reason
-        if reason is not None and reason.why is not Why.OUTDATED and not self._awaits_a_producer(name):
+        if reason is not None and reason.why not in ASKS_OWN_TASK and not self._awaits_a_producer(name):
             self._decided[name] = [name]
 
     def _evaluate_alone(self, name: str, group: RegionGroup, index: int, attempt: Attempt | None) -> Reason | None:
@@ -519,8 +520,7 @@ class Evaluation:
             return Reason(name, Why.NOT_COMMITTED, f"attempt {attempt.number} was abandoned")
         today = group.fingerprint(index)
         if today is not None and outcome.fingerprint != today:
-            changes = self._changes_since(outcome) if self._changes_since is not None else ""
-            detail = f"since attempt {attempt.number}" + (f"; other now: {changes}" if changes else "")
+            detail = f"since attempt {attempt.number}" + self._changes(name, outcome)
             return Reason(name, Why.CODE_CHANGED, detail)
         if name in self._externals:
             changed = _changed_external(outcome.externals, self._externals[name])
@@ -537,11 +537,23 @@ class Evaluation:
             return Reason(name, Why.INPUTS_CHANGED, _other_inputs(outcome.inputs, self._regions[name].inputs))
         outdated = None if name in self._externals else self.state.of(name).outdated_since
         if outdated is not None:
-            return Reason(name, Why.OUTDATED, f"attempt {outdated} was claimed since attempt {attempt.number} was")
+            detail = f"attempt {outdated} was claimed since attempt {attempt.number} was" + self._changes(name, outcome)
+            return Reason(name, Why.OUTDATED, detail)
         template = group.template
         may_be_overwritten = template.fixed or template.writes_elsewhere
         overwritten = self._why_overwritten(name, template, attempt.number) if may_be_overwritten else None
         return overwritten or self._unkept.get(name)
+
+    def _changes(self, name: str, outcome: Outcome) -> str:
+        """What differs between the DAG run of ``outcome`` and this one; if that is not known, the newest claim's."""
+        if self._changes_since is not None:
+            changes = self._changes_since(outcome)
+        else:
+            newest = self.state.of(name).attempts.get(self.state.of(name).latest_attempt)
+            now = newest.claim.dag_run if newest is not None and newest.claim is not None else None
+            known = now is not None and outcome.dag_run is not None
+            changes = ", ".join(now.changes_since(outcome.dag_run)) if known else ""
+        return f"; other now: {changes}" if changes else ""
 
     def _why_overwritten(self, name: str, planned: RegionPlan, number: int) -> Reason | None:
         """A later attempt that does not count may have written over what this one has, which counts again."""

@@ -20,6 +20,7 @@ class Why(str, Enum):
     SPLITS_CHANGED = "its splits are others now"
     INPUTS_CHANGED = "reads other inputs now"
     OUTDATED = "was outdated when its newest attempt began"
+    DECLARED_OTHERWISE = "class, arguments or local files changed"
     INPUT_REMADE = "input was made again"
     INPUT_DIFFERS = "input was made again with other rows"
     INPUT_INVALID = "input is not valid"
@@ -33,6 +34,10 @@ class Why(str, Enum):
 
 LOST_DATA = frozenset({Why.OUTPUT_MISSING, Why.OUTPUT_ALTERED, Why.OUTPUT_RELEASED})
 """The causes that are about data: somebody wants it, and it is not there as registered."""
+
+
+ASKS_OWN_TASK = frozenset({Why.OUTDATED, Why.DECLARED_OTHERWISE})
+"""The causes that other tasks see, and that only the region's own task can judge: it may find its result valid."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,10 @@ UNREACHABLE_S = 600.0
 _FORBIDDEN = 403
 
 
+class PodFailed(RuntimeError):
+    """The driver's pod has failed. The text has its phase, the reasons of its containers, and the exit code."""
+
+
 @dataclass(frozen=True)
 class DriverPod:
     """A driver's pod, which need not be there."""
@@ -83,7 +87,7 @@ class DriverPod:
                 sentences += [str(terminated.message)] if terminated.message else []
         text = ". ".join(part.rstrip(".") for part in sentences) + "."
         # A reason of the pod itself is why it was ended: Evicted, NodeLost, Preempting, Shutdown.
-        return DriverLost(text) if status.reason else RuntimeError(text)
+        return DriverLost(text) if status.reason else PodFailed(text)
 
     def _hand_on_log(self, output: MutableSequence[str]) -> None:
         try:

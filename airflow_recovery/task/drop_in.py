@@ -74,6 +74,7 @@ from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.asset_input import last_event, recorded, triggered_by
 from airflow_recovery.task.code_places import Place, places_of_submit
 from airflow_recovery.task.committed_output import check_prepared
+from airflow_recovery.task.driver_pod import PodFailed
 from airflow_recovery.task.externals import list_external, version_input
 from airflow_recovery.task.left_in_airflow import (
     LeftInAirflow,
@@ -457,6 +458,8 @@ class DropInApplication(SparkApplication):
                 raise ERRORS[classify(failure)](could_not, failure) from error
             failure = _own_exception(error)
             told = str(error) if failure is None else f"{failure.type}: {failure.message}"
+            if failure is not None and isinstance(error, PodFailed):
+                told += f"\nThe driver's pod: {error}"
             failure = failure or Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
             message = f"{claim.region}@{claim.attempt}: the application failed: {told}"
             with suppress(StoreError):

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
-from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.run import DeclaredOperators, Run
 from airflow_recovery.errors import HistoryIncomplete
 from airflow_recovery.hooks.clear_clients import open_clear_client
 from airflow_recovery.hooks.masking import mask_secrets
@@ -95,10 +95,11 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
     fields: Mapping[str, Mapping[str, Any]] | None = None,
     components_of: Callable[[str], Sequence[Component]] = lambda region: (),
     ask_cached: Callable[[PartitionManifest], str | None] | None = None,
+    declared: DeclaredOperators | None = None,
 ) -> Iterator[OpenRun]:
     """The run of ``context`` for one try of one task; its event stream is flushed at the end.
 
-    ``ask_cached`` is `ResultProber`'s, ``fields`` those of `dag_run_facts`.
+    ``ask_cached`` is `ResultProber`'s, ``fields`` those of `dag_run_facts`, ``declared`` that of `Run`.
 
     Raises `ConfigurationError` where ``[recovery] journal`` is not set, and at the end `HistoryIncomplete` where events
     could not be written and that shall fail the task.
@@ -161,6 +162,7 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
         dag_run=dag_run_facts(context, fields),
         components_of=components_of,
         is_secret=lambda text: mask_secrets(text) != text,
+        declared=declared,
     )
     try:
         yield OpenRun(run, stores, settings)

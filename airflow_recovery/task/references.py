@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -41,6 +42,8 @@ _OF_OTHER_RUNS = re.compile(
     r"\b(?:prev_(?:data_interval_start|data_interval_end|start_date|end_date)_success|triggering_asset_events|"
     r"inlet_events|include_prior_dates|get_previous_\w+)\b"
 )
+_DAG_MODULE = re.compile("unusual_prefix_[0-9a-f]{40}_")
+"""What Airflow puts before the name of a DAG file's module: a hash of the file's path."""
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 PathStyle = Literal["spark", "plain"]
 """How a place is written for a job: as Hadoop's file systems name it, or as EMR's and a shell do."""
@@ -130,6 +133,28 @@ class DropIn:
 def qualified(task_id: str, name: str) -> str:
     """The name of an operator's output among the results of the whole DAG."""
     return f"{task_id}.{name}"
+
+
+def as_written(value: Any) -> Any:
+    """``value`` of an operator's field as two processes see it alike, before Airflow renders it.
+
+    An object that Airflow renders in place stands for its class, since the operator's own task has it rendered.
+    """
+    if isinstance(value, OutputReference):
+        return value
+    if isinstance(value, Mapping):
+        return {key: as_written(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(as_written(item) for item in value)
+    return type(value).__qualname__ if hasattr(value, "template_fields") else value
+
+
+def without_folder(document: Any, root: str) -> Any:
+    """``document``, JSON values, without the folder of the DAG bundle, and without its hash in a module's name."""
+    text = json.dumps(document)
+    if root not in ("", "/"):
+        text = re.sub(re.escape(json.dumps(root.rstrip("/"))[1:-1]) + r"(?![\w.-])/?", "", text)
+    return json.loads(_DAG_MODULE.sub("", text))
 
 
 def checked_outputs(

@@ -17,6 +17,7 @@ from dataclasses import replace
 from airflow_recovery.attempt.run import RetryGrant
 from airflow_recovery.attempt.task_instances import (
     FINISHED_STATES,
+    MARKED_FAILED,
     RUNNING_STATES,
     ClearRequest,
     ClearResult,
@@ -85,11 +86,13 @@ class FakeAirflow:
         self.compares = True
         self.cleared: list[str] = []
         self._retries = retries
+        self._marked_failed: set[str] = set()
         self._ids = 0
         self.lose_database()
 
     def lose_database(self) -> None:
         """The metadata database is lost and the run created again: nobody who is at work has its task any more."""
+        self._marked_failed.clear()
         self._tries = {name: TaskTry(name, -1, 0, self._new_id(name), None) for name in self.upstream}
         self._max_tries = dict.fromkeys(self.upstream, self._retries)
         self._grants = dict.fromkeys(self.upstream, RetryGrant(self._retries))
@@ -185,6 +188,10 @@ class FakeAirflow:
             raise ValueError(f"{task} is not running: {self.state(task)}")
         self._fail(task)
 
+    def fail_for_good(self, task: str) -> None:
+        """The newest try of ``task`` has failed, and Airflow has no retry left for it."""
+        self._set(task, "failed")
+
     # what a person does
 
     def clear(self, task: str, *, downstream: bool = False) -> None:
@@ -213,9 +220,11 @@ class FakeAirflow:
     def mark(self, task: str, state: str) -> None:
         """A user marks a task; it stays the same task instance. What a failure had held up below it is cleared.
 
-        Not if it is marked ``failed``: the tasks below it end as they had.
+        Not if it is marked ``failed``: the tasks below it end as they had, and recovery does not clear it.
         """
         self._set(task, state)
+        if state == "failed":
+            self._marked_failed.add(task)
         if state in {"success", "skipped"}:
             for name in self._below({task}):
                 if self.state(name) in BLOCKING:
@@ -246,7 +255,9 @@ class FakeAirflow:
                 now = self._tries[task]
                 if task == caller:
                     continue
-                if not self.compares or (now.ti_id == ti_id and now.state in states):
+                if self.compares and task in self._marked_failed:
+                    unmoved[task] = (now.try_number, MARKED_FAILED)
+                elif not self.compares or (now.ti_id == ti_id and now.state in states):
                     chosen.append(task)
                 else:
                     unmoved[task] = (now.try_number, now.state)
@@ -277,6 +288,7 @@ class FakeAirflow:
     def _clear(self, task: str) -> None:
         now = self._tries[task]
         state = "restarting" if now.state == "running" else None
+        self._marked_failed.discard(task)
         self._tries[task] = replace(now, ti_id=self._new_id(task), state=state)
         self._max_tries[task] = now.try_number + self._retries
 
@@ -289,6 +301,7 @@ class FakeAirflow:
             self._set(task, "failed")
 
     def _set(self, task: str, state: str | None) -> None:
+        self._marked_failed.discard(task)
         self._tries[task] = replace(self._tries[task], state=state)
 
     def _new_id(self, task: str) -> str:

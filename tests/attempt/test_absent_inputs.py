@@ -30,7 +30,7 @@ def fails(world: World, region: str, externals: tuple[ExternalObject, ...] = ())
 
     with pytest.raises(RegionFailed):
         world.go(region, on_start=fail, externals=externals)
-    world.airflow.mark(region, "failed")
+    world.airflow.fail_for_good(region)
 
 
 def operators(upstream=PAIR, **options) -> World:

@@ -116,7 +116,7 @@ def test_fault_195_a_run_that_is_triggered_for_the_date_replaces_nothing_and_a_b
     assert lost.ends("failed").keys == before.keys
     assert (lost.states()["load"], lost.tries()[0]) == ("failed", 1)
     said = lost.log("load")
-    assert f"made for the data interval from {lost.logical_date} to {lost.end}" in said
+    assert f"data interval, from {lost.logical_date} to {lost.end}" in said
     assert f"found {lost.run_id} from {lost.before} to {lost.logical_date}" in said
 
     # A backfill that clears this run changes its type and keeps its interval.

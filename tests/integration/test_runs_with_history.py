@@ -94,6 +94,17 @@ def test_fault_182_what_skips_itself_today_is_published_no_more(pipeline: Pipeli
     assert [region["region"] for region in newest["regions"] if region["results"]] == ["lone"]
 
 
+def test_fault_242_a_task_that_was_marked_as_failed_is_not_cleared_with_its_new_input(pipeline: Pipeline) -> None:
+    run = begun(pipeline, "histories")
+    first = run.start().ends()
+    run.mark("b", "failed")
+    say(run, "a", "echo new")
+    run.clear("a")
+    journal = run.ends("failed")
+    assert journal.ran_since(first) == {"a": 1, "done": 1}
+    assert (run.state("b"), run.tries("b"), run.state("done")) == ("failed", 1, "success")
+
+
 def content(run: DagRun, region: str) -> str:
     """What the newest attempt of an operator has written."""
     location = run.journal().manifest(f"{region}.o")["location"].removeprefix("file://")

@@ -44,6 +44,9 @@ COMMIT_EVENTS: list[JobEvent] = [
 KEPT_EVENTS: list[JobEvent] = [RecordWritten(occurred_at=AT, record=EXAMPLES["kept"])]
 """In no golden stream that was written before there were any."""
 
+DECLARED_EVENTS: list[JobEvent] = [RecordWritten(occurred_at=AT, record=EXAMPLES["declared"])]
+"""Likewise."""
+
 SPLIT_EVENTS: list[JobEvent] = [
     SplitsCommitted(occurred_at=AT, region="raw", attempt=2, number=1, splits=2, lost=False)
 ]
@@ -81,6 +84,7 @@ EXAMPLE_EVENTS: list[JobEvent] = [
     *HOLD_EVENTS,
     *KEPT_EVENTS,
     *WITHDRAWAL_EVENTS,
+    *DECLARED_EVENTS,
     StreamEnded(occurred_at=AT),
 ]
 

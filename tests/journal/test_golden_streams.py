@@ -11,6 +11,7 @@ import pytest
 from example_events import (
     AT,
     COMMIT_EVENTS,
+    DECLARED_EVENTS,
     EXAMPLE_EVENTS,
     FOR_EVER,
     HOLD_EVENTS,
@@ -28,13 +29,11 @@ from airflow_recovery.journal.stream import EventWriter
 from airflow_recovery.store.local import LocalStore
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+BESIDE = [*COMMIT_EVENTS, *DECLARED_EVENTS, *HOLD_EVENTS, *KEPT_EVENTS, *SPLIT_EVENTS, *WITHDRAWAL_EVENTS]
 FOLDERS: dict[str, list[JobEvent]] = {
-    "streams-v1": [
-        example_event
-        for example_event in EXAMPLE_EVENTS[:-1]
-        if example_event not in (*COMMIT_EVENTS, *HOLD_EVENTS, *KEPT_EVENTS, *SPLIT_EVENTS, *WITHDRAWAL_EVENTS)
-    ],
+    "streams-v1": [example_event for example_event in EXAMPLE_EVENTS[:-1] if example_event not in BESIDE],
     "streams-v1-commits": COMMIT_EVENTS,
+    "streams-v1-declared": DECLARED_EVENTS,
     "streams-v1-holds": HOLD_EVENTS,
     "streams-v1-kept": KEPT_EVENTS,
     "streams-v1-splits": SPLIT_EVENTS,

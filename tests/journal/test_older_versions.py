@@ -120,6 +120,7 @@ def test_what_the_versions_since_groups_do_not_read_they_refuse_by_name() -> Non
         "read without after_clear, components",
         "read without assets",
         "read without dag_run",
+        "read without declared",
         "read without folder",
         "read without inputs.token",
         "read without regions.finals",

@@ -108,14 +108,14 @@ def test_a_result_of_a_run_that_is_being_purged(journal):
     """Between the two sweeps of a `gc` all objects are there, and the tombstone says that they do not count."""
     journal.close(Closed((InputRef("P", 1), InputRef("C", 1), InputRef("E", 1))), 1)
     for result in "ec":
-        said = rf"run was purged, {result.upper()}@1 with it.*clear the tasks of its DAG run"
+        said = rf"needs {result.upper()}@1, and this run was purged.*clear the tasks of its DAG run"
         with pytest.raises(NotPublished, match=said):
             published_result(journal, result)
     # The run has come back, and has come as far as P.
     finish(journal, "P", 2)
     with pytest.raises(NotPublished, match="it rests on P@1, now @2"):
         published_result(journal, "p")
-    with pytest.raises(NotPublished, match="run was purged, C@1 with it"):
+    with pytest.raises(NotPublished, match="needs C@1, and this run was purged"):
         published_result(journal, "c")
 
 

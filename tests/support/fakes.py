@@ -16,7 +16,7 @@ from airflow_recovery.attempt.heartbeat_watch import NO_HEARTBEAT_TIMEOUTS, Hear
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.attempt.restarts import Restarts
-from airflow_recovery.attempt.run import Run, TaskIdentity
+from airflow_recovery.attempt.run import DeclaredOperators, Run, TaskIdentity
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import AttemptLost, Failure, InputSkipped, ObjectExists, ObjectMissing, RegionFailed
 from airflow_recovery.journal.events import JobEvent, event_from_json, event_to_json
@@ -349,6 +349,8 @@ class World:
     """The inputs of a region that may be absent."""
     by_operators: bool = False
     """Nobody but a region's own task knows its fingerprint, as of an operator's arguments."""
+    declares: Callable[[str], str] | None = None
+    """What each reading of the DAG's file finds declared of a region, which is an operator."""
     strategy: FailoverStrategy = FailoverStrategy.REGION
     now: Callable[[], str] = field(default=lambda: "now")
     heartbeat_timeouts: HeartbeatTimeouts = NO_HEARTBEAT_TIMEOUTS
@@ -459,7 +461,15 @@ class World:
             heartbeat_timeouts=self.heartbeat_timeouts,
             is_live_run=lambda run_id: run_id in self.live_runs,
             dag_run=self.dag_run,
+            declared=self._declared(),
         )
+
+    def _declared(self) -> DeclaredOperators | None:
+        declares = self.declares
+        if declares is None:
+            return None
+        first, again = ({name: declares(name) for name in self.upstream} for _ in range(2))
+        return DeclaredOperators(first.get, again.get)
 
     def region_task(
         self, own: TaskTry, process: Process, hooks: Hooks | None = None, *, epoch: str | None = None

@@ -173,7 +173,7 @@ def test_a_pod_is_named_by_its_claim_and_deleted_after_its_success(drop_in: PodD
             {"phase": "Failed", "terminated": {"exitCode": 1, "reason": "Error", "message": "the weather"}},
             "Traceback (most recent call last):\nValueError: seven",
             RegionFailed,
-            r"the application failed: ValueError: seven",
+            r"the application failed: ValueError: seven\n.*reason=Error\)\. Error code is: 1\. the weather\.",
         ),
     ],
 )

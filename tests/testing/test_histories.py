@@ -68,6 +68,25 @@ def asks_nobody(question: Question) -> Look:
     return look(replace(question, trigger_rule="all_success"))
 
 
+def marks_c_as_failed_and_loses_p(history: History) -> None:
+    history.mark("C", "failed")
+    history.deploy("P")
+    history.clear("P")
+
+
+def test_fault_242_a_task_that_was_marked_as_failed_runs_again_only_if_a_person_clears_it():
+    for seed in range(20):
+        known = Known(decided(PAIR, operators="PC"))
+        play(seed, known, [marks_c_as_failed_and_loses_p])
+
+
+@pytest.mark.control
+def test_fault_242_control_where_recovery_clears_it_it_does():
+    known = Known(decided(PAIR, operators="PC"), Product(look, left_out, respects_marks=False))
+    with pytest.raises(Violation, match="C is ran, and a person has marked it as failed"):
+        play(0, known, [marks_c_as_failed_and_loses_p])
+
+
 def says_nothing(question: Question) -> Look:
     """No claim says which finish was outdated."""
     found = look(question)

@@ -107,6 +107,7 @@ class History:
         self.judged: dict[str, Judged | None] = {}
         self._followed: dict[str, frozenset[str]] = {}
         self._waited = dict.fromkeys(self._tasks, 0)
+        self._marked_failed: set[str] = set()
 
     def clear(self, *tasks: str, below: bool = False) -> None:
         """By a person."""
@@ -115,6 +116,7 @@ class History:
         for task in cleared:
             self.states[task] = None
             self._waited[task] = 0
+            self._marked_failed.discard(task)
 
     def clear_all(self) -> None:
         """By a person."""
@@ -181,6 +183,9 @@ class History:
         """By a person."""
         self.told.append(f"mark {task} {state}")
         self.states[task] = state
+        self._marked_failed.discard(task)
+        if state == "failed":
+            self._marked_failed.add(task)
         if state == "success":
             self.judged[task] = None
         if state != "failed":
@@ -424,6 +429,9 @@ class History:
             current = self._region(name).current
             assert current is not None
             self._change(name, ("lost", current.number), lambda now: _marked(now, is_lost=True))
+        if self.known.product.respects_marks and self._marked_failed & {*decision.lost}:
+            self._ends(task, "failed", "an input was marked as failed")
+            return
         for name in decision.lost:
             if self.states[name] in ENDED:
                 self.states[name] = None
@@ -445,7 +453,8 @@ class History:
         below = self._below((region, *chosen)) if "upstream_failed" in self.states.values() else ()
         chosen += [name for name in below if self.states[name] == "upstream_failed"]
         for name in chosen:
-            self.states[name] = None
+            if not self.known.product.respects_marks or name not in self._marked_failed:
+                self.states[name] = None
 
     def _publish(self) -> None:
         decision = self.known.decide(self.job, tuple(self.numbers), PUBLISH, self.states, self.gone, self.in_run)
@@ -470,6 +479,8 @@ class History:
         self.states[region] = "success"
         planned, job = self.job.regions[region], self.job
         self.told.append(f"{region}@{self._number(region)} {how}")
+        if region in self._marked_failed:
+            raise Violation(f"{region} is {how}, and a person has marked it as failed")
         optional = job.optional.get(region, ())
         for name in planned.inputs:
             if self.states[name] != "success" and name not in optional:

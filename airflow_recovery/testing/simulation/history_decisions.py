@@ -129,6 +129,8 @@ class Product(NamedTuple):
     """Which attempts count for a try, and which inputs are absent."""
     left_out: Callable[[Evaluation, Mapping[str, str | None]], frozenset[str] | None] = left_out
     """The regions of which a publish hands out no result, by the states of all tasks; `None`: the publish fails."""
+    respects_marks: bool = True
+    """Recovery clears no task that a person has marked as failed."""
     leaves: Callable[[bool], Kept] = leaves
     """What a kept try does about XComs, which are stored or not."""
     refuses: Callable[[DagRunRecord, Iterable[Outcome]], Outcome | None] = of_another_interval

@@ -325,7 +325,7 @@ class Schedule(SimulatedRun):
             self._stopped[task] = error
         elif not (self.world.job.is_decided and kind_of(error).is_final):
             return
-        self.world.airflow.mark(task, "failed")
+        self.world.airflow.fail_for_good(task)
 
     def _does_what_it_says(self, error: BaseException) -> None:
         """An administrator, of what concerns the whole deployment."""
