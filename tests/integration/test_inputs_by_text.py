@@ -62,7 +62,7 @@ def test_fault_300_fault_301_a_run_reads_the_event_that_triggered_it_and_runs_ag
     run, sent_at = sent(pipeline)
     key = encode(f"run-{run.run_id}")
     first = told(run, key)
-    assert first.startswith(f"41|stated://feed|event of {sent_at}")
+    assert first.startswith(f"41|stated://feed/rows|event of {sent_at}")
     sent(pipeline)
 
     run.clear()
@@ -84,7 +84,7 @@ def test_fault_301_a_run_that_no_event_triggered_stays_with_the_last_one_at_its_
     run = DagRun(pipeline, "stated", f"manual-{day}", day, Path(pipeline.folder), group_id=OPERATORS).start()
     assert decision(run) == ("ran", 1)
     first = told(run)
-    assert first.startswith(f"41|stated://feed|event of {sent_at}")
+    assert first.startswith(f"41|stated://feed/rows|event of {sent_at}")
     sent(pipeline)
 
     run.clear()
