@@ -128,7 +128,7 @@ def test_fault_303_control_without_the_comparison_the_old_rows_are_kept(
 
 def test_where_its_files_are_out_of_reach_the_metastore_alone_decides(orders: Orders) -> None:
     orders.drop("1")
-    orders.set(partitionKeys=[], sd=orders._columns("hdfs://nowhere/orders"))
+    orders.set(sd=orders._columns("hdfs://nowhere/orders"))
     assert ", 0 partitions, 0 files, " in tried(orders.uri)[2]
     assert tried(orders.uri)[:2] == ("kept", 1)
     orders.set(parameters={"source": "other"})
