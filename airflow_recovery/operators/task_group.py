@@ -145,7 +145,7 @@ class SparkJobTaskGroup(TaskGroup):
         self.tables = {
             f"{self.group_id}.{name}": vertex.table for name, vertex in declared.vertices.items() if vertex.table
         }
-        self._check_tables(outputs_of(dag, self.group_id), [*others, *self.sinks])
+        self._check_tables(outputs_of(dag, str(self.group_id)), [*others, *self.sinks])
         limit = getattr(getattr(self, "dag", None), "max_active_tasks", None)
         for mode in declared.modes:
             mode.check_dag(

@@ -62,7 +62,7 @@ def test_fault_300_fault_301_a_run_reads_the_event_that_triggered_it_and_runs_ag
     run, sent_at = sent(pipeline)
     key = encode(f"run-{run.run_id}")
     first = told(run, key)
-    assert first.startswith(f"41|stated://feed|event of {sent_at}")
+    assert first.startswith(f"41|stated://feed/rows|event of {sent_at}")
     sent(pipeline)
 
     run.clear()
@@ -73,7 +73,6 @@ def test_fault_300_fault_301_a_run_reads_the_event_that_triggered_it_and_runs_ag
     assert decision(run) == ("ran", 2)
     assert told(run, key) == first.replace("41|", "42|")
     assert "input orders was '41', is now '42'" in run.log("load")
-    pipeline.journal("stated", "", OPERATORS, key).check()
 
 
 def test_fault_301_a_run_that_no_event_triggered_stays_with_the_last_one_at_its_first_claim(
@@ -84,7 +83,7 @@ def test_fault_301_a_run_that_no_event_triggered_stays_with_the_last_one_at_its_
     run = DagRun(pipeline, "stated", f"manual-{day}", day, Path(pipeline.folder), group_id=OPERATORS).start()
     assert decision(run) == ("ran", 1)
     first = told(run)
-    assert first.startswith(f"41|stated://feed|event of {sent_at}")
+    assert first.startswith(f"41|stated://feed/rows|event of {sent_at}")
     sent(pipeline)
 
     run.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -22,7 +23,7 @@ from airflow_recovery.planning import evaluation
 pytestmark = pytest.mark.spark
 
 Bash = recoverable(BashOperator, paths="plain")
-TABLE = "hive://meta/Shop.Orders"
+NUMBERS = itertools.count()
 TELL = "mkdir -p '{output:out}' && echo '{input:orders}|{version:orders}' > '{output:out}/part-0'"
 FAILS = (RecoveryError, AirflowException)
 
@@ -34,22 +35,21 @@ def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMetastor
 
 
 class Orders:
-    """The table ``shop.orders``, with a partition a day, in a folder."""
+    """The table ``orders`` of a database of its own, with a partition a day, in a folder."""
 
     def __init__(self, server: HiveMetastore, folder: Path) -> None:
         from hive_metastore.ttypes import Database, FieldSchema, SerDeInfo, StorageDescriptor, Table
 
-        self._server, self.folder = server, folder
-        if "shop" in server.ask("get_all_databases"):
-            server.ask("drop_database", "shop", True, True)
-        server.ask("create_database", Database("shop", None, f"file:{folder}/shop.db", {}))
+        self._server, self.folder, self.database = server, folder, f"shop{next(NUMBERS)}"
+        self.uri = f"hive://meta/{self.database.title()}.Orders"
+        server.ask("create_database", Database(self.database, None, f"file:{folder}/shop.db", {}))
         columns = [FieldSchema("id", "bigint", None)]
         self._columns = lambda location: StorageDescriptor(
             columns, location, "org.apache.hadoop.mapred.TextInputFormat",
             "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat", serdeInfo=SerDeInfo(None, "lazy", {}),
         )  # fmt: skip
         self.table = Table(
-            tableName="orders", dbName="shop", sd=self._columns(f"file:{folder}/orders"), parameters={},
+            tableName="orders", dbName=self.database, sd=self._columns(f"file:{folder}/orders"), parameters={},
             partitionKeys=[FieldSchema("day", "string", None)], tableType="EXTERNAL_TABLE",
         )  # fmt: skip
         server.ask("create_table", self.table)
@@ -59,7 +59,7 @@ class Orders:
 
         self.write(day, rows)
         sd = self._columns(f"file:{self.folder}/orders/day={day}")
-        self._server.ask("add_partition", Partition([day], "shop", "orders", sd=sd, parameters={}))
+        self._server.ask("add_partition", Partition([day], self.database, "orders", sd=sd, parameters={}))
 
     def write(self, day: str, rows: str) -> None:
         folder = self.folder / "orders" / f"day={day}"
@@ -69,10 +69,10 @@ class Orders:
     def set(self, **changes: Any) -> None:
         for name, value in changes.items():
             setattr(self.table, name, value)
-        self._server.ask("alter_table", "shop", "orders", self.table)
+        self._server.ask("alter_table", self.database, "orders", self.table)
 
     def drop(self, day: str) -> None:
-        self._server.ask("drop_partition", "shop", "orders", [day], False)
+        self._server.ask("drop_partition", self.database, "orders", [day], False)
 
 
 @pytest.fixture
@@ -84,12 +84,12 @@ def orders(metastore: HiveMetastore, recovery: Path, monkeypatch: pytest.MonkeyP
     return found
 
 
-def reader(declared: str = TABLE) -> Any:
+def reader(declared: str) -> Any:
     with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
         return Bash(task_id="t", outputs=["out"], inputs={"orders": declared}, bash_command=TELL)
 
 
-def tried(declared: str = TABLE) -> tuple[str, int, str]:
+def tried(declared: str) -> tuple[str, int, str]:
     answer = run_try(reader(declared))
     (result,) = answer["results"].values()
     told = (Path(result["location"].removeprefix("file://")) / "part-0").read_text().strip()
@@ -106,33 +106,33 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_fault_303_a_task_runs_again_when_its_table_of_a_metastore_has_changed(orders: Orders, change: str) -> None:
-    decision, attempt, told = tried()
+    decision, attempt, told = tried(orders.uri)
     assert (decision, attempt) == ("ran", 1)
-    assert told.startswith("shop.orders|20")
+    assert told.startswith(f"{orders.database}.orders|20")
     assert ", 1 partitions, 1 files, " in told
-    assert tried()[:2] == ("kept", 1)
+    assert tried(orders.uri)[:2] == ("kept", 1)
     CHANGES[change](orders)
-    assert tried()[:2] == ("ran", 2)
-    assert tried()[:2] == ("kept", 2)
+    assert tried(orders.uri)[:2] == ("ran", 2)
+    assert tried(orders.uri)[:2] == ("kept", 2)
 
 
 @pytest.mark.control
 def test_fault_303_control_without_the_comparison_the_old_rows_are_kept(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried()
+    tried(orders.uri)
     monkeypatch.setattr(evaluation, "_changed_external", lambda *_: None)
     orders.add("2", "2\n")
-    assert tried()[:2] == ("kept", 1)
+    assert tried(orders.uri)[:2] == ("kept", 1)
 
 
 def test_where_its_files_are_out_of_reach_the_metastore_alone_decides(orders: Orders) -> None:
     orders.drop("1")
-    orders.set(partitionKeys=[], sd=orders._columns("hdfs://nowhere/orders"))
-    assert ", 0 partitions, 0 files, " in tried()[2]
-    assert tried()[:2] == ("kept", 1)
+    orders.set(sd=orders._columns("hdfs://nowhere/orders"))
+    assert ", 0 partitions, 0 files, " in tried(orders.uri)[2]
+    assert tried(orders.uri)[:2] == ("kept", 1)
     orders.set(parameters={"source": "other"})
-    assert tried()[:2] == ("ran", 2)
+    assert tried(orders.uri)[:2] == ("ran", 2)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_what_the_metastore_can_not_tell_the_state_of_is_refused(
 ) -> None:
     orders.set(**changes)
     with pytest.raises(FAILS, match=said):
-        tried()
+        tried(orders.uri)
 
 
 def test_a_table_that_is_not_there_and_a_metastore_that_gives_no_answer_are_named(
@@ -161,7 +161,7 @@ def test_a_table_that_is_not_there_and_a_metastore_that_gives_no_answer_are_name
     extra = json.dumps({"uri": "thrift://127.0.0.1:1"})
     monkeypatch.setenv("AIRFLOW_CONN_META", json.dumps({"conn_type": "generic", "extra": extra}))
     with pytest.raises(FAILS, match=r"expected an answer of the metastore at 127\.0\.0\.1:1, found"):
-        tried()
+        tried(orders.uri)
 
 
 @pytest.mark.parametrize(
@@ -174,4 +174,4 @@ def test_what_is_not_written_like_a_table_is_refused_when_the_dag_is_parsed(unfi
 
 def test_it_is_no_output() -> None:
     with pytest.raises(RecoveryError, match="output 'out': expected a table that keeps snapshots"):
-        Bash(task_id="t", outputs={"out": TABLE}, bash_command="true")
+        Bash(task_id="t", outputs={"out": "hive://meta/shop.orders"}, bash_command="true")

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException
 from job_tasks import Drivers, job_dag
 from tries import journal_in, run_try, task_context
 
-from airflow_recovery import Job, files, load_job
+from airflow_recovery import BLOCKING, Job, files, load_job
 from airflow_recovery.errors import JobDefinitionError, RegionFailed
 from airflow_recovery.locations import AssetLocation
 from airflow_recovery.model.keys import OPERATORS_GROUP
@@ -287,7 +287,7 @@ def test_fault_300_a_source_runs_again_when_the_text_of_its_input_changes(recove
 )
 def test_what_a_vertex_can_not_be_given_is_refused(kind: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(JobDefinitionError, match=said):
-        getattr(Job("j"), kind)(**options)(lambda raw=None, spark=None, n=None: raw)
+        getattr(Job("j"), kind)(name="v", **options)(lambda raw=None, spark=None, n=None: raw)
 
 
 def test_a_source_that_is_committed_in_parts_has_no_such_input() -> None:
@@ -297,9 +297,13 @@ def test_a_source_that_is_committed_in_parts_has_no_such_input() -> None:
     def raw(spark: Any, splits: Any) -> Any:
         return spark.read.csv(splits.paths)
 
-    @made.sink(commit="split")
-    def out(raw: Any) -> Any:
+    @made.vertex(commit="split", result=BLOCKING)
+    def kept(raw: Any) -> Any:
         return raw
+
+    @made.sink
+    def out(kept: Any) -> Any:
+        return kept
 
     with pytest.raises(JobDefinitionError, match="what was committed before the text changed would be kept"):
         made.validate()

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Asset
 from airflow_recovery.operators import Version, recoverable
 
 Bash = recoverable(BashOperator, fields=["bash_command"], paths="plain")
-FEED = Asset("stated_feed", uri="stated://feed")
+FEED = Asset("stated_feed", uri="stated://feed/rows")
 START = datetime(2000, 1, 1, tzinfo=timezone.utc)
 
 with DAG("stated", schedule=[FEED], start_date=START):
