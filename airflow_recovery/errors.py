@@ -446,9 +446,9 @@ class PartitionMissing(InputUnreadable):
 
 
 class InputReleased(PartitionMissing):
-    """An input was released, removed or exchanged after it was claimed: what was read is not known. Nothing is finished.
+    """An input was released, removed or exchanged after it was claimed, so it is not known what was read.
 
-    It counts as no failure of the task.
+    Nothing is finished, and it counts as no failure of the task.
     """
 
     kind = Kind.FENCED

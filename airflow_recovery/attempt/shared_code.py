@@ -29,8 +29,8 @@ def shared_fingerprint(job: Job, vertex: str, fingerprint: str) -> str:
     """Return 32 hex digits: ``fingerprint``, whose code the vertex is, and what is shipped with it and has no source.
 
     In it: the distribution that installed the vertex's module (empty in a DAGs folder), the module, the content of
-    compiled modules and data files of its package and of the job's ``packages``, and the vertex's ``spark_conf``. Not in
-    it: the DAG, the task group and the job, so that DAGs share what the same code makes.
+    compiled modules and data files of its package and of the job's ``packages``, and the vertex's ``spark_conf``. Not
+    in it: the DAG, the task group and the job, so that DAGs share what the same code makes.
     """
     declared = job.vertex_named(vertex)
     module = inspect.unwrap(declared.function).__module__

@@ -39,7 +39,8 @@ _SHOWN_LINES = 20
 class Order(NamedTuple):
     """What is kept, as plain JSON values. ``holds``: files and folders that the driver uses, which nobody may remove.
 
-    ``data`` is the prefix of the attempt's data. ``journal`` and ``results`` are the fields of a `StoreSpec`. ``gives_signs``: the application gives no heartbeats by
+    ``data`` is the prefix of the attempt's data. ``journal`` and ``results`` are the fields of a `StoreSpec`.
+    ``gives_signs``: the application gives no heartbeats by
     itself; then ``rests_on`` is what the heartbeats say that it was started with. Times are in seconds.
     """
 

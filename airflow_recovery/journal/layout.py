@@ -17,7 +17,7 @@
 
 and, relative to the base of the results,
 
-    <base>/<dag id>/<run key>/<group id>/<region>/<n>-<x>/    what an attempt has written; x: eight hex digits of its claim
+    <base>/<dag id>/<run key>/<group id>/<region>/<n>-<x>/    what an attempt has written; ``x`` is random
     <base>/_channels/<dag id>/<run key>/<group id>/<edge>/<generation>/     `airflow_recovery.streaming.folder`
                                                   /_stages/<region>/<n>-<x>/    and its `CheckpointFolder`
 
@@ -96,7 +96,7 @@ def parse_folder(segment: str) -> int | None:
 
 
 def folder_of(claim: Claim) -> str:
-    """The name of the folder that the attempt of ``claim`` writes to. A claim of an earlier version has no random part."""
+    """Return the name of the folder that the attempt of ``claim`` writes to: of an old claim, its number alone."""
     return claim.folder or f"{claim.attempt:08d}"
 
 

@@ -17,6 +17,7 @@ from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionT
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.locations import is_stated, is_table
+from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.components import Component, UnseenCode, UnseenCodeLike, fingerprint_of, unseen_in
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator

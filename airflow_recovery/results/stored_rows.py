@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAMED_BY_SPARK = re.compile(rf"^(part-(?:[rm]-)?[0-9]{{5,}})(?:-{_UUID})+(?=[-._]|$)", re.IGNORECASE)
-"""The beginning of a file's name as Spark makes it: a number, the UUID of the job, and another one of S3A's committers."""
+"""The beginning of a file's name by Spark: a number, the UUID of the job, and perhaps one of a committer of S3A."""
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 

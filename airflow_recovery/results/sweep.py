@@ -53,6 +53,7 @@ from airflow_recovery.store.object_store import ObjectStore
 log = logging.getLogger(__name__)
 
 WHO = "gc"
+_NO_CLAIM = "written by a claim that the journal does not have"
 
 
 class Sweeper:
@@ -181,15 +182,11 @@ class Sweeper:
                 continue
             verdict = verdicts[name, number]
             if not verdict.may_go:
-                surplus = self._delete_surplus(run, rule, releaser, region, number, readers)
-                lost = self._delete_folders_of_lost_claims(run, releaser, region, number)
-                left = objects - surplus.objects - lost.objects, size - surplus.size - lost.size
-                self._report.add(what, Action.KEPT, verdict.why, *left)
-                if lost.objects:
-                    why = "written by a claim that the journal does not have"
-                    self._report.add(what, Action.DELETED, why, lost.objects, lost.size)
-                if surplus.objects:
-                    self._report.add(what, Action.DELETED, "in no batch that is used", surplus.objects, surplus.size)
+                surplus = {
+                    "in no batch that is used": self._delete_surplus(run, rule, releaser, region, number, readers),
+                    _NO_CLAIM: self._delete_folders_of_lost_claims(run, releaser, region, number),
+                }
+                self._report_kept(what, verdict, Deleted(objects, size), surplus)
                 continue
             deleted = released.get((region, number)) or releaser.delete_data(region, number)
             if deleted.tags_left:
@@ -200,6 +197,15 @@ class Sweeper:
                 self._report.add(what, Action.DELETED, verdict.why, deleted.objects, deleted.size)
         for info in run.data.strangers:
             self._report.add(f"{run.where}: {info.key}", Action.KEPT, "it is no attempt's", 1, info.size)
+
+    def _report_kept(self, what: str, verdict: Verdict, listed: Deleted, surplus: dict[str, Deleted]) -> None:
+        """An attempt stays. ``listed``: what it had; ``surplus``: what was deleted of it, by why."""
+        objects = listed.objects - sum(deleted.objects for deleted in surplus.values())
+        size = listed.size - sum(deleted.size for deleted in surplus.values())
+        self._report.add(what, Action.KEPT, verdict.why, objects, size)
+        for why, deleted in surplus.items():
+            if deleted.objects:
+                self._report.add(what, Action.DELETED, why, deleted.objects, deleted.size)
 
     def _release(
         self, run: SweptRun, rule: ReleaseRule, releaser: Releaser, verdicts: dict[tuple[str, int], Verdict]

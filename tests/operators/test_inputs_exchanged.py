@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
+from deltalake import DeltaTable, write_deltalake
 from tries import journal_in, run_try, state_in
 
 from airflow_recovery.errors import InputReleased
@@ -18,6 +21,7 @@ from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import FenceCause
 from airflow_recovery.operators import recoverable
 from airflow_recovery.results import availability
+from airflow_recovery.task import inventory
 from airflow_recovery.task.drop_in import DropInApplication
 
 Bash = recoverable(BashOperator, paths="plain")
@@ -72,7 +76,7 @@ def test_fault_295_an_input_that_changes_while_it_is_read_is_no_failure_and_its_
 ) -> None:
     a, b = pair(copy=f"{COPY}; {MEANWHILE[what]}" + ("; exit 3" if fails else ""))
     made = run_try(a)
-    with pytest.raises(InputReleased, match="part-[09] (was added|was altered: .*|is gone .*), while the application"):
+    with pytest.raises(InputReleased, match=r"part-[09] (was added|was altered: .*|is gone .*), while the application"):
         run_try(b)
     ended = state_in(recovery, OPERATORS_GROUP, "b").of("b").attempts[1].outcome
     assert ended is not None
@@ -89,7 +93,7 @@ def test_fault_295_so_it_is_with_files_that_nobody_here_makes(recovery: Path, tm
     for name in ("part-0", "part-1"):
         (rows / name).write_text(f"{name}\n")
     _, b = pair(copy=f"{COPY}; test -e {tmp_path}/once || ({MEANWHILE[what]}; touch {tmp_path}/once)", rows=str(rows))
-    with pytest.raises(InputReleased, match="part-0 was (overwritten|removed), while the application was reading"):
+    with pytest.raises(InputReleased, match=r"part-0 was (overwritten|removed), while the application was reading"):
         run_try(b)
     ended = state_in(recovery, OPERATORS_GROUP, "b").of("b").attempts[1].outcome
     assert ended is not None
@@ -140,3 +144,63 @@ def test_fault_290_two_codes_never_mix_in_one_result(recovery: Path) -> None:
 def test_fault_290_control_by_its_number_they_do(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JournalLayout, "data_of", lambda self, claim: self.data_of_number(claim.region, claim.attempt))
     assert rows_of(with_two_codes(recovery)) == "one\ntwo\n"
+
+
+# a table that is given as a folder
+
+
+def write(table: Path, day: int, rows: int) -> None:
+    write_deltalake(table, pa.table({"day": [day] * rows, "row": range(rows)}), mode="append", partition_by=["day"])
+
+
+CHANGES: dict[str, Any] = {
+    "a partition is deleted": lambda table: DeltaTable(table).delete("day = 2"),
+    "an earlier version is restored": lambda table: DeltaTable(table).restore(0),
+    "rows are added": lambda table: write(table, 3, 1),
+}
+LIST = "mkdir -p '{output:out}' && ls -R '{input:rows}' > '{output:out}/part-0'"
+
+
+def table_of_two_days(folder: Path) -> Path:
+    table = folder / "orders"
+    for day in (1, 2):
+        write(table, day, 2)
+    return table
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_fault_296_a_table_given_as_a_folder_is_read_by_its_log(recovery: Path, tmp_path: Path, change: str) -> None:
+    """A delete of a partition and a RESTORE leave every data file where it is."""
+    table = table_of_two_days(tmp_path)
+    _, b = pair(copy=LIST, rows=str(table))
+    assert [run_try(b)["decision"] for _ in range(2)] == ["ran", "kept"]
+    CHANGES[change](table)
+    assert [run_try(b)["decision"] for _ in range(2)] == ["ran", "kept"]
+
+
+@pytest.mark.control
+def test_fault_296_control_by_its_files_it_is_as_it_was(
+    recovery: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory, "table_of_log", lambda path: None)
+    table = table_of_two_days(tmp_path)
+    _, b = pair(copy=LIST, rows=str(table))
+    run_try(b)
+    for change in ("a partition is deleted", "an earlier version is restored"):
+        CHANGES[change](table)
+        assert run_try(b)["decision"] == "kept"
+
+
+def test_fault_296_an_output_that_is_such_a_table_is_lost_by_a_commit_of_others(recovery: Path) -> None:
+    program = recovery / "write.py"
+    program.write_text(
+        "import sys, pyarrow as pa\nfrom deltalake import write_deltalake\n"
+        "write_deltalake(sys.argv[1], pa.table({'row': [1, 2]}))\n"
+    )
+    a, _ = pair(write=f"{sys.executable} {program} '{{output:o}}'")
+    made = run_try(a)
+    assert run_try(a)["decision"] == "kept"
+    DeltaTable(folder_of(made)).delete()
+    again = run_try(a)
+    assert (again["decision"], again["attempt"]) == ("ran", 2)
+    assert folder_of(again) != folder_of(made)

@@ -249,7 +249,7 @@ def test_fault_293_a_name_of_two_runs_is_refused_and_names_both(journal: Clocked
 def test_fault_293_a_run_id_and_a_partition_of_one_name_are_told_apart_too(journal: ClockedStore) -> None:
     for key in ("run-eu", "partition-eu"):
         ran(journal, key)
-    with pytest.raises(NothingRecorded, match="'d' has 2 runs that 'eu' names: .* run-eu or partition-eu"):
+    with pytest.raises(NothingRecorded, match=r"'d' has 2 runs that 'eu' names: .* run-eu or partition-eu"):
         find_run(journal, "d", "eu")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_recovery.errors import ConfigurationError, ObjectMissing, StoreMisconfigured
+from airflow_recovery.errors import ConfigurationError, JobDefinitionError, ObjectMissing, StoreMisconfigured
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task.inventory import list_objects
@@ -134,3 +134,46 @@ def test_keys_that_hadoop_cannot_name_are_not_read(
 def test_a_missing_bucket_is_not_an_empty_input(s3_server: S3Server) -> None:
     with pytest.raises(StoreMisconfigured):
         list_objects("s3://no-such-bucket/*.csv", vertex="raw", endpoint_url=s3_server.endpoint_url)
+
+
+TABLES = {
+    "Delta": ("_delta_log/00000000000000000000.json", "_delta_log/00000000000000000001.json"),
+    "Iceberg": ("metadata/00000-a.metadata.json", "metadata/00001-b.metadata.json"),
+    "Hudi": (".hoodie/20260101000000000.commit", ".hoodie/20260102000000000.replacecommit"),
+    "Hudi 1.0": (".hoodie/timeline/20260101_20260102.commit", ".hoodie/timeline/20260102_20260103.commit"),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("pattern", ["orders", "orders/", "orders/*.parquet", "*/day=1"])
+def test_fault_296_files_of_a_table_are_no_splits_and_the_table_is_named(
+    local_store: LocalStore, kind: str, pattern: str
+) -> None:
+    for key in ("orders/day=1/part-0.parquet", "orders/part-1.parquet", *(f"orders/{log}" for log in TABLES[kind])):
+        local_store.put(key, b"x")
+    with pytest.raises(JobDefinitionError, match=r"expected files of their own, found those of a table at .*/orders/"):
+        list_objects(f"{local_store.base_uri}/{pattern}", vertex="raw")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_fault_296_of_a_table_given_as_a_folder_the_newest_commit_counts(
+    s3_server: S3Server, kind: str, is_empty: bool
+) -> None:
+    base = f"s3://recovery-tests/{uuid.uuid4().hex}"
+    store = S3Store(base, endpoint_url=s3_server.endpoint_url)
+    logs = [f"orders/{log}" for log in TABLES[kind]]
+    for key in (*logs, *(() if is_empty else ("orders/part-1.parquet",)), f"orders2/{TABLES['Delta'][1]}"):
+        store.put(key, b"x")
+    found = list_objects(f"{base}/orders", vertex="raw", endpoint_url=s3_server.endpoint_url, reads_tables=True)
+    names = [one.uri.removeprefix(f"{base}/") for one in found]
+    assert [name for name in names if name.endswith(".parquet")] == ([] if is_empty else ["orders/part-1.parquet"])
+    assert logs[1] in names
+    assert not [name for name in names if name.startswith("orders2")]
+
+
+def test_files_beside_a_table_are_files(local_store: LocalStore) -> None:
+    for key in ("lake/orders/_delta_log/00000000000000000000.json", "lake/orders/part-0.parquet", "lake/a.csv"):
+        local_store.put(key, b"x")
+    [found] = list_objects(f"{local_store.base_uri}/lake/*.csv", vertex="raw")
+    assert found.uri.endswith("lake/a.csv")

@@ -82,7 +82,7 @@ def test_fault_242_a_task_that_was_marked_as_failed_runs_again_only_if_a_person_
 
 @pytest.mark.control
 def test_fault_242_control_where_recovery_clears_it_it_does():
-    known = Known(decided(PAIR, operators="PC"), Product(look, left_out, respects_marks=False))
+    known = Known(decided(PAIR, operators="PC"), Product(respects_marks=False))
     with pytest.raises(Violation, match="C is ran, and a person has marked it as failed"):
         play(0, known, [marks_c_as_failed_and_loses_p])
 
