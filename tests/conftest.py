@@ -238,6 +238,7 @@ SHARE_AN_AIRFLOW = (
     "tests/testing_airflow/test_killed_scheduler.py",
     "tests/testing_airflow/test_local_airflow.py",
     "tests/testing_airflow/test_other_dags.py",
+    "tests/testing_airflow/test_code_behind_names.py",
 )
 """These share one of `tests/testing_airflow/conftest.py`, and are a unit with the name of the first."""
 SHARE_THE_AIRFLOW = ("tests/integration", "tests/tab/test_tab_repairs.py")

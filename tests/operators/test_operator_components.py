@@ -183,6 +183,10 @@ def by_nothing(out: str) -> None:
     write(out, "rows")
 
 
+def by_token(out: str, token: str) -> None:
+    write(out, len(token))
+
+
 def context_with(conf: dict[str, Any], params: dict[str, Any]) -> Any:
     context = task_context()
     return {**context, "dag_run": SimpleNamespace(**{**vars(context["dag_run"]), "conf": conf}), "params": params}
@@ -336,3 +340,100 @@ def test_a_script_in_a_command_counts_by_its_content(tmp_path: Path) -> None:
     assert unseen(given()) == []
     script.write_text("2")
     assert given().fingerprint() != before
+
+
+# --- a clear of code that can't be seen -------------------------------------------------------------------------------
+
+RETRIES = 2
+
+
+def deployed(**given: Any) -> Any:
+    """A command whose script is on another machine."""
+    command = "true /opt/nowhere/clean.py && mkdir -p '{output:out}' && echo rows > '{output:out}/part-0'"
+    with new_dag():
+        return recoverable(BashOperator, paths="plain")(
+            task_id="t", bash_command=command, outputs=["out"], retries=RETRIES, **given
+        )
+
+
+def try_of(operator: Any, try_number: int, max_tries: int, **run: Any) -> str:
+    context = task_context(try_number=try_number, **run)
+    context["ti"].max_tries = max_tries
+    context["ti"].task = operator
+    return str(run_try(operator, context=context)["decision"])
+
+
+def test_fault_280_after_a_clear_code_that_can_not_be_seen_runs_once(
+    recovery: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert try_of(deployed(), 1, RETRIES) == "ran"
+    assert "t: a change of this code can't be seen: code /opt/nowhere/clean.py" in caplog.text
+    assert try_of(deployed(), 2, RETRIES) == "kept", "a retry"
+    assert try_of(deployed(), 3, 2 + RETRIES) == "ran", "a person has cleared it"
+    assert try_of(deployed(), 4, 2 + RETRIES) == "kept", "a retry of that"
+    assert try_of(deployed(), 5, 4 + RETRIES, run_type="backfill") == "kept"
+    assert try_of(deployed(), 1, RETRIES) == "kept", "the database was lost"
+
+
+def test_a_policy_of_its_own_and_one_of_the_deployment(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert try_of(deployed(), 1, RETRIES) == "ran"
+    assert try_of(deployed(unseen_code="keep"), 2, 1 + RETRIES) == "kept"
+    monkeypatch.setenv("AIRFLOW__RECOVERY__UNSEEN_CODE", "keep")
+    assert try_of(deployed(), 2, 1 + RETRIES) == "kept"
+    assert try_of(deployed(unseen_code="run-on-clear"), 2, 1 + RETRIES) == "ran"
+    monkeypatch.setenv("AIRFLOW__RECOVERY__UNSEEN_CODE", "sometimes")
+    with pytest.raises(AirflowFailException, match=r"Expected one of keep, run-on-clear, run in \[recovery\] unseen"):
+        try_of(deployed(), 3, 1 + RETRIES)
+
+
+def test_code_that_is_seen_is_kept_after_a_clear(recovery: Path, tmp_path: Path) -> None:
+    script = tmp_path / "clean.py"
+    script.write_text("1")
+
+    def seen() -> Any:
+        command = f"true {script} && mkdir -p '{{output:out}}' && echo rows > '{{output:out}}/part-0'"
+        with new_dag():
+            return recoverable(BashOperator, paths="plain")(
+                task_id="t", bash_command=command, outputs=["out"], retries=RETRIES
+            )
+
+    assert try_of(seen(), 1, RETRIES) == "ran"
+    assert try_of(seen(), 2, 1 + RETRIES) == "kept"
+    script.write_text("2")
+    assert try_of(seen(), 3, 2 + RETRIES) == "ran"
+
+
+def test_the_note_of_a_kept_task_ends_with_how_to_run_it_again(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr("airflow_recovery.operators.recovering.leave_note", lambda context, text: notes.append(text))
+    try_of(deployed(), 1, RETRIES)
+    try_of(deployed(), 2, RETRIES)
+    assert "can't be seen: code /opt/nowhere/clean.py" in notes[0]
+    assert "to run it again" not in notes[0]
+    assert notes[1].startswith("kept: attempt 1 is valid")
+    assert notes[1].endswith("; to run it again: airflow recovery restart d date-2024-01-02T000000Z t")
+
+
+@pytest.mark.control
+def test_fault_280_control_without_the_look_the_old_rows_stay(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_recovery.attempt.region_task.why_unseen_code_runs", lambda *_: None)
+    assert try_of(deployed(), 1, RETRIES) == "ran"
+    assert try_of(deployed(), 2, 1 + RETRIES) == "kept"
+
+
+def test_a_policy_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(Exception, match="expected unseen_code= as"):
+        deployed(unseen_code="sometimes")
+
+
+def test_the_components_are_recorded_and_secrets_are_not_readable(recovery: Path) -> None:
+    from airflow.sdk.log import mask_secret
+
+    mask_secret("s3cr3t-of-ours")
+    operator = python(by_token, op_kwargs={"out": "{output:out}", "token": "s3cr3t-of-ours"})
+    assert run_try(operator)["decision"] == "ran"
+    (record,) = (recovery / "journal").rglob("fingerprint/*")
+    text = record.read_text()
+    assert "function" in text
+    assert "s3cr3t" not in text
+    assert "(secret, digest " in text

@@ -264,7 +264,7 @@ def test_a_page_uses_the_words_of_the_glossary(page: str) -> None:
 
 STAGE = re.compile(r"(?<!Spark )(?<!\")\b[Ss]tages?\b|\b(?:\w+_stages?|[Ss]tages?_\w+|\w*Stages?(?:[A-Z]\w*)?)\b")
 """A region that runs on streams is a streaming region. A stage is Spark's; sinks have staged rows."""
-STAGES_OF_OTHERS = frozenset({"progress.py", "postgres.py"})
+STAGES_OF_OTHERS = frozenset({"progress.py", "postgres.py", "row_settings.py"})
 
 
 def test_a_region_is_not_called_a_stage() -> None:

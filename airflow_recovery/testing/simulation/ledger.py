@@ -448,8 +448,10 @@ class Ledger:
             return "its sink will never have it"
         if name in self.changed:
             return "its input has changed"
-        made_by = region.claims.get(n)
-        if claim.get("after_clear") and (made_by is None or made_by.get("max_tries") != claim.get("max_tries")):
+        made_by = region.claims.get(n, {})
+        if claim.get("after_clear") and any(
+            made_by.get(key) != claim.get(key) for key in ("airflow_run_id", "max_tries")
+        ):
             return "its task was cleared, and its code can't be seen"
         plan = self.plans.get(claim["plan_hash"], {})
         if plan and plan[name]["fingerprint"] != region.finish(n)["fingerprint"]:
