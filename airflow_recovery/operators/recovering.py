@@ -22,7 +22,7 @@ from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.lineage import NO_LINEAGE, lineage_of
 from airflow_recovery.task.links import RecoveryTabLink
 from airflow_recovery.task.notes import how_to_run_again, leave_note, note_of, noting_failure
-from airflow_recovery.task.restart_options import advice_on_few_retries, check_delay, restart_options
+from airflow_recovery.task.restart_options import BACKOFF, advice_on_few_retries, check_delay, restart_options
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 from airflow_recovery.task.run_context import is_last_try, refuse_expand
 from airflow_recovery.task.summary import summary_of
@@ -49,7 +49,8 @@ class RecoveringOperator(BaseOperator):
     **Restarts.** A region may fail three times, with pauses of 1 s, 1.5 s, ... between (``exponential-delay``); Flink's
     own default for batch jobs is no restart at all. The budget is counted in the journal, so a kill counts too, and a
     try that only waits for the producer of a lost input does not. A clear by hand begins the count anew. Airflow's
-    ``retries`` are the tries for all of that: by default ten more than restarts, with ``retry_delay`` 0. A
+    ``retries`` are the tries for all of that: by default ten more than restarts. A try that was killed, or
+    that never began because the API server is away, is followed by the next one after 1 s, 2 s, 4 s, ... up to 5 min. A
     ``retry_delay`` or ``retry_policy`` of your own is used instead of the strategy's pauses; the budget holds anyway.
 
     :param restart_strategy: `NoRestart`, `FixedDelay`, `FailureRate`, `ExponentialDelay`, or a mapping of Flink's keys.
@@ -70,11 +71,13 @@ class RecoveringOperator(BaseOperator):
 
     operator_extra_links: Collection[BaseOperatorLink] = (RecoveryTabLink(),)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the arguments of a recovering task
         self,
         *,
         retries: int | None = None,
         retry_delay: timedelta | float | None = None,
+        retry_exponential_backoff: float | None = None,
+        max_retry_delay: timedelta | float | None = None,
         retry_policy: RetryPolicy | None = None,
         restart_strategy: RestartStrategy | Mapping[str, Any] | None = None,
         maximum_per_task_failures: int | None = None,
@@ -95,6 +98,13 @@ class RecoveringOperator(BaseOperator):
             retries=retries if self.recovers else None,
             retry_delay=retry_delay,
         )
+        retry_arguments = {
+            "retry_delay": retry_delay,
+            "retry_exponential_backoff": retry_exponential_backoff,
+            "max_retry_delay": max_retry_delay,
+            "retry_policy": retry_policy,
+        }
+        given: dict[str, Any] = {name: value for name, value in retry_arguments.items() if value is not None}
         self.on_kept_assets = on_kept_assets
         self.is_killed = False
         self._lineage = NO_LINEAGE
@@ -104,20 +114,14 @@ class RecoveringOperator(BaseOperator):
         self._pauses = False
         if not self.recovers:
             # What is not given is Airflow's own default, also that of the DAG.
-            retry_arguments = {"retries": retries, "retry_delay": retry_delay, "retry_policy": retry_policy}
-            kwargs.update({name: value for name, value in retry_arguments.items() if value is not None})
-            super().__init__(**kwargs)
+            super().__init__(**kwargs, **given, **({} if retries is None else {"retries": retries}))
             return
         options = self.restart_options
         self._limits = options.limits
         self._pauses = retry_policy is None and not options.delay_is_own
-        super().__init__(
-            retries=options.retries,
-            retry_delay=options.retry_delay,
-            retry_policy=retry_policy
-            or RecoveryRetryPolicy(retries=options.retries, delay_is_own=options.delay_is_own),
-            **kwargs,
-        )
+        own_policy = RecoveryRetryPolicy(retries=options.retries, delay_is_own=options.delay_is_own)
+        ours: dict[str, Any] = {"retry_policy": own_policy, **({} if options.delay_is_own else BACKOFF)}
+        super().__init__(**kwargs, **{**ours, **given}, retries=options.retries)
 
     @classmethod
     def partial(cls, **kwargs: Any) -> NoReturn:

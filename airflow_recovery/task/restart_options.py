@@ -26,6 +26,14 @@ UNLIMITED_RETRIES = 100
 
 RetryDelay = timedelta | float
 
+BACKOFF: Mapping[str, Any] = {
+    "retry_delay": timedelta(seconds=1),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": timedelta(minutes=5),
+}
+"""Airflow's pauses after a try that no retry policy has seen: it was killed, or the API server was away and it never
+began. The scheduler counts each of these tries, so without pauses twelve retries are used up within a minute."""
+
 
 @dataclass(frozen=True)
 class RestartOptions:
@@ -72,7 +80,7 @@ def restart_options(
     options = RestartOptions(
         limits=limits,
         retries=_derived(limits) if retries is None else retries,
-        retry_delay=timedelta(0) if retry_delay is None else retry_delay,
+        retry_delay=BACKOFF["retry_delay"] if retry_delay is None else retry_delay,
         delay_is_own=own,
     )
     check_delay(task_id, options, configured_retention())

@@ -127,7 +127,7 @@ def test_reading_another_dags_operator_is_refused() -> None:
 
 
 def test_retries_give_way_to_what_the_user_says() -> None:
-    assert (operator().retries, operator().retry_delay) == (12, timedelta(0))  # two restarts and ten waits
+    assert (operator().retries, operator().retry_delay) == (12, timedelta(seconds=1))  # two restarts and ten waits
     assert operator(dag=new_dag(default_args={"retries": 7})).retries == 7
     assert operator(dag=new_dag(default_args={"retries": 7}), retries=1).retries == 1
     assert operator(default_args={"retries": 5}).retries == 5

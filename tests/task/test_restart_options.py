@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from airflow.models.taskinstance import TaskInstance
 from airflow.sdk import DAG, Connection
 from tries import task_context
 
@@ -16,7 +17,12 @@ from airflow_recovery.driver.failure_class import labelled
 from airflow_recovery.driver.memory_policy import RaiseMemory
 from airflow_recovery.errors import Failure, JobDefinitionError
 from airflow_recovery.model.records import Claim
-from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkJobTaskGroup, SparkRegionOperator
+from airflow_recovery.operators import (
+    RecoverableSparkSubmitOperator,
+    SparkJobTaskGroup,
+    SparkRegionOperator,
+    recovering,
+)
 from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.planning.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
@@ -55,8 +61,40 @@ def configured(monkeypatch: pytest.MonkeyPatch, **options: str) -> None:
 )  # fmt: skip
 def test_declared(arguments: dict[str, Any], limits: RestartLimits, retries: int) -> None:
     task = operator(**arguments)
-    assert (task.restart_options.limits, task.retries, task.retry_delay) == (limits, retries, timedelta(0))
+    assert (task.restart_options.limits, task.retries, task.retry_delay) == (limits, retries, timedelta(seconds=1))
     assert isinstance(task.retry_policy, RecoveryRetryPolicy)
+
+
+def pauses_s(task: Any) -> list[float]:
+    """By Airflow, after each try that no retry policy has seen, in seconds."""
+    ended = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    tries = [
+        SimpleNamespace(
+            task=task, try_number=number, end_date=ended, retry_delay_override=None, dag_id="d", task_id="t",
+            logical_date=ended, log=logging.getLogger(__name__),
+        )
+        for number in range(1, task.retries + 1)
+    ]  # fmt: skip
+    return [(TaskInstance.next_retry_datetime(cast("Any", one)) - ended).total_seconds() for one in tries]
+
+
+def test_fault_250_tries_that_never_begin_outlast_an_api_server_that_is_away_for_twenty_minutes() -> None:
+    found = pauses_s(operator())
+    assert found[0] <= 2
+    assert max(found) == 300
+    assert sum(found) > 20 * 60
+
+
+def test_fault_250_what_the_user_says_of_pauses_is_left_alone() -> None:
+    assert set(pauses_s(operator(retry_delay=timedelta(seconds=7)))) == {7}
+    assert set(pauses_s(operator(default_args={"retry_delay": timedelta(seconds=7)}))) == {7}
+    assert max(pauses_s(operator(max_retry_delay=timedelta(seconds=30)))) == 30
+    assert max(pauses_s(operator(default_args={"max_retry_delay": timedelta(seconds=30)}))) == 30
+
+
+def test_fault_250_control_without_pauses_all_tries_are_used_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovering, "BACKOFF", {"retry_delay": timedelta(0)})
+    assert sum(pauses_s(operator())) == 0
 
 
 def test_the_configuration_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
