@@ -18,6 +18,7 @@ from airflow_recovery.job.sources import FilePattern, SplitSource
 from airflow_recovery.job.tables import check_apart, rendered_table
 from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.job.vertex import VertexKind
+from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.groups import (
@@ -94,7 +95,7 @@ class _Planner:
         self._keys = {spec: tuple(keys[name]) for name, spec in self._initializers.items() if name in keys}
         self._vertices, self._graph = job.vertices, job.regions()
         code = JobCode(job)
-        self._code = {name: code.of(name) for name in self._vertices}
+        self._code = {name: digest_of(code.of(name)) for name in self._vertices}
         self._parallelism = {region.name: job.parallelism_of(region.vertices[0]) for region in self._graph.regions}
         self._read = {edge.result for region in self._graph.regions for edge in region.inputs}
         self._alike: dict[str, tuple[dict[str, Any], str]] = {}
