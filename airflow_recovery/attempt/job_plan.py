@@ -19,6 +19,7 @@ from airflow_recovery.job.sources import FilePattern, SplitSource
 from airflow_recovery.job.tables import check_apart, rendered_table
 from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.job.vertex import VertexKind
+from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.components import Component
 from airflow_recovery.model.determinism import Determinism
@@ -98,7 +99,8 @@ class _Planner:
         self._keys = {spec: tuple(keys[name]) for name, spec in self._initializers.items() if name in keys}
         self._vertices, self._graph = job.vertices, job.regions()
         code = JobCode(job)
-        self._code = {name: code.of(name) for name in self._vertices}
+        self._pieces = {name: code.of(name) for name in self._vertices}
+        self._code = {name: digest_of(pieces) for name, pieces in self._pieces.items()}
         self._parallelism = {region.name: job.parallelism_of(region.vertices[0]) for region in self._graph.regions}
         self._read = {edge.result for region in self._graph.regions for edge in region.inputs}
         shared = (region for region in self._graph.regions if is_persistent(region, self._vertices))
@@ -131,7 +133,7 @@ class _Planner:
         for vertex in region.vertices:
             declared = self._vertices[vertex]
             params = declared.params if uses_subtask(declared.params) else self._vertex(vertex, None)[0]
-            components = vertex_components(self._job, vertex, params, code=self._code[vertex])
+            components = vertex_components(self._job, vertex, params, code=self._pieces[vertex])
             of_several = f"{vertex}: " if len(region.vertices) > 1 else ""
             found += [replace(component, name=f"{of_several}{component.name}") for component in components]
         return tuple(found)

@@ -17,6 +17,7 @@ from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.impact_text import impact_markdown, impact_text, limit_text
 from airflow_recovery.console.versions import open_version, reports_of
 from airflow_recovery.errors import ConfigurationError, NothingRecorded, RecordInvalid
+from airflow_recovery.job.vertex_changes import with_lines
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout, logical_date_of
 from airflow_recovery.journal.run_state import RunState
@@ -357,7 +358,8 @@ def _has_finished(view: RunView) -> bool:
 
 def _version(job: Any) -> JobVersion:
     regions = {region: (tuple(vertices), tuple(results)) for region, vertices, results in job["regions"]}
-    return JobVersion(job["vertices"], regions)
+    lines = job.get("lines", {})
+    return JobVersion({name: with_lines(each, lines) for name, each in job["vertices"].items()}, regions)
 
 
 def _document(impact: Impact, limit: float | None) -> dict[str, Any]:

@@ -143,7 +143,9 @@ def _describe(declared: Declared, root: str) -> dict[str, Any]:
             else:
                 declared.job = job = load_job(declared.ref)
                 code = JobCode(job)
-                found["vertices"] = {name: describe_vertex(job, name, code) for name in job.vertices}
+                lines: dict[str, Any] = {}
+                found["vertices"] = {name: describe_vertex(job, name, code, lines) for name in job.vertices}
+                found["lines"] = lines
                 found["regions"] = [
                     [region.name, list(region.vertices), list(region.results)] for region in job.regions().regions
                 ]

@@ -19,6 +19,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -79,16 +80,35 @@ class CodeUnit:
     """One component of a fingerprint: a function, a class or a constant; the other code of a module; a file; a value.
 
     ``module`` is empty for the vertex's own. ``name`` is empty for all code of a module that has no name of its own.
-    ``lines``: their numbers in ``path``, and their texts; empty without source. ``used_by``: the module and the name of
-    the unit that led here; `None` for what counts by itself.
+    ``path``: of its file; empty without source. ``used_by``: the module and the name of the unit that led here; `None`
+    for what counts by itself.
     """
 
     module: str
     name: str
     digest: str
     path: str = ""
-    lines: tuple[tuple[int, str], ...] = ()
     used_by: Cause | None = None
+    code: ModuleCode | None = None
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def lines(self) -> list[tuple[int, str]]:
+        """The numbers of its lines in the file, and their texts; empty without source."""
+        if self.code is None:
+            return []
+        left_out = {number for piece in self.pieces for node in piece.without for number in _line_numbers(node)}
+        numbers = {number for piece in self.pieces for node in piece.nodes for number in _line_numbers(node)} - left_out
+        source = self.code.text.splitlines()
+        return [(number, source[number - 1]) for number in sorted(numbers) if number <= len(source)]
+
+
+@dataclass(frozen=True)
+class _ModuleUnits:
+    units: list[CodeUnit]
+    order: str
+    with_docstrings: bool
+    is_verbatim: bool
 
 
 ORDER = "order of the code"
@@ -109,6 +129,44 @@ class CodeModules:
         self._own = own
         self._found: dict[str, ModuleCode | None] = {}
         self._pieces: dict[str, Pieces] = {}
+        self._data: dict[str, list[tuple[str, frozenset[str], Callable[[], str]]]] = {}
+        self._wraps: dict[tuple[str, str, int], bool] = {}
+        self._bases: dict[Any, CodeClosure] = {}
+
+    def closure(self, packages: Collection[str], own_module: str, ignored: Iterable[str] = ()) -> CodeClosure:
+        """Return a closure of a module without any of its functions, as `CodeClosure` takes it."""
+        key = frozenset(packages), own_module, tuple(ignored)
+        if key not in self._bases:
+            base = self._bases[key] = CodeClosure(self, packages, own_module, ignored)
+            base.add_names(own_module, ())
+        return self._bases[key].copy()
+
+    def data(self, code: ModuleCode) -> list[tuple[str, frozenset[str], Callable[[], str]]]:
+        """Return the files of a package that are no modules: paths, the words of their names, what hashes them."""
+        if code.name not in self._data:
+            self._data[code.name] = [
+                (path, frozenset(_WORD.findall(path.rpartition("/")[2])), read)
+                for path, read in data_files(code.name, code.spec)
+            ]
+        return self._data[code.name]
+
+    def only_wraps(
+        self, code: ModuleCode, name: str, calls: int, is_users: Callable[[str], bool], depth: int = 0
+    ) -> bool:
+        """Whether a name means one function of the user's of which ``calls`` calls run nothing but definitions."""
+        if name in code.bound:
+            key = code.name, name, calls
+            if key not in self._wraps:
+                found = [each for each in ast.walk(code.tree) if isinstance(each, _FUNCTIONS) and each.name == name]
+                is_one = len(found) == 1 and found[0] in code.tree.body and name not in code.imports
+                self._wraps[key] = is_one and _binds_once(code, name) and _only_wraps(code, found[0], calls)
+            return self._wraps[key]
+        targets = code.imports.get(name, ())
+        if len(targets) != 1 or targets[0].attribute is None or depth > 16:
+            return False
+        absolute = code.absolute(targets[0])
+        module = self.find(absolute) if is_users(absolute) else None
+        return module is not None and self.only_wraps(module, targets[0].attribute, calls, is_users, depth + 1)
 
     def find(self, name: str) -> ModuleCode | None:
         """As `find_module`."""
@@ -147,13 +205,23 @@ class CodeClosure:
         self._used: set[str] = set()
         self._words: set[str] = set()
         self._looks_up = False
-        self._by_name: dict[str, list[Piece]] = {}
+        self._by_name: dict[str, tuple[Piece, ...]] = {}
         self._labels: dict[Piece, str] = {}
-        self._renamed: dict[str, set[str]] = {}
-        self._versions: dict[str, dict[str, str]] = {}
-        self._names_in: dict[str, set[str]] = {}
+        self._renamed: dict[str, tuple[str, ...]] = {}
+        self._bound_in: dict[str, tuple[str, ...]] = {}
+        self._versions: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._known: dict[str, _ModuleUnits] = {}
         self._following: Cause | None = None
         self._queue: list[tuple[Callable[..., Any], tuple[Any, ...], Cause | None]] = []
+
+    def copy(self) -> CodeClosure:
+        """Return a closure that begins with what this one holds, and does not compute its units again."""
+        self.units()
+        made = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, (dict, set, list)):
+                setattr(made, name, value.copy())
+        return made
 
     # --- roots --------------------------------------------------------------------------------------------------------
 
@@ -165,6 +233,7 @@ class CodeClosure:
             return None
         if piece.function is node and label:
             self._labels[piece] = label
+            self._known.pop(code.name, None)
         self._run(self._keep, piece)
         return piece
 
@@ -246,7 +315,7 @@ class CodeClosure:
             self._later(self._keep, piece)
         else:
             for name in piece.names:
-                self._by_name.setdefault(name, []).append(piece)
+                self._by_name[name] = (*self._by_name.get(name, ()), piece)
         for inner in piece.inner:
             self._register(inner)
 
@@ -258,14 +327,18 @@ class CodeClosure:
     def _import(self, piece: Piece) -> None:
         """An import at the top: its modules are in the closure; what it binds is a use only if that is used."""
         self._kept[piece] = None
+        self._known.pop(piece.code.name, None)
         statement = piece.imports
+        assert statement is not None
+        for alias in statement.names:
+            bound = alias.asname or alias.name.partition(".")[0]
+            self._bound_in[bound] = (*self._bound_in.get(bound, ()), piece.code.name)
         if isinstance(statement, ast.Import):
             for alias in statement.names:
                 self._add_module(alias.name)
                 for part in alias.name.split(".") if alias.asname else ():
                     self._alias(piece.code, alias.asname, part)
             return
-        assert statement is not None
         for alias in statement.names:
             target = ImportTarget(statement.module or "", statement.level, alias.name)
             self._follow(piece.code, target)
@@ -276,12 +349,13 @@ class CodeClosure:
                 self._alias(piece.code, bound, alias.name)
                 for module in (piece.code.absolute(target), self._module_of(piece.code, target)):
                     if module in self._codes and self._codes[module].is_version:
-                        self._versions.setdefault(piece.code.name, {})[bound] = module
+                        known = self._versions.get(piece.code.name, ())
+                        self._versions[piece.code.name] = (*known, (bound, module))
                         self._use_versions(piece.code.name)
 
     def _alias(self, code: ModuleCode, bound: str | None, name: str) -> None:
         if bound is not None and name != bound:
-            self._renamed.setdefault(bound, set()).add(name)
+            self._renamed[bound] = (*self._renamed.get(bound, ()), name)
             if bound in self._used or bound in self._words or code.name in self._whole:
                 self._use(name)
 
@@ -296,6 +370,7 @@ class CodeClosure:
 
     def _module_of(self, code: ModuleCode, target: ImportTarget, depth: int = 0) -> str | None:
         """The module of the user's that an import binds a name to; `None` if it binds something else."""
+        self._follow(code, target)
         absolute = code.absolute(target)
         if target.attribute is None:
             return absolute if absolute in self._codes else None
@@ -312,21 +387,22 @@ class CodeClosure:
         if piece in self._kept:
             return
         self._kept[piece] = self._following
+        self._known.pop(piece.code.name, None)
         code, uses = piece.code, piece.uses
         cause = (self.label(code.name), self._name(piece))
         for target in uses.imports:
             self._follow(code, target)
             if (module := self._codes.get(code.absolute(target))) is not None and module.is_version:
-                self._whole.add(module.name)
+                self._hold_whole(module.name)
             if target.attribute == "*":
                 self._later(self._take_whole, code.absolute(target), cause=cause)
-        for name in uses.strong - self._used:
+        for name in sorted(uses.strong - self._used):
             self._later(self._use, name, cause=cause)
-        for name in uses.words - self._words:
+        for name in sorted(uses.words - self._words):
             self._later(self._read_word, name, cause=cause)
         if uses.looks_up and not self._looks_up:
             self._looks_up = True
-            for name in self._words:
+            for name in sorted(self._words):
                 self._later(self._wake, name, cause=cause)
         if uses.computes:
             self._later(self._take_package, code.name, cause=cause)
@@ -334,7 +410,6 @@ class CodeClosure:
         for target in (*bound, *uses.passed):
             if (passed := self._module_of(code, target)) is not None:
                 self._later(self._take_module, passed, cause=cause)
-        self._names_in.setdefault(code.name, set()).update(uses.names)
         self._use_versions(code.name)
 
     def _use(self, name: str) -> None:
@@ -351,10 +426,11 @@ class CodeClosure:
 
     def _wake(self, name: str) -> None:
         """Keep what has this name."""
-        waiting = self._by_name.get(name, [])
-        for piece in [each for each in waiting if self._is_used(name, each)]:
-            waiting.remove(piece)
-            self._later(self._keep, piece, cause=self._following)
+        for module in self._bound_in.get(name, ()):
+            self._known.pop(module, None)
+        for piece in self._by_name.get(name, ()):
+            if self._is_used(name, piece):
+                self._later(self._keep, piece, cause=self._following)
         for original in self._renamed.get(name, ()):
             self._later(self._use, original, cause=self._following)
 
@@ -368,7 +444,7 @@ class CodeClosure:
     def _take_whole(self, name: str) -> None:
         if not self._add_module(name) or name in self._whole or (name != self._own and self._ignores(name)):
             return
-        self._whole.add(name)
+        self._hold_whole(name)
         code = self._codes[name]
         if code.opaque or code.is_version:
             return
@@ -386,35 +462,27 @@ class CodeClosure:
         for module in (name,) if code is None else modules_below(top, code.spec):
             self._take_whole(module)
 
+    def _hold_whole(self, name: str) -> None:
+        self._whole.add(name)
+        self._known.pop(name, None)
+
     def _use_versions(self, module: str) -> None:
         """A version that code of the module uses counts; one that it passes on only does not."""
-        for bound, version_file in self._versions.get(module, {}).items():
-            is_read = bound in self._names_in.get(module, ()) or (bound.startswith("__") and bound in self._used)
-            if is_read or version_file.rpartition(".")[2] in self._used:
-                self._whole.add(version_file)
+        for bound, version_file in self._versions.get(module, ()):
+            is_read = any(
+                piece.imports is None and piece.code.name == module and bound in piece.uses.names
+                for piece in self._kept
+            )
+            is_known = bound.startswith("__") and bound in self._used
+            if is_read or is_known or version_file.rpartition(".")[2] in self._used:
+                self._hold_whole(version_file)
 
     def _is_plain_decorator(self, code: ModuleCode, decorator: ast.expr) -> bool:
         """Whether a decorator of the user's does nothing but return another function."""
         calls = 1
         while isinstance(decorator, ast.Call):
             decorator, calls = decorator.func, calls + 1
-        if not isinstance(decorator, ast.Name):
-            return False
-        found = self._definition(code, decorator.id)
-        return found is not None and _only_wraps(found, calls)
-
-    def _definition(self, code: ModuleCode, name: str, depth: int = 0) -> ast.AST | None:
-        """The one function at the top of a module of the user's that a name means."""
-        if name in code.bound:
-            found = [each for each in ast.walk(code.tree) if isinstance(each, _FUNCTIONS) and each.name == name]
-            is_only = len(found) == 1 and found[0] in code.tree.body and name not in code.imports
-            return found[0] if is_only and _binds_once(code, name) else None
-        targets = code.imports.get(name, ())
-        if len(targets) != 1 or targets[0].attribute is None or depth > 16:
-            return None
-        absolute = code.absolute(targets[0])
-        module = self._modules.find(absolute) if self.is_users(absolute) else None
-        return None if module is None else self._definition(module, targets[0].attribute, depth + 1)
+        return isinstance(decorator, ast.Name) and self._modules.only_wraps(code, decorator.id, calls, self.is_users)
 
     def _ignores(self, name: str) -> bool:
         return any(name == each or name.startswith(f"{each}.") or fnmatchcase(name, each) for each in self._ignored)
@@ -423,41 +491,45 @@ class CodeClosure:
 
     def units(self) -> list[CodeUnit]:
         """Return all components of the code, by module and name."""
-        with_docstrings = not _DOCSTRING_READERS.isdisjoint(self._used | self._words)
-        is_verbatim = not _READS_SOURCE.isdisjoint(self._used | self._words)
+        with_docstrings = not (_DOCSTRING_READERS.isdisjoint(self._used) and _DOCSTRING_READERS.isdisjoint(self._words))
+        is_verbatim = not (_READS_SOURCE.isdisjoint(self._used) and _READS_SOURCE.isdisjoint(self._words))
         found: list[CodeUnit] = []
-        order: list[list[Any]] = []
+        order: list[str] = []
         for name, code in sorted(self._codes.items(), key=lambda item: (self.label(item[0]), item[0])):
-            if name != self._own and self._ignores(name):
-                continue
-            label = self.label(name)
-            if code.opaque:
-                found.append(CodeUnit(label, "", code.opaque, code.path))
-                continue
-            if code.is_version:
-                if name in self._whole:
-                    found.append(CodeUnit(label, "", _hash([canonical(code.tree)]), code.path))
-                continue
-            groups: dict[str, list[Piece]] = {}
-            texts: dict[str, list[str]] = {}
-            names: list[str] = []
+            known = self._known.get(name)
+            if known is None or (known.with_docstrings, known.is_verbatim) != (with_docstrings, is_verbatim):
+                known = self._known[name] = self._units_of(code, with_docstrings, is_verbatim)
+            found += known.units
+            order.append(known.order)
+        found.append(CodeUnit("", ORDER, _hash(order)))
+        return found + list(self._data_units())
+
+    def _units_of(self, code: ModuleCode, with_docstrings: bool, is_verbatim: bool) -> _ModuleUnits:
+        groups: dict[str, list[Piece]] = {}
+        texts: dict[str, list[str]] = {}
+        order: list[str] = []
+        is_own = code.name == self._own
+        if (not is_own and self._ignores(code.name)) or (code.is_version and code.name not in self._whole):
+            pass
+        elif code.opaque or code.is_version:
+            texts[""] = [code.opaque or canonical(code.tree)]
+        else:
             for piece in self._in_order(code):
-                text = self._import_text(piece) if piece.imports is not None else ""
-                if piece.imports is None:
+                if piece.imports is not None:
+                    text = self._import_text(piece)
+                else:
                     text = piece.full_text if with_docstrings else piece.text
                 if text:
                     unit = self._name(piece)
                     groups.setdefault(unit, []).append(piece)
                     texts.setdefault(unit, []).append(text)
-                    names.append(unit)
+                    order.append(unit)
             if with_docstrings:
                 texts.setdefault("", []).append(f"docstring {ast.get_docstring(code.tree)!r}")
             if is_verbatim:
                 texts.setdefault("", []).append(code.text)
-            order.append([label, names])
-            found += [self._unit(code, unit, groups.get(unit, []), texts[unit]) for unit in sorted(texts)]
-        found.append(CodeUnit("", ORDER, _hash([repr(order)])))
-        return found + list(self._data_units())
+        units = [self._unit(code, unit, groups.get(unit, []), texts[unit]) for unit in sorted(texts)]
+        return _ModuleUnits(units, f"{self.label(code.name)}: {order}", with_docstrings, is_verbatim)
 
     def _name(self, piece: Piece) -> str:
         return self._labels.get(piece) or ", ".join(piece.names)
@@ -470,14 +542,8 @@ class CodeClosure:
 
     def _unit(self, code: ModuleCode, name: str, pieces: list[Piece], texts: list[str]) -> CodeUnit:
         causes = [self._kept[piece] for piece in pieces]
-        left_out = {number for piece in pieces for node in piece.without for number in line_numbers(node)}
-        numbers = sorted(
-            {number for piece in pieces for node in piece.nodes for number in line_numbers(node)} - left_out
-        )
-        source = code.text.splitlines()
-        lines = tuple((number, source[number - 1]) for number in numbers if number <= len(source))
         used_by = causes[0] if causes and None not in causes else None
-        return CodeUnit(self.label(code.name), name, _hash(texts), code.path, lines, used_by)
+        return CodeUnit(self.label(code.name), name, _hash(texts), code.path, used_by, code, tuple(pieces))
 
     def _import_text(self, piece: Piece) -> str:
         """The modules that an import runs, and the names that are used of what it binds; empty if it does nothing."""
@@ -506,9 +572,8 @@ class CodeClosure:
             code = self._modules.find(package)
             if code is None or not code.is_package:
                 continue
-            for path, read in data_files(package, code.spec):
-                words = set(_WORD.findall(path.rpartition("/")[2]))
-                is_read = reads or package.rpartition(".")[2] in self._words or bool(words & self._words)
+            for path, words, read in self._modules.data(code):
+                is_read = reads or package.rpartition(".")[2] in self._words or not words.isdisjoint(self._words)
                 if is_read and not any(fnmatchcase(path, each) or path == each for each in self._ignored):
                     yield CodeUnit(path, "", read())
 
@@ -530,28 +595,33 @@ def _binds_once(code: ModuleCode, name: str) -> bool:
     )
 
 
-def _only_wraps(function: ast.AST, calls: int) -> bool:
+def _only_wraps(code: ModuleCode, function: ast.AST, calls: int) -> bool:
     """Whether ``calls`` calls of a function and of what it returns run nothing but definitions."""
     assert isinstance(function, _FUNCTIONS)
     inner = None
     for statement in without_docstring(function.body):
         if isinstance(statement, _FUNCTIONS):
-            if inner is not None or any(
-                isinstance(each, ast.Call) and not _is_wraps(each) for each in statement.decorator_list
-            ):
+            defaults = [*statement.args.defaults, *(each for each in statement.args.kw_defaults if each is not None)]
+            is_plain = all(isinstance(each, (ast.Constant, ast.Name)) for each in defaults)
+            if inner is not None or not is_plain or not all(_is_wraps(code, each) for each in statement.decorator_list):
                 return False
             inner = statement
         elif not (isinstance(statement, ast.Return) and isinstance(statement.value, ast.Name)):
             return False
-    return calls == 1 or (inner is not None and _only_wraps(inner, calls - 1))
+    is_bare = not function.decorator_list or all(_is_wraps(code, each) for each in function.decorator_list)
+    return is_bare and (calls == 1 or (inner is not None and _only_wraps(code, inner, calls - 1)))
 
 
-def _is_wraps(call: ast.Call) -> bool:
-    return getattr(call.func, "attr", getattr(call.func, "id", "")) == "wraps"
+def _is_wraps(code: ModuleCode, decorator: ast.expr) -> bool:
+    """``@wraps(function)`` of `functools`."""
+    called = decorator.func if isinstance(decorator, ast.Call) else None
+    if isinstance(called, ast.Name):
+        return list(code.imports.get(called.id, ())) == [ImportTarget("functools", 0, "wraps")]
+    is_wraps = isinstance(called, ast.Attribute) and called.attr == "wraps" and isinstance(called.value, ast.Name)
+    return is_wraps and list(code.imports.get(called.value.id, ())) == [ImportTarget("functools")]  # type: ignore[union-attr]
 
 
-def line_numbers(node: ast.AST) -> range:
-    """Return the lines of a node."""
+def _line_numbers(node: ast.AST) -> range:
     first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
     decorators = [each.lineno for each in getattr(node, "decorator_list", ())]
     return range(min([first, *decorators]), last + 1) if first and last else range(0)

@@ -22,7 +22,7 @@ from typing import Any
 
 from airflow_recovery.errors import FingerprintError
 from airflow_recovery.job.bound_values import BoundValues, Unstable
-from airflow_recovery.job.code_closure import CodeClosure, CodeModules, CodeUnit, package_of
+from airflow_recovery.job.code_closure import CodeModules, CodeUnit, package_of
 from airflow_recovery.job.declaration import Job
 from airflow_recovery.job.mode import modes_in
 from airflow_recovery.job.module_code import ADVICE, ModuleCode
@@ -131,7 +131,9 @@ def _pieces(units: Iterable[CodeUnit]) -> list[list[str]]:
     return [[unit.module, unit.name, unit.digest] for unit in units]
 
 
-def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code: list[list[str]] | None = None) -> str:
+def vertex_fingerprint(
+    job: Job, vertex: str, params: Mapping[str, Any], *, code: list[list[str]] | str | None = None
+) -> str:
     """Return 32 hex digits that stand for what the vertex computes, given its rendered ``params``.
 
     In it: the function, the code of its module and of all modules that this imports from the user's packages, their
@@ -139,21 +141,21 @@ def vertex_fingerprint(job: Job, vertex: str, params: Mapping[str, Any], *, code
     ``commit="split"``, result type, the table that it is a snapshot of, versions, a fixed number of subtasks, settings
     of ``spark_conf`` that may change rows. Not in it: comments, docstrings and layout, other vertices, what
     `airflow_recovery.job.code_closure` leaves out, the other settings, the keys of subtasks (`region_fingerprint`).
-    ``code`` is `vertex_code`, if it is known already.
+    ``code`` is `vertex_code`, or its digest, if it is known already.
     Raises `FingerprintError` where source cannot be read and the vertex declares no version, and `JobDefinitionError`
     for an unknown vertex.
     """
     return _digest(vertex_document(job, vertex, params, code=vertex_code(job, vertex) if code is None else code))
 
 
-def vertex_document(job: Job, vertex: str, params: Mapping[str, Any], *, code: list[list[str]]) -> dict[str, Any]:
+def vertex_document(job: Job, vertex: str, params: Mapping[str, Any], *, code: list[list[str]] | str) -> dict[str, Any]:
     """Return what `vertex_fingerprint` is the digest of."""
     declared = job.vertex_named(vertex)
     parallelism = job.parallelism_of(vertex)
     added_by_modes = {key: value for mode in modes_in([declared]) for key, value in mode.fingerprint(declared).items()}
     return {
         **({"parallelism": parallelism.count} if isinstance(parallelism, FixedParallelism) else {}),
-        "code": code,
+        "code": code if isinstance(code, str) else digest_of(code),
         "inputs": [[edge.parameter, edge.vertex] for edge in declared.inputs],
         "job_version": job.version,
         "kind": declared.kind.value,
@@ -175,8 +177,9 @@ def vertex_components(
 ) -> tuple[Component, ...]:
     """Return what `vertex_fingerprint` holds, each part with a name. Images are shown, and do not decide."""
     document = vertex_document(job, vertex, params, code=code)
+    del document["code"]
     parts: list[tuple[str, Any]] = [
-        (f"code {module}:{name}" if module else f"code {name}", digest) for module, name, digest in document.pop("code")
+        (f"code {module}:{name}" if module else f"code {name}", digest) for module, name, digest in code
     ]
     for key, word in (("params", "parameter"), ("settings", "setting")):
         parts += [(f"{word} {name}", value) for name, value in document.pop(key, {}).items()]
@@ -215,7 +218,7 @@ class _FunctionCode:
     ) -> None:
         """``own``: the function's module. ``is_versioned``: leave out bound values that can't be compared."""
         self._own = own
-        self._closure = CodeClosure(modules, {*packages, *([package_of(own)] if own else [])}, own, ignored)
+        self._closure = modules.closure({*packages, *([package_of(own)] if own else [])}, own, ignored)
         self._modules = modules
         self._lenient = lenient
         self._is_versioned = is_versioned
@@ -266,7 +269,7 @@ class _FunctionCode:
         decorators = getattr(node, "decorator_list", ())
         ours = self._modules.pieces(module).of_function.get(node)
         own = [each for each in decorators if ours is None or each not in ours.without]
-        if len(wrappers) <= len(own) and not (wrappers and _name_what_is_bound_around(own, module, node, inner)):
+        if len(wrappers) <= len(own) and not (wrappers and _name_what_is_bound_around(own, module, node)):
             return  # What stands above the function tells all that is wrapped around it.
         for at, wrapper in enumerate(wrappers):
             # `functools.wraps` gives it the names of what it wraps.
@@ -378,16 +381,12 @@ def _bound_defaults(module: ModuleCode, node: _Definition, function: FunctionTyp
     return {
         name: values[name]
         for name, expression in default_values(node).items()
-        if name in values and _name_what_is_bound_around([expression], module, node, function)
+        if name in values and _name_what_is_bound_around([expression], module, node)
     }
 
 
-def _name_what_is_bound_around(
-    expressions: Iterable[ast.AST], module: ModuleCode, node: _Definition, function: FunctionType
-) -> bool:
-    """Whether they use a name that a function has bound inside which ``function`` was made. Most are at the top."""
-    if "<locals>" not in function.__qualname__:
-        return False
+def _name_what_is_bound_around(expressions: Iterable[ast.AST], module: ModuleCode, node: _Definition) -> bool:
+    """Whether they use a name that a function or a comprehension has bound in which the function was made."""
     names = {use.path[0] for use in references(expressions)}
     return bool(names) and not names.isdisjoint(names_bound_around(module.tree)[node])
 

@@ -120,6 +120,8 @@ def find_module(name: str) -> ModuleCode | None:
         return None
     if spec.origin is None or spec.origin == "namespace":
         return ModuleCode(name, spec)
+    if not os.path.isabs(spec.origin):
+        return None  # built into Python
     try:
         identity = identity_of(os.stat(spec.origin))
     except OSError:
@@ -153,7 +155,10 @@ def find_module_spec(name: str) -> ModuleSpec | None:
         if isinstance(loaded_spec, ModuleSpec):
             spec_below = loaded_spec
         else:
-            spec_below = find_spec(prefix) if depth == 1 else PathFinder.find_spec(prefix, locations)
+            try:
+                spec_below = find_spec(prefix) if depth == 1 else PathFinder.find_spec(prefix, locations)
+            except ValueError:
+                return None  # loaded without a file
         if spec_below is None:
             return None
         locations = list(spec_below.submodule_search_locations or [])

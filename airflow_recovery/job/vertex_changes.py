@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from airflow_recovery.job.code_closure import ORDER
 from airflow_recovery.job.declaration import Job
 from airflow_recovery.job.fingerprint import JobCode, vertex_document
 from airflow_recovery.job.templates import names_used
@@ -34,14 +35,18 @@ _WORDS = {
 }
 
 
-def describe_vertex(job: Job, vertex: str, code_of: JobCode) -> dict[str, Any]:
+def describe_vertex(job: Job, vertex: str, code_of: JobCode, lines: dict[str, Any]) -> dict[str, Any]:
     """JSON values: ``document``, what the fingerprint is of; ``units``, the code; ``unknown``, see `unknown_names`.
 
-    ``code_of``: the code of the whole job. Raises `FingerprintError` as `vertex_fingerprint`.
+    ``code_of``: the code of the whole job. ``lines``: takes the lines of units, which vertices share; `with_lines` puts
+    them back. Raises `FingerprintError` as `vertex_fingerprint`.
     """
     units = code_of.units(vertex)
     code = [[unit.module, unit.name, unit.digest] for unit in units]
     declared = job.vertex_named(vertex)
+    for unit in units:
+        if (key := _lines_key(unit.path, unit.name, unit.digest)) not in lines:
+            lines[key] = [list(line) for line in unit.lines]
     return {
         "document": vertex_document(job, vertex, declared.params, code=code),
         "unknown": unknown_names(declared.params),
@@ -52,12 +57,24 @@ def describe_vertex(job: Job, vertex: str, code_of: JobCode) -> dict[str, Any]:
                 "name": unit.name,
                 "digest": unit.digest,
                 "path": unit.path,
-                "lines": [list(line) for line in unit.lines],
                 "used_by": None if unit.used_by is None else list(unit.used_by),
             }
             for unit in units
         ],
     }
+
+
+def with_lines(described: Mapping[str, Any], lines: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `describe_vertex` has returned, with the lines of each unit."""
+    units = [
+        {"lines": lines.get(_lines_key(unit["path"], unit["name"], unit["digest"]), []), **unit}
+        for unit in described.get("units", ())
+    ]
+    return {**described, "units": units}
+
+
+def _lines_key(path: str, name: str, digest: str) -> str:
+    return f"{path} {name} {digest}"
 
 
 def unknown_names(params: Mapping[str, Any]) -> list[str]:
@@ -88,7 +105,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ..
 def _code_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
     before = {(unit["module"], unit["name"]): unit for unit in old["units"]}
     after = {(unit["module"], unit["name"]): unit for unit in new["units"]}
-    changed = [key for key in after if key in before and before[key]["digest"] != after[key]["digest"]]
+    changed = [
+        key for key in after if key in before and before[key]["digest"] != after[key]["digest"] and key[1] != ORDER
+    ]
     root = f"{new['function']}()"
     # What a changed piece now uses, or does not any more, follows from its own change.
     followed = [key for key in {**before, **after} if (key in before) is not (key in after)]
@@ -99,6 +118,8 @@ def _code_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterabl
         for key in sorted(followed):
             how = "uses" if key in after else "does not use"
             yield f"{root} now {how} {_name(key)}{_at((after if key in after else before)[key])}"
+        if not followed:
+            yield f"{root}: definitions or imports of its modules are in another order"
 
 
 def _route(root: str, units: Mapping[tuple[str, str], Any], key: tuple[str, str]) -> str:
@@ -117,7 +138,8 @@ def _route(root: str, units: Mapping[tuple[str, str], Any], key: tuple[str, str]
 def _name(key: tuple[str, str]) -> str:
     module, name = key
     if not name:
-        return f"the module {module}" if module else "its whole module"
+        is_file = "/" in module
+        return f"the {'file' if is_file else 'module'} {module}" if module else "the other code of its module"
     if name.endswith(" ->"):
         return f"{module}.{name.removesuffix(' ->')}"
     return name

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import base64
+import hashlib
 import importlib
 import json
 import os
@@ -11,7 +13,11 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import wraps
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from functools import partial, wraps
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +26,8 @@ import pytest
 
 import airflow_recovery
 from airflow_recovery import BLOCKING, FingerprintError, Job, JobDefinitionError, files, job
-from airflow_recovery.job import vertex_fingerprint
+from airflow_recovery.job import package_files, vertex_fingerprint
+from airflow_recovery.job.bound_values import BoundValues
 from airflow_recovery.job.fingerprint import vertex_code
 from airflow_recovery.model.groups import region_fingerprint
 
@@ -129,8 +136,8 @@ def of_cleaned(module: ModuleType, params: dict[str, Any] | None = None) -> str:
 
 
 def changed(file: str, old: str, new: str) -> dict[str, str]:
-    assert FILES[file].count(old) == 1, f"{old!r} occurs {FILES[file].count(old)} times in {file}"
-    return {**FILES, file: FILES[file].replace(old, new)}
+    assert not old or FILES[file].count(old) == 1, f"{old!r} occurs {FILES[file].count(old)} times in {file}"
+    return {**FILES, file: FILES[file].replace(old, new) if old else new}
 
 
 SAME = {
@@ -189,6 +196,28 @@ DIFFERENT = {
 }
 
 
+SAME |= {
+    "an import of the standard library that nothing uses": (
+        "shop/flights.py",
+        "import math",
+        "import math\nimport csv",
+    ),
+    "a class that nothing uses": ("shop/helpers.py", "OTHER = 3", "OTHER = 3\nclass New:\n    size = 3"),
+    "an import for a type checker": (
+        "shop/flights.py",
+        "import math",
+        "import math\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .late import early",
+    ),
+    "a job's other declarations": ("shop/flights.py", "LIMIT = 10", "LIMIT = 10\nflights.co_locate('raw', 'cleaned')"),
+}
+DIFFERENT |= {
+    "a branch at the top of its module": ("shop/flights.py", "LIMIT = 10", "LIMIT = 10\nif len('x'):\n    LIMIT = 11"),
+    "an effect of an imported module": ("shop/rates.py", "fee = 1", "fee = 1\nprint()"),
+    "an effect of a package": ("shop/__init__.py", "", "print()"),
+    "a name that shadows another": ("shop/flights.py", "UNUSED = 1", "UNUSED = 1\nhelper = abs"),
+}
+
+
 @pytest.mark.parametrize("case", SAME)
 def test_the_fingerprint_stays_for(case: str, project: Project) -> None:
     assert of_cleaned(project(changed(*SAME[case]))) == of_cleaned(project(FILES))
@@ -214,6 +243,68 @@ def test_the_module_may_have_another_name(project: Project) -> None:
     module = project({**FILES, "shop/again.py": FILES["shop/flights.py"]})
     again = importlib.import_module("shop.again")
     assert of_cleaned(again) == of_cleaned(module)
+
+
+def test_a_compiled_module_counts_by_its_content_and_drops_nothing(project: Project) -> None:
+    base = changed("shop/flights.py", "import shop.rates\n", "import shop.rates\nfrom . import fast\n")
+    base["shop/flights.py"] = base["shop/flights.py"].replace("import shop.rates as r", "import shop.rates as r\nfast")
+    base["shop/fast.py"] = "speed = 1\n"
+
+    def of(files: Mapping[str, str], content: bytes) -> str:
+        module = project(files)
+        source = Path(module.__file__ or "").with_name("fast.py")
+        source.unlink()
+        library = source.with_suffix(EXTENSION_SUFFIXES[0])
+        library.write_bytes(content)
+        sys.modules["shop.fast"].__spec__.origin = str(library)  # type: ignore[union-attr]
+        return of_cleaned(module)
+
+    before = of(base, b"1")
+    assert before == of(base, b"1") != of(base, b"2")
+    assert before != of({**base, "shop/rates.py": FILES["shop/rates.py"].replace("fee = 1", "fee = 2")}, b"1")
+
+
+def test_a_compiled_module_has_the_hash_that_its_wheel_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package_files, "_RECORDED_FROM", 1)
+    library, record = tmp_path / "shop" / "fast.so", tmp_path / "shop-1.dist-info" / "RECORD"
+    library.parent.mkdir()
+    library.write_bytes(b"code")
+    content = hashlib.sha256(b"code").digest()
+    other = hashlib.sha256(b"other").digest()
+    record.parent.mkdir()
+    record.write_text(f"shop/fast.so,sha256={base64.urlsafe_b64encode(other).decode().rstrip('=')},4\n")
+    os.utime(library, ns=(1, 1))
+    assert package_files.file_digest(str(library)) == other.hex()
+    library.write_bytes(b"code!")  # edited since it was installed
+    assert package_files.file_digest(str(library)) == hashlib.sha256(b"code!").hexdigest() != content.hex()
+
+
+def test_a_generated_version_counts_only_if_code_uses_it(project: Project) -> None:
+    def of(version: str, use: str) -> str:
+        files = changed("shop/flights.py", "LIMIT = 10", f"from ._version import version as release\nLIMIT = {use}")
+        files["shop/_version.py"] = f"# file generated by setuptools-scm\n__version__ = version = {version!r}\n"
+        return of_cleaned(project(files))
+
+    assert of("1", "10") == of("2", "10")
+    assert of("1", "len(release)") != of("22", "len(release)")
+
+
+def test_changes_in_what_is_ignored_do_not_count(project: Project) -> None:
+    def of(rates: str, options: str) -> str:
+        files = changed("shop/rates.py", "fee = 1", f"fee = {rates}")
+        files["shop/flights.py"] = JOB.replace('"n": 1})', f'"n": 1}}, {options})')
+        return of_cleaned(project(files))
+
+    assert of("1", "ignore_changes_in=['shop.rates']") == of("2", "ignore_changes_in=['shop.rates']")
+    assert of("1", "ignore_changes_in=['shop.rat']") != of("2", "ignore_changes_in=['shop.rat']")
+
+
+def test_what_is_ignored_is_named_by_texts(project: Project) -> None:
+    for ignored in ("shop.rates", [1], [""]):
+        with pytest.raises(JobDefinitionError, match="expected ignore_changes_in= as a list of modules"):
+            job("flights", ignore_changes_in=ignored)  # type: ignore[arg-type]
+        with pytest.raises(JobDefinitionError, match="expected ignore_changes_in= as a list of modules"):
+            job("flights").source(name="a", ignore_changes_in=ignored)(lambda spark: spark)  # type: ignore[arg-type]
 
 
 def test_a_star_import_counts_as_a_whole_module(project: Project) -> None:
@@ -404,6 +495,77 @@ def test_a_closure_variable_without_a_value_needs_a_version() -> None:
     assert vertex_fingerprint(early, "raw", {})
 
 
+@dataclass
+class Rules:
+    lands: set[str]
+
+    def has(self, land: str) -> bool:
+        return land in self.lands
+
+
+class Colour(Enum):
+    RED = 1
+
+
+def negate(x: Any) -> Any:
+    return -x
+
+
+def double(x: Any) -> Any:
+    return 2 * x
+
+
+DIFFERENT_VALUES = {
+    "a function that is bound twice": ((double, negate, double), (double, negate, negate)),
+    "the type of a key": ({1: "x"}, {"1": "x"}),
+    "the order of columns": ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+    "a list and a tuple": ([1], (1,)),
+    "a number and a truth": (1, True),
+    "a whole and a real number": (1, 1.0),
+    "a text and bytes": ("a", b"a"),
+    "a member and its value": (Colour.RED, 1),
+    "an object's attribute": (Rules({"de"}), Rules({"fr"})),
+    "arguments of a partial": (partial(double, 1), partial(double, 2)),
+    "the object of a method": (Rules({"de"}).has, Rules({"fr"}).has),
+    "a day": (date(2013, 1, 1), date(2013, 1, 2)),
+    "two lambdas of a line": tuple(lambda x, n=n: x + n for n in (1, 2)),
+}
+
+
+@pytest.mark.parametrize("case", DIFFERENT_VALUES)
+def test_a_bound_value_counts_with_its_type_and_its_order(case: str) -> None:
+    one, other = DIFFERENT_VALUES[case]
+    assert vertex_fingerprint(make_job(one), "raw", {"n": 1}) != vertex_fingerprint(make_job(other), "raw", {"n": 1})
+    assert vertex_fingerprint(make_job(one), "raw", {"n": 1}) == vertex_fingerprint(make_job(one), "raw", {"n": 1})
+
+
+@pytest.mark.parametrize("case", ["the type of a key", "the order of columns", "a list and a tuple"])
+def test_control_values_as_sorted_json_are_taken_for_equal(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BoundValues, "describe", lambda self, value: json.dumps(value, sort_keys=True))
+    one, other = DIFFERENT_VALUES[case]
+    assert vertex_fingerprint(make_job(one), "raw", {"n": 1}) == vertex_fingerprint(make_job(other), "raw", {"n": 1})
+
+
+def values_in_process(seed: str) -> str:
+    script = (
+        "from dataclasses import dataclass; from airflow_recovery.job.fingerprint import value_digest\n"
+        "@dataclass\nclass Rules:\n    lands: set\n    by: dict\n"
+        "lands = {str(n) for n in range(40)}\n"
+        "print(value_digest([Rules(lands, {'x': frozenset(lands)}), object(), lambda x: x]))"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(airflow_recovery.__file__).parents[1]),
+        "PYTHONHASHSEED": seed,
+    }
+    answer = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    return answer.stdout.strip()
+
+
+def test_an_object_with_a_set_is_described_alike_in_every_process() -> None:
+    assert values_in_process("1") == values_in_process("2")
+
+
 def compiled(version: str | None) -> Job:
     namespace: dict[str, Any] = {"__name__": "not_a_module_anywhere"}
     exec("def raw(spark):\n    return spark\n", namespace)
@@ -570,7 +732,7 @@ def test_the_normal_form_does_not_depend_on_the_python_version(project: Project)
         """
     )
     module = project({"shop/__init__.py": "", "shop/flights.py": text})
-    assert vertex_fingerprint(module.flights, "raw", {}) == "fcc1b01916145001cbdb2d054e405868"
+    assert vertex_fingerprint(module.flights, "raw", {}) == "33c026990a540edf520bd57373589f4d"
 
 
 def test_a_region_counts_its_vertices_what_it_registers_and_its_subtask() -> None:
