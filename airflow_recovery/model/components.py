@@ -7,9 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, Literal
 
 from airflow_recovery.model.codec import canonical_json, digest_of, later
+
+
+class UnseenCode(str, Enum):
+    """What happens to a valid result if code that it depends on can't be seen: a change of it goes unnoticed."""
+
+    KEEP = "keep"
+    """It is kept."""
+    RUN_ON_CLEAR = "run-on-clear"
+    """The task runs once after a person clears it. It keeps the result in retries and in backfills."""
+    RUN = "run"
+    """The task runs once after each clear, including those of recovery and of backfills."""
+
+
+UnseenCodeLike = UnseenCode | Literal["keep", "run-on-clear", "run"]
 
 _FINGERPRINT_LENGTH = 32
 _MOST_VALUE_CHARS = 256

@@ -292,7 +292,8 @@ class DropInOperator(RecoveringOperator):
             fields={self.task_id: rendered},
         ) as opened:
             self._application = self._job = application = self.new_application(opened, context)
-            application.code = code
+            if self.recovers:
+                application.code = code
             task = RegionTask(
                 opened.run,
                 self.task_id,
