@@ -295,6 +295,8 @@ class DatabricksFiles:
         path = _path_on_databricks(uri)
         if uri.startswith("dbfs:"):
             about = self._ask("2.0/dbfs/get-status", {"path": path})
+            if about.get("is_dir"):
+                raise CodeUnseen("it is a folder")
             return ("", int(about["file_size"]), about.get("modification_time", 0))
         about = self._ask("2.0/workspace/get-status", {"path": path})
         if about.get("object_type") not in ("NOTEBOOK", "FILE"):

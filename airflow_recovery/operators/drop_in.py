@@ -355,7 +355,8 @@ class DropInOperator(RecoveringOperator):
             declared=declared_operators(dag),
         ) as opened:
             self._application = self._job = application = self.new_application(opened, context)
-            application.code = code
+            if self.recovers:
+                application.code = code
             task = RegionTask(
                 opened.run,
                 self.task_id,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -60,8 +61,8 @@ _OWN_CONNECTIONS = {"s3": "aws_conn_id", "gs": "gcp_conn_id"}
 """The operators' attributes with the connection of their own, by the kind of store."""
 _DATABRICKS = "databricks_conn_id"
 _ON_DATABRICKS = ("/Workspace/", "/Repos/", "/Users/", "/Shared/", "/Volumes/")
-_NOT_HERE = ("livy", "emr", "dataproc", "databricks", "glue", "kubernetes", "eks", "ecs")
-"""In the names of providers' modules: what such an operator starts does not run on this machine."""
+_NOT_HERE = frozenset({"livy", "emr", "dataproc", "databricks", "glue", "kubernetes", "eks", "ecs", "pipelines"})
+"""In the names of providers' modules: what such an operator starts does not run on this machine, but for pipelines."""
 
 
 class ApplicationCode:
@@ -143,9 +144,14 @@ class ApplicationCode:
 
     def _files(self, uris: Sequence[str]) -> dict[str, CodeFile | CodeUnseen]:
         """Each file by its URI, read once a try."""
-        read = self._each(lambda uri: self._read.get(uri) or self._seen(uri, lambda source: source.read(uri)), uris)
-        self._read |= {uri: file for uri, file in read.items() if isinstance(file, CodeFile)}
-        return read
+
+        def read(uri: str) -> CodeFile | CodeUnseen:
+            known = self._read.get(uri)
+            return self._seen(uri, lambda source: source.read(uri)) if known is None else known
+
+        found = self._each(read, uris)
+        self._read |= {uri: file for uri, file in found.items() if isinstance(file, CodeFile)}
+        return found
 
     def _component(self, place: Place, file: CodeFile | CodeUnseen) -> Component:
         plain, alias = split_alias(place.uri)
@@ -155,7 +161,7 @@ class ApplicationCode:
         if not _is_local(plain):
             return Component(f"{place.role} {_shown(plain)}{alias}", file.content)
         name = place.role if place.role == APPLICATION else f"{place.role} {local_path(plain).name}"
-        return Component(f"{name}{alias}", file.content, seen=not self._runs_elsewhere)
+        return Component(f"{name}{alias}", file.content, seen=self._runs_here)
 
     def _beside(self, place: Place) -> list[Component]:
         """What a program of this machine loads from its folder: modules, or the files that a pipeline includes."""
@@ -183,7 +189,7 @@ class ApplicationCode:
     def check_same(
         self, attempt: str, known: Sequence[str] = (), *, lazy: bool = False, cause: Exception | None = None
     ) -> None:
-        """Raise `CodeReplaced` if a file of the code was replaced since it was read.
+        """Raise `CodeReplaced` if a file of the code was replaced since it was read, or can't be looked at.
 
         ``known`` are files that were found replaced already. ``lazy``: of the others, look only at files that are
         fetched when they are needed. One request a file. ``cause``: what the attempt has failed with.
@@ -192,16 +198,27 @@ class ApplicationCode:
         if replaced:
             raise CodeReplaced(
                 f"{attempt}: expected its code to stay as it was when this try began, found that "
-                f"{', '.join(map(_shown, replaced))} was replaced since. It is not known which code has made the rows, "
-                "so they don't count. The next try runs with the code as it is then. To leave running tasks alone, "
-                "deploy new code under a new name."
+                f"{', '.join(map(_shown, replaced))} was replaced since, or can't be read any more. It is not known "
+                "which code has made the rows, so they don't count. The next try runs with the code as it is then. To "
+                "leave running tasks alone, deploy new code under a new name."
             ) from cause
 
     def replaced(self, *, lazy: bool = False) -> list[str]:
         """Return the URIs of the files whose version differs from the one that was read, or can't be read now."""
+        return [uri for uri, version in self._now(lazy=lazy).items() if version != self._read[uri].version]
+
+    def look_early(self) -> tuple[list[str], bool]:
+        """Return the URIs of the files that were surely replaced, and whether every file was looked at.
+
+        A store that gives no answer ends no job that runs.
+        """
+        now = self._now()
+        seen = {uri: version for uri, version in now.items() if not isinstance(version, CodeUnseen)}
+        return [uri for uri, version in seen.items() if version != self._read[uri].version], len(seen) == len(now)
+
+    def _now(self, *, lazy: bool = False) -> dict[str, tuple[Any, ...] | CodeUnseen]:
         uris = [uri for uri, is_lazy in self._guarded.items() if uri in self._read and (is_lazy or not lazy)]
-        now = self._each(lambda uri: self._seen(uri, lambda source: source.version(uri)), uris)
-        return [uri for uri in uris if now[uri] != self._read[uri].version]
+        return self._each(lambda uri: self._seen(uri, lambda source: source.version(uri)), uris)
 
     @property
     def unread(self) -> list[str]:
@@ -263,6 +280,10 @@ class ApplicationCode:
         yield stores.open_external
 
     @cached_property
+    def _runs_here(self) -> bool:
+        return not has_code_elsewhere(self._operator) or hasattr(self._operator, "pipeline_spec")
+
+    @cached_property
     def _hadoop(self) -> CodeSource:
         return HadoopFiles()
 
@@ -276,14 +297,14 @@ class ApplicationCode:
         conn_id = getattr(self._operator, _DATABRICKS, None)
         return DatabricksFiles(conn_id) if isinstance(conn_id, str) and self._stores is not None else None
 
-    @cached_property
-    def _runs_elsewhere(self) -> bool:
-        return any(
-            name in parent.__module__.split(".")
-            for parent in type(self._operator).__mro__
-            for name in _NOT_HERE
-            if parent.__module__.startswith("airflow.providers.")
-        )
+
+def has_code_elsewhere(operator: Any) -> bool:
+    """Whether ``operator`` is one of a provider that starts jobs on other machines, or runs a pipeline's files."""
+    modules = {parent.__module__ for parent in type(operator).__mro__}
+    return any(
+        module.startswith("airflow.providers.") and not _NOT_HERE.isdisjoint(re.split(r"[._]", module))
+        for module in modules
+    )
 
 
 def _is_local(uri: str) -> bool:

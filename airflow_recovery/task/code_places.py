@@ -69,38 +69,41 @@ _OPTIONS = {
     "--properties-file": "properties file",
 }
 _FLAGS = ("--verbose", "-v", "--supervise", "--version", "--help", "-h", "--usage-error")
+_FIELDS_OF_SERVICES = {
+    "file": APPLICATION,
+    "entrypoint": APPLICATION,
+    "applicationfile": APPLICATION,
+    "pipelinespec": APPLICATION,
+    "jar": "jars",
+    "files": "files",
+    "requirements": "files",
+    "archives": "archives",
+}
+"""Names that mean code in fields of providers' operators. Elsewhere they may name data, also data that is written."""
 _FIELDS = {
     # Livy, Databricks, EMR, EMR Serverless, Dataproc, the Spark operator of Kubernetes, Glue: names without case and
     # signs.
-    "file": APPLICATION,
     "mainapplicationfile": APPLICATION,
     "mainpythonfileuri": APPLICATION,
     "mainrfileuri": APPLICATION,
     "mainjarfileuri": APPLICATION,
     "queryfileuri": APPLICATION,
-    "entrypoint": APPLICATION,
     "initqueryfile": APPLICATION,
     "pythonfile": APPLICATION,
     "notebookpath": APPLICATION,
     "scriptlocation": APPLICATION,
-    "applicationfile": APPLICATION,
-    "pipelinespec": APPLICATION,
     "pyfiles": "py_files",
     "pythonfileuris": "py_files",
     "extrapyfiles": "py_files",
     "additionalpythonmodules": "py_files",
     "egg": "py_files",
     "whl": "py_files",
-    "requirements": "files",
-    "jar": "jars",
     "jars": "jars",
     "jaruris": "jars",
     "jarfileuris": "jars",
     "extrajars": "jars",
-    "files": "files",
     "fileuris": "files",
     "extrafiles": "files",
-    "archives": "archives",
     "archiveuris": "archives",
 }
 ELSEWHERE_FIELDS = (
@@ -164,45 +167,48 @@ def _class_path(value: Any) -> list[Place]:
     return [Place("class path", f"{one}.jar" if one.endswith("/*") else one) for one in pieces if one]
 
 
-def places_of_fields(fields: Mapping[str, Any]) -> list[Place]:
+def places_of_fields(fields: Mapping[str, Any], *, of_service: bool = True) -> list[Place]:
     """Return the places that an operator's fields name, as they are rendered.
 
     A field or a key that is known to name code counts, in whatever depth; so does a command of spark-submit, as text
-    or as a list, and any text that is the URI of a file with an ending of code.
+    or as a list, and any text that is the URI of a file with an ending of code. ``of_service``: the operator is a
+    provider's, so that also ``file`` and the like name code.
     """
-    return list(dict.fromkeys(_walk(fields, "")))
+    return list(dict.fromkeys(_walk(fields, "", _FIELDS | _FIELDS_OF_SERVICES if of_service else _FIELDS)))
 
 
-def _walk(value: Any, key: str) -> Iterator[Place]:
+def _walk(value: Any, key: str, names: Mapping[str, str]) -> Iterator[Place]:
     if isinstance(value, Mapping):
-        yield from _of_mapping(value)
+        yield from _of_mapping(value, names)
     elif isinstance(value, (list, tuple)):
         at = next((i for i, one in enumerate(value) if str(one).rpartition("/")[2] == "spark-submit"), None)
         if at is not None:
             yield from _of_command([str(word) for word in value[at + 1 :]])
         else:
             for item in value:
-                yield from _walk(item, key)
+                yield from _walk(item, key, names)
     elif isinstance(value, str):
-        yield from _of_text(value, key)
+        yield from _of_text(value, key, names)
     elif hasattr(value, "image") and isinstance(value.image, str):  # a container of Kubernetes' client
         yield Place("image", value.image, PlaceKind.IMAGE)
 
 
-def _of_mapping(value: Mapping[Any, Any]) -> Iterator[Place]:
+def _of_mapping(value: Mapping[Any, Any], names: Mapping[str, str]) -> Iterator[Place]:
     if value.get("git_url") and not value.get("git_commit"):
         at = value.get("git_tag") or value.get("git_branch")
         yield Place("git source", f"{value['git_url']}@{at}", PlaceKind.ELSEWHERE)
+    if isinstance(value.get("file"), Mapping) and isinstance(value["file"].get("path"), str):  # a query of Databricks
+        yield Place(APPLICATION, value["file"]["path"])
     settings = {str(name): item for name, item in value.items() if str(name).startswith("spark.")}
     yield from places_of_settings(settings)
     for name, item in value.items():
         if _SIGNS.sub("", str(name).lower()) in _ELSEWHERE and item:
             yield Place(str(name), str(item), PlaceKind.ELSEWHERE)
         elif str(name) not in settings:
-            yield from _walk(item, str(name))
+            yield from _walk(item, str(name), names)
 
 
-def _of_text(text: str, key: str) -> Iterator[Place]:
+def _of_text(text: str, key: str, names: Mapping[str, str]) -> Iterator[Place]:
     name = _SIGNS.sub("", key.lower())
     if name in _IMAGE_FIELDS and text.strip():
         yield Place("image", text, PlaceKind.IMAGE)
@@ -212,10 +218,10 @@ def _of_text(text: str, key: str) -> Iterator[Place]:
         for command in _SUBMIT.split(f"{text} ")[1:]:
             yield from _of_command(_words(command))
     elif "mainApplicationFile" in text:
-        yield from _walk(_yaml(text), "")
-    elif name in _FIELDS:
-        pieces = [text] if _FIELDS[name] == APPLICATION else listed(text)
-        yield from (Place(_FIELDS[name], one) for one in pieces if _URI.match(one) or one.startswith("/"))
+        yield from _walk(_yaml(text), "", names)
+    elif name in names:
+        pieces = [text] if names[name] == APPLICATION else listed(text)
+        yield from (Place(names[name], one) for one in pieces if _URI.match(one) or one.startswith("/"))
     elif _STORED.fullmatch(text) and _CODE.search(text.partition("?")[0]):
         yield Place("file", text)
     elif " " in text:

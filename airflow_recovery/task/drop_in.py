@@ -481,7 +481,8 @@ class DropInApplication(SparkApplication):
             self._look.start()
 
     def _end_if_replaced(self) -> None:
-        self._replaced = self.code.replaced()
+        self._replaced, is_complete = self.code.look_early()
+        self._has_loaded = self._has_loaded and is_complete
         if self._replaced:
             self.stop()
 

@@ -12,7 +12,7 @@ from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.job.fingerprint import function_code, value_digest
 from airflow_recovery.job.row_settings import settings_of
-from airflow_recovery.task.application_code import ApplicationCode
+from airflow_recovery.task.application_code import ApplicationCode, has_code_elsewhere
 from airflow_recovery.task.code_places import GLUE, Place, PlaceKind, places_of_fields
 from airflow_recovery.task.drop_in import DropInApplication, code_document, drop_in_document
 from airflow_recovery.task.operator_components import context_document, fields_that_count
@@ -119,7 +119,8 @@ def places_of_operator(
 ) -> list[Place]:
     """Where the operator's code lies: what its templated fields name, and what a service keeps under a name."""
     names = dict.fromkeys((*operator.template_fields, *fields, *_NAMED_CODE))
-    places = places_of_fields({name: getattr(operator, name, None) for name in names if name not in _DATA})
+    named = {name: getattr(operator, name, None) for name in names if name not in _DATA}
+    places = places_of_fields(named, of_service=has_code_elsewhere(operator))
     job_name = getattr(operator, "job_name", None)
     if not job_name:
         return places

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from airflow.sdk import DAG
 
-from airflow_recovery.errors import CodeReplaced
+from airflow_recovery.errors import CodeReplaced, StoreUnavailable
 from airflow_recovery.hooks import code_sources
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
@@ -268,6 +268,14 @@ def test_fault_273_where_the_fields_of_an_operator_name_code(case: str) -> None:
     assert places_of_fields(fields) == expected
 
 
+def test_what_may_be_data_is_no_code_of_an_operator_that_is_no_services() -> None:
+    """A function may write what it is given as ``file``."""
+    given = {"op_kwargs": {"file": "s3://lake/day.csv", "files": ["s3://lake/x.json"]}}
+    assert places_of_fields(given, of_service=False) == []
+    assert places_of_fields({"jars": "s3://c/a.jar"}, of_service=False) == [Place("jars", "s3://c/a.jar")]
+    assert len(places_of_fields(given)) == 2
+
+
 def test_settings_that_name_code() -> None:
     assert places_of_settings({"spark.jars": "a.jar,b.jar", "spark.executor.memory": "2g"}) == [
         Place("jars", "a.jar"),
@@ -368,6 +376,23 @@ def test_fault_272_a_file_that_was_replaced_and_put_back_is_another_version(
     code._read[uri] = code_sources.CodeFile(code._read[uri].content, (size, etag, 1, generation))
     s3_folder.put("clean.py", b"good")
     assert values(ApplicationCode(None, stores), Place("application", uri)) == before, "the content is the same"
+    assert code.replaced() == [uri]
+
+
+def test_a_store_that_gives_no_answer_ends_no_job_and_lets_no_rows_count(
+    s3_folder: S3Store, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3_folder.put("clean.py", b"one")
+    uri = f"{s3_folder.base_uri}/clean.py"
+    code = ApplicationCode(None, stores)
+    code.components([Place("application", uri)])
+    assert code.look_early() == ([], True)
+
+    def refuse(self: S3Store, key: str) -> None:
+        raise StoreUnavailable("SlowDown")
+
+    monkeypatch.setattr(S3Store, "version", refuse)
+    assert code.look_early() == ([], False)
     assert code.replaced() == [uri]
 
 
