@@ -143,8 +143,8 @@ class RecoveryPublishOperator(BaseOperator):
             plan = plan_of_dag(dag)
             keys = {region.name: region.name for region in plan.regions}
             place = RunPlace.of(context, OPERATORS_GROUP, DeclaredJobRecovery(enabled=True))
-            declared = declared_operators(dag)
-            with open_run(context, place, plan, keys, log, on_altered=on_altered_of(dag), declared=declared) as opened:
+            operators = declared_operators(dag)
+            with open_run(context, place, plan, keys, log, on_altered=on_altered_of(dag), declared=operators) as opened:
                 yield opened
             return
         from airflow_recovery.job.loading import load_job

@@ -114,7 +114,7 @@ class RecoveringOperator(BaseOperator):
         self._pauses = False
         if not self.recovers:
             # What is not given is Airflow's own default, also that of the DAG.
-            super().__init__(**kwargs, **given, **({} if retries is None else {"retries": retries}))
+            super().__init__(**kwargs, **given | ({} if retries is None else {"retries": retries}))
             return
         options = self.restart_options
         self._limits = options.limits

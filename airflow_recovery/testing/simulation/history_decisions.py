@@ -266,7 +266,7 @@ class Known:
                 return Decision(kept=seen.kept, xcoms=xcoms)
             unkept = Reason(region, Why.XCOMS_LOST)
             seen = self.product.look(replace(question, unkept={region: unkept}))
-            assert seen.evaluation is not None
+        assert seen.evaluation is not None
         if not run.by_timetable and self.product.refuses(run.record, self._finishes(state, (region, *planned.inputs))):
             return Decision(ends_as="failed", is_refused=True)
         lost = seen.evaluation.lost_inputs(region)

@@ -262,12 +262,13 @@ class FakeSpark(SparkApplication):
         self.push(value)
         if claim.region in self._code.unstored:
             return StoredXComs("", len(value), "too large")
-        stored = StoredXComs(hashlib.sha256(value.encode()).hexdigest(), len(value))
+        stored = StoredXComs(hashlib.sha256(value.encode()).hexdigest(), len(value), folder=claim.folder)
         self._results.put(self._xcom_key(claim.region, claim.attempt, stored), value.encode())
         return stored
 
     def _xcom_key(self, region: str, attempt: int, stored: StoredXComs) -> str:
-        return f"{self._journal.layout.data_of(region, attempt)}/_xcoms/{stored.digest}.json"
+        folder = stored.folder or f"{attempt:08d}"
+        return f"{self._journal.layout.data_of_region(region)}/{folder}/_xcoms/{stored.digest}.json"
 
     def why_not_kept(self, outcome: Outcome) -> str | None:
         """As `airflow_recovery.task.drop_in`: why the XCom of an attempt can't be pushed again."""

@@ -130,9 +130,8 @@ def _check_intervals(run: SimulatedRun) -> None:
     for name, region in run.world.ledger.regions.items():
         before: dict[str, Any] | None = None
         for n in sorted(filter(region.has_finished, region.outcomes)):
-            now = region.finish(n).get("dag_run")
-            is_triggered = now is not None and now["run_id"].startswith("manual")
-            if is_triggered and before is not None and n - 1 not in region.resets:
+            now: dict[str, Any] | None = region.finish(n).get("dag_run")
+            if now is not None and now["run_id"].startswith("manual") and before is not None and n - 1 not in region.resets:
                 same = all(now.get(part) == before.get(part) for part in ("params", "logical_date"))
                 if same and now["data_interval_start"] != before["data_interval_start"]:
                     raise Violation(f"against the rule: {name}@{n} of a triggered run replaces another interval's")
