@@ -96,13 +96,9 @@ def one_try(
     for chosen in product(*choices):
         of_inputs = dict(zip(planned.inputs, chosen, strict=True))
         read = [row for name, variant in of_inputs.items() if variant for row in _read(job, name, region, variant)]
-        pushed = {name: xcom_of(variant) for name, variant in of_inputs.items()}
-        # Arguments are rendered when a try starts: if its rule does not wait, an input may end after that.
-        pulls = [[value, None] if may_be_early else [value] for value in pushed.values()]
-        for pulled in product(*pulls):
-            xcoms = dict(zip(pushed, pulled, strict=True))
-            fingerprint = job.rendered(region, planned.fingerprint, xcoms)
-            found.add(tuple(rows(region, result, fingerprint, [*read, *lines]) for result in planned.results))
+        xcoms = {name: xcom_of(variant) for name, variant in of_inputs.items()}
+        fingerprint = job.rendered(region, planned.fingerprint, xcoms)
+        found.add(tuple(rows(region, result, fingerprint, [*read, *lines]) for result in planned.results))
     return "success", frozenset(found)
 
 

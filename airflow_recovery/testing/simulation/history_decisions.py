@@ -259,19 +259,21 @@ class Known:
         seen = self.product.look(question)
         if seen.ends_as is not None:
             return Decision(ends_as=seen.ends_as)
-        assert seen.evaluation is not None
-        if seen.evaluation.why_must_run(region) is None:
+        evaluation = seen.evaluation
+        assert evaluation is not None
+        if evaluation.why_must_run(region) is None:
             xcoms = self._leaves(state, region, gone)
             if xcoms is not Kept.RUNS:
                 return Decision(kept=seen.kept, xcoms=xcoms)
             unkept = Reason(region, Why.XCOMS_LOST)
             seen = self.product.look(replace(question, unkept={region: unkept}))
-        assert seen.evaluation is not None
+            evaluation = seen.evaluation
+            assert evaluation is not None
         if not run.by_timetable and self.product.refuses(run.record, self._finishes(state, (region, *planned.inputs))):
             return Decision(ends_as="failed", is_refused=True)
-        lost = seen.evaluation.lost_inputs(region)
+        lost = evaluation.lost_inputs(region)
         if lost:
-            return _waits(seen.evaluation, lost)
+            return _waits(evaluation, lost)
         return Decision(
             inputs=tuple(self._ref(job, state, name, region) for name in planned.inputs if name not in seen.absent),
             runs=True,

@@ -10,7 +10,7 @@ from airflow_recovery.errors import AppendedAlready, OutputAltered, RecoveryErro
 from airflow_recovery.model.committing import CommitMode, Replaces
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.planning.scenario import RestartRegion
-from airflow_recovery.sinks.committer import CommitToken
+from airflow_recovery.sinks.committer import CommitToken, KnowsOwners
 from airflow_recovery.testing.fake_table import TABLE, replaced_by
 from airflow_recovery.testing.simulation import visitors
 from airflow_recovery.testing.simulation.jobs import IDENTITY
@@ -94,6 +94,7 @@ def _repair_table(run: SimulatedRun, task: str, why: str) -> None:
         world.airflow.clear(task, downstream=True)
         return
     committer = world.committer(world.main, spec)
+    assert isinstance(committer, KnowsOwners)
     if gone and own not in world.table.tokens:
         current_runner().switch(f"adopts {gone[0].text}")
         with suppress(RecoveryError):

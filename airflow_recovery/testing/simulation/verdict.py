@@ -128,14 +128,15 @@ def _check_fresh(run: SimulatedRun, current: Mapping[str, int]) -> None:
 def _check_intervals(run: SimulatedRun) -> None:
     """A run that was triggered has replaced nothing that another interval had made, if all else is equal."""
     for name, region in run.world.ledger.regions.items():
-        before: dict[str, Any] | None = None
+        last, before = 0, dict[str, Any]()
         for n in sorted(filter(region.has_finished, region.outcomes)):
-            now: dict[str, Any] | None = region.finish(n).get("dag_run")
-            if now is not None and now["run_id"].startswith("manual") and before is not None and n - 1 not in region.resets:
+            now: dict[str, Any] = region.finish(n).get("dag_run") or {}
+            is_triggered = now.get("run_id", "").startswith("manual")
+            if is_triggered and before and last > max(region.resets, default=0):
                 same = all(now.get(part) == before.get(part) for part in ("params", "logical_date"))
                 if same and now["data_interval_start"] != before["data_interval_start"]:
                     raise Violation(f"against the rule: {name}@{n} of a triggered run replaces another interval's")
-            before = now
+            last, before = n, now
 
 
 def _check_unseen_code(run: SimulatedRun, current: Mapping[str, int]) -> None:
