@@ -129,7 +129,9 @@ class Restarts:
 
     def failures(self, state: RunState) -> tuple[OwnFailure, ...]:
         """The failed attempts of this region that count, oldest first."""
-        return tuple(failure for failure in self._failed(state, self._region) if self._is_mine(failure.attempt))
+        # The newest first: of two claims, the later one shows whether the earlier one is of this run.
+        failed = reversed(list(self._failed(state, self._region)))
+        return tuple(reversed([failure for failure in failed if self._is_mine(failure.attempt)]))
 
     def check_not_in_vain(self, state: RunState) -> None:
         """Raises `UserCodeError` where the newest attempt failed in a way that the same code would meet again.
@@ -205,9 +207,24 @@ class Restarts:
         )
 
     def _is_mine(self, attempt: int) -> bool:
-        """Was the attempt of this region made under the present grant?"""
+        """Was the attempt of this region made under the present grant?
+
+        A run that was deleted and made again has the run id and the tries of the one before it. Within one run, a later
+        try has a higher number; so a claim is of an earlier run if its try does not come before the present one, or
+        before that of a later claim that was read.
+        """
         claim, task = self._claim(self._region, attempt), self._run.task
         if claim is None or claim.airflow_run_id != task.airflow_run_id:
+            return False
+        later = [(task.try_number, task.ti_id)]
+        later += [
+            (other.try_number, other.ti_id)
+            for (region, number), other in self._claims.items()
+            if region == self._region and number > attempt and other is not None
+        ]
+        if not all(
+            claim.try_number < number or (claim.try_number, claim.ti_id) == (number, ti) for number, ti in later
+        ):
             return False
         return task.grant is None or claim.max_tries == task.grant.max_tries
 

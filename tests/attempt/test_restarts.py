@@ -62,7 +62,7 @@ class Clocked(World):
         with pytest.raises(RecoveryError) as caught:
             self.go(region, on_start=fail)
         if isinstance(caught.value, RestartsExhausted):
-            self.airflow.mark(region, "failed")  # it becomes an AirflowFailException
+            self.airflow.fail_for_good(region)  # it becomes an AirflowFailException
         return caught.value
 
     def kill(self, region: str) -> None:
@@ -485,3 +485,28 @@ def test_control_without_the_record_of_a_kill_a_plan_runs_what_has_ended_its_bud
         world.kill("P")
     world.refused("P")
     assert planned(world).running == ("P", "C")
+
+
+def test_fault_243_a_run_that_was_deleted_and_made_again_starts_with_a_budget_of_its_own():
+    """It has the run id, and each of its tries the number, of the run before it."""
+    world = Clocked(PAIR)
+    for _ in range(2):
+        world.fail("P")
+    world.airflow.lose_database()
+    assert isinstance(world.fail("P"), RegionFailed)
+    assert isinstance(world.fail("P"), RegionFailed)
+    assert isinstance(world.fail("P"), RestartsExhausted)
+
+
+@pytest.mark.control
+def test_fault_243_control_by_run_id_and_retries_alone_it_starts_with_the_old_one(monkeypatch):
+    def by_run_id(self: Restarts, attempt: int) -> bool:
+        claim = self._claim(self._region, attempt)
+        return claim is not None and claim.airflow_run_id == self._run.task.airflow_run_id
+
+    monkeypatch.setattr(Restarts, "_is_mine", by_run_id)
+    world = Clocked(PAIR)
+    for _ in range(2):
+        world.fail("P")
+    world.airflow.lose_database()
+    assert isinstance(world.fail("P"), RestartsExhausted)
