@@ -59,6 +59,7 @@ CATALOGUE = (
     Benchmark("resume", "How long until a run of 1,000 finished regions is resumed?", 1),
     Benchmark("planner", "How fast are plans at Flink's scale, beside Flink's own scheduler?", 5),
     Benchmark("parsing", "What does a task group cost when its DAG file is parsed?", 1),
+    Benchmark("commits", "How many vertices does a commit to a package of 500 files run?", 2, False),
     Benchmark("first_paint", "When can a run of 1,000 regions be read in the Recovery tab?", 1),
     Benchmark("advice", "How much sooner does a run recover that is cut as it is advised to be?", 7, False),
     Benchmark("advice_diamond", "... and one with branches?", 7, False, where="advice:measure_diamond"),
