@@ -19,6 +19,7 @@ from tries import run_try
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.operators import recoverable
 from airflow_recovery.planning import evaluation
+from airflow_recovery.task.metastore_input import _files
 
 pytestmark = pytest.mark.spark
 
@@ -126,13 +127,9 @@ def test_fault_303_control_without_the_comparison_the_old_rows_are_kept(
     assert tried(orders.uri)[:2] == ("kept", 1)
 
 
-def test_where_its_files_are_out_of_reach_the_metastore_alone_decides(orders: Orders) -> None:
-    orders.drop("1")
-    orders.set(sd=orders._columns("hdfs://nowhere/orders"))
-    assert ", 0 partitions, 0 files, " in tried(orders.uri)[2]
-    assert tried(orders.uri)[:2] == ("kept", 1)
-    orders.set(parameters={"source": "other"})
-    assert tried(orders.uri)[:2] == ("ran", 2)
+@pytest.mark.parametrize("location", ["hdfs://nowhere/orders", "viewfs:///orders", "wasbs://c@a/orders"])
+def test_files_that_no_store_of_this_deployment_reaches_are_not_listed(location: str) -> None:
+    assert _files(lambda uri: pytest.fail(f"{uri} was opened"), location) == []
 
 
 @pytest.mark.parametrize(
