@@ -113,15 +113,13 @@ def _may_be_of_a_job(where: Any) -> bool:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("pair", [pair for pair in PAIRS if any(map(_may_be_of_a_job, pair))])
 def test_fault_302_so_are_an_operator_and_a_declared_job(
     pair: tuple[Any, Any], order: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_operator, of_job = pair[::order]
     if not _may_be_of_a_job(of_job):
         of_operator, of_job = of_job, of_operator
-    if not _may_be_of_a_job(of_job):
-        pytest.skip("a job has no output at such a place")
     declared = job_with(of_job)
     monkeypatch.setattr(task_group, "load_job", lambda _: declared)
     with new_dag():

@@ -50,10 +50,10 @@ class HiveMetastore(ServerProcess):
 
     def ask(self, method: str, *arguments: Any) -> Any:
         """One call of a method of the metastore's."""
-        from hive_metastore.ThriftHiveMetastore import Client
-        from thrift.protocol.TBinaryProtocol import TBinaryProtocol
-        from thrift.transport.TSocket import TSocket
-        from thrift.transport.TTransport import TBufferedTransport
+        from hive_metastore.ThriftHiveMetastore import Client  # type: ignore[import-untyped]
+        from thrift.protocol.TBinaryProtocol import TBinaryProtocol  # type: ignore[import-untyped]
+        from thrift.transport.TSocket import TSocket  # type: ignore[import-untyped]
+        from thrift.transport.TTransport import TBufferedTransport  # type: ignore[import-untyped]
 
         transport = TBufferedTransport(TSocket("127.0.0.1", self.port))
         transport.open()
