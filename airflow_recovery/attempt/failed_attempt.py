@@ -103,7 +103,8 @@ class FailedAttempt:
             if observation is None:
                 return None
             state = self._run.journal.load(self._run.list())
-            evaluation = self._run.evaluate(state)
+            # An optional input that this run does not have is not lost.
+            evaluation = self._run.evaluate(state, absent={self._claim.region: self._claim.absent})
             return _After(state, evaluation, observation, evaluation.lost_inputs(self._claim.region))
         except Exception as second:
             # The failure itself is what is told, and the attempt is still to be fenced; the next try looks again.

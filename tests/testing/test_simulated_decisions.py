@@ -11,11 +11,13 @@ from decided_jobs import BRANCH, JOIN, MIN_ONE, SOLO_BESIDE, decided
 from simulated_controls import finds, violation_of
 
 from airflow_recovery.attempt import data_interval, publish, region_task
+from airflow_recovery.attempt.run import Run
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, simulate
 from airflow_recovery.testing.simulation.drill import main
+from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS
 from airflow_recovery.testing.simulation.spark import FakeSpark
 
 PAIR, DIAMOND = TOPOLOGIES["pair"], TOPOLOGIES["diamond"]
@@ -87,6 +89,26 @@ def without(cause: Why) -> Callable[..., Reason | None]:
         return None if reason is not None and reason.why is cause else reason
 
     return evaluated
+
+
+@pytest.mark.parametrize("rule", ["all_done", "none_failed"])
+def test_code_that_fails_without_an_optional_input_is_a_failure_and_no_loss_of_that_input(rule):
+    for seed in range(8):
+        simulate(seed, fails_without_p(rule))
+
+
+@pytest.mark.parametrize("rule", ["all_done", "none_failed"])
+def test_control_where_absent_inputs_are_forgotten_after_a_failure_the_task_is_skipped(rule, monkeypatch):
+    evaluate = Run.evaluate
+    # After a failure alone they are given by name.
+    monkeypatch.setattr(Run, "evaluate", lambda self, *given, **absent: evaluate(self, *given))
+    finds(fails_without_p(rule), "against the rule: the run ends as ", 40)
+
+
+def fails_without_p(rule: str) -> Settings:
+    """P skips itself, and C, which may run without it, fails."""
+    job = decided(PAIR, {"C": rule}, optional={"C": ("P",)})
+    return Settings(job.with_code("P", 1, SKIPS).with_code("C", 1, FAILS))
 
 
 PULLS = replace(decided(PAIR, operators="PC"), pulls={"C": ("P",)})
