@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def claimed(world, *components: Component, **changes: object) -> None:
     journal.fence(ended)
 
 
-def shown(recorded) -> tuple[dict[str, object], str]:
+def shown(recorded) -> tuple[dict[str, Any], str]:
     code, text = recorded.call("why", *RUN, "raw")
     assert code == ExitCode.DONE
     code, document = recorded.call("why", *RUN, "raw", "--json")

@@ -256,7 +256,7 @@ def test_a_compiled_module_counts_by_its_content_and_drops_nothing(project: Proj
         source.unlink()
         library = source.with_suffix(EXTENSION_SUFFIXES[0])
         library.write_bytes(content)
-        sys.modules["shop.fast"].__spec__.origin = str(library)  # type: ignore[union-attr]
+        sys.modules["shop.fast"].__spec__.origin = str(library)
         return of_cleaned(module)
 
     before = of(base, b"1")

@@ -39,7 +39,13 @@ class Orders:
     """The table ``orders`` of a database of its own, with a partition a day, in a folder."""
 
     def __init__(self, server: HiveMetastore, folder: Path) -> None:
-        from hive_metastore.ttypes import Database, FieldSchema, SerDeInfo, StorageDescriptor, Table
+        from hive_metastore.ttypes import (  # type: ignore[import-untyped]
+            Database,
+            FieldSchema,
+            SerDeInfo,
+            StorageDescriptor,
+            Table,
+        )
 
         self._server, self.folder, self.database = server, folder, f"shop{next(NUMBERS)}"
         self.uri = f"hive://meta/{self.database.title()}.Orders"

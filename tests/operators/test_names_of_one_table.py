@@ -68,11 +68,12 @@ def job_with(where: Any) -> Job:
         @made.sink
         def load(kept: Any) -> Any:
             return kept
-    else:
 
-        @made.sink(commit=where)
-        def load(rows: Any) -> Any:
-            return rows
+        return made
+
+    @made.sink(commit=where)
+    def load_rows(rows: Any) -> Any:
+        return rows
 
     return made
 

@@ -63,7 +63,7 @@ def test_the_newest_attempt_that_had_a_whole_checkpoint_counts(local_store):
     spark_has_run(local_store, prepare(local_store, 1, completed=-1), 0)
     second = prepare(local_store, 2, completed=0)
     spark_has_run(local_store, second, 1)
-    local_store.put(f"{FOLDER.attempt(3)}/checkpoint/offsets/0", b"half a copy")
+    local_store.put(f"{FOLDER.attempt('00000003')}/checkpoint/offsets/0", b"half a copy")
     fourth = prepare(local_store, 4, completed=1)
     assert "offsets/1" in names(local_store, fourth)
 

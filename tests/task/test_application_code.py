@@ -516,13 +516,13 @@ def test_a_web_server_that_knows_no_head_is_asked_again(web: Web, stores: Stores
 def test_code_in_hdfs_is_read_over_webhdfs(web: Web, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = {"conn_type": "webhdfs", "host": "127.0.0.1", "port": web.port, "login": "spark"}
     monkeypatch.setenv("AIRFLOW_CONN_WEBHDFS_DEFAULT", json.dumps(connection))
-    state = {"body": b"one", "modificationTime": 1}
+    state: dict[str, Any] = {"body": b"one", "modificationTime": 1}
 
     def answer(query: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         assert query["user.name"] == "spark"
         if query["op"] == "OPEN":
-            return 200, {}, bytes(state["body"])  # type: ignore[arg-type]
-        about = {"type": "FILE", "fileId": 7, "length": len(state["body"]), "modificationTime": 1}  # type: ignore[arg-type]
+            return 200, {}, bytes(state["body"])
+        about = {"type": "FILE", "fileId": 7, "length": len(state["body"]), "modificationTime": 1}
         status = {"FileStatus": {**about, "modificationTime": state["modificationTime"]}}
         return 200, {}, json.dumps(status).encode()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from airflow.sdk import DAG
 
@@ -13,7 +14,7 @@ from airflow_recovery.operators import RecoverableSparkSubmitOperator, RecoveryP
 GATED = Path(__file__).parent / "applications" / "gated.py"
 LAKE = os.environ.get("INTEGRATION_LAKE", "file:///lake")
 LONG = timedelta(days=30)
-LIMITS = {"schedule": None, "dagrun_timeout": LONG, "default_args": {"execution_timeout": LONG}}
+LIMITS: dict[str, Any] = {"schedule": None, "dagrun_timeout": LONG, "default_args": {"execution_timeout": LONG}}
 """Of a run, and of a task. The tests do not wait for them."""
 
 with DAG("outliving", **LIMITS):
