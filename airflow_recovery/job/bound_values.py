@@ -32,10 +32,12 @@ class BoundValues:
         self._code_of = code_of
         self._lenient = lenient
         self._above: list[int] = []
+        self._known: dict[int, tuple[Any, str]] = {}
+        """By its id what was described, which keeps the id its own, and the digest of its description."""
 
     def digest(self, value: Any) -> str:
         """Return the SHA-256 of what `describe` returns."""
-        return hashlib.sha256(_text(self.describe(value)).encode("utf-8", "surrogatepass")).hexdigest()
+        return _digest(self.describe(value))
 
     def describe(self, value: Any) -> Any:
         """Return JSON for the value. Raises `Unstable`."""
@@ -51,11 +53,14 @@ class BoundValues:
             return ["builtin", value.__module__, value.__qualname__]
         if id(value) in self._above:
             return ["above", len(self._above) - self._above.index(id(value))]
-        self._above.append(id(value))
-        try:
-            return self._composed(value)
-        finally:
-            self._above.pop()
+        if id(value) not in self._known:
+            self._above.append(id(value))
+            try:
+                # A value that is held in many places is looked at once.
+                self._known[id(value)] = value, _digest(self._composed(value))
+            finally:
+                self._above.pop()
+        return ["composed", self._known[id(value)][1]]
 
     def _composed(self, value: Any) -> list[Any]:
         if type(value) in (list, tuple):
@@ -106,6 +111,10 @@ class BoundValues:
         if type(state) is dict and all(type(key) is str for key in state):
             return ["state", *([key, self.describe(state[key])] for key in sorted(state))]
         return self.describe(state)
+
+
+def _digest(described: Any) -> str:
+    return hashlib.sha256(_text(described).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _text(described: Any) -> str:

@@ -35,6 +35,8 @@ NEXT_DATE = datetime(2024, 1, 3, tzinfo=timezone.utc)
 SEEN: list[str] = []
 BETWEEN: list[Callable[[], None]] = []
 """What happens after the job has read, and before it commits; one a run of it."""
+TABLES: list[Any] = []
+"""The table of the test: the state of an open catalog would count if it were bound to the function."""
 
 
 def balance(rows: int) -> pa.Table:
@@ -125,7 +127,8 @@ class Iceberg:
 def table(request: pytest.FixtureRequest, recovery: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     SEEN.clear()
     BETWEEN.clear()
-    return Delta(recovery) if request.param == "delta" else Iceberg(recovery, monkeypatch)
+    TABLES[:] = [Delta(recovery) if request.param == "delta" else Iceberg(recovery, monkeypatch)]
+    return TABLES[0]
 
 
 def upsert(table: Any, version: str, token: str, add: int, say: str) -> None:
@@ -143,7 +146,7 @@ def task_of(table: Any, *, add: int = 10, say: str = "", read: str | None = None
     with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
         return Python(
             task_id="t",
-            python_callable=lambda version, token, add, say: upsert(table, version, token, add, say),
+            python_callable=lambda version, token, add, say: upsert(TABLES[0], version, token, add, say),
             op_kwargs={"version": "{version:before}", "token": "{token:after}", "add": add, "say": say},
             **{"inputs": {"before": read or table.uri}, "outputs": {"after": table.uri}, **given},
         )
@@ -271,6 +274,7 @@ def test_fault_231_a_version_that_is_gone_can_not_be_read_again(table: Any) -> N
 def test_a_table_that_was_made_anew_is_a_new_input(recovery: Path) -> None:
     SEEN.clear()
     table = Delta(recovery)
+    TABLES[:] = [table]
     ran(table)
     shutil.rmtree(table.folder)
     table.put(7)
@@ -304,7 +308,7 @@ def committing(table: Any, add: int = 10) -> Any:
     with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
         return Python(
             task_id="t",
-            python_callable=lambda version, out, add: add_staged(table, version, out, add),
+            python_callable=lambda version, out, add: add_staged(TABLES[0], version, out, add),
             op_args=["{version:before}", "{output:after}", add],
             inputs={"before": table.uri},
             outputs=["after"],
