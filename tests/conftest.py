@@ -230,6 +230,7 @@ SHARE_A_SPARK = (
     "tests/splits/test_split_lost_replies.py",
     "tests/splits/test_split_pull_spark.py",
     "tests/streaming/test_streaming_region.py",
+    "tests/task/test_hadoop_globs.py",
     "tests/task/test_run_spark.py",
 )
 """These ask for a Spark of the session (`tests/support/spark_fixtures.py`): one worker starts each of those once."""

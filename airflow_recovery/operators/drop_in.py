@@ -299,7 +299,7 @@ class DropInOperator(RecoveringOperator):
 
         return components_of_document(document)
 
-    def computes_in(self, context: Context, code: ApplicationCode) -> dict[str, Any]:
+    def computes_in(self, context: Context, code: ApplicationCode | None = None) -> dict[str, Any]:
         """What the job `computes`, with the values that its function takes from Airflow's context by name."""
         from airflow_recovery.task.drop_in_operator import context_of
 

@@ -79,7 +79,7 @@ def test_every_route_that_waits_for_a_store_has_threads_of_its_own() -> None:
         for route in module.router.routes
         if isinstance(route, APIRoute)
     ]
-    assert len(routes) == 10
+    assert len(routes) == 11
     paths = {route.path for route in routes}
     served = [route for route in app_module.app.routes if isinstance(route, APIRoute) and route.path in paths]
     assert len(served) == len(routes)

@@ -19,9 +19,9 @@ def loses_journal_of(world: World, region: str) -> None:
 
 
 def begins_again(world: World, region: str) -> None:
+    world.delete_results(region, 1)
     loses_journal_of(world, region)
     world.airflow.clear(region)
-    world.delete_results(region, 1)
     world.go(region)
     assert world.current(region) == 1
 

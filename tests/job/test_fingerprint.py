@@ -158,7 +158,7 @@ SAME = {
     "another function beside a late import": ("shop/late.py", "early(x):\n    return x", "early(x):\n    return -x"),
     "a package that is not the user's": ("elsewhere/coins.py", "return x", "return x + 1"),
     "what a whole module imports one name of": ("shop/deep.py", "other = 1", "other = 2"),
-    "Spark settings": ("shop/flights.py", '"n": 1})', '"n": 1}, spark_conf={"spark.x": 1})'),
+    "Spark settings": ("shop/flights.py", '"n": 1})', '"n": 1}, spark_conf={"spark.executor.memory": "1g"})'),
 }
 
 DIFFERENT = {
@@ -626,7 +626,7 @@ def test_a_job_decorator_is_no_code_but_another_object_with_such_a_method_is(pro
                 def source(self, text):
                     return lambda f: f
             registry = Registry()
-            @flights.source(name="a", spark_conf={"x": "1"})
+            @flights.source(name="a", spark_conf={"spark.executor.memory": "1g"})
             @registry.source("one")
             def a(spark):
                 return spark
@@ -635,7 +635,7 @@ def test_a_job_decorator_is_no_code_but_another_object_with_such_a_method_is(pro
     }
     text = other["shop/flights.py"]
     before = vertex_fingerprint(project(other).flights, "a", {})
-    tuned = {**other, "shop/flights.py": text.replace('"x": "1"', '"x": "2"')}
+    tuned = {**other, "shop/flights.py": text.replace("1g", "2g")}
     assert vertex_fingerprint(project(tuned).flights, "a", {}) == before
     other_registry = {**other, "shop/flights.py": text.replace('"one"', '"two"')}
     assert vertex_fingerprint(project(other_registry).flights, "a", {}) != before

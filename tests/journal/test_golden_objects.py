@@ -69,7 +69,7 @@ SPLIT_RECORDS = (
 )
 FAILURE = Failure("ArithmeticException", "by zero", "DIVIDE_BY_ZERO", "22012", ("a", "b"), "delays", (("class", "x"),))
 CHECKPOINTS = CheckpointFolder(RUN, "table")
-CHECKPOINT = Checkpoint(f"{CHECKPOINTS.attempt('00000001')}/checkpoint", 5, -1, 4, Place(2, (5, 0)))
+CHECKPOINT = Checkpoint(f"{CHECKPOINTS.attempt('1')}/checkpoint", 5, -1, 4, Place(2, (5, 0)))
 SNAPSHOT = {
     LAYOUT.attempt("raw", 1, "outcome"): ("etag-1", b'{"body":1}'),
     LAYOUT.attempt("ü", 2, "outcome"): ("e", b"2"),

@@ -83,7 +83,7 @@ def test_changed_parameters_run_again(recovery: Path, drivers: Drivers) -> None:
     assert run_try(cleaned, **context, try_number=4)["attempt"] == 2
 
 
-def test_an_inner_region_costs_the_journal_two_puts_a_listing_and_a_get_an_input(
+def test_an_inner_region_costs_the_journal_three_puts_a_listing_and_a_get_an_input(
     recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Task and driver together. The receipt saves the request for the outcome."""
@@ -109,12 +109,14 @@ def test_an_inner_region_costs_the_journal_two_puts_a_listing_and_a_get_an_input
         if store.base_uri.endswith("/journal") and not key.startswith("_streams")
     ]
     puts = [kind for verb, kind in truth if verb is Verb.PUT_IF_ABSENT]
-    assert puts == ["claim", "outcome"]
+    components, *records = puts
+    assert "/fingerprint/" in components
+    assert records == ["claim", "outcome"]
     # The input's, and the key of digests: this run has params.
     assert [kind for verb, kind in truth if verb is Verb.GET] == ["outcome", "_key"]
     # The second listing is the release check, beside Spark's start.
     assert [verb for verb, _ in truth].count(Verb.LIST) == 2
-    assert len(truth) == 6
+    assert len(truth) == 7
 
 
 def test_own_retry_works_without_any_clear_client(recovery: Path, drivers: Drivers) -> None:

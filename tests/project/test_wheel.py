@@ -85,6 +85,7 @@ def test_its_metadata_is_what_an_index_takes() -> None:
         "google",
         "azure",
         "iceberg",
+        "hive",
         "docs",
         "demo",
         "dev",

@@ -155,7 +155,7 @@ def lacks_an_object(it: Spoiled) -> None:
 
 
 def has_another_object(it: Spoiled) -> None:
-    (key,) = [each.key for each in it.results.list("") if "/E/00000001/" in each.key]
+    (key,) = [each.key for each in it.results.list("") if "/E/00000001" in each.key]
     it.results.put(key, b"else")
 
 
@@ -165,7 +165,7 @@ def resets_without_a_cause(it: Spoiled) -> None:
 
 def runs_again_without_a_cause(it: Spoiled) -> None:
     it.edit("t/E/00000001.claim", lambda body: body.update(attempt=2), to="t/E/00000002.claim")
-    (key,) = [each.key for each in it.results.list("") if "/E/00000001/" in each.key]
+    (key,) = [each.key for each in it.results.list("") if "/E/00000001" in each.key]
     it.results.put(key.replace("00000001", "00000002"), it.results.objects[key])
 
     def other_place(body: dict) -> None:
@@ -475,6 +475,6 @@ def test_modes_decide_whether_another_attempt_is_a_cause() -> None:
                 each.update(location=each["location"].replace("00000001", "00000002"))
 
         spoiled.edit(f"t/C/00000001.{kind}", again, to=f"t/C/00000002.{kind}")
-    (key,) = [each.key for each in world.results.list("") if "/C/00000001/" in each.key]
+    (key,) = [each.key for each in world.results.list("") if "/C/00000001" in each.key]
     world.results.put(key.replace("00000001", "00000002"), world.results.objects[key])
     assert spoiled.verify().violated == (5,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch, beat_of
 from airflow_recovery.attempt.settled_result import settled_result
@@ -20,22 +19,13 @@ from airflow_recovery.journal.published import PublishedResult, published_result
 from airflow_recovery.model.records import Claim
 from airflow_recovery.testing.simulation.dag_run import PUBLISH
 from airflow_recovery.testing.simulation.settings import Violation
-from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
+from airflow_recovery.testing.simulation.simulated_run import Given, SimulatedRun
 from airflow_recovery.testing.simulation.strands import current_runner
 
 MOST_LOOKS = 40
 """After so many the sensor has timed out."""
 NOT_YET = (NotPublished, ObjectMissing, PagesDisagree, StoreError)
 """What the sensor waits after, as `airflow_recovery.hooks.result` has it."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a reader outside the run was given, and how often something had happened to the run from outside by then."""
-
-    region: str
-    attempt: int
-    happened: int
 
 
 def waits_for(run: SimulatedRun, result: str) -> None:

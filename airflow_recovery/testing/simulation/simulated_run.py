@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.store.object_store import StoredObject
@@ -12,8 +13,14 @@ from airflow_recovery.testing.simulation.settings import Settings, Trouble
 from airflow_recovery.testing.simulation.strands import Process, Strand, StrandRunner
 from airflow_recovery.testing.simulation.world import World
 
-if TYPE_CHECKING:
-    from airflow_recovery.testing.simulation.readers import Given
+
+@dataclass(frozen=True)
+class Given:
+    """What a reader outside the run was given, and how often something had happened to the run from outside by then."""
+
+    region: str
+    attempt: int
+    happened: int
 
 
 class SimulatedRun:
