@@ -10,10 +10,12 @@ itself, the environment and files outside of the package. ``version=`` is for th
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import PurePath
@@ -243,6 +245,9 @@ class _FunctionCode:
         """Add a function or a class, or one by its name as ``module:name``, with the package that holds it."""
         module = used.partition(":")[0] if isinstance(used, str) else used.__module__
         if module.partition(".")[0] != "airflow_recovery":
+            # Whether a decorator is one of ours is known of a module that is loaded, and the commit loads it anyway.
+            with suppress(Exception):
+                importlib.import_module(module)
             self._closure.add_package(module)
         if isinstance(used, str):
             self._closure.add_names(module, used.partition(":")[2].split("."))
