@@ -334,7 +334,7 @@ def test_a_script_in_a_command_counts_by_its_content(tmp_path: Path) -> None:
             command = f"python {script} --out '{{output:out}}'"
             return recoverable(BashOperator, paths="plain")(task_id="t", bash_command=command, outputs=["out"])
 
-    assert unseen(given()) == [f"code {script}"], "it is not on this machine"
+    assert unseen(given()) == [f"file {script}"], "it is not on this machine"
     script.write_text("1")
     before = given().fingerprint()
     assert unseen(given()) == []
@@ -367,7 +367,7 @@ def test_fault_280_after_a_clear_code_that_can_not_be_seen_runs_once(
     recovery: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert try_of(deployed(), 1, RETRIES) == "ran"
-    assert "t: a change of this code can't be seen: code /opt/nowhere/clean.py" in caplog.text
+    assert "t: a change of this code can't be seen: file /opt/nowhere/clean.py" in caplog.text
     assert try_of(deployed(), 2, RETRIES) == "kept", "a retry"
     assert try_of(deployed(), 3, 2 + RETRIES) == "ran", "a person has cleared it"
     assert try_of(deployed(), 4, 2 + RETRIES) == "kept", "a retry of that"
@@ -408,7 +408,7 @@ def test_the_note_of_a_kept_task_ends_with_how_to_run_it_again(recovery: Path, m
     monkeypatch.setattr("airflow_recovery.operators.recovering.leave_note", lambda context, text: notes.append(text))
     try_of(deployed(), 1, RETRIES)
     try_of(deployed(), 2, RETRIES)
-    assert "can't be seen: code /opt/nowhere/clean.py" in notes[0]
+    assert "can't be seen: file /opt/nowhere/clean.py" in notes[0]
     assert "to run it again" not in notes[0]
     assert notes[1].startswith("kept: attempt 1 is valid")
     assert notes[1].endswith("; to run it again: airflow recovery restart d date-2024-01-02T000000Z t")
