@@ -551,8 +551,8 @@ class Evaluation:
         else:
             newest = self.state.of(name).attempts.get(self.state.of(name).latest_attempt)
             now = newest.claim.dag_run if newest is not None and newest.claim is not None else None
-            known = now is not None and outcome.dag_run is not None
-            changes = ", ".join(now.changes_since(outcome.dag_run)) if known else ""
+            was = outcome.dag_run
+            changes = "" if now is None or was is None else ", ".join(now.changes_since(was))
         return f"; other now: {changes}" if changes else ""
 
     def _why_overwritten(self, name: str, planned: RegionPlan, number: int) -> Reason | None:
