@@ -16,10 +16,11 @@ from fakes import CHAIN, PAIR, Killed, Process, World
 from sink_world import SINK, SinkWorld
 
 from airflow_recovery.attempt.region_task import Decision
-from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.errors import ConfigurationError, RegionFailed
 from airflow_recovery.model.committing import CommitMode
 from airflow_recovery.model.dag_run import DagRunFacts
 from airflow_recovery.model.records import ExternalObject
+from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.testing import CountingStore, Verb
 
 DATE, NEXT, BEFORE = (f"2026-01-0{day}T01:00:00+00:00" for day in (2, 3, 1))
@@ -251,3 +252,21 @@ def test_a_run_without_values_costs_no_request_and_one_with_values_one() -> None
         world.go("C")
         counts.append([verb for verb, _ in counting.requests].count(Verb.GET))
     assert counts == [1, 1, 2]
+
+
+def test_fault_196_a_plan_names_the_changed_keys_once_a_task_has_begun_with_them() -> None:
+    """As the log of that task does; a plan is evaluated without a task's DAG run."""
+    world = World(PAIR, by_operators=True, dag_run=replace(SCHEDULED, conf={"keys": 1}))
+    world.go_all()
+    world.dag_run, world.fingerprints["P"] = replace(SCHEDULED, conf={"keys": 2}), "rendered with 2"
+
+    def fail() -> None:
+        raise RegionFailed("broken")
+
+    world.airflow.clear("P")
+    with pytest.raises(RegionFailed):
+        world.go("P", on_start=fail)
+    evaluation = Evaluation(world.plan, world.state(), available=lambda *asked: None)
+    why = evaluation.invalid_because("P")
+    assert why is not None
+    assert "other now: conf.keys" in why.text()
