@@ -551,8 +551,6 @@ class Evaluation:
         else:
             newest = self.state.of(name).attempts.get(self.state.of(name).latest_attempt)
             now = newest.claim.dag_run if newest is not None and newest.claim is not None else None
-            then = outcome.dag_run
-            changes = ", ".join(now.changes_since(then)) if now is not None and then is not None else ""
             was = outcome.dag_run
             changes = "" if now is None or was is None else ", ".join(now.changes_since(was))
         return f"; other now: {changes}" if changes else ""
