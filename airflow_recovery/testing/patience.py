@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 HANG_S = 900.0
-"""Seconds after which a wait counts as hung. A machine that is ten times slower than usual does not get there."""
+"""Seconds after which a wait counts as hung. A machine that is five times slower than usual does not get there."""
 NEVER_S = 86_400
 """A limit of another program (Airflow, Spark, PostgreSQL) that no test may reach: seconds, or a number of failures."""
 

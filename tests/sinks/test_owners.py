@@ -192,7 +192,7 @@ def test_control_fault_220_without_the_owner_one_date_deletes_the_other(
     for day, carrier in ((DAY_1, "AA"), (DAY_2, "UA")):
         target.case(target.sink(**ALL), day, carrier).task()
     assert target.carriers() == ["UA"]
-    # Nobody has refused; a clear of the first date finds that its rows are gone.
+    # Both commits went through. A clear of the first date finds its rows gone.
     with pytest.raises(SinkRefused, match="somebody has written there since"):
         target.case(target.sink(**ALL), DAY_1, "AA").task()
 
