@@ -20,7 +20,6 @@ from airflow_recovery.job.module_code import ModuleCode, canonical, without_docs
 from airflow_recovery.job.references import ImportTarget, bound_names, references
 
 _DECORATORS = frozenset(("source", "vertex", "sink"))
-_OPERATORS = (ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context)
 _OF_TYPES = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Constant, ast.BinOp, ast.BitOr)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -120,6 +119,22 @@ _PLAIN_DECORATORS = (
     "typing",
 )
 _DECLARING = ("airflow", "airflow_recovery")
+_OF_INERT = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr, ast.Subscript)
+_TEXTS = frozenset(["__file__", "__name__"])
+_PATH_CALLS = ("os.path", "pathlib.Path", "pathlib.PurePath", "pathlib.PurePosixPath", "pathlib.PosixPath")
+_PATH_ATTRIBUTES = frozenset(["anchor", "name", "parent", "parents", "parts", "stem", "suffix", "suffixes"])
+_METHODS = frozenset(name for name in dir(str) if not name.startswith("_")) | {
+    "absolute",
+    "as_posix",
+    "as_uri",
+    "joinpath",
+    "relative_to",
+    "resolve",
+    "with_name",
+    "with_stem",
+    "with_suffix",
+}
+"""Methods of texts and paths that do nothing but return a value."""
 _PLAIN_BASES = ("abc", "enum", "typing")
 _INERT_PACKAGES = (*sorted(sys.stdlib_module_names), "airflow", "airflow_recovery", "numpy", "pandas", "pyspark")
 """Packages whose attributes can be read without running the user's code."""
@@ -218,6 +233,7 @@ class Pieces:
         self._declared = declared
         self._plain: set[str] = set()
         self._declaring_functions: set[str] = set()
+        self._operators: set[str] = set()
         self.all: tuple[Piece, ...] = tuple(self._split(without_docstring(code.tree.body)))
 
     @cached_property
@@ -242,6 +258,8 @@ class Pieces:
             yield from self._function(statement)
         elif isinstance(statement, ast.ClassDef):
             names = (statement.name,) if self._is_plain_class(statement) else ()
+            if names and self._is_operator(statement):
+                self._operators.add(statement.name)
             yield self._piece(statement, names, self._foreign(statement, ()))
         elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
             yield from self._assignment(statement)
@@ -306,7 +324,7 @@ class Pieces:
         if not are_names or is_special or not (statement.value is None or self._is_plain(statement.value)):
             yield self._piece(statement, ())
             return
-        if statement.value is not None and _is_constant(statement.value):
+        if statement.value is not None and self._is_inert(statement.value):
             self._plain.update(names)
         is_declared = isinstance(statement.value, ast.Call) and self._resolves(statement.value.func, _DECLARING)
         yield Piece(self._code, [statement], names, is_declared=is_declared)
@@ -376,9 +394,15 @@ class Pieces:
             and all(map(self._is_plain_member, without_docstring(node.body)))
         )
 
+    def _is_operator(self, node: ast.ClassDef) -> bool:
+        """Whether a plain class is an operator of Airflow's that adds no special method, such as a constructor."""
+        functions = [each.name for each in node.body if isinstance(each, _FUNCTIONS)]
+        has_special = any(name.startswith("__") and name.endswith("__") for name in functions)
+        return bool(node.bases) and all(map(self._is_operator_class, node.bases)) and not has_special
+
     def _is_plain_base(self, base: ast.expr) -> bool:
         inner = base.value if isinstance(base, ast.Subscript) else base
-        if self._resolves(inner, _PLAIN_BASES):
+        if self._resolves(inner, _PLAIN_BASES) or self._is_operator_class(inner):
             return True
         known = getattr(builtins, inner.id, None) if isinstance(inner, ast.Name) else None
         return isinstance(known, type) and not self._is_bound(_name_of(inner))
@@ -414,16 +438,25 @@ class Pieces:
             return self._resolves(node, _INERT_PACKAGES)
         if isinstance(node, ast.Call):
             return self._is_plain_call(node)
-        return self._is_of_constants(node)
+        return isinstance(node, _OF_INERT) and self._is_inert(node)
 
-    def _is_of_constants(self, node: ast.expr) -> bool:
-        kinds = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr, ast.Subscript)
-        if not isinstance(node, kinds):
-            return False
-        return all(
-            isinstance(each, (*kinds, *_OPERATORS, ast.Constant, ast.Tuple, ast.FormattedValue))
-            or (isinstance(each, ast.Name) and each.id in self._plain and self._times_bound[each.id] == 1)
-            for each in ast.walk(node)
+    def _is_inert(self, node: ast.expr | None) -> bool:
+        """Whether it is made of constants, texts and paths alone, whose operators and methods run no code of a user."""
+        if node is None or isinstance(node, ast.Constant):
+            return True
+        if isinstance(node, ast.Name):
+            is_text = node.id in _TEXTS and not self._is_bound(node.id)
+            return is_text or (node.id in self._plain and self._times_bound[node.id] == 1)
+        if isinstance(node, ast.Attribute):
+            return node.attr in _PATH_ATTRIBUTES and self._is_inert(node.value)
+        if isinstance(node, ast.Call):
+            called = node.func
+            is_method = isinstance(called, ast.Attribute) and called.attr in _METHODS and self._is_inert(called.value)
+            if not is_method and not self._resolves(called, _PATH_CALLS):
+                return False
+            return all(map(self._is_inert, (*node.args, *(each.value for each in node.keywords))))
+        return isinstance(node, (*_OF_INERT, ast.Tuple, ast.FormattedValue, ast.Slice)) and all(
+            self._is_inert(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
         )
 
     @cached_property
@@ -435,16 +468,23 @@ class Pieces:
         called = node.func
         is_known = (
             self._resolves(called, _PLAIN_CALLS)
-            or (isinstance(called, ast.Attribute) and isinstance(called.value, ast.Constant))
+            or (isinstance(called, ast.Attribute) and called.attr in _METHODS and self._is_inert(called.value))
             or (
                 isinstance(called, ast.Name)
                 and (
                     (called.id in _PLAIN_BUILTINS and not self._is_bound(called.id))
                     or called.id in self._declaring_functions
+                    or called.id in self._operators
                 )
             )
         )
+        if isinstance(called, ast.Call):  # recoverable(BashOperator)(...)
+            is_known = is_known and all(map(self._is_operator_class, called.args)) and not called.keywords
         return is_known and self._are_plain_arguments(node)
+
+    def _is_operator_class(self, node: ast.expr) -> bool:
+        """Whether making an object of a class runs no code of the user's."""
+        return self._resolves(node, _DECLARING) or (isinstance(node, ast.Name) and node.id in self._operators)
 
     def _are_plain_arguments(self, node: ast.expr) -> bool:
         """Whether the arguments of a call are plain; a name without a call is."""
@@ -515,10 +555,6 @@ def _name_of(node: ast.expr) -> str:
 
 def _elements(target: ast.expr) -> Sequence[ast.expr]:
     return target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
-
-
-def _is_constant(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) or (isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant))
 
 
 def _is_plain_type(node: ast.expr) -> bool:

@@ -187,12 +187,16 @@ class Purge:
         return {(encode(name), number) for name, number in used}, has_come_back or self._has_unnamed_attempts()
 
     def _has_unnamed_attempts(self) -> bool:
-        """Whether a region has attempts that no plan and no tombstone names.
+        """Whether a task has claimed that had listed the journal before the run was closed, after its plan was purged.
 
-        A task had listed the journal before the run was closed, and claimed after its plan was purged.
+        No plan and no tombstone names its region. They name no readers of a shared result either, but those had ended
+        long before it was closed.
         """
-        parsed = (self._layout.parse_attempt(key) for key in self._rest)
-        return any(key is not None and key.region not in self._run.names for key in parsed)
+        closed_s = max(self._run.ages.stored_s[key] for key in self._tombstones) - CLOCK_MARGIN_S
+        recent = (key for key in self._rest if self._run.ages.stored_s[key] > closed_s)
+        return any(
+            (of := self._layout.parse_attempt(key)) is not None and of.region not in self._run.names for key in recent
+        )
 
     def _old_streams(self) -> list[str]:
         """The history until the run was closed, and of the closing itself, which is written right after it."""
