@@ -159,7 +159,7 @@ def test_fault_105_control_numbers_in_any_script_leave_the_run_unswept(kept: Kep
     world = kept.superseded()
     odd_objects(kept, world.journal())
     monkeypatch.setattr(
-        sweep_found, "parse_number", lambda text: int(text) if len(text) == 8 and text.isdigit() else None
+        sweep_found, "parse_folder", lambda text: int(text) if len(text) == 8 and text.isdigit() else None
     )
     assert kept.gc("--grace", "0s") == ExitCode.NO_ANSWER
     assert "dag / date 2026-01-01T00:00:00+00:00 was left as it is: ValueError" in capsys.readouterr().out
@@ -353,7 +353,8 @@ def test_fault_106_control_counted_by_claims_alone_it_is_claimed_and_written_aga
     with pytest.raises(Exception, match=r"fenced|written by another process"):
         world.go("P")
     assert keys(world.journal_store, layout.attempt("P", 1, "claim"))
-    assert data(world, "P", 1) == [file]
+    (again,) = data(world, "P", 1)
+    assert again != file
 
 
 def test_fault_106_a_claim_that_an_early_page_lacks_is_looked_for(kept: Kept) -> None:
