@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 _COMPUTES_NAMES = frozenset({"import_module", "__import__", "run_path", "run_module", "exec", "eval", "iter_modules"})
 """Names with which code loads other code whose name is not in the source."""
 _NAMES_FILE = re.compile(r"[^\s\0:*?\"<>|]{1,200}")
 _LEFT_OUT = ("__pycache__",)
+_OURS = "airflow_recovery"
 
 
 def files_beside(application: Path, folders: Sequence[Path] = ()) -> list[Path]:
@@ -22,14 +24,20 @@ def files_beside(application: Path, folders: Sequence[Path] = ()) -> list[Path]:
 
     These are the modules that it imports, directly or through each other, with the whole package of each; and the
     files whose relative path is a text in one of these modules. If a module computes which code it loads, all modules
-    of its folder count. A file that can't be parsed brings itself only. Follows no module of an installed distribution.
+    of its folder count. A file that can't be parsed brings itself only. Follows no module of an installed
+    distribution, nor of this package.
     """
     search = [application.parent, *(folder for folder in folders if not _is_installed(folder))]
     found: set[Path] = set()
     waiting = [application]
+
+    @cache
+    def module(top: str) -> list[Path]:
+        return list(_module(top, search)) if top != _OURS else []
+
     while waiting:
         path = waiting.pop()
-        new = {one for one in _loaded_by(path, search) if one not in found and one != application}
+        new = {one for one in _loaded_by(path, search, module) if one not in found and one != application}
         found |= new
         waiting += [one for one in new if one.suffix == ".py"]
     return sorted(found)
@@ -58,7 +66,7 @@ def included_files(specification: Path) -> list[Path]:
     return sorted(found)
 
 
-def _loaded_by(path: Path, search: Sequence[Path]) -> Iterator[Path]:
+def _loaded_by(path: Path, search: Sequence[Path], module: Callable[[str], Iterable[Path]]) -> Iterator[Path]:
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -69,18 +77,17 @@ def _loaded_by(path: Path, search: Sequence[Path]) -> Iterator[Path]:
             names.add(node.name.rpartition(".")[2])
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield from _module(alias.name, search)
+                yield from module(alias.name.partition(".")[0])
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield from _module(node.module or "", search)
+            yield from module((node.module or "").partition(".")[0])
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from _named(node.value, [path.parent, *search])
     if names & _COMPUTES_NAMES:
         yield from (one for one in path.parent.rglob("*.py") if _counts(one))
 
 
-def _module(name: str, search: Iterable[Path]) -> Iterator[Path]:
-    """The file of a module, or all files of its top-level package: relative imports stay inside it."""
-    top = name.partition(".")[0]
+def _module(top: str, search: Iterable[Path]) -> Iterator[Path]:
+    """The file of a top-level module, or all files of such a package: relative imports stay inside it."""
     for folder in search:
         package = folder / top
         if package.is_dir() and any(_counts(one) for one in package.rglob("*.py")):

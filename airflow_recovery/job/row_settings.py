@@ -268,7 +268,12 @@ def row_settings(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def settings_of(operator: object) -> dict[str, str]:
-    """Return the settings that are declared for an operator and count: its ``conf``, over its properties file.
+    """Return the settings that are declared for an operator and count (`declared_settings`)."""
+    return row_settings(declared_settings(operator))
+
+
+def declared_settings(operator: object) -> dict[str, Any]:
+    """Return all settings that are declared for an operator: its ``conf``, over its properties file.
 
     A properties file on another machine is not read.
     """
@@ -281,7 +286,7 @@ def settings_of(operator: object) -> dict[str, str]:
         conf = getattr(operator, name, None)
         if isinstance(conf, Mapping):
             found |= {str(key): value for key, value in conf.items()}
-    return row_settings(found)
+    return found
 
 
 def without_other_settings(value: Any) -> Any:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 APPLICATION = "application"
+PROPERTIES_FILE = "properties file"
 GLUE = "glue:"
 """What the name of a job that Glue keeps begins with."""
 
@@ -66,7 +67,7 @@ _OPTIONS = {
     "--jars": "jars",
     "--files": "files",
     "--archives": "archives",
-    "--properties-file": "properties file",
+    "--properties-file": PROPERTIES_FILE,
 }
 _FLAGS = ("--verbose", "-v", "--supervise", "--version", "--help", "-h", "--usage-error")
 _FIELDS_OF_SERVICES = {
@@ -142,7 +143,7 @@ def places_of_submit(options: Mapping[str, Any], conf: Mapping[str, Any]) -> lis
     found += [Place("packages", name, PlaceKind.PACKAGE) for name in listed(options.get("packages"))]
     found += _class_path(options.get("driver_class_path"))
     if options.get("properties_file"):
-        found.append(Place("properties file", str(options["properties_file"])))
+        found.append(Place(PROPERTIES_FILE, str(options["properties_file"])))
     return [*found, *places_of_settings(conf)]
 
 

@@ -15,7 +15,7 @@ from airflow.sdk import Context
 
 from airflow_recovery.job.row_settings import IMAGES, without_other_settings
 from airflow_recovery.model.components import Component, value_of
-from airflow_recovery.task.code_places import APPLICATION
+from airflow_recovery.task.code_places import APPLICATION, PROPERTIES_FILE
 
 _AMAZON = "airflow.providers.amazon.aws.operators"
 _KUBERNETES = "airflow.providers.cncf.kubernetes.operators"
@@ -100,13 +100,21 @@ def components_of_document(document: Mapping[str, Any]) -> tuple[Component, ...]
 
 
 def _code_of(code: Iterable[Sequence[Any]]) -> list[Component]:
-    """The components of code. An image is where the program runs, and does not decide, if the program is not in it."""
+    """The components of code, of which some do not decide.
+
+    An image is where the program runs, if the program is not in it. Of a properties file on this machine its settings
+    are components of their own.
+    """
     components = [Component(name, value, seen=seen) for name, value, seen in code]
-    programs = [each.name for each in components if each.name.startswith(f"{APPLICATION} ")]
+    programs = [each.name for each in components if each.name.partition(" ")[0] == APPLICATION]
     is_outside = any(not name.startswith(f"{APPLICATION} local:") for name in programs)
-    return [
-        replace(each, decides=False) if is_outside and each.name.startswith("image ") else each for each in components
-    ]
+
+    def decides(each: Component) -> bool:
+        if each.name.startswith(f"{PROPERTIES_FILE} "):
+            return not each.seen or "://" in each.name
+        return not (is_outside and each.name.startswith("image "))
+
+    return [replace(each, decides=decides(each)) for each in components]
 
 
 def _component(name: str, value: Any) -> Component:

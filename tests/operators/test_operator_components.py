@@ -97,6 +97,17 @@ def test_a_properties_file_counts_by_its_settings(tmp_path: Path) -> None:
     assert submit(properties_file=str(file)).fingerprint() == submit().fingerprint()
     file.write_text("spark.sql.ansi.enabled false\n")
     assert submit(properties_file=str(file)).fingerprint() != submit().fingerprint()
+    jar = tmp_path / "a.jar"
+    jar.write_text("1")
+    file.write_text(f"spark.jars {jar}\n")
+    before = submit(properties_file=str(file)).fingerprint()
+    assert before != submit().fingerprint(), "code that the file names"
+    jar.write_text("2")
+    assert submit(properties_file=str(file)).fingerprint() != before
+
+
+def test_a_properties_file_that_is_not_here_is_unseen() -> None:
+    assert "properties file /nowhere/spark.conf" in unseen(submit(properties_file="/nowhere/spark.conf"))
 
 
 @pytest.mark.control

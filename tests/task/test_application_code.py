@@ -80,7 +80,7 @@ def test_fault_271_a_file_that_spark_submit_loads_counts_by_its_content(folder: 
     options = {"application": f"{folder}/clean.py", **given(folder)}
     before = fingerprint(**options)
     assert fingerprint(**options) == before
-    (folder / changed).write_text("# another one\n")
+    (folder / changed).write_text("# another one\nspark.sql.ansi.enabled false\n")
     assert fingerprint(**options) != before
 
 
@@ -92,7 +92,7 @@ def test_fault_271_control_by_its_name_a_changed_file_is_the_same(
     given, changed = GIVEN[case]
     options = {"application": f"{folder}/clean.py", **given(folder)}
     before = fingerprint(**options)
-    (folder / changed).write_text("# another one\n")
+    (folder / changed).write_text("# another one\nspark.sql.ansi.enabled false\n")
     assert fingerprint(**options) == before
 
 
