@@ -681,10 +681,17 @@ class DropInApplication(SparkApplication):
         for name, declared in self._drop_in.inputs.items():
             if not isinstance(declared, str) or is_published(declared) or is_table(declared):
                 continue
+            if is_version(declared) or is_asset(declared):
+                continue  # its text is that of the claim: nothing here can be looked at again
             try:
-                now = {one.uri: one for one in list_external(self._stores, declared, name, reads_tables=True)}
+                today = (
+                    (metastore_input(self._stores, declared, name),)
+                    if is_in_metastore(declared)
+                    else list_external(self._stores, declared, name, reads_tables=True)
+                )
             except ObjectMissing:
-                now = {}
+                today = ()
+            now = {one.uri: one for one in today}
             for read in attempt.externals:
                 if read.vertex == name and now.get(read.uri) != read:
                     return f"{read.uri} was {'overwritten' if read.uri in now else 'removed'}"
