@@ -117,12 +117,12 @@ def test_fault_195_a_run_that_is_triggered_for_the_date_replaces_nothing_and_a_b
     assert (lost.states()["load"], lost.tries()[0]) == ("failed", 1)
     said = lost.log("load")
     assert f"data interval, from {lost.logical_date} to {lost.end}" in said
-    assert f"found {lost.run_id} from {lost.before} to {lost.logical_date}" in said
+    assert f"found {lost.run_id} with the interval from {lost.before} to {lost.logical_date}" in said
 
     # A backfill that clears this run changes its type and keeps its interval.
     lost.backfilled("failed")
     assert lost.ends("failed").keys == before.keys
-    assert "Delete this DAG run (a backfill that clears it keeps its interval)" in lost.log("load", 2)
+    assert "Delete this DAG run, and run the date by a backfill" in lost.log("load", 2)
 
     # What it advises.
     lost.forget()
