@@ -89,7 +89,8 @@ def test_fault_102_control_without_the_look_both_write_to_one_place(
     monkeypatch.setenv("AIRFLOW__RECOVERY__JOURNAL", f"file://{recovery}/other")
     monkeypatch.setattr(open_run, "own_results", lambda *given, **named: None)
     assert run_try(aside())["decision"] == "ran"
-    assert drivers.specs[0].location == drivers.specs[1].location
+    first, second = (spec.location.rpartition("/")[0] for spec in drivers.specs)
+    assert first == second, "folders of attempts, of which neither journal knows those of the other"
 
 
 def test_fault_102_a_deployment_of_the_version_before_goes_on(recovery: Path, drivers: Drivers) -> None:
