@@ -122,7 +122,8 @@ _IMAGE_FIELDS = ("image", "containerimage", "imageuri", "sparkimage")
 _COMMAND_FIELDS = ("sparksubmitparameters",)
 _SIGNS = re.compile(r"[^a-z0-9]")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
-_STORED = re.compile(r"(?:s3a?|gs|abfss?|hdfs|dbfs|https?)://?\S+", re.IGNORECASE)
+_STORED = re.compile(r"(?:s3a?|gs|abfss?|hdfs|dbfs|https?|local)://?\S+", re.IGNORECASE)
+_STORED_IN_COMMAND = re.compile(r"(?:s3a?|gs|abfss?|hdfs|dbfs|https?|local)://?[^\s'\";|&<>()]+", re.IGNORECASE)
 _CODE = re.compile(r"\.(?:py|pyz|jar|egg|whl|sql|hql|ipynb|scala|sh|r)$", re.IGNORECASE)
 _PROGRAM = re.compile(r"(?<![^\s'\"=])/[^\s'\";|&<>()]+\.(?:py|pyz|sh|jar|R)(?![^\s'\";|&)])")
 """A program of this machine in a command."""
@@ -216,7 +217,9 @@ def _of_text(text: str, key: str, names: Mapping[str, str]) -> Iterator[Place]:
     elif name in _COMMAND_FIELDS:
         yield from _of_command(_words(text), has_application=False)
     elif _SUBMIT.search(f"{text} "):
-        for command in _SUBMIT.split(f"{text} ")[1:]:
+        before, *commands = _SUBMIT.split(f"{text} ")
+        yield from _in_command(before)
+        for command in commands:
             yield from _of_command(_words(command))
     elif "mainApplicationFile" in text:
         yield from _walk(_yaml(text), "", names)
@@ -226,7 +229,13 @@ def _of_text(text: str, key: str, names: Mapping[str, str]) -> Iterator[Place]:
     elif _STORED.fullmatch(text) and _CODE.search(text.partition("?")[0]):
         yield Place("file", text)
     elif " " in text:
-        yield from (Place("file", path) for path in _PROGRAM.findall(text))
+        yield from _in_command(text)
+
+
+def _in_command(text: str) -> Iterator[Place]:
+    """Programs of this machine and code in stores that a shell's command names."""
+    stored = [uri for uri in _STORED_IN_COMMAND.findall(text) if _CODE.search(uri.partition("?")[0])]
+    yield from (Place("file", path) for path in (*_PROGRAM.findall(text), *stored))
 
 
 def _of_command(words: Sequence[str], *, has_application: bool = True) -> Iterator[Place]:

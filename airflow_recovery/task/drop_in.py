@@ -627,9 +627,9 @@ class DropInApplication(SparkApplication):
         )
         outcome = replace(outcome, externals=(*outcome.externals, *found))
         try:
-            # The application was given its inputs as folders.
-            self._ensure_as_claimed(attempt)
+            # The application was given its inputs as folders. A release names more than the files that it has deleted.
             ensure_inputs_kept(self._run, attempt)
+            self._ensure_as_claimed(attempt)
             for (_, name), published in self._published.items():
                 if name in self._drop_in.inputs:
                     published.ensure_kept(f"{claim.region}@{claim.attempt}")

@@ -256,6 +256,15 @@ FIELDS: dict[str, tuple[Any, list[Place]]] = {
         {"bash_command": "python3 /opt/etl/clean.py --out /lake/x.csv"},
         [Place("file", "/opt/etl/clean.py")],
     ),
+    "a download of a shell": (
+        {"bash_command": "aws s3 cp s3://c/clean.py - | python3 - --out s3://lake/day.csv"},
+        [Place("file", "s3://c/clean.py")],
+    ),
+    "a download before spark-submit": (
+        {"bash_command": "hadoop fs -get hdfs://h/a.jar . && spark-submit --jars a.jar s3://c/clean.py"},
+        [Place("file", "hdfs://h/a.jar"), Place("jars", "a.jar"), CLEAN],
+    ),
+    "a place in an image": ({"bash_command": "code=local:///clean.sh; sh $code"}, [Place("file", "local:///clean.sh")]),
     "an operator of a user's own": ({"script": "gs://c/x.sql"}, [Place("file", "gs://c/x.sql")]),
     "data": ({"args": ["s3://lake/day.csv", "s3://lake/x/"], "source": "/lake"}, []),
 }

@@ -40,6 +40,6 @@ def test_fault_280_a_deploy_under_the_same_name_and_a_clear_run_the_new_code(air
     assert airflow.wait_run(DAG, run_id) == "success", airflow.describe(DAG, run_id)
     assert [rows(airflow, task) for task in TASKS] == [["old", "new"], ["old"]], "the second one is the control"
     log = airflow.log(DAG, run_id, "run_on_clear", 2)
-    assert "run_on_clear: a change of this code can't be seen: code local:///clean.sh" in log
+    assert "run_on_clear: a change of this code can't be seen: file local:///clean.sh" in log
     assert "attempt 1 is older than the clear of this task" in log
     assert "keep is kept: attempt 1 is valid" in airflow.log(DAG, run_id, "keep", 2)
