@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 from decided_jobs import BRANCH, JOIN, MIN_ONE, SOLO_BESIDE, decided
-from simulated_controls import finds, violation_of
+from simulated_controls import SAFE, finds
 
 from airflow_recovery.attempt import data_interval, publish, region_task
 from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason, Why
+from airflow_recovery.testing.fake_airflow import FakeAirflow
 from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, simulate
 from airflow_recovery.testing.simulation.drill import main
 from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS
@@ -38,7 +40,7 @@ AGAINST_THE_RULE = {
     ),
     "H2, by hand": (Settings(decided(JOIN, {"J": "all_done"}), {Trouble.HAND: 1}), "J@1 is green, and ", 0),
     "H10": (Settings(decided(SOLO_BESIDE, skipping="P"), {Trouble.SKIP: 1}), "publish 2 names ", 2),
-    "H10, by its code": (Settings(decided(SOLO_BESIDE, operators="PC"), {Trouble.SKIP: 1}), "publish 2 names ", 3),
+    "H10, by its code": (Settings(decided(SOLO_BESIDE, operators="PC"), {Trouble.SKIP: 1}), "publish 2 names ", 22),
 }
 
 
@@ -143,13 +145,26 @@ def test_control_without_the_protection_what_a_run_renders_is_another_ones(name,
     finds(settings, f"against the rule: {what}", 40)
 
 
-def test_still_against_the_rule_recovery_clears_a_task_that_a_person_has_marked_failed():
-    """Turn it into a test that nothing is found, once a task that was marked as failed is left alone."""
-    upstream: dict[str, tuple[str, ...]] = {"P": (), "C": ("P",), "E": ("P", "C")}
-    job = decided(upstream, {"E": "all_done"}, optional={"E": ("C",)})
-    found = violation_of(52, Settings(job, {Trouble.HAND: 1, Trouble.DELETE: 1}))
-    assert found is not None
-    assert "against the rule" in found.splitlines()[0]
+MARKED_UPSTREAM: dict[str, tuple[str, ...]] = {"P": (), "C": ("P",), "E": ("P", "C")}
+MARKED = Settings(
+    decided(MARKED_UPSTREAM, {"E": "all_done"}, optional={"E": ("C",)}), {Trouble.HAND: 1, Trouble.DELETE: 1}
+)
+
+
+def test_fault_242_a_task_that_a_person_has_marked_as_failed_is_not_cleared():
+    for seed in range(52, 52 + SAFE):
+        simulate(seed, MARKED)
+
+
+def test_fault_242_control_where_the_clear_does_not_know_of_the_mark_it_is(monkeypatch):
+    real = FakeAirflow.compare_and_clear
+
+    def unaware(self: FakeAirflow, request: ClearRequest, caller: str) -> ClearResult:
+        self._marked_failed.clear()
+        return real(self, request, caller)
+
+    monkeypatch.setattr(FakeAirflow, "compare_and_clear", unaware)
+    finds(MARKED, "against the rule", 20, start=52)
 
 
 def test_still_against_the_rule_a_task_that_starts_early_renders_the_xcom_of_an_input_that_was_cleared():
