@@ -111,7 +111,7 @@ def test_nothing_is_made_twice_for_it(settings):
 
 def test_fault_104_a_claim_that_comes_after_its_plan_was_purged_stays():
     """P has listed the journal before the run is closed, and claims two days later: nothing else names P then."""
-    simulate(881, Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.RETURN: 2}))
+    simulate(7742, Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.RETURN: 2}))
 
 
 # Controls: with a protection off, a schedule shows what it is for.
@@ -226,7 +226,7 @@ CONTROLS = {
         Settings(SHARED, {Trouble.NEIGHBOUR: 3, Trouble.RETURN: 2}),
         "I1: ",
         ((sweep_purge.Purge, "_has_unnamed_attempts", lambda self: False),),
-        start=881,
+        start=7742,
     ),
     "where an unknown kind of record is passed over what was reset counts after a rollback": Control(
         Settings(PAIR, {Trouble.VERSION: 2, Trouble.RESTART: 1}, **ALONE),
