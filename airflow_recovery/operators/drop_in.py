@@ -18,7 +18,14 @@ from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.locations import is_stated, is_table
 from airflow_recovery.model.codec import digest_of
-from airflow_recovery.model.components import Component, UnseenCode, UnseenCodeLike, fingerprint_of, unseen_in
+from airflow_recovery.model.components import (
+    Component,
+    UnseenCode,
+    UnseenCodeLike,
+    bundle_version,
+    fingerprint_of,
+    unseen_in,
+)
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.results.prober import OnAltered
@@ -328,7 +335,7 @@ class DropInOperator(RecoveringOperator):
         code = ApplicationCode(self, place.stores if self.recovers else None)
         computes = self.computes_in(context, code)
         self._log_other_runs(dag)
-        components = self.components_of(computes)
+        components = (*self.components_of(computes), *bundle_version(place.code_version))
         fingerprints = {self.task_id: fingerprint_of(components)}
         self._unseen = ", ".join(component.name for component in unseen_in(components))
         if self._unseen:

@@ -351,6 +351,29 @@ def test_git_revisions_and_wheels(bundle: Bundle, tmp_path: Path, monkeypatch: p
     assert bundle.impact(str(tmp_path / "broken.whl"), ".")[0] == ExitCode.USAGE
 
 
+@pytest.mark.slow
+def test_another_version_of_the_bundle_runs_everything_again_if_it_counts(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Revisions of git have the version that Airflow's git bundle gives them."""
+    repository = Path(bundle.write("repository"))
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("AIRFLOW__RECOVERY__CODE_VERSION", "bundle")
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.setenv(name, "somebody")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *command], check=True, cwd=repository)
+    bundle.ran("HEAD")
+    assert effects(bundle.answer("HEAD", "HEAD")) == {}
+    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "second"], check=True, cwd=repository)
+    answer = bundle.answer("HEAD~1", "HEAD")
+    assert (changes(answer), effects(answer)) == ({}, AGAIN)
+    (note,) = answer["notes"]
+    assert note.startswith("[recovery] code_version = bundle: each task runs again after a deploy")
+    monkeypatch.setenv("AIRFLOW__RECOVERY__CODE_VERSION", "none")
+    assert bundle.answer("HEAD~1", "HEAD")["notes"] == []
+
+
 def test_only_the_runs_that_are_asked_for(bundle: Bundle) -> None:
     undated = ("{{ ds }}", "any")
     old, new = bundle.write("old", undated), bundle.write("new", undated, ('version="1"', 'version="2"'))
