@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -39,6 +38,7 @@ from airflow_recovery.task.code_places import (
     GLUE,
     Place,
     PlaceKind,
+    has_code_elsewhere,
     is_fixed,
     is_glob,
     places_of_fields,
@@ -62,8 +62,6 @@ _OWN_CONNECTIONS = {"s3": "aws_conn_id", "gs": "gcp_conn_id"}
 """The operators' attributes with the connection of their own, by the kind of store."""
 _DATABRICKS = "databricks_conn_id"
 _ON_DATABRICKS = ("/Workspace/", "/Repos/", "/Users/", "/Shared/", "/Volumes/")
-_NOT_HERE = frozenset({"livy", "emr", "dataproc", "databricks", "glue", "kubernetes", "eks", "ecs", "pipelines"})
-"""In the names of providers' modules: what such an operator starts does not run on this machine, but for pipelines."""
 
 
 class ApplicationCode:
@@ -299,15 +297,6 @@ class ApplicationCode:
     def _databricks(self) -> CodeSource | None:
         conn_id = getattr(self._operator, _DATABRICKS, None)
         return DatabricksFiles(conn_id) if isinstance(conn_id, str) and self._stores is not None else None
-
-
-def has_code_elsewhere(operator: Any) -> bool:
-    """Whether ``operator`` is one of a provider that starts jobs on other machines, or runs a pipeline's files."""
-    modules = {parent.__module__ for parent in type(operator).__mro__}
-    return any(
-        module.startswith("airflow.providers.") and not _NOT_HERE.isdisjoint(re.split(r"[._]", module))
-        for module in modules
-    )
 
 
 def _is_local(uri: str) -> bool:
