@@ -22,6 +22,7 @@ from airflow_recovery.errors import RecoveryError
 from airflow_recovery.job import Job
 from airflow_recovery.job.fingerprint import JobCode
 from airflow_recovery.job.loading import load_job
+from airflow_recovery.job.persistent import is_persistent
 from airflow_recovery.job.vertex_changes import describe_vertex
 from airflow_recovery.journal.layout import logical_date_of
 from airflow_recovery.model.codec import to_json
@@ -160,9 +161,17 @@ def _describe(declared: Declared, root: str, code_version: str) -> dict[str, Any
                 found["regions"] = [
                     [region.name, list(region.vertices), list(region.results)] for region in job.regions().regions
                 ]
+            for name in found["vertices"].keys() - _shared(declared.job) if code_version else ():
+                found["vertices"][name]["document"]["bundle version"] = code_version
         except (Exception, SystemExit) as error:
             declared.why_not = _said(error, root)
     return {**found, "why_not": declared.why_not, "is_defined": declared.is_defined}
+
+
+def _shared(job: Job | None) -> set[str]:
+    """The vertices whose fingerprints hold no version of the bundle."""
+    regions = () if job is None else job.regions().regions
+    return {name for region in regions if job and is_persistent(region, job.vertices) for name in region.vertices}
 
 
 def _plan(declared: Declared, run: Mapping[str, Any], code_version: str) -> dict[str, Any]:
