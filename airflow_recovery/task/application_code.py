@@ -35,7 +35,10 @@ from airflow_recovery.locations import scheme_of
 from airflow_recovery.model.components import Component
 from airflow_recovery.task.code_places import (
     APPLICATION,
+    DATABRICKS,
     GLUE,
+    HADOOP,
+    ON_DATABRICKS,
     Place,
     PlaceKind,
     has_code_elsewhere,
@@ -57,11 +60,8 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 16
 _LOADED = (".py", ".so", ".sql", ".hql", ".j2", ".jinja", ".jinja2")
 """Files beside a program that it loads, and does not write."""
-_HADOOP = ("hdfs", "webhdfs", "swebhdfs")
 _OWN_CONNECTIONS = {"s3": "aws_conn_id", "gs": "gcp_conn_id"}
 """The operators' attributes with the connection of their own, by the kind of store."""
-_DATABRICKS = "databricks_conn_id"
-_ON_DATABRICKS = ("/Workspace/", "/Repos/", "/Users/", "/Shared/", "/Volumes/")
 
 
 class ApplicationCode:
@@ -255,7 +255,7 @@ class ApplicationCode:
 
     def _sources(self, uri: str) -> Iterator[CodeSource]:
         scheme = uri.partition(":")[0] if ":" in uri.partition("/")[0] else ""
-        if self._databricks is not None and (scheme == "dbfs" or uri.startswith(_ON_DATABRICKS)):
+        if self._databricks is not None and (scheme == "dbfs" or uri.startswith(ON_DATABRICKS)):
             yield self._databricks
         elif _is_local(uri):
             yield LocalFiles()
@@ -265,7 +265,7 @@ class ApplicationCode:
             yield self._glue
         elif scheme in ("http", "https"):
             yield WebFiles()
-        elif scheme in _HADOOP:
+        elif scheme in HADOOP:
             yield self._hadoop
         else:
             yield from (StoredFiles(open_at) for open_at in self._openers(uri))
@@ -295,7 +295,7 @@ class ApplicationCode:
 
     @cached_property
     def _databricks(self) -> CodeSource | None:
-        conn_id = getattr(self._operator, _DATABRICKS, None)
+        conn_id = getattr(self._operator, DATABRICKS, None)
         return DatabricksFiles(conn_id) if isinstance(conn_id, str) and self._stores is not None else None
 
 

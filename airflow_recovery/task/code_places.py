@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from airflow_recovery.locations import scheme_of
+
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
@@ -19,6 +21,9 @@ APPLICATION = "application"
 PROPERTIES_FILE = "properties file"
 GLUE = "glue:"
 """What the name of a job that Glue keeps begins with."""
+HADOOP = ("hdfs", "webhdfs", "swebhdfs")
+DATABRICKS = "databricks_conn_id"
+ON_DATABRICKS = ("/Workspace/", "/Repos/", "/Users/", "/Shared/", "/Volumes/")
 
 
 class PlaceKind(str, Enum):
@@ -300,6 +305,33 @@ def places_of_operator(
     elif operator_class.__name__.startswith("DatabricksRunNow"):
         places.append(Place("job_name", str(job_name), PlaceKind.ELSEWHERE))
     return places
+
+
+def unseen_by_name(operator: Any, places: Sequence[Place]) -> tuple[str, ...]:
+    """Return the names of the code that no task will be able to read, as far as the names alone tell.
+
+    A name with a template in it is not known yet, and passed over. An image only counts if the program is in it.
+    """
+    programs = [place.uri for place in places if place.role == APPLICATION and place.uri]
+    is_outside = any(not uri.startswith("local:") for uri in programs)
+    found = [
+        f"{place.role} {place.uri}"
+        for place in places
+        if place.uri
+        and "{{" not in place.uri
+        and not (place.kind is PlaceKind.IMAGE and is_outside)
+        and (_is_out_of_sight(operator, place.uri) if place.kind is PlaceKind.FILE else not is_fixed(place))
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _is_out_of_sight(operator: Any, uri: str) -> bool:
+    scheme = uri.partition(":")[0] if ":" in uri.partition("/")[0] else ""
+    if scheme == "dbfs" or uri.startswith(ON_DATABRICKS):
+        return "/Volumes/" in uri or not getattr(operator, DATABRICKS, None)
+    if scheme in ("", "file"):
+        return has_code_elsewhere(operator) and not hasattr(operator, "pipeline_spec")
+    return scheme not in (*HADOOP, "http", "https", GLUE.rstrip(":")) and scheme_of(uri) is None
 
 
 def has_code_elsewhere(operator: Any) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from components_of_claims import made_of
 from impact_bundle import KEY, SINCE, Bundle, DeclaredWorld, changes, effects
 
 from airflow_recovery.console import versions
@@ -23,6 +24,7 @@ from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.versions import open_version, reports_of
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.model.codec import from_json
+from airflow_recovery.model.components import Component
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
@@ -373,6 +375,18 @@ def test_another_version_of_the_bundle_runs_everything_again_if_it_counts(
     assert note.startswith("[recovery] code_version = bundle: each task runs again after a deploy")
     monkeypatch.setenv("AIRFLOW__RECOVERY__CODE_VERSION", "none")
     assert bundle.answer("HEAD~1", "HEAD")["notes"] == []
+
+
+@pytest.mark.slow
+def test_code_that_can_not_be_seen_is_named_if_its_region_does_not_run_again(bundle: Bundle) -> None:
+    old, new = bundle.write("old"), bundle.write("new", ('version="1"', 'version="2"'))
+    world = bundle.ran(old)
+    jar = Component("jars s3://code/a.jar", "s3://code/a.jar", seen=False)
+    for region in ("clean", "busiest"):
+        made_of(world.journal(), region, jar)
+    (notes,) = [run["notes"] for job in bundle.answer(old, new)["jobs"] for run in job["runs"]]
+    (note,) = [each for each in notes if "can't be seen" in each]
+    assert note.endswith(f": clean: {jar.name}. They are taken to be unchanged"), "busiest runs again anyway"
 
 
 def test_only_the_runs_that_are_asked_for(bundle: Bundle) -> None:
