@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,9 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from tries import run_try, task_context
 
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.components import fingerprint_of, unseen_in
+from airflow_recovery.model.records import FingerprintRecord
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, drop_in, recoverable
 from airflow_recovery.task import operator_components
 from airflow_recovery.task.application_code import ApplicationCode
@@ -454,6 +456,36 @@ def test_fault_280_after_a_clear_code_that_can_not_be_seen_runs_once(
     assert try_of(deployed(), 4, 2 + RETRIES) == "kept", "a retry of that"
     assert try_of(deployed(), 5, 4 + RETRIES, run_type="backfill") == "kept"
     assert try_of(deployed(), 1, RETRIES) == "kept", "the database was lost"
+
+
+def records_put(monkeypatch: pytest.MonkeyPatch) -> list[FingerprintRecord]:
+    """What two attempts with one fingerprint have put of their components."""
+    put: list[FingerprintRecord] = []
+    put_components = Journal.put_components
+
+    def counted(journal: Journal, record: FingerprintRecord) -> None:
+        put.append(record)
+        put_components(journal, record)
+
+    monkeypatch.setattr(Journal, "put_components", counted)
+    assert try_of(deployed(), 1, RETRIES) == "ran"
+    assert try_of(deployed(), 3, 2 + RETRIES) == "ran"
+    return put
+
+
+def test_components_are_put_once_a_fingerprint(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(records_put(monkeypatch)) == 1
+
+
+@pytest.mark.control
+def test_control_without_the_listed_names_each_attempt_puts_them_again(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Journal.load
+    monkeypatch.setattr(
+        Journal, "load", lambda *given, **named: replace(load(*given, **named), fingerprints=frozenset())
+    )
+    assert len(records_put(monkeypatch)) == 2
 
 
 def test_a_policy_of_its_own_and_one_of_the_deployment(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
