@@ -103,7 +103,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ..
 
 
 def _code_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
-    if isinstance(new["document"].get("code"), list):  # an operator's files
+    if "fingerprint" in new:  # an operator, whose code is files
         was, has = ({name: value for name, value, _ in each["document"].get("code", ())} for each in (old, new))
         for name in sorted({*was, *has}):
             if was.get(name) != has.get(name):
