@@ -544,8 +544,10 @@ def test_existing_applications_are_compared_as_their_operators_are_written(bundl
     assert changes(answer)["clean"][1].startswith("application was ")
     (run,) = (run for job in bundle.answer("journal", same)["jobs"] for run in job["runs"])
     assert run["notes"] == [
-        "clean, report: can't be known without rendering it over what its own task finds, such as files of the worker: "
+        "clean: can't be known without rendering it over what its own task finds, such as files of the worker: "
         "it counts as one that may run",
+        "report: can't be known without rendering it over the content of s3://code/report.py: it counts as one that "
+        "may run",
     ]
     # What the run's conf decides can't even be rendered.
     of_conf = bundle.write(
