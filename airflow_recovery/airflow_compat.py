@@ -151,6 +151,14 @@ def hearing_xcoms(ti: Any, heard: Callable[[str, Any], None]) -> Iterator[None]:
                 setattr(xcom, name, method)
 
 
+def bundle_of(ti: Any) -> tuple[str, str | None]:
+    """Return the name of the DAG bundle that a task's code was loaded from, and its version; `None` without one."""
+    bundle = ti.bundle_instance
+    version = bundle.version or bundle.get_current_version()
+    # Newer bundles return an object with the text and data of their own.
+    return bundle.name, getattr(version, "version", version) or None
+
+
 def last_asset_event(name: str | None, uri: str | None) -> Any:
     """The newest event of the asset; `None` if there is none. Raises `AirflowRuntimeError`."""
     from airflow.sdk.execution_time.context import InletEventsAccessor

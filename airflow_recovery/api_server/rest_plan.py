@@ -27,6 +27,7 @@ from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.planning.plan_text import count_text, plan_text
 from airflow_recovery.planning.scenario import Request
+from airflow_recovery.story.compared_components import unseen_code, unseen_text
 from airflow_recovery.story.run_view import RunView
 from airflow_recovery.story.what_if import (
     Prepared,
@@ -186,7 +187,8 @@ def _warnings(view: RunView, prepared: Prepared) -> list[str]:
     if cached:
         warnings.append(f"Taken to be cached still, since only tasks can ask their Spark server: {', '.join(cached)}.")
     warnings += [f"Withdrawn, so that other DAGs are not given it: {turn.text()}." for turn in view.withdrawn]
-    return [*warnings, *not_asked_warnings(view)]
+    unseen = unseen_text(unseen_code(view))
+    return [*warnings, *([unseen] if unseen else []), *not_asked_warnings(view)]
 
 
 def not_asked_warnings(view: RunView) -> list[str]:

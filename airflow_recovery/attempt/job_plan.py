@@ -21,7 +21,7 @@ from airflow_recovery.job.templates import render, uses_subtask
 from airflow_recovery.job.vertex import VertexKind
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.committing import CommitSpec
-from airflow_recovery.model.components import Component
+from airflow_recovery.model.components import Component, bundle_version, components_of, fingerprint_of
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.groups import (
     DistributionPattern,
@@ -74,13 +74,16 @@ class JobPlan:
         return replace(self, record=replace(self.record, regions=GroupedRegions(groups)))
 
 
-def plan_job(job: Job, ref: str, facts: RunFacts, keys: Mapping[str, Sequence[str]] | None = None) -> JobPlan:
+def plan_job(
+    job: Job, ref: str, facts: RunFacts, keys: Mapping[str, Sequence[str]] | None = None, *, code_version: str = ""
+) -> JobPlan:
     """Render every vertex's parameters over the run, take the fingerprints, and lay out the regions and their subtasks.
 
-    ``keys`` are the subtasks' keys that were decided at run time, by `initializers` name. Raises `JobDefinitionError`
+    ``keys`` are the subtasks' keys that were decided at run time, by `initializers` name. ``code_version`` is in every
+    fingerprint but those of shared results, which all DAGs find by their key. Raises `JobDefinitionError`
     for a template that can't be rendered, `FingerprintError` for code that can't be read.
     """
-    return _Planner(job, ref, facts, keys or {}).plan()
+    return _Planner(job, ref, facts, keys or {}, code_version).plan()
 
 
 def rendered_keys(job: Job, initializer: str, facts: RunFacts) -> tuple[str, ...] | None:
@@ -93,8 +96,11 @@ def rendered_keys(job: Job, initializer: str, facts: RunFacts) -> tuple[str, ...
 
 
 class _Planner:
-    def __init__(self, job: Job, ref: str, facts: RunFacts, keys: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, job: Job, ref: str, facts: RunFacts, keys: Mapping[str, Sequence[str]], code_version: str
+    ) -> None:
         self._job, self._ref, self._facts = job, ref, facts
+        self._code_version = bundle_version(code_version)
         self._initializers = initializers(job)
         self._keys = {spec: tuple(keys[name]) for name, spec in self._initializers.items() if name in keys}
         self._vertices, self._graph = job.vertices, job.regions()
@@ -136,7 +142,7 @@ class _Planner:
             components = vertex_components(self._job, vertex, params, code=self._pieces[vertex])
             of_several = f"{vertex}: " if len(region.vertices) > 1 else ""
             found += [replace(component, name=f"{of_several}{component.name}") for component in components]
-        return tuple(found)
+        return (*found, *(() if region.vertices[0] in self._shared else self._code_version))
 
     def _keys_of(self, region: str) -> tuple[str, ...] | None:
         """The keys of a region's subtasks; `None` for a region without any."""
@@ -170,6 +176,8 @@ class _Planner:
             fingerprint = vertex_fingerprint(self._job, vertex, params, code=self._code[vertex])
             if vertex in self._shared:
                 fingerprint = shared_fingerprint(self._job, vertex, fingerprint)
+            elif self._code_version:
+                fingerprint = fingerprint_of([*components_of([("fingerprint", fingerprint)]), *self._code_version])
             rendered = (params, fingerprint)
             if own:
                 return rendered

@@ -134,6 +134,11 @@ def run(args: argparse.Namespace) -> int:
     if args.old == RECORDED:
         reports.append({"failures": [], "jobs": [], "plans": [None for _ in asked]})
     new, old = reports
+    if new.get("code_version"):
+        notes.append(
+            f"[recovery] code_version = bundle: each task runs again after a deploy of another version of its bundle. "
+            f"{args.new} is taken as version {new['code_version']}."
+        )
     jobs = _jobs(args, deployment, found, old, new, notes)
     failures = [
         f"{label}, {failure['where']}: {failure['message']}"

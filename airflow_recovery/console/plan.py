@@ -20,6 +20,7 @@ from airflow_recovery.model.codec import to_json
 from airflow_recovery.planning.plan import Plan
 from airflow_recovery.planning.plan_diff import diff
 from airflow_recovery.planning.plan_text import plan_text
+from airflow_recovery.story.compared_components import unseen_code, unseen_text
 from airflow_recovery.story.run_view import RunView, view_run
 from airflow_recovery.story.what_if import WhatIf, plan_run
 
@@ -71,7 +72,11 @@ def run(args: argparse.Namespace) -> int:
         return _apply(args, deployment, view, plan)
     if args.diff is not None:
         return _show_difference(args, _load(args.diff, view), plan)
-    print(json.dumps(plan_document(view, plan), indent=1) if args.json else f"{view.header()}\n\n{plan_text(plan)}")
+    unseen = unseen_code(view)
+    if args.json:
+        print(json.dumps({**plan_document(view, plan), "unseen_code": unseen}, indent=1))
+    else:
+        print("\n\n".join(part for part in (view.header(), plan_text(plan), unseen_text(unseen)) if part))
     return ExitCode.DONE
 
 

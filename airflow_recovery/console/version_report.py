@@ -22,6 +22,7 @@ from airflow_recovery.errors import RecoveryError
 from airflow_recovery.job import Job
 from airflow_recovery.job.fingerprint import JobCode
 from airflow_recovery.job.loading import load_job
+from airflow_recovery.job.persistent import is_persistent
 from airflow_recovery.job.vertex_changes import describe_vertex
 from airflow_recovery.journal.layout import logical_date_of
 from airflow_recovery.model.codec import to_json
@@ -65,13 +66,16 @@ def main() -> None:
 def report(request: Mapping[str, Any]) -> dict[str, Any]:
     """What the version says.
 
-    ``request``: ``root``, ``dags`` (a folder below it) and ``runs``, each ``dag_id``, ``group_id``, ``run_key``,
-    ``job`` and ``keys`` (the subtasks that it has recorded). The answer has ``failures``, files that can't be imported;
-    ``jobs``, each with its vertices and regions, or why not; and ``plans``, one for each of ``runs``, with the
-    fingerprints of operators that are ``rendered`` for it, and what those raise that are ``not_rendered``.
+    ``request``: ``root``, ``dags`` (a folder below it), ``version`` (its name for Airflow) and ``runs``, each
+    ``dag_id``, ``group_id``, ``run_key``, ``job`` and ``keys`` (the subtasks that it has recorded). The answer has
+    ``failures``, files that can't be imported; ``jobs``, each with its vertices and regions, or why not; and ``plans``,
+    one for each of ``runs``, with the fingerprints of operators that are ``rendered`` for it, and what those raise that
+    are ``not_rendered``.
+    ``code_version`` is what ``[recovery] code_version`` adds to the fingerprints, empty if it adds nothing.
     """
     root = str(Path(request["root"]))
-    answer: dict[str, Any] = {"failures": [], "jobs": [], "plans": []}
+    code_version = _code_version(request)
+    answer: dict[str, Any] = {"failures": [], "jobs": [], "plans": [], "code_version": code_version}
     declared: dict[tuple[str, str], Declared] = {}
     has_dags = False
     if find_spec("airflow") is not None and _may_have_dags(Path(request["dags"])):
@@ -91,11 +95,19 @@ def report(request: Mapping[str, Any]) -> dict[str, Any]:
                 why_not = "its operators stand in DAG files, and there are none that could be imported"
             declared[key] = Declared(*key, run["job"], why_not=why_not, is_defined=not why_not or not has_dags)
     for each in declared.values():
-        answer["jobs"].append(_describe(each, root))
-    answer["plans"] = [_plan(declared[run["dag_id"], run["group_id"]], run) for run in request["runs"]]
+        answer["jobs"].append(_describe(each, root, code_version))
+    answer["plans"] = [_plan(declared[run["dag_id"], run["group_id"]], run, code_version) for run in request["runs"]]
     text = json.dumps(answer, default=str)
     described: dict[str, Any] = json.loads(text.replace(json.dumps(f"{root}/")[1:-1], ""))
     return described
+
+
+def _code_version(request: Mapping[str, Any]) -> str:
+    if find_spec("airflow") is None:
+        return ""
+    from airflow_recovery.hooks.settings import CodeVersion, configured_code_version
+
+    return str(request["version"]) if configured_code_version() is CodeVersion.BUNDLE else ""
 
 
 def _may_have_dags(folder: Path) -> bool:
@@ -122,7 +134,7 @@ def _of_dag(dag_id: str, defined: list[tuple[str, Any]]) -> Iterator[Declared]:
             yield Declared(dag_id, OPERATORS_GROUP, f"operators of {dag_id}", dag, why_not=why_not)
 
 
-def _describe(declared: Declared, root: str) -> dict[str, Any]:
+def _describe(declared: Declared, root: str, code_version: str) -> dict[str, Any]:
     """The job's vertices and regions; and the job itself is left in ``declared`` for its plans."""
     found: dict[str, Any] = {
         "dag_id": declared.dag_id,
@@ -137,7 +149,7 @@ def _describe(declared: Declared, root: str) -> dict[str, Any]:
                 from airflow_recovery.task.dag_files import described_operators
                 from airflow_recovery.task.dag_operators import plan_of_dag
 
-                found["vertices"] = dict(described_operators(declared.dag))
+                found["vertices"] = dict(described_operators(declared.dag, code_version))
                 planned = plan_of_dag(declared.dag).regions
                 found["regions"] = [[region.name, list(region.vertices), list(region.results)] for region in planned]
             else:
@@ -149,33 +161,41 @@ def _describe(declared: Declared, root: str) -> dict[str, Any]:
                 found["regions"] = [
                     [region.name, list(region.vertices), list(region.results)] for region in job.regions().regions
                 ]
+            for name in found["vertices"].keys() - _shared(declared.job) if code_version else ():
+                found["vertices"][name]["document"]["bundle version"] = code_version
         except (Exception, SystemExit) as error:
             declared.why_not = _said(error, root)
     return {**found, "why_not": declared.why_not, "is_defined": declared.is_defined}
 
 
-def _plan(declared: Declared, run: Mapping[str, Any]) -> dict[str, Any]:
+def _shared(job: Job | None) -> set[str]:
+    """The vertices whose fingerprints hold no version of the bundle."""
+    regions = () if job is None else job.regions().regions
+    return {name for region in regions if job and is_persistent(region, job.vertices) for name in region.vertices}
+
+
+def _plan(declared: Declared, run: Mapping[str, Any], code_version: str) -> dict[str, Any]:
     if declared.why_not:
         return {"plan": None, "why_not": declared.why_not}
     try:
-        rendered, not_rendered = _rendered(declared, run)
-        plan = to_json(_plan_of(declared, run))
+        rendered, not_rendered = _rendered(declared, run, code_version)
+        plan = to_json(_plan_of(declared, run, code_version))
         return {"plan": plan, "why_not": "", "rendered": rendered, "not_rendered": not_rendered}
     except RecoveryError as error:
         return {"plan": None, "why_not": str(error)}
 
 
-def _rendered(declared: Declared, run: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def _rendered(declared: Declared, run: Mapping[str, Any], code_version: str) -> tuple[dict[str, str], dict[str, str]]:
     """The fingerprints of operators that the run's date decides; and what has been raised for them."""
     moment = logical_date_of(run["run_key"])
     if declared.job is not None or moment is None:
         return {}, {}
     from airflow_recovery.task.dag_files import rendered_operators
 
-    return rendered_operators(declared.dag, moment)
+    return rendered_operators(declared.dag, moment, code_version)
 
 
-def _plan_of(declared: Declared, run: Mapping[str, Any]) -> PlanRecord:
+def _plan_of(declared: Declared, run: Mapping[str, Any], code_version: str) -> PlanRecord:
     if declared.job is None:
         from airflow_recovery.task.dag_operators import plan_of_dag
 
@@ -185,9 +205,8 @@ def _plan_of(declared: Declared, run: Mapping[str, Any]) -> PlanRecord:
     with suppress(Exception):  # of params without a default, say: they are as unknown as those that a run is given
         defaults = declared.dag.params.dump() if declared.dag is not None else {}
     facts = RunFacts(moment, moment, moment, Unrecorded("conf"), Unrecorded("params", defaults))
-    record = plan_job(
-        declared.job, declared.ref, facts, {name: tuple(keys) for name, keys in run["keys"].items()}
-    ).record
+    subtasks = {name: tuple(keys) for name, keys in run["keys"].items()}
+    record = plan_job(declared.job, declared.ref, facts, subtasks, code_version=code_version).record
     if declared.dag is None:
         return record
     from airflow_recovery.task.dag_operators import retention_of, strategy_of

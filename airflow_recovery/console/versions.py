@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,16 @@ _START = (
 
 @dataclass(frozen=True)
 class Version:
-    """One version of the bundle, as a folder that only this command reads. ``dags``: where its DAG files are."""
+    """One version of the bundle, as a folder that only this command reads. ``dags``: where its DAG files are.
+
+    ``code_version`` is its version as Airflow's bundles have it: a commit of git, else ``name``.
+    """
 
     name: str
     root: Path
     dags: Path
     paths: tuple[Path, ...]
+    code_version: str
 
 
 @contextmanager
@@ -59,8 +63,8 @@ def open_version(name: str, dags: str | None, paths: Sequence[str]) -> Iterator[
                 ) from error
             yield _version(name, root, dags, paths, installed=_installed(root))
         else:
-            _check_out(name, root)
-            yield _version(name, root, dags, paths)
+            commit = _check_out(name, root)
+            yield replace(_version(name, root, dags, paths), code_version=commit)
 
 
 def _installed(root: Path) -> list[Path]:
@@ -77,11 +81,11 @@ def _version(name: str, root: Path, dags: str | None, paths: Sequence[str], inst
                 "that both versions have."
             )
     named = (folder.resolve() for folder in folders[1:])
-    return Version(name, root, folders[0].resolve(), tuple(dict.fromkeys((*named, *installed))))
+    return Version(name, root, folders[0].resolve(), tuple(dict.fromkeys((*named, *installed))), name)
 
 
-def _check_out(revision: str, root: Path) -> None:
-    """The current folder as ``revision`` has it. Raises `ConfigurationError`."""
+def _check_out(revision: str, root: Path) -> str:
+    """The current folder as ``revision`` has it. Returns the commit. Raises `ConfigurationError`."""
     expected = f"Expected {revision!r} as a folder, a wheel or a git revision of the current folder"
     if revision.startswith("-"):
         raise ConfigurationError(f"{expected}, found an option.")
@@ -105,6 +109,7 @@ def _check_out(revision: str, root: Path) -> None:
             archive.extractall(root, filter="data")
         else:  # a Python of before the filters; git has made it, and no file in it lies elsewhere
             archive.extractall(root)
+    return known.stdout.strip()
 
 
 def reports_of(versions: Sequence[Version], runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -128,7 +133,13 @@ def _start(
 ) -> tuple[Version, subprocess.Popen[bytes], Path]:
     folder.mkdir()
     request, answer, said = folder / "request.json", folder / "answer.json", folder / "said"
-    request.write_text(json.dumps({"root": str(version.root), "dags": str(version.dags), "runs": list(runs)}))
+    document = {
+        "root": str(version.root),
+        "dags": str(version.dags),
+        "runs": list(runs),
+        "version": version.code_version,
+    }
+    request.write_text(json.dumps(document))
     given = os.environ.get("PYTHONPATH", "")
     path = [str(each) for each in (version.dags, *version.paths)]
     env = {

@@ -26,6 +26,7 @@ from pathlib import Path, PurePosixPath
 
 from airflow_recovery.driver.private_folder import hold, private_folder, remove_unused
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.job.package_files import hashed_files
 from airflow_recovery.rooms import MODES, reachable
 
 _OURS = "airflow_recovery"
@@ -43,8 +44,9 @@ def build_archive(job_ref: str, extra_packages: Iterable[str] = ()) -> Path:
 
     Holds the job's top-level package, or its single module, with its data files, and the ``extra_packages`` (dotted
     names) that it needs besides; not what pip installed for them. Imports nothing of the job. Stays there for as long
-    as this process lives, and so every driver that ends with this process. Raises `ConfigurationError` for code that is
-    not in files on this machine.
+    as this process lives, and so every driver that ends with this process. Files that this process has hashed for a
+    fingerprint are in it with the very bytes that were hashed. Raises `ConfigurationError` for code that is not in
+    files on this machine, and `CodeReplaced` if a file's bytes were not kept and it was replaced since.
     """
     files = dict(_our_files())
     for extra_package in (_top_level(job_ref), *extra_packages):
@@ -63,7 +65,7 @@ def build_from_files(prefix: str, files: Mapping[str, Path]) -> Path:
 
 
 def _read(files: Mapping[str, Path]) -> dict[str, bytes]:
-    return {name: path.read_bytes() for name, path in sorted(files.items())}
+    return {name: hashed_files.content(str(path)) for name, path in sorted(files.items())}
 
 
 def _path(prefix: str, contents: Mapping[str, bytes]) -> Path:

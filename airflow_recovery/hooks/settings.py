@@ -29,6 +29,15 @@ class DriverJvm(str, Enum):
     """As spark-submit starts it."""
 
 
+class CodeVersion(str, Enum):
+    """What stands for a task's code in its fingerprint, besides the code that it depends on."""
+
+    NONE = "none"
+    """Nothing."""
+    BUNDLE = "bundle"
+    """The version of the DAG bundle."""
+
+
 class Preload(str, Enum):
     """What is imported in the process from which tasks are forked."""
 
@@ -68,6 +77,7 @@ class RecoverySettings:
     """This deployment's name, where the journal's prefix shall belong to it alone."""
     unseen_code: UnseenCode = UnseenCode.RUN_ON_CLEAR
     """For operators that declare nothing else."""
+    code_version: CodeVersion = CodeVersion.NONE
 
     @property
     def previous_worker_timeout_s(self) -> float:
@@ -124,7 +134,19 @@ class RecoverySettings:
             grace_s=parse_duration_s(conf.get(SECTION, "grace", fallback="") or f"{DEFAULT_GRACE_S}s"),
             job_recovery=configured_job_recovery(),
             unseen_code=configured_unseen_code(),
+            code_version=configured_code_version(),
         )
+
+
+def configured_code_version() -> CodeVersion:
+    """What stands for the code besides what is used of it. Raises `ConfigurationError`."""
+    from airflow.sdk import conf
+
+    given = (conf.get(SECTION, "code_version", fallback="") or CodeVersion.NONE.value).strip().lower()
+    choices = [kind.value for kind in CodeVersion]
+    if given not in choices:
+        raise ConfigurationError(f"Expected one of {', '.join(choices)} in [recovery] code_version, found {given!r}.")
+    return CodeVersion(given)
 
 
 def configured_unseen_code() -> UnseenCode:

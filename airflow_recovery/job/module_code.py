@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import decode_source, find_spec
 
 from airflow_recovery.errors import FingerprintError
-from airflow_recovery.job.package_files import FileIdentity, file_digest, identity_of
+from airflow_recovery.job.package_files import FileIdentity, file_digest, hashed_files, identity_of
 from airflow_recovery.job.references import ImportTarget, bound_names, imported_names
 
 ADVICE = "declare version= on the vertex and change it with the code"
@@ -182,6 +182,7 @@ def _read(name: str, path: str, is_package: bool, _: FileIdentity) -> ModuleCode
             return ModuleCode(name, spec, path, opaque=file_digest(path))
         with open(path, "rb") as file:
             content = file.read()
+        hashed_files.keep(path, content)
     except OSError as error:
         raise FingerprintError(f"expected readable Python source in {path!r}, found {error}: {ADVICE}") from error
     try:

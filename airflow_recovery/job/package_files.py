@@ -16,6 +16,10 @@ from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+from airflow_recovery.errors import CodeReplaced
+
+_MOST_KEPT = 64 * 1024 * 1024
+"""Bytes of hashed files that a process keeps, all together."""
 FileIdentity = tuple[int, int, int, int, int]
 _NOT_READ_BY_PYTHON = (".pyi", ".pyc", ".pyo")
 _RECORDED_FROM = 16 * 1024 * 1024
@@ -103,6 +107,50 @@ def _is_left_out(name: str) -> bool:
     return name == "__pycache__" or name.startswith(".")
 
 
+class HashedFiles:
+    """What this process has hashed of each file last. So the bytes that are shipped are those that were hashed."""
+
+    def __init__(self, most_bytes: int = _MOST_KEPT) -> None:
+        """``most_bytes`` are kept, all together. Of further files only the SHA-256 is kept."""
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._contents: dict[str, bytes] = {}
+        self._digests: dict[str, str] = {}
+
+    def keep(self, path: str, content: bytes) -> str:
+        """Remember the content of a file. Returns its SHA-256."""
+        digest = hashlib.sha256(content).hexdigest()
+        self.keep_digest(path, digest)
+        if self._bytes + len(content) <= self._most_bytes:
+            self._bytes += len(content)
+            self._contents[path] = content
+        return digest
+
+    def keep_digest(self, path: str, digest: str) -> None:
+        """Remember the SHA-256 of a file alone."""
+        self._bytes -= len(self._contents.pop(path, b""))
+        self._digests[path] = digest
+
+    def content(self, path: str) -> bytes:
+        """Return the content of a file as it was hashed; if it was not hashed, as it is now.
+
+        Raises `CodeReplaced` if that content was not kept, and the file has another one now.
+        """
+        if path in self._contents:
+            return self._contents[path]
+        content = Path(path).read_bytes()
+        if path in self._digests and hashlib.sha256(content).hexdigest() != self._digests[path]:
+            raise CodeReplaced(
+                f"Expected {path} to stay as it was when this try began, found that it was replaced since. Nothing has "
+                "run. The next try runs with the code as it is then."
+            )
+        return content
+
+
+hashed_files = HashedFiles()
+"""Those of this process."""
+
+
 def file_digest(path: str) -> str:
     """Return the SHA-256 of a file's content. Raises `OSError`."""
     return _content_digest(path, identity_of(os.stat(path)))
@@ -111,10 +159,18 @@ def file_digest(path: str) -> str:
 @lru_cache(maxsize=16_384)
 def _content_digest(path: str, identity: FileIdentity) -> str:
     size = identity[2]
-    if size >= _RECORDED_FROM and (recorded := _recorded_digest(path, size)) is not None:
-        return recorded
+    if size >= _RECORDED_FROM:
+        digest = _recorded_digest(path, size) or _digest_by_pieces(path)
+        hashed_files.keep_digest(path, digest)
+        return digest
     with open(path, "rb") as file:
-        digest = hashlib.sha256()
+        content = file.read()
+    return hashed_files.keep(path, content)
+
+
+def _digest_by_pieces(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()

@@ -103,6 +103,12 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ..
 
 
 def _code_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
+    if "fingerprint" in new:  # an operator, whose code is files
+        was, has = ({name: value for name, value, _ in each["document"].get("code", ())} for each in (old, new))
+        for name in sorted({*was, *has}):
+            if was.get(name) != has.get(name):
+                yield f"{name} was {_value(was.get(name))}, now {_value(has.get(name))}"
+        return
     before = {(unit["module"], unit["name"]): unit for unit in old["units"]}
     after = {(unit["module"], unit["name"]): unit for unit in new["units"]}
     changed = [

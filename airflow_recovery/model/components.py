@@ -69,6 +69,11 @@ def fingerprint_of(components: Iterable[Component]) -> str:
     return digest_of({"components": decisive})[:_FINGERPRINT_LENGTH]
 
 
+def bundle_version(version: str) -> tuple[Component, ...]:
+    """Return the component of the DAG bundle's version; none if ``version`` is empty."""
+    return (Component("bundle version", version),) if version else ()
+
+
 def components_of(document: Iterable[tuple[str, Any]]) -> tuple[Component, ...]:
     """Return a component for each name and JSON value. A value whose JSON is long is stored as its digest."""
     return tuple(Component(name, value_of(value)) for name, value in document)

@@ -15,6 +15,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.operators.drop_in import DropInOperator
 from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.operators.resumable import SubmitsThenAsks
+from airflow_recovery.task.code_places import Place, places_of_operator
 from airflow_recovery.task.left_in_airflow import SUMMARY_KEY
 from airflow_recovery.task.references import PathStyle
 from airflow_recovery.task.run_context import refuse_expand
@@ -140,6 +141,11 @@ class RecoverableOperator(DropInOperator):
             self.drop_in,
             code,
         )
+
+    def code_places(self) -> list[Place]:
+        """As `DropInOperator.code_places`."""
+        fields = self.fingerprint_fields or self.placeholder_fields
+        return places_of_operator(self, self.declared_class or self.operator_class, fields)
 
     def check_rendered(self) -> None:
         """As `DropInOperator.check_rendered`, and whether the operator waits."""

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,20 @@ from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.locations import is_stated, is_table
 from airflow_recovery.model.codec import digest_of
-from airflow_recovery.model.components import Component, UnseenCode, UnseenCodeLike, fingerprint_of, unseen_in
+from airflow_recovery.model.components import (
+    Component,
+    UnseenCode,
+    UnseenCodeLike,
+    bundle_version,
+    fingerprint_of,
+    unseen_in,
+)
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.results.stored_rows import ReadLimits
 from airflow_recovery.sinks.declaration import check_sinks_apart
+from airflow_recovery.task.code_places import Place, unseen_by_name
 from airflow_recovery.task.committed_output import checked_commit
 from airflow_recovery.task.references import (
     DropIn,
@@ -58,6 +67,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_UNSEEN = (
+    "a change of this code can't be seen: {}. With unseen_code='run-on-clear' the task runs once after you clear it "
+    "(docs/fingerprint.md#code-that-cant-be-seen)."
+)
 VERIFY_MAX_BYTES = 10 * 1024**3
 VERIFY_TIMEOUT_S = 300.0
 RUNS_AFTER_SKIPS = frozenset(
@@ -225,6 +238,8 @@ class DropInOperator(RecoveringOperator):
         """As Airflow's, which calls it once the whole DAG is known: so what depends on other tasks is checked here."""
         super().resolve_template_files()
         self._check_trigger_rule()
+        if self.recovers:
+            self._warn_of_unseen()
         self._as_written = {name: getattr(self, name, None) for name in self.template_fields}
 
     def _check_trigger_rule(self) -> None:
@@ -267,6 +282,18 @@ class DropInOperator(RecoveringOperator):
 
         ``code`` reads the job's files; without it only files of this machine are read.
         """
+
+    def _warn_of_unseen(self) -> None:
+        try:
+            names = unseen_by_name(self, self.code_places())
+        except Exception as error:  # a field that only Airflow renders, such as an XComArg in place of a list
+            log.debug("What code %s names is not known before it is rendered: %s", self.task_id, error)
+        else:
+            warn_of_unseen(self.dag_id, self.task_id, names)
+
+    def code_places(self) -> list[Place]:
+        """Where the job's code lies, by its fields as they are by now. Nothing is read."""
+        return []
 
     def declared(self, root: str) -> str | None:
         """32 hex digits for what the job `computes`, before Airflow renders it; `None` if that can't be told.
@@ -328,16 +355,11 @@ class DropInOperator(RecoveringOperator):
         code = ApplicationCode(self, place.stores if self.recovers else None)
         computes = self.computes_in(context, code)
         self._log_other_runs(dag)
-        components = self.components_of(computes)
+        components = (*self.components_of(computes), *bundle_version(place.code_version))
         fingerprints = {self.task_id: fingerprint_of(components)}
         self._unseen = ", ".join(component.name for component in unseen_in(components))
         if self._unseen:
-            log.warning(
-                "%s: a change of this code can't be seen: %s. With unseen_code='run-on-clear' the task runs once after "
-                "you clear it (docs/fingerprint.md#code-that-cant-be-seen).",
-                self.task_id,
-                self._unseen,
-            )
+            log.warning("%s: %s", self.task_id, _UNSEEN.format(self._unseen))
         rendered = {name: value for name, value in computes.items() if name != "fields"} | computes.get("fields", {})
         plan = plan_of_dag(dag)
         task_keys = {region.name: region.name for region in plan.regions}
@@ -515,6 +537,13 @@ class DropInOperator(RecoveringOperator):
                 "published('dag', 'task.output')."
             )
         return producer
+
+
+@cache
+def warn_of_unseen(dag_id: str, task_id: str, names: tuple[str, ...]) -> None:
+    """Log the names of code that can't be seen, once in a process: a DAG file may be read again."""
+    if names:
+        log.warning("%s.%s: %s", dag_id, task_id, _UNSEEN.format(", ".join(names)))
 
 
 def _checked_determinism(task_id: str, value: object) -> Determinism:

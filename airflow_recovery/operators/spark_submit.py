@@ -16,6 +16,7 @@ from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job.appends import how_application_appends
 from airflow_recovery.operators.drop_in import DropInOperator
 from airflow_recovery.operators.submitting import SubmittingOperator
+from airflow_recovery.task.code_places import Place, places_of_submit
 from airflow_recovery.task.spark_connection import PER_REGION, PER_RUN, SparkScope, user_of
 
 if TYPE_CHECKING:
@@ -93,6 +94,12 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
         from airflow_recovery.task.drop_in import application_document
 
         return application_document(self, self.drop_in, code)
+
+    def code_places(self) -> list[Place]:
+        """As `DropInOperator.code_places`. What a properties file names is not among it."""
+        from airflow_recovery.task.spark_submission import described
+
+        return places_of_submit(described(self), self.conf or {})
 
     def check_rendered(self) -> None:
         """As `DropInOperator.check_rendered`, with the application and its arguments."""

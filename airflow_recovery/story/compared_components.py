@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_recovery.errors import ObjectMissing, UnknownRegion
 from airflow_recovery.journal.run_state import RegionState
-from airflow_recovery.model.components import Component, changes
+from airflow_recovery.model.components import Component, changes, unseen_in
 from airflow_recovery.model.records import Claim
 from airflow_recovery.story.run_view import RunView
+
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,32 @@ def compared_components(view: RunView, region: str) -> ComparedComponents:
     note = "" if now else "its components are not recorded: an earlier version, or a shared result, has made it."
     before = earlier[0].attempt if earlier is not None else None
     return ComparedComponents(name, newest.attempt, before, newest.after_clear, rows if now else (), note, force)
+
+
+def unseen_code(view: RunView) -> dict[str, tuple[str, ...]]:
+    """Return the names of code that can't be seen, by region: of the attempts that count. Raises the store's errors.
+
+    One request for each set of components that the run has recorded. Claims are only read if one can't be seen.
+    """
+    recorded = view.journal.read_all_components(sorted(view.in_use.state.fingerprints))
+    unseen = {name: tuple(each.name for each in unseen_in(components)) for name, components in recorded.items()}
+    if not any(unseen.values()):
+        return {}
+    current = ((name, view.in_use.state.of(name).current) for name in view.in_use.plan.by_name)
+    claims = view.journal.read_claims([(name, attempt.number) for name, attempt in current if attempt is not None])
+    return {claim.region: names for claim in claims if (names := unseen.get(claim.components or "", ()))}
+
+
+def unseen_text(unseen: Mapping[str, Sequence[str]]) -> str:
+    """Return what `unseen_code` has found, as one text; empty if it is nothing."""
+    if not unseen:
+        return ""
+    shown = [f"{region}: {', '.join(names)}" for region, names in list(unseen.items())[:_MOST_NAMED]]
+    more = f"; and {len(unseen) - _MOST_NAMED} more regions" if len(unseen) > _MOST_NAMED else ""
+    return (
+        "Code that can't be seen, so that new code under the same name goes unnoticed (unseen_code= decides what a "
+        f"clear does): {'; '.join(shown)}{more}."
+    )
 
 
 def _claims(view: RunView, region: str, state: RegionState) -> list[Claim]:

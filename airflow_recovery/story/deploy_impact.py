@@ -19,6 +19,7 @@ from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.plan import NOT_KEPT, Action, Plan
 from airflow_recovery.planning.plan_making import plan_if
+from airflow_recovery.story.compared_components import unseen_code, unseen_text
 from airflow_recovery.story.mode import story_of, story_of_region
 from airflow_recovery.story.run_view import RunView
 
@@ -266,6 +267,10 @@ def run_impact(
             notes.append(f"{region.name}: attempt {made.attempt} went on from earlier ones: it takes at least as long")
         impact = RegionImpact(region.name, region.vertices, effect, told.told, cost)
         found.append(_shared(impact, new.plan.by_name[region.name], state.of(region.name), view, shared))
+    again = {region.name for region in found}
+    kept = {name: names for name, names in unseen_code(view).items() if name not in again and name in new.plan.by_name}
+    if kept:
+        notes.append(f"{unseen_text(kept)} They are taken to be unchanged")
     return RunImpact(view.journal.identity.run_key, tuple(found), tuple(notes))
 
 

@@ -14,6 +14,7 @@ from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.keys import TaskKey
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
+from airflow_recovery.story.compared_components import unseen_code
 from airflow_recovery.story.decisions import Decision, decisions_of
 from airflow_recovery.story.edges import Edge, edges_of, group_edges_of, without_key
 from airflow_recovery.story.region_status import RegionStatus, Seen, status_of
@@ -50,6 +51,8 @@ class RegionView:
     inputs: Sequence[str]
     task: TaskView | None
     story: RegionStory
+    unseen_code: tuple[str, ...] = ()
+    """Code of the attempt that counts whose content could not be read. Not read of a run that is folded."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def run_document(
     is_folded = len(plan.regions) > MAX_REGIONS
     # A large run has a stream of events of every try: to read them takes longer than all the rest.
     events = RunEvents(holes=(_NOT_READ,)) if is_folded else events_of(view.journal)
-    views = _Regions(view, events, observation)
+    views = _Regions(view, events, observation, {} if is_folded else unseen_code(view))
     statuses = views.statuses()
     counts = Counter(status.value for status in statuses.values())
     together = _uneventful(plan, views.story.eventful()) if is_folded else {}
@@ -202,8 +205,15 @@ def _together(views: _Regions, statuses: Mapping[str, RegionStatus], names: Iter
 class _Regions:
     """What is told of each region of a run, once it is asked for."""
 
-    def __init__(self, view: RunView, events: RunEvents, observation: Observation | None) -> None:
+    def __init__(
+        self,
+        view: RunView,
+        events: RunEvents,
+        observation: Observation | None,
+        unseen: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
         self._view = view
+        self._unseen = unseen or {}
         self._tries = observation.tries if observation is not None else {}
         self._statuses: dict[str, RegionStatus] = {}
         self.story = RunStory(view, events)
@@ -246,6 +256,7 @@ class _Regions:
             if task is not None
             else None,
             story=self.story.of(region),
+            unseen_code=self._unseen.get(region.name, ()),
         )
 
     def _task(self, region: str) -> TaskTry | None:

@@ -1,14 +1,14 @@
 """What an application's code is, as components of its fingerprint, and whether it is still that code when it has run.
 
 `ApplicationCode` reads each file once, when a try begins: one request a file. A try that runs its application looks a
-second time, at versions and not at contents. So the rows of a bad deploy never count, also if it was rolled back.
+second time once the file is surely loaded, at versions and not at contents: another request a file. So the rows of a
+bad deploy never count, also if it was rolled back.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -35,9 +35,13 @@ from airflow_recovery.locations import scheme_of
 from airflow_recovery.model.components import Component
 from airflow_recovery.task.code_places import (
     APPLICATION,
+    DATABRICKS,
     GLUE,
+    HADOOP,
+    ON_DATABRICKS,
     Place,
     PlaceKind,
+    has_code_elsewhere,
     is_fixed,
     is_glob,
     places_of_fields,
@@ -56,13 +60,8 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 16
 _LOADED = (".py", ".so", ".sql", ".hql", ".j2", ".jinja", ".jinja2")
 """Files beside a program that it loads, and does not write."""
-_HADOOP = ("hdfs", "webhdfs", "swebhdfs")
 _OWN_CONNECTIONS = {"s3": "aws_conn_id", "gs": "gcp_conn_id"}
 """The operators' attributes with the connection of their own, by the kind of store."""
-_DATABRICKS = "databricks_conn_id"
-_ON_DATABRICKS = ("/Workspace/", "/Repos/", "/Users/", "/Shared/", "/Volumes/")
-_NOT_HERE = frozenset({"livy", "emr", "dataproc", "databricks", "glue", "kubernetes", "eks", "ecs", "pipelines"})
-"""In the names of providers' modules: what such an operator starts does not run on this machine, but for pipelines."""
 
 
 class ApplicationCode:
@@ -194,7 +193,7 @@ class ApplicationCode:
         ``known`` are files that were found replaced already. ``lazy``: of the others, look only at files that are
         fetched when they are needed. One request a file. ``cause``: what the attempt has failed with.
         """
-        replaced = known or self.replaced(lazy=lazy)
+        replaced = known or self.replaced(lazy=True if lazy else None)
         if replaced:
             raise CodeReplaced(
                 f"{attempt}: expected its code to stay as it was when this try began, found that "
@@ -203,21 +202,23 @@ class ApplicationCode:
                 "leave running tasks alone, deploy new code under a new name."
             ) from cause
 
-    def replaced(self, *, lazy: bool = False) -> list[str]:
+    def replaced(self, *, lazy: bool | None = None) -> list[str]:
         """Return the URIs of the files whose version differs from the one that was read, or can't be read now."""
         return [uri for uri, version in self._now(lazy=lazy).items() if version != self._read[uri].version]
 
     def look_early(self) -> tuple[list[str], bool]:
         """Return the URIs of the files that were surely replaced, and whether every file was looked at.
 
+        Of files that are fetched before the application starts, and once: `check_same` with ``lazy`` has the others.
         A store that gives no answer ends no job that runs.
         """
-        now = self._now()
+        now = self._now(lazy=False)
         seen = {uri: version for uri, version in now.items() if not isinstance(version, CodeUnseen)}
         return [uri for uri, version in seen.items() if version != self._read[uri].version], len(seen) == len(now)
 
-    def _now(self, *, lazy: bool = False) -> dict[str, tuple[Any, ...] | CodeUnseen]:
-        uris = [uri for uri, is_lazy in self._guarded.items() if uri in self._read and (is_lazy or not lazy)]
+    def _now(self, *, lazy: bool | None = None) -> dict[str, tuple[Any, ...] | CodeUnseen]:
+        """``lazy``: only the files that are fetched when they are needed, or only the others; `None`: all."""
+        uris = [uri for uri, is_lazy in self._guarded.items() if uri in self._read and lazy in (None, is_lazy)]
         return self._each(lambda uri: self._seen(uri, lambda source: source.version(uri)), uris)
 
     @property
@@ -254,7 +255,7 @@ class ApplicationCode:
 
     def _sources(self, uri: str) -> Iterator[CodeSource]:
         scheme = uri.partition(":")[0] if ":" in uri.partition("/")[0] else ""
-        if self._databricks is not None and (scheme == "dbfs" or uri.startswith(_ON_DATABRICKS)):
+        if self._databricks is not None and (scheme == "dbfs" or uri.startswith(ON_DATABRICKS)):
             yield self._databricks
         elif _is_local(uri):
             yield LocalFiles()
@@ -264,7 +265,7 @@ class ApplicationCode:
             yield self._glue
         elif scheme in ("http", "https"):
             yield WebFiles()
-        elif scheme in _HADOOP:
+        elif scheme in HADOOP:
             yield self._hadoop
         else:
             yield from (StoredFiles(open_at) for open_at in self._openers(uri))
@@ -294,17 +295,8 @@ class ApplicationCode:
 
     @cached_property
     def _databricks(self) -> CodeSource | None:
-        conn_id = getattr(self._operator, _DATABRICKS, None)
+        conn_id = getattr(self._operator, DATABRICKS, None)
         return DatabricksFiles(conn_id) if isinstance(conn_id, str) and self._stores is not None else None
-
-
-def has_code_elsewhere(operator: Any) -> bool:
-    """Whether ``operator`` is one of a provider that starts jobs on other machines, or runs a pipeline's files."""
-    modules = {parent.__module__ for parent in type(operator).__mro__}
-    return any(
-        module.startswith("airflow.providers.") and not _NOT_HERE.isdisjoint(re.split(r"[._]", module))
-        for module in modules
-    )
 
 
 def _is_local(uri: str) -> bool:

@@ -10,12 +10,20 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airflow_recovery.locations import scheme_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
 
 APPLICATION = "application"
 PROPERTIES_FILE = "properties file"
 GLUE = "glue:"
 """What the name of a job that Glue keeps begins with."""
+HADOOP = ("hdfs", "webhdfs", "swebhdfs")
+DATABRICKS = "databricks_conn_id"
+ON_DATABRICKS = ("/Workspace/", "/Repos/", "/Users/", "/Shared/", "/Volumes/")
 
 
 class PlaceKind(str, Enum):
@@ -128,6 +136,11 @@ _CODE = re.compile(r"\.(?:py|pyz|jar|egg|whl|sql|hql|ipynb|scala|sh|r)$", re.IGN
 _PROGRAM = re.compile(r"(?<![^\s'\"=])/[^\s'\";|&<>()]+\.(?:py|pyz|sh|jar|R)(?![^\s'\";|&)])")
 """A program of this machine in a command."""
 _SUBMIT = re.compile(r"(?:^|[\s/])spark-submit\s")
+_NOT_HERE = frozenset({"livy", "emr", "dataproc", "databricks", "glue", "kubernetes", "eks", "ecs", "pipelines"})
+"""In the names of providers' modules: what such an operator starts does not run on this machine, but for pipelines."""
+_DATA = ("inputs", "outputs")
+_NAMED_CODE = ("image", "script_location", "jars", "files", "py_files")
+"""Attributes that name code, also of operators that don't template them."""
 
 
 def listed(names: Any) -> list[str]:
@@ -284,6 +297,59 @@ def _yaml(text: str) -> Any:
         return list(yaml.safe_load_all(text))
     except yaml.YAMLError:
         return None
+
+
+def places_of_operator(
+    operator: BaseOperator, operator_class: type[BaseOperator], fields: Sequence[str]
+) -> list[Place]:
+    """Where the operator's code lies: what its templated fields name, and what a service keeps under a name."""
+    names = dict.fromkeys((*operator.template_fields, *fields, *_NAMED_CODE))
+    named = {name: getattr(operator, name, None) for name in names if name not in _DATA}
+    places = places_of_fields(named, of_service=has_code_elsewhere(operator))
+    job_name = getattr(operator, "job_name", None)
+    if not job_name:
+        return places
+    if "glue" in operator_class.__module__.split(".") and not getattr(operator, "script_location", None):
+        places.append(Place("glue job", f"{GLUE}{job_name}"))
+    elif operator_class.__name__.startswith("DatabricksRunNow"):
+        places.append(Place("job_name", str(job_name), PlaceKind.ELSEWHERE))
+    return places
+
+
+def unseen_by_name(operator: Any, places: Sequence[Place]) -> tuple[str, ...]:
+    """Return the names of the code that no task will be able to read, as far as the names alone tell.
+
+    A name with a template in it is not known yet, and passed over. An image only counts if the program is in it.
+    """
+    programs = [place.uri for place in places if place.role == APPLICATION and place.uri]
+    is_outside = any(not uri.startswith("local:") for uri in programs)
+    found = [
+        f"{place.role} {place.uri}"
+        for place in places
+        if place.uri
+        and "{{" not in place.uri
+        and not (place.kind is PlaceKind.IMAGE and is_outside)
+        and (_is_out_of_sight(operator, place.uri) if place.kind is PlaceKind.FILE else not is_fixed(place))
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _is_out_of_sight(operator: Any, uri: str) -> bool:
+    scheme = uri.partition(":")[0] if ":" in uri.partition("/")[0] else ""
+    if scheme == "dbfs" or uri.startswith(ON_DATABRICKS):
+        return "/Volumes/" in uri or not getattr(operator, DATABRICKS, None)
+    if scheme in ("", "file"):
+        return has_code_elsewhere(operator) and not hasattr(operator, "pipeline_spec")
+    return scheme not in (*HADOOP, "http", "https", GLUE.rstrip(":")) and scheme_of(uri) is None
+
+
+def has_code_elsewhere(operator: Any) -> bool:
+    """Whether ``operator`` is one of a provider that starts jobs on other machines, or runs a pipeline's files."""
+    modules = {parent.__module__ for parent in type(operator).__mro__}
+    return any(
+        module.startswith("airflow.providers.") and not _NOT_HERE.isdisjoint(re.split(r"[._]", module))
+        for module in modules
+    )
 
 
 def is_fixed(place: Place) -> bool:

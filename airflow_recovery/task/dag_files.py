@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow_recovery.airflow_compat import DagBag, get_importer_registry
 from airflow_recovery.job.templates import names_used
+from airflow_recovery.model.components import bundle_version, fingerprint_of
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.dag_operators import drop_ins_of
 from airflow_recovery.task.operator_components import names_from_context
@@ -71,11 +72,11 @@ def has_operators(dag: Any) -> bool:
     return bool(drop_ins_of(dag))
 
 
-def described_operators(dag: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def described_operators(dag: Any, code_version: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Each recoverable operator as `airflow_recovery.job.vertex_changes.describe_vertex` has a vertex.
 
     ``fingerprint`` is what its task takes of it. It is `None` if that task alone renders a template in it, or if its
-    code is not on this machine: no store is asked here.
+    code is not on this machine: no store is asked here. ``code_version`` is in it.
     """
     for task_id in drop_ins_of(dag):
         operator = dag.task_dict[task_id]
@@ -93,12 +94,12 @@ def described_operators(dag: Any) -> Iterator[tuple[str, dict[str, Any]]]:
                 "unknown": unknown,
                 "function": task_id,
                 "units": [],
-                "fingerprint": None if unknown else operator.fingerprint_of(document),
+                "fingerprint": None if unknown else _fingerprint(operator, document, code_version),
             },
         )
 
 
-def rendered_operators(dag: Any, logical_date: str) -> tuple[dict[str, str], dict[str, str]]:
+def rendered_operators(dag: Any, logical_date: str, code_version: str = "") -> tuple[dict[str, str], dict[str, str]]:
     """What each recoverable operator's task takes of it in a run of that date (ISO 8601), by task id; and why not.
 
     Of those alone whose templates name nothing but that date; a function of the user's own may stand in none. The
@@ -123,12 +124,16 @@ def rendered_operators(dag: Any, logical_date: str) -> tuple[dict[str, str], dic
         try:
             operator.render_template_fields(names)
             code = ApplicationCode(operator)
-            fingerprint = operator.fingerprint_of(operator.computes(code))
+            fingerprint = _fingerprint(operator, operator.computes(code), code_version)
             if not code.unread:
                 fingerprints[task_id] = fingerprint
         except Exception as error:  # what can't be rendered here is not known here
             errors[task_id] = f"{type(error).__name__}: {error}"
     return fingerprints, errors
+
+
+def _fingerprint(operator: Any, document: dict[str, Any], code_version: str) -> str:
+    return fingerprint_of((*operator.components_of(document), *bundle_version(code_version)))
 
 
 def _taken(operator: Any) -> set[str]:

@@ -12,8 +12,8 @@ from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.job.fingerprint import function_code, value_digest
 from airflow_recovery.job.row_settings import settings_of
-from airflow_recovery.task.application_code import ApplicationCode, has_code_elsewhere
-from airflow_recovery.task.code_places import GLUE, Place, PlaceKind, places_of_fields
+from airflow_recovery.task.application_code import ApplicationCode
+from airflow_recovery.task.code_places import places_of_operator
 from airflow_recovery.task.drop_in import DropInApplication, code_document, drop_in_document
 from airflow_recovery.task.operator_components import context_document, fields_that_count
 from airflow_recovery.task.operator_submission import OperatorSubmission
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from airflow_recovery.task.references import DropIn, PathStyle
 
 _MOST_PATH_CHARS = 1024
-_DATA = ("inputs", "outputs")
-_NAMED_CODE = ("image", "script_location", "jars", "files", "py_files")
-"""Attributes that name code, also of operators that don't template them."""
 
 
 class DropInOperatorJob(DropInApplication, OperatorSubmission):
@@ -67,12 +64,6 @@ class DropInOperatorJob(DropInApplication, OperatorSubmission):
     def submit(self, job: Any, name: str) -> Any:
         """As `OperatorSubmission.submit`."""
         return OperatorSubmission.submit(self, job, name)
-
-    def _submit_remembered(self, job: Any, name: str, context: Context) -> Any:
-        """As `OperatorSubmission._submit_remembered`; and look whether the code was replaced before."""
-        external_id = super()._submit_remembered(job, name, context)
-        self.look_at_code(has_loaded=False)
-        return external_id
 
     def end_previous(self, name: str) -> Any:
         """As `OperatorSubmission.end_previous`."""
@@ -112,23 +103,6 @@ def operator_document(
         **({"settings": settings} if settings else {}),
     }
     return drop_in_document(document, drop_in)
-
-
-def places_of_operator(
-    operator: BaseOperator, operator_class: type[BaseOperator], fields: Sequence[str]
-) -> list[Place]:
-    """Where the operator's code lies: what its templated fields name, and what a service keeps under a name."""
-    names = dict.fromkeys((*operator.template_fields, *fields, *_NAMED_CODE))
-    named = {name: getattr(operator, name, None) for name in names if name not in _DATA}
-    places = places_of_fields(named, of_service=has_code_elsewhere(operator))
-    job_name = getattr(operator, "job_name", None)
-    if not job_name:
-        return places
-    if "glue" in operator_class.__module__.split(".") and not getattr(operator, "script_location", None):
-        places.append(Place("glue job", f"{GLUE}{job_name}"))
-    elif operator_class.__name__.startswith("DatabricksRunNow"):
-        places.append(Place("job_name", str(job_name), PlaceKind.ELSEWHERE))
-    return places
 
 
 def context_of(operator: BaseOperator, context: Context) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def open_job_run(
                 f"{group_id}: expected the subtasks of {name.removesuffix('.subtasks')} to be recorded in this run's "
                 f"journal, found none: clear the task {group_id}.{name}, which decides and records them."
             )
-    plan = plan_job(job, ref, facts, keys)
+    plan = plan_job(job, ref, facts, keys, code_version=place.code_version)
     with open_planned(context, plan, facts, place, group_id, dag, log, ask_cached) as planned:
         yield planned
 

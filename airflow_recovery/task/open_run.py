@@ -33,7 +33,7 @@ from airflow_recovery.store.probe import probe
 from airflow_recovery.store.timed import TimedStore
 from airflow_recovery.task.metrics import MeteredEvents, RecoveryMetrics, metrics_of
 from airflow_recovery.task.recovery_off import RunWithoutRecovery
-from airflow_recovery.task.run_context import dag_run_facts, is_live_run, run_identity, task_identity
+from airflow_recovery.task.run_context import code_version, dag_run_facts, is_live_run, run_identity, task_identity
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ class RunPlace:
     settings: RecoverySettings
     options: JobRecovery
     unrecorded: RunWithoutRecovery | None = None
+    code_version: str = ""
+    """What counts besides the code itself (`airflow_recovery.task.run_context.code_version`)."""
 
     @classmethod
     def of(cls, context: Mapping[str, Any], group_id: str, job_recovery: DeclaredJobRecovery) -> RunPlace:
@@ -70,7 +72,8 @@ class RunPlace:
         settings = RecoverySettings.load()
         options = job_recovery.over(settings.job_recovery).in_effect()
         if options.enabled:
-            return cls(run_identity(context, group_id), open_stores(settings), settings, options)
+            version = code_version(context, settings.code_version)
+            return cls(run_identity(context, group_id), open_stores(settings), settings, options, code_version=version)
         unrecorded = RunWithoutRecovery(context, group_id, settings)
         return cls(unrecorded.identity, unrecorded.stores, settings, options, unrecorded)
 

@@ -24,7 +24,7 @@ from airflow_recovery.driver.private_folder import own_folder, private_folder
 from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunFacts, TableSpec, VertexSpec
 from airflow_recovery.driver.start_advice import start_advice, start_failure
 from airflow_recovery.driver.stores import catalog_variable
-from airflow_recovery.errors import Failure, JobDefinitionError, NotSetUp, RegionFailed, UserCodeError
+from airflow_recovery.errors import CodeReplaced, Failure, JobDefinitionError, NotSetUp, RegionFailed, UserCodeError
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.stores import Stores
 from airflow_recovery.hooks.tables import check_reachable, tables_of, without_secrets
@@ -109,6 +109,8 @@ class RegionProgram:
             spec = self._spec(attempt, folder, catalogs)
             try:
                 launch(spec, folder)
+            except CodeReplaced:
+                raise  # before anything has run
             except Exception as error:
                 failed = region_failed(spec, read_failure(spec) or start_failure(error), error)
                 failed.forget = partial(forget_failure, spec, self._log)

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow_recovery.airflow_compat import is_supervised
+from airflow_recovery.airflow_compat import bundle_of, is_supervised
 from airflow_recovery.attempt.absent_inputs import ALL_SUCCESS
 from airflow_recovery.attempt.clear_protocol import CLEARS_KEY, RecoveryClear, clears_from_json
 from airflow_recovery.attempt.run import RetryGrant, TaskIdentity
@@ -15,6 +15,7 @@ from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError
+from airflow_recovery.hooks.settings import CodeVersion
 from airflow_recovery.journal.layout import run_key
 from airflow_recovery.model.dag_run import RECOVERY, DagRunFacts
 from airflow_recovery.model.records import RunIdentity
@@ -75,6 +76,24 @@ def task_identity(context: Mapping[str, Any]) -> TaskIdentity:
     rule = getattr(getattr(instance, "task", None) or context.get("task"), "trigger_rule", ALL_SUCCESS)
     rule = getattr(rule, "value", rule)  # the text of Airflow's enumeration is another one
     return TaskIdentity(context["dag_run"].run_id, int(instance.try_number), str(instance.id), grant, rule)
+
+
+def code_version(context: Mapping[str, Any], kind: CodeVersion) -> str:
+    """Return the version that counts besides the code itself; empty without one.
+
+    Raises `ConfigurationError` if ``[recovery] code_version`` asks for the version of a bundle that has none.
+    """
+    if kind is not CodeVersion.BUNDLE:
+        return ""
+    name, version = bundle_of(context["ti"])
+    if version is None:
+        raise ConfigurationError(
+            f"Expected DAG bundle {name!r} to have a version, as [recovery] code_version = bundle asks for it, found "
+            "none: a folder on the worker has no versions. A deploy of other code could not be noticed. Load the DAGs "
+            "from a bundle with versions, such as airflow.providers.git.bundles.git.GitDagBundle, or set "
+            "code_version = none."
+        )
+    return version
 
 
 def is_live_run(context: Mapping[str, Any], run_id: str) -> bool:

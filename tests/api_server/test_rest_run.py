@@ -12,12 +12,14 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from components_of_claims import made_of
 from fakes import Hooks, Killed, Process
 from rest_world import DAG, DIAMOND, KEY, RUN, RestWorld
 from written_night import Night, region
 
 from airflow_recovery.api_server import rest_run
 from airflow_recovery.errors import Failure, RegionFailed, StoreAccessDenied
+from airflow_recovery.model.components import Component
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.names import encode
 from airflow_recovery.story.folders import folders
@@ -80,6 +82,20 @@ def test_a_run_in_the_middle_of_a_bad_night(rest: RestWorld) -> None:
     assert ("failed", "by_route", "@1: own failure: RegionFailed: boom") in {
         (each["kind"], each["region"], each["text"]) for each in run["decisions"]
     }
+
+
+def test_code_that_can_not_be_seen_is_named_in_the_run_and_in_a_plan(rest: RestWorld) -> None:
+    image = Component("image etl:1", "etl:1", seen=False)
+    rest.world.go("raw")
+    rest.world.go("by_route")
+    assert "can't be seen" not in str(rest.plan()["warnings"])
+    made_of(rest.world.journal(), "raw", image)
+    assert {name: each["unseen_code"] for name, each in regions(rest).items()} == {
+        "raw": [image.name],
+        **{name: [] for name in ("by_route", "by_carrier", "busiest")},
+    }
+    (warning,) = [each for each in rest.plan()["warnings"] if "can't be seen" in each]
+    assert warning.endswith(": raw: image etl:1.")
 
 
 def test_what_is_kept_lost_released_failed_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from components_of_claims import made_of
 from impact_bundle import KEY, SINCE, Bundle, DeclaredWorld, changes, effects
 
 from airflow_recovery.console import versions
@@ -23,6 +24,7 @@ from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.versions import open_version, reports_of
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.model.codec import from_json
+from airflow_recovery.model.components import Component
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
@@ -351,6 +353,42 @@ def test_git_revisions_and_wheels(bundle: Bundle, tmp_path: Path, monkeypatch: p
     assert bundle.impact(str(tmp_path / "broken.whl"), ".")[0] == ExitCode.USAGE
 
 
+@pytest.mark.slow
+def test_another_version_of_the_bundle_runs_everything_again_if_it_counts(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Revisions of git have the version that Airflow's git bundle gives them."""
+    repository = Path(bundle.write("repository"))
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("AIRFLOW__RECOVERY__CODE_VERSION", "bundle")
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.setenv(name, "somebody")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *command], check=True, cwd=repository)
+    bundle.ran("HEAD")
+    assert effects(bundle.answer("HEAD", "HEAD")) == {}
+    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "second"], check=True, cwd=repository)
+    answer = bundle.answer("HEAD~1", "HEAD")
+    assert effects(answer) == AGAIN
+    assert all(why.startswith("bundle version was ") for _, why in changes(answer).values())
+    (note,) = answer["notes"]
+    assert note.startswith("[recovery] code_version = bundle: each task runs again after a deploy")
+    monkeypatch.setenv("AIRFLOW__RECOVERY__CODE_VERSION", "none")
+    assert bundle.answer("HEAD~1", "HEAD")["notes"] == []
+
+
+@pytest.mark.slow
+def test_code_that_can_not_be_seen_is_named_if_its_region_does_not_run_again(bundle: Bundle) -> None:
+    old, new = bundle.write("old"), bundle.write("new", ('version="1"', 'version="2"'))
+    world = bundle.ran(old)
+    jar = Component("jars s3://code/a.jar", "s3://code/a.jar", seen=False)
+    for region in ("clean", "busiest"):
+        made_of(world.journal(), region, jar)
+    (notes,) = [run["notes"] for job in bundle.answer(old, new)["jobs"] for run in job["runs"]]
+    (note,) = [each for each in notes if "can't be seen" in each]
+    assert note.endswith(f": clean: {jar.name}. They are taken to be unchanged"), "busiest runs again anyway"
+
+
 def test_only_the_runs_that_are_asked_for(bundle: Bundle) -> None:
     undated = ("{{ ds }}", "any")
     old, new = bundle.write("old", undated), bundle.write("new", undated, ('version="1"', 'version="2"'))
@@ -506,8 +544,10 @@ def test_existing_applications_are_compared_as_their_operators_are_written(bundl
     assert changes(answer)["clean"][1].startswith("application was ")
     (run,) = (run for job in bundle.answer("journal", same)["jobs"] for run in job["runs"])
     assert run["notes"] == [
-        "clean, report: can't be known without rendering it over what its own task finds, such as files of the worker: "
+        "clean: can't be known without rendering it over what its own task finds, such as files of the worker: "
         "it counts as one that may run",
+        "report: can't be known without rendering it over the content of s3://code/report.py: it counts as one that "
+        "may run",
     ]
     # What the run's conf decides can't even be rendered.
     of_conf = bundle.write(

@@ -7,10 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from components_of_claims import made_of
 
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.model.components import Component
 from airflow_recovery.model.records import AttemptState, FenceCause, FingerprintRecord, Outcome
+from airflow_recovery.story.compared_components import unseen_code, unseen_text
+from airflow_recovery.story.run_view import view_run
 
 RUN = ("flights", "2026-01-01")
 CODE = Component("application", "ab" * 32)
@@ -44,6 +47,39 @@ def shown(recorded) -> tuple[dict[str, Any], str]:
     code, document = recorded.call("why", *RUN, "raw", "--json")
     assert code == ExitCode.DONE
     return json.loads(document), text
+
+
+def test_a_plan_names_code_that_can_not_be_seen_of_the_attempts_that_count(recorded, world):
+    code, text = recorded.call("plan", *RUN)
+    assert (code, "can't be seen" in text) == (ExitCode.DONE, False)
+    made_of(world.journal(), "busiest", CODE, IMAGE, REMOTE)
+    _, text = recorded.call("plan", *RUN)
+    assert text.rstrip().endswith(f"(unseen_code= decides what a clear does): busiest: {REMOTE.name}.")
+    _, document = recorded.call("plan", *RUN, "--json")
+    assert json.loads(document)["unseen_code"] == {"busiest": [REMOTE.name]}
+
+
+@pytest.mark.control
+def test_control_without_the_recorded_components_a_plan_says_nothing_of_unseen_code(recorded, world, monkeypatch):
+    monkeypatch.setattr("airflow_recovery.journal.journal.Journal.read_all_components", lambda *_: {})
+    made_of(world.journal(), "busiest", CODE, IMAGE, REMOTE)
+    assert "can't be seen" not in recorded.call("plan", *RUN)[1]
+
+
+def test_a_plan_reads_claims_only_if_something_can_not_be_seen(recorded, world, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise AssertionError("a claim was read")
+
+    made_of(world.journal(), "busiest", CODE, IMAGE)
+    view = view_run(world.journal())
+    monkeypatch.setattr("airflow_recovery.journal.journal.Journal.read_claims", refuse)
+    assert unseen_code(view) == {}
+
+
+def test_of_many_regions_with_unseen_code_ten_are_named():
+    text = unseen_text({f"t{number}": ("jars 1",) for number in range(12)})
+    assert text.endswith("t9: jars 1; and 2 more regions.")
+    assert unseen_text({}) == ""
 
 
 def test_every_component_old_and_new_and_which_one_decided(recorded, world):

@@ -11,7 +11,8 @@ import pytest
 from our_imports import imports_of
 
 from airflow_recovery.driver.code_archive import build_archive
-from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.errors import CodeReplaced, ConfigurationError
+from airflow_recovery.job import package_files
 from airflow_recovery.job.module_code import canonical, find_module
 from airflow_recovery.rooms import MODES, reachable
 
@@ -173,6 +174,61 @@ def test_the_fingerprint_of_code_is_the_same_in_an_archive(code: Path, monkeypat
     assert on_disk is not None
     assert in_archive is not None
     assert canonical(in_archive.tree) == canonical(on_disk.tree)
+
+
+HASHED = ("shippedjobs/__init__.py", "shippedjobs/data/airports.csv")
+
+
+def hash_all() -> None:
+    """As a fingerprint does it."""
+    package = find_module("shippedjobs")
+    assert package is not None
+    for _, digest in package_files.data_files("shippedjobs", package.spec):
+        digest()
+
+
+def shipped(archive: Path, name: str) -> str:
+    return zipfile.ZipFile(archive).read(name).decode()
+
+
+def replaced_after_hashing(code: Path) -> list[str]:
+    """What is shipped of files that are replaced between the fingerprint and the archive."""
+    hash_all()
+    for name in HASHED:
+        (code / name).write_text("# another deploy\n")
+    archive = build_archive("shippedjobs.deep.steps:job")
+    return [shipped(archive, name) for name in HASHED]
+
+
+def test_the_bytes_that_were_hashed_are_shipped_though_the_files_were_replaced(code: Path) -> None:
+    assert replaced_after_hashing(code) == [f"# {name}\n" for name in HASHED]
+    hash_all()
+    archive = build_archive("shippedjobs.deep.steps:job")
+    assert [shipped(archive, name) for name in HASHED] == ["# another deploy\n"] * 2, "the next fingerprint is of them"
+
+
+@pytest.mark.control
+def test_control_read_again_other_code_is_shipped_than_was_hashed(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package_files.HashedFiles, "content", lambda _, path: Path(path).read_bytes())
+    assert replaced_after_hashing(code) == ["# another deploy\n"] * 2
+
+
+def test_a_replaced_file_whose_bytes_were_not_kept_ends_the_attempt(tmp_path: Path) -> None:
+    files, path = package_files.HashedFiles(most_bytes=3), tmp_path / "a.csv"
+    path.write_bytes(b"old")
+    assert files.keep(str(path), b"old") == files.keep(str(path), b"old") == package_files.file_digest(str(path))
+    path.write_bytes(b"new")
+    assert files.content(str(path)) == b"old"
+    other = tmp_path / "b.csv"
+    other.write_bytes(b"b")
+    files.keep(str(other), b"b")
+    assert files.content(str(other)) == b"b", "it was not replaced"
+    other.write_bytes(b"c")
+    with pytest.raises(CodeReplaced, match=r"Expected .*b.csv to stay as it was when this try began"):
+        files.content(str(other))
+    files.keep_digest(str(path), "")
+    assert files.keep(str(other), b"c"), "there is room again"
+    assert files.content(str(other)) == b"c"
 
 
 IMPORT_ALL = """

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,9 +22,12 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from tries import run_try, task_context
 
+from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.components import fingerprint_of, unseen_in
-from airflow_recovery.operators import RecoverableSparkSubmitOperator, recoverable
+from airflow_recovery.model.records import FingerprintRecord
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, drop_in, recoverable
 from airflow_recovery.task import operator_components
+from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.operator_components import names_from_context
 
 
@@ -337,6 +340,75 @@ def test_code_behind_a_name_is_unseen(made: Callable[..., Any], given: dict[str,
     assert unseen(made(**given)) == names
 
 
+@pytest.fixture
+def said_at_parse(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], str]:
+    """What is logged if Airflow has read the DAG file of an operator; no file may be looked at."""
+
+    def refuse(*given: Any) -> None:
+        raise AssertionError("a file was read")
+
+    def said(task: Any) -> str:
+        drop_in.warn_of_unseen.cache_clear()
+        caplog.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(ApplicationCode, "_files", refuse)
+            task.dag.resolve_template_files()
+            task.dag.resolve_template_files()
+        return caplog.text
+
+    return said
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "names"),
+    [
+        (submit, {}, None),
+        (submit, {"application": "local:///opt/a.py"}, "application local:///opt/a.py"),
+        (submit, {"jars": "{{ jar }}, wasbs://c@a/b.jar"}, "jars wasbs://c@a/b.jar"),
+        (submit, {"packages": "org.x:y:1.0,org.x:z:2.0-SNAPSHOT"}, "packages org.x:z:2.0-SNAPSHOT"),
+        (submit, {"conf": {"spark.kubernetes.container.image": "spark:4"}}, None),
+        (
+            submit,
+            {"application": "local:///opt/a.py", "conf": {"spark.kubernetes.container.image": "etl:1"}},
+            "application local:///opt/a.py, image etl:1",
+        ),
+        (livy, {}, None),
+        (livy, {"file": "/opt/clean.py"}, "application /opt/clean.py"),
+        (pod, {}, "image etl:1"),
+        (pod, {"image": "etl:{{ ds }}"}, None),
+        (pod, {"image": "etl@sha256:" + "0" * 64}, None),
+    ],
+)
+def test_code_that_can_not_be_seen_is_said_when_the_dag_file_is_parsed(
+    made: Callable[..., Any], given: dict[str, Any], names: str | None, said_at_parse: Callable[[Any], str]
+) -> None:
+    text = said_at_parse(made(**given))
+    assert text.count("can't be seen") == (names is not None), "once, though the file was read twice"
+    assert f"d.t: a change of this code can't be seen: {names}. With unseen_code=" in text or names is None
+
+
+def test_a_field_that_only_airflow_renders_is_no_trouble_at_parse(said_at_parse: Callable[[Any], str]) -> None:
+    with new_dag():
+        jars = BashOperator(task_id="jars", bash_command="echo a.jar").output
+        task = RecoverableSparkSubmitOperator(
+            task_id="t", application="s3://code/clean.py", jars=jars, outputs=["out"], application_args=["{output:out}"]
+        )
+    assert said_at_parse(task) == ""
+
+
+def test_an_operator_that_does_not_recover_says_nothing_at_parse(said_at_parse: Callable[[Any], str]) -> None:
+    off = {"execution.batch.job-recovery.enabled": False}
+    assert said_at_parse(submit(application="local:///opt/a.py", job_recovery=off)) == ""
+
+
+@pytest.mark.control
+def test_control_without_the_names_nothing_is_said_at_parse(
+    said_at_parse: Callable[[Any], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drop_in, "unseen_by_name", lambda *given: ())
+    assert said_at_parse(submit(application="local:///opt/a.py")) == ""
+
+
 def test_a_script_in_a_command_counts_by_its_content(tmp_path: Path) -> None:
     script = tmp_path / "clean.py"
 
@@ -384,6 +456,36 @@ def test_fault_280_after_a_clear_code_that_can_not_be_seen_runs_once(
     assert try_of(deployed(), 4, 2 + RETRIES) == "kept", "a retry of that"
     assert try_of(deployed(), 5, 4 + RETRIES, run_type="backfill") == "kept"
     assert try_of(deployed(), 1, RETRIES) == "kept", "the database was lost"
+
+
+def records_put(monkeypatch: pytest.MonkeyPatch) -> list[FingerprintRecord]:
+    """What two attempts with one fingerprint have put of their components."""
+    put: list[FingerprintRecord] = []
+    put_components = Journal.put_components
+
+    def counted(journal: Journal, record: FingerprintRecord) -> None:
+        put.append(record)
+        put_components(journal, record)
+
+    monkeypatch.setattr(Journal, "put_components", counted)
+    assert try_of(deployed(), 1, RETRIES) == "ran"
+    assert try_of(deployed(), 3, 2 + RETRIES) == "ran"
+    return put
+
+
+def test_components_are_put_once_a_fingerprint(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(records_put(monkeypatch)) == 1
+
+
+@pytest.mark.control
+def test_control_without_the_listed_names_each_attempt_puts_them_again(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Journal.load
+    monkeypatch.setattr(
+        Journal, "load", lambda *given, **named: replace(load(*given, **named), fingerprints=frozenset())
+    )
+    assert len(records_put(monkeypatch)) == 2
 
 
 def test_a_policy_of_its_own_and_one_of_the_deployment(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:

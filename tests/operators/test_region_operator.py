@@ -20,6 +20,7 @@ from tries import journal_in, run_try, state_in, submissions, task_context
 from airflow_recovery.attempt.application import ClaimedAttempt
 from airflow_recovery.attempt.job_plan import plan_job
 from airflow_recovery.doctor.spark import NO_PYTHON_IN_CLUSTER_MODE
+from airflow_recovery.driver.code_archive import build_archive
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RunFacts
 from airflow_recovery.driver.store_sdks import sdk_archives
@@ -39,6 +40,7 @@ from airflow_recovery.task.spark_submission import SparkSubmission
 from airflow_recovery.testing import CountingStore, Verb
 
 IDENTITY = RunIdentity("d", "k", GROUP)
+RUN_PROGRAM = RegionProgram.run
 FACTS = RunFacts("2024-01-02T00:00:00+00:00", None, None, {}, {"lake": "/lake"})
 ATTEMPT = ClaimedAttempt(Claim("right", 3, "w", "h", (), "r", 1, "i", "tag", "now"), {}, (), "f")
 
@@ -69,6 +71,30 @@ def test_a_region_runs_once_and_is_kept_afterwards(recovery: Path, drivers: Driv
     again = run_try(aside, try_number=2)
     assert (again["decision"], again["spark_seconds_saved"], len(drivers.specs)) == ("kept", 2.0, 1)
     json.dumps(again)  # it becomes an XCom
+
+
+def test_code_is_packed_only_if_the_region_runs(
+    recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed: list[str] = []
+
+    def counted(ref: str, packages: Any) -> Path:
+        packed.append(ref)
+        return build_archive(ref, packages)
+
+    def run(program: RegionProgram, attempt: ClaimedAttempt, launch: Any) -> Any:
+        def launch_both(spec: Any, folder: Path) -> None:
+            launch(spec, folder)
+            drivers.run(spec, folder)
+
+        return RUN_PROGRAM(program, attempt, launch_both)
+
+    monkeypatch.setattr("airflow_recovery.task.region_submission.build_archive", counted)
+    monkeypatch.setattr(RegionSubmission, "submit", lambda *given: None)
+    monkeypatch.setattr(RegionProgram, "run", run)
+    aside = tasks()["aside"]
+    assert [run_try(aside, try_number=number)["decision"] for number in (1, 2)] == ["ran", "kept"]
+    assert packed == ["dagjobs.shapes:diamond"]
 
 
 def test_changed_parameters_run_again(recovery: Path, drivers: Drivers) -> None:

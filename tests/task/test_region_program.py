@@ -23,7 +23,7 @@ from airflow_recovery.driver.outcome import finish_attempt
 from airflow_recovery.driver.private_folder import private_folder
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.driver.start_advice import start_failure
-from airflow_recovery.errors import Failure, RegionFailed, StoreTimeout, UserCodeError
+from airflow_recovery.errors import CodeReplaced, Failure, RegionFailed, StoreTimeout, UserCodeError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.job import load_job
@@ -195,6 +195,14 @@ def test_what_a_killed_task_has_left_on_the_disk_is_removed_by_the_next(
 
 def test_without_a_receipt_the_outcome_is_to_be_looked_for(recovery: Path) -> None:
     assert program("cleaned").run(claimed("cleaned"), lambda spec, folder: None) is None
+
+
+def test_code_that_was_replaced_before_the_launch_is_no_failure_of_the_application(recovery: Path) -> None:
+    def launch(spec: RegionSpec, folder: Path) -> None:
+        raise CodeReplaced("jobs/rows.py was replaced")
+
+    with pytest.raises(CodeReplaced, match=r"jobs/rows.py was replaced"):
+        program("cleaned").run(claimed("cleaned"), launch)
 
 
 def test_a_receipt_of_another_attempt_does_not_count(recovery: Path) -> None:

@@ -48,6 +48,7 @@ export function regionDetails(region, canAct, ask) {
     el("h2", {}, story.name),
     el("p", {}, state(region.status), ` ${story.why}`),
     region.withdrawn ? el("p", { class: "warning" }, `Withdrawn from other DAGs by ${region.withdrawn}`) : null,
+    region.unseen_code.length ? el("p", { class: "warning" }, `Can't be seen, so new code under the same name goes unnoticed: ${region.unseen_code.join(", ")}`) : null,
     region.is_pinned ? el("p", {}, "📌 Pinned: no policy deletes its data.") : null,
     el("p", { class: "quiet" }, taskText(region.task)),
     el("div", { class: "actions" }, ...actions(region, canAct, ask)),
