@@ -20,7 +20,7 @@ from pyiceberg.catalog import load_catalog
 from sink_process import Case
 from staging import Resources, Warehouse, stage
 
-from airflow_recovery.attempt import owners, region_task
+from airflow_recovery.attempt import commit, owners, region_task
 from airflow_recovery.attempt.commit import prepared_of, token_of_finish
 from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.console import adopt as console_adopt
@@ -43,6 +43,7 @@ from airflow_recovery.sinks import (
 )
 from airflow_recovery.sinks.owners import date_of
 from airflow_recovery.store.local import LocalStore
+from airflow_recovery.verify import verify_run
 
 DAY_1, DAY_2, DAY_3 = (f"date-2026-01-0{day}T000000Z" for day in (1, 2, 3))
 GROUP = "flights"
@@ -415,6 +416,7 @@ RENAMED: dict[str, Callable[[Case], Case]] = {
     "task": lambda case: replace(case, region="load_rows", dag_tasks=(f"{GROUP}.load_rows",)),
     "DAG": lambda case: replace(case, identity=replace(case.identity, dag_id="ren_v2"), dags=("ren_v2",)),
 }
+OLD_AND_NEW = {"task": f"dag/{GROUP}/load dag/{GROUP}/load_rows", "DAG": "dag ren_v2"}
 
 
 def adopt(target: Target, case: Case, *words: str) -> int:
@@ -435,7 +437,7 @@ def test_fault_225_what_was_renamed_adds_its_rows_only_once(
     case = target.case(target.sink(**SINKS[mode]), DAY_1, "AA")
     case.task()
     new = RENAMED[what](case)
-    names = f"dag/{GROUP}/load dag/{GROUP}/load_rows" if what == "task" else "dag ren_v2"
+    names = OLD_AND_NEW[what]
     with pytest.raises(SinkRefused, match=f"airflow recovery adopt {names}"):
         new.task()
     assert new.state().latest_attempt == 0
@@ -450,9 +452,14 @@ def test_fault_225_what_was_renamed_adds_its_rows_only_once(
     assert adopt(target, case, *names.split()) == ExitCode.NOT_FOUND  # a second time changes nothing
     again = replace(new, rows={"carrier": ["UA"]})
     if mode == "append":
-        with pytest.raises(AppendedAlready, match="which this journal does not know"):
-            again.task()
+        for _ in range(2):
+            kept = again.task()
+            assert (kept.decision, kept.attempt) == (Decision.KEPT, 1)
+        # As it is of a task that has always had this name: its code has changed, and it has appended already.
+        with pytest.raises(AppendedAlready, match="holds attempt 1 already"):
+            replace(again, code="other").task()
         assert target.carriers() == ["AA"]
+        assert findings(new) == []
     else:
         again.task()
         assert target.carriers() == ["UA"]
@@ -460,6 +467,74 @@ def test_fault_225_what_was_renamed_adds_its_rows_only_once(
     if what == "task":
         with pytest.raises((SinkRefused, AppendedAlready)):
             replace(case, code="other", dag_tasks=(f"{GROUP}.load",), rows={"carrier": ["DL"]}).task()
+
+
+def findings(case: Case) -> list[str]:
+    """What the independent checker has against the journal of the case's run."""
+    opened = case.warehouse.resources.open_location
+    report = verify_run(LocalStore(str(case.journal)), opened, **vars(case.identity))
+    return [str(finding) for check in report.answers for finding in check.findings]
+
+
+@pytest.mark.control
+@pytest.mark.parametrize("what", RENAMED)
+def test_control_fault_260_without_its_finish_of_before_an_adopted_task_that_appends_stays_red(
+    target: Target, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "copy_adopted", lambda *given: False)
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    assert adopt(target, case, *OLD_AND_NEW[what].split()) == ExitCode.DONE
+    with pytest.raises(AppendedAlready, match="which this journal does not know"):
+        RENAMED[what](case).task()
+
+
+def test_fault_260_a_dag_and_its_task_are_renamed_at_once(target: Target) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    new = RENAMED["DAG"](RENAMED["task"](case))
+    assert adopt(target, case, f"dag/{GROUP}/load", f"ren_v2/{GROUP}/load_rows") == ExitCode.DONE
+    assert [new.task().decision for _ in range(2)] == [Decision.KEPT] * 2
+    assert target.carriers() == ["AA"]
+
+
+@pytest.mark.parametrize("what", RENAMED)
+def test_fault_260_a_name_that_comes_back_is_adopted_back(target: Target, what: str) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    new, names = RENAMED[what](case), OLD_AND_NEW[what].split()
+    assert adopt(target, case, *names) == ExitCode.DONE
+    assert new.task().decision is Decision.KEPT
+    case = replace(case, dag_tasks=(f"{GROUP}.load",), dags=("dag",))
+    with pytest.raises((AppendedAlready, SinkRefused)):
+        case.task()
+    assert adopt(target, case, *reversed(names)) == ExitCode.DONE
+    assert case.task().decision is Decision.KEPT
+    assert adopt(target, case, *names) == ExitCode.DONE
+    assert new.task().decision is Decision.KEPT
+    assert target.carriers() == ["AA"]
+
+
+def test_fault_260_a_name_without_rows_adopts_nothing_and_appends(target: Target) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    other = RENAMED["task"](replace(case, identity=replace(case.identity, run_key=DAY_2)))
+    assert adopt(target, case, *OLD_AND_NEW["task"].split()) == ExitCode.NOT_FOUND
+    assert other.task().decision is Decision.RAN
+    assert target.carriers() == ["AA"]
+
+
+@pytest.mark.parametrize("what", RENAMED)
+def test_fault_260_rows_that_are_removed_after_an_adoption_are_committed_again(target: Target, what: str) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    new = RENAMED[what](case)
+    assert adopt(target, case, *OLD_AND_NEW[what].split()) == ExitCode.DONE
+    new.task()
+    empty(target)
+    new.task()
+    assert target.carriers() == ["AA"]
+    new.task()
+    assert target.carriers() == ["AA"]
 
 
 @pytest.mark.control
