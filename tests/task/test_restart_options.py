@@ -218,6 +218,7 @@ def test_fault_72_few_retries_of_a_dags_default_are_told_in_the_first_try(
     monkeypatch.setattr(type(task), "execute_region", lambda self, context: None)
     monkeypatch.setattr("airflow_recovery.operators.recovering.summary_of", lambda result: {})
     monkeypatch.setattr("airflow_recovery.operators.recovering.note_of", lambda result: "")
+    monkeypatch.setattr("airflow_recovery.operators.recovering.how_to_run_again", lambda context, result: "")
     with caplog.at_level(logging.WARNING):
         cast(Any, type(task).execute).__wrapped__(task, task_context("t"))
     assert (said in caplog.text) if said else ("retries" not in caplog.text)
