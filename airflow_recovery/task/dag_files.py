@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,11 +71,12 @@ def has_operators(dag: Any) -> bool:
     return bool(drop_ins_of(dag))
 
 
-def described_operators(dag: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def described_operators(dag: Any, roots: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each recoverable operator as `airflow_recovery.job.vertex_changes.describe_vertex` has a vertex.
 
     ``fingerprint`` is what its task takes of it. It is `None` if that task alone renders a template in it, or if its
-    code is not on this machine: no store is asked here.
+    code is not on this machine: no store is asked here. ``declared``: what other tasks compare of it, for each of
+    ``roots``, the folders that may be that of the bundle in Airflow.
     """
     for task_id in drop_ins_of(dag):
         operator = dag.task_dict[task_id]
@@ -94,6 +95,7 @@ def described_operators(dag: Any) -> Iterator[tuple[str, dict[str, Any]]]:
                 "function": task_id,
                 "units": [],
                 "fingerprint": None if unknown else operator.fingerprint_of(document),
+                "declared": [digest for root in roots if (digest := operator.declared(root)) is not None],
             },
         )
 
