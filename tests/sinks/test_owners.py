@@ -20,14 +20,15 @@ from pyiceberg.catalog import load_catalog
 from sink_process import Case
 from staging import Resources, Warehouse, stage
 
-from airflow_recovery.attempt import commit, owners, region_task
+from airflow_recovery.attempt import adopted, commit, owners, region_task
 from airflow_recovery.attempt.commit import prepared_of, token_of_finish
 from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.console import adopt as console_adopt
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.main import main
 from airflow_recovery.errors import AppendedAlready, RecoveryError, Refused, SinkRefused
-from airflow_recovery.model.records import CommitEnd, RunIdentity
+from airflow_recovery.journal.layout import xcoms_key
+from airflow_recovery.model.records import CommitEnd, RunIdentity, StoredXComs
 from airflow_recovery.sinks import (
     Committable,
     CommittingSink,
@@ -513,6 +514,51 @@ def test_fault_260_a_name_that_comes_back_is_adopted_back(target: Target, what: 
     assert adopt(target, case, *names) == ExitCode.DONE
     assert new.task().decision is Decision.KEPT
     assert target.carriers() == ["AA"]
+
+
+def test_fault_260_other_code_of_a_renamed_dag_is_not_taken_for_that_of_the_old_one(target: Target) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    assert adopt(target, case, *OLD_AND_NEW["DAG"].split()) == ExitCode.DONE
+    with pytest.raises(AppendedAlready, match="holds attempt 1 already"):
+        replace(RENAMED["DAG"](case), code="other").task()
+    assert RENAMED["DAG"](case).task().decision is Decision.KEPT  # rolled back
+    assert target.carriers() == ["AA"]
+
+
+def test_fault_260_the_name_of_a_vertex_is_a_part_of_its_fingerprint_so_adopt_is_the_users_word(
+    target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    assert adopt(target, case, *OLD_AND_NEW["task"].split()) == ExitCode.DONE
+    new = replace(RENAMED["task"](case), code="the fingerprint under the new name")
+    assert new.task().decision is Decision.KEPT
+    assert "load_rows: its code is taken to be that of load but for the name" in caplog.text
+    with pytest.raises(AppendedAlready, match="holds attempt 1 already"):
+        replace(new, code="changed since").task()
+    assert target.carriers() == ["AA"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_fault_260_xcoms_are_copied_with_the_finish(target: Target, is_there: bool) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    journal, new = case.journal_of(), RENAMED["DAG"](case)
+    claim, outcome = journal.read_claim("load", 1), case.state().attempts[1].outcome
+    assert outcome is not None
+    outcome = replace(outcome, xcoms=StoredXComs("d" * 64, 2, folder=claim.folder))
+    results = case.warehouse.store
+    if is_there:
+        results.put(xcoms_key(journal.layout.data_of(claim), "d" * 64), b"{}")
+    run: Any = SimpleNamespace(results=results, journal=new.journal_of())
+    copied = adopted._copied_xcoms(run, journal, "load", outcome, claim)
+    assert copied is not None
+    if is_there:
+        assert copied == outcome.xcoms
+        assert results.get(xcoms_key(run.journal.layout.data_of(claim), copied.digest)).body == b"{}"
+    else:
+        assert (copied.digest, copied.why) == ("", "those of load are missing")
 
 
 def test_fault_260_a_name_without_rows_adopts_nothing_and_appends(target: Target) -> None:
