@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from airflow_recovery.attempt.adopted import copy_adopted
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.errors import (
     AppendedAlready,
@@ -89,15 +90,17 @@ def check_not_appended(run: Run, region: str, state: RunState) -> bool:
     """Before ``region`` runs. Raises `AppendedAlready` where its sink appends and holds an attempt of this run.
 
     The target is asked whether it still does: a person may have undone it. That is recorded, for the code of the undone
-    attempt may come back, and it would count as committed. Returns whether it was. Raises `Overtaken` where the target
-    holds what was committed after ``state`` was listed.
+    attempt may come back, and it would count as committed. So is what the target holds since the region has adopted its
+    old name. Returns whether anything was recorded. Raises `Overtaken` where the target holds what was committed after
+    ``state`` was listed.
     """
     spec = run.regions[region].commit
     if spec is None or spec.mode is not CommitMode.APPEND:
         return False
     region_state = state.of(region)
     taken = [n for n, attempt in region_state.attempts.items() if _has_taken(attempt, spec)]
-    _check_target(run, region, region_state, spec, taken)
+    if _check_target(run, region, region_state, spec, taken):
+        return True
     undone = max(taken, default=0)
     if undone <= region_state.invalid_up_to:
         return False
@@ -145,7 +148,8 @@ def _why_removed(attempt: int) -> str:
     return f"its sink does not hold attempt {attempt} any more"
 
 
-def _check_target(run: Run, region: str, region_state: RegionState, spec: CommitSpec, taken: Sequence[int]) -> None:
+def _check_target(run: Run, region: str, region_state: RegionState, spec: CommitSpec, taken: Sequence[int]) -> bool:
+    """As `check_not_appended`. Returns whether the journal has a finish now that the region has adopted."""
     identity = run.journal.identity
     committer = run.open_committer(spec)
     if isinstance(committer, RemembersAttempts):
@@ -154,13 +158,19 @@ def _check_target(run: Run, region: str, region_state: RegionState, spec: Commit
             held = None
         if held is None:
             _check_not_forgotten(run, committer, region_state, taken)
-            return
+            return False
         # A target may know its writers by a hash alone: it is asked.
         attempts = region_state.attempts.values()
         finished = (attempt for attempt in attempts if attempt.is_prepared or attempt.committed is not None)
-        tokens = [token_of_finish(identity, attempt.outcome) for attempt in finished if attempt.outcome is not None]
-        if not any(token.attempt == held.attempt and committer.probe(token) is Probe.APPLIED for token in tokens):
+
+        def is_held(outcome: Outcome) -> bool:
+            token = token_of_finish(identity, outcome)
+            return token.attempt == held.attempt and committer.probe(token) is Probe.APPLIED
+
+        if not any(is_held(attempt.outcome) for attempt in finished if attempt.outcome is not None):
             _check_as_listed(run, region, region_state)
+            if copy_adopted(run, region, region_state, is_held):
+                return True
             raise AppendedAlready(
                 f"{region} must run, and its sink appends and holds {held.text} of this run, which this journal does "
                 "not know: it was purged, moved, emptied or lost since, or another deployment commits to the same "
@@ -174,6 +184,7 @@ def _check_target(run: Run, region: str, region_state: RegionState, spec: Commit
     for token in [*purged, *(token_of_finish(identity, outcome) for outcome in outcomes if outcome is not None)]:
         if committer.probe(token) is Probe.APPLIED:
             raise AppendedAlready(_appended(region, token.attempt))
+    return False
 
 
 def _take_out_removed(run: Run, committer: Committer, region_state: RegionState, taken: Sequence[int]) -> bool:

@@ -148,7 +148,10 @@ class RegionTask:
             inputs = first_attempt_inputs(self._run, self._region, listing, absent) if is_simple else None
             if inputs is not None:
                 check_data_interval(self._run, self._region, inputs.values())
-                return self._run_attempt(listing.state, inputs, Seen(externals, absent))
+                result = self._run_attempt(listing.state, inputs, Seen(externals, absent))
+                if result is not None:
+                    return result
+                continue
             state = self._run.load(listing=listing)
             if state.plans and not is_checked:
                 self._run.check_owner()
@@ -311,7 +314,8 @@ class RegionTask:
         inputs: Mapping[str, Outcome],
         seen: Seen,
         why: str = "it had not run yet",
-    ) -> RegionResult:
+    ) -> RegionResult | None:
+        """`None`: the journal was changed before the claim."""
         externals = seen.externals
         self._run.journal.check_fits(self._region, externals)
         self._application.before_claim(state)
@@ -321,7 +325,8 @@ class RegionTask:
         refs = refs_of(self._run, self._region, inputs)
         work = attempt_of(region).work(self._run, region, state, refs, externals)
         check_owner(self._run, self._region, state)
-        check_not_appended(self._run, self._region, state)
+        if check_not_appended(self._run, self._region, state):
+            return None
         claimed = ClaimedAttempt(
             self._claim(state, refs, work.in_claim, seen),
             inputs,

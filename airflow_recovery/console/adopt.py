@@ -69,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
             print(
                 f"{does} {each['old']}: attempt {each['attempt']} in {json.dumps(each['target'])} is {each['new']}'s."
             )
-        print("Clear the task. A sink in mode 'append' appends its rows only after you have removed the old ones.")
+        print(
+            "Clear the task. If its sink appends, and code and inputs are as they were, it is reused: nothing is added."
+        )
     return ExitCode.DONE
 
 

@@ -18,6 +18,7 @@ from airflow_recovery.console.impact_text import impact_markdown, impact_text, l
 from airflow_recovery.console.versions import open_version, reports_of
 from airflow_recovery.errors import ConfigurationError, NothingRecorded, RecordInvalid
 from airflow_recovery.job.vertex_changes import with_lines
+from airflow_recovery.journal.folders import folders, readable
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout, logical_date_of
 from airflow_recovery.journal.run_state import RunState
@@ -39,7 +40,6 @@ from airflow_recovery.story.deploy_impact import (
     run_impact,
     with_estimates,
 )
-from airflow_recovery.story.folders import folders, readable
 from airflow_recovery.story.run_lookup import all_runs, check_dag, moment_of, worked_s
 from airflow_recovery.story.run_view import RunView, view_run
 

@@ -95,7 +95,7 @@ def report(request: Mapping[str, Any]) -> dict[str, Any]:
                 why_not = "its operators stand in DAG files, and there are none that could be imported"
             declared[key] = Declared(*key, run["job"], why_not=why_not, is_defined=not why_not or not has_dags)
     for each in declared.values():
-        answer["jobs"].append(_describe(each, root, code_version))
+        answer["jobs"].append(_describe(each, root, str(Path(request["dags"])), code_version))
     answer["plans"] = [_plan(declared[run["dag_id"], run["group_id"]], run, code_version) for run in request["runs"]]
     text = json.dumps(answer, default=str)
     described: dict[str, Any] = json.loads(text.replace(json.dumps(f"{root}/")[1:-1], ""))
@@ -134,7 +134,7 @@ def _of_dag(dag_id: str, defined: list[tuple[str, Any]]) -> Iterator[Declared]:
             yield Declared(dag_id, OPERATORS_GROUP, f"operators of {dag_id}", dag, why_not=why_not)
 
 
-def _describe(declared: Declared, root: str, code_version: str) -> dict[str, Any]:
+def _describe(declared: Declared, root: str, dags: str, code_version: str) -> dict[str, Any]:
     """The job's vertices and regions; and the job itself is left in ``declared`` for its plans."""
     found: dict[str, Any] = {
         "dag_id": declared.dag_id,
@@ -149,7 +149,7 @@ def _describe(declared: Declared, root: str, code_version: str) -> dict[str, Any
                 from airflow_recovery.task.dag_files import described_operators
                 from airflow_recovery.task.dag_operators import plan_of_dag
 
-                found["vertices"] = dict(described_operators(declared.dag, code_version))
+                found["vertices"] = dict(described_operators(declared.dag, (root, dags), code_version))
                 planned = plan_of_dag(declared.dag).regions
                 found["regions"] = [[region.name, list(region.vertices), list(region.results)] for region in planned]
             else:

@@ -100,6 +100,11 @@ def folder_of(claim: Claim) -> str:
     return claim.folder or f"{claim.attempt:08d}"
 
 
+def xcoms_key(folder: str, name: str) -> str:
+    """The key among the results of XComs, below the ``folder`` of their attempt."""
+    return f"{folder}/_xcoms/{name}.json"
+
+
 class AttemptKey(NamedTuple):
     """What the name of an object below ``t/`` says. ``number``: a committer's epoch, a pin's turn, a batch's, or 0."""
 

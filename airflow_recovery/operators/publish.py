@@ -9,12 +9,13 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk import BaseOperator, TriggerRule
+from airflow.sdk import BaseOperator, RetryPolicy, TriggerRule
 
 from airflow_recovery.checks import check_arguments, shown
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.job import Job
 from airflow_recovery.job.loading import job_reference
+from airflow_recovery.operators.recovering import retry_arguments
 from airflow_recovery.task.asset_events import ONCE, OnKeptAssets, mark_of_publish, send_events
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.links import RecoveryTabLink
@@ -60,21 +61,25 @@ class RecoveryPublishOperator(BaseOperator):
     publishes_results = True
     operator_extra_links = (RecoveryTabLink(),)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - Airflow's own arguments of retries are among them
         self,
         *,
         job: str | Job | None = None,
         group_id: str | None = None,
         conn_id: str | None = None,
         spark: SparkScope = PER_REGION,
-        retries: int | None = 3,
-        retry_delay: timedelta | float = timedelta(0),
+        retries: int | None = None,
+        retry_delay: timedelta | float | None = None,
+        retry_exponential_backoff: float | None = None,
+        max_retry_delay: timedelta | float | None = None,
+        retry_policy: RetryPolicy | None = None,
         trigger_rule: str = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
         on_kept_assets: OnKeptAssets = ONCE,
         **kwargs: Any,
     ) -> None:
         check_arguments(RecoveryPublishOperator.__init__, locals(), str(kwargs.get("task_id")))
-        super().__init__(retries=retries, retry_delay=retry_delay, trigger_rule=trigger_rule, **kwargs)
+        of_retries = retry_arguments(retries, retry_delay, retry_exponential_backoff, max_retry_delay, retry_policy)
+        super().__init__(**of_retries, trigger_rule=trigger_rule, **kwargs)
         if (job is None) != (group_id is None):
             raise JobDefinitionError(
                 f"{self.task_id}: expected job and group_id together (a declared job), or neither (the DAG's "

@@ -22,7 +22,13 @@ from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.lineage import NO_LINEAGE, lineage_of
 from airflow_recovery.task.links import RecoveryTabLink
 from airflow_recovery.task.notes import how_to_run_again, leave_note, note_of, noting_failure
-from airflow_recovery.task.restart_options import BACKOFF, advice_on_few_retries, check_delay, restart_options
+from airflow_recovery.task.restart_options import (
+    BACKOFF,
+    WAITING_TRIES,
+    advice_on_few_retries,
+    check_delay,
+    restart_options,
+)
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
 from airflow_recovery.task.run_context import is_last_try, refuse_expand
 from airflow_recovery.task.summary import summary_of
@@ -38,9 +44,33 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RETRIES = 3
-RETRY_DELAY = timedelta(0)
-"""Of our tasks that run no region. One that waits for a producer is held by Airflow's trigger rule, not by a delay."""
+RETRIES = WAITING_TRIES + 2
+"""Of our tasks that run no region: as many as a region has by default."""
+
+
+def retry_arguments(
+    retries: int | None,
+    retry_delay: timedelta | float | None,
+    retry_exponential_backoff: float | None,
+    max_retry_delay: timedelta | float | None,
+    retry_policy: RetryPolicy | None,
+) -> dict[str, Any]:
+    """The retries of a task of ours that runs no region, and its pauses as those of a region; `None`: not given."""
+    count = RETRIES if retries is None else retries
+    given = {
+        "retry_delay": retry_delay,
+        "retry_exponential_backoff": retry_exponential_backoff,
+        "max_retry_delay": max_retry_delay,
+        "retry_policy": retry_policy,
+    }
+    return {"retries": count, **pauses(count, {name: value for name, value in given.items() if value is not None})}
+
+
+def pauses(retries: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Airflow's arguments for the pauses between tries: ours, but for those that are ``given``."""
+    delay_is_own = "retry_delay" in given
+    own_policy = RecoveryRetryPolicy(retries=retries, delay_is_own=delay_is_own)
+    return {"retry_policy": own_policy, **({} if delay_is_own else BACKOFF), **given}
 
 
 class RecoveringOperator(BaseOperator):
@@ -119,9 +149,7 @@ class RecoveringOperator(BaseOperator):
         options = self.restart_options
         self._limits = options.limits
         self._pauses = retry_policy is None and not options.delay_is_own
-        own_policy = RecoveryRetryPolicy(retries=options.retries, delay_is_own=options.delay_is_own)
-        ours: dict[str, Any] = {"retry_policy": own_policy, **({} if options.delay_is_own else BACKOFF)}
-        super().__init__(**kwargs, **{**ours, **given}, retries=options.retries)
+        super().__init__(**kwargs, **pauses(options.retries, given), retries=options.retries)
 
     @classmethod
     def partial(cls, **kwargs: Any) -> NoReturn:

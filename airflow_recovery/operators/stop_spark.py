@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, RetryPolicy
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.model.keys import OPERATORS_GROUP
-from airflow_recovery.operators.recovering import RETRIES, RETRY_DELAY
+from airflow_recovery.operators.recovering import retry_arguments
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.run_context import is_last_try, refuse_expand
 
@@ -35,12 +35,16 @@ class StopSparkOperator(BaseOperator):
         *,
         group_id: str = OPERATORS_GROUP,
         conn_id: str | None = None,
-        retries: int | None = RETRIES,
-        retry_delay: timedelta | float = RETRY_DELAY,
+        retries: int | None = None,
+        retry_delay: timedelta | float | None = None,
+        retry_exponential_backoff: float | None = None,
+        max_retry_delay: timedelta | float | None = None,
+        retry_policy: RetryPolicy | None = None,
         **kwargs: Any,
     ) -> None:
         check_arguments(StopSparkOperator.__init__, locals(), str(kwargs.get("task_id")))
-        super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
+        of_retries = retry_arguments(retries, retry_delay, retry_exponential_backoff, max_retry_delay, retry_policy)
+        super().__init__(**of_retries, **kwargs)
         self.group_id = group_id
         self.conn_id = conn_id
 

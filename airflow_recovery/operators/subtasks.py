@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, RetryPolicy
 
 from airflow_recovery.job.chains import batch_label
-from airflow_recovery.operators.recovering import RETRIES, RETRY_DELAY
+from airflow_recovery.operators.recovering import retry_arguments
 from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.run_context import refuse_mapped
 
@@ -35,11 +35,15 @@ class RecoverySubtasksOperator(BaseOperator):
         job: str,
         group_id: str,
         initializer: str,
-        retries: int | None = RETRIES,
-        retry_delay: timedelta | float = RETRY_DELAY,
+        retries: int | None = None,
+        retry_delay: timedelta | float | None = None,
+        retry_exponential_backoff: float | None = None,
+        max_retry_delay: timedelta | float | None = None,
+        retry_policy: RetryPolicy | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
+        of_retries = retry_arguments(retries, retry_delay, retry_exponential_backoff, max_retry_delay, retry_policy)
+        super().__init__(**of_retries, **kwargs)
         self.job = job
         self.group_id = group_id
         self.initializer = initializer

@@ -40,7 +40,16 @@ if TYPE_CHECKING:
 NOT_PASSED_THROUGH = ("application", "application_args", "java_class", "region", "task_id")
 REGION_ARGUMENTS = ("deferrable", "start_timeout_s")
 """What is said of regions alone."""
-PUBLISH_ATTRIBUTES = ("executor", "executor_config", "pool", "queue", "retries", "retry_delay")
+PUBLISH_ATTRIBUTES = (
+    "executor",
+    "executor_config",
+    "pool",
+    "queue",
+    "retries",
+    "retry_delay",
+    "retry_exponential_backoff",
+    "max_retry_delay",
+)
 """Where and how often a task of this group runs: the publish task needs the same workers as the regions."""
 
 

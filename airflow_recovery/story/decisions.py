@@ -18,6 +18,7 @@ from airflow_recovery.journal.events import (
 from airflow_recovery.model.records import (
     AttemptState,
     Committed,
+    Declared,
     Lost,
     Outcome,
     Pin,
@@ -90,6 +91,12 @@ def _withdrawn(turn: Withdrawal) -> str:
     return f"@{turn.attempt} was {'withdrawn' if turn.is_withdrawn else 'given back'} by {turn.who}: {turn.reason}"
 
 
+def _declared(turn: Declared) -> str:
+    if turn.is_answer:
+        return f"@{turn.attempt} is what its operator makes as it is declared today: its own task has looked"
+    return f"@{turn.attempt}: {turn.who} has read another declaration of its operator, so its own task looks first"
+
+
 def _committed(committed: Committed) -> str:
     what = f"{committed.end.value.lower()} {committed.commit_id or committed.probe}"
     return f"@{committed.attempt}: {what}".rstrip()
@@ -107,6 +114,7 @@ _TELL: dict[type[Any], Callable[[Any], tuple[str, str]]] = {
     Released: lambda released: ("released", f"@{released.attempt} by {released.who}"),
     Pin: lambda pin: ("pinned", _pinned(pin)),
     Withdrawal: lambda turn: ("withdrawn", _withdrawn(turn)),
+    Declared: lambda turn: ("compared", _declared(turn)),
     Committed: lambda committed: ("committed", _committed(committed)),
     Publish: lambda publish: ("published", f"publish {publish.number} with {len(publish.regions)} regions"),
     RegionSkipped: lambda event: ("skipped", event.why),

@@ -7,7 +7,7 @@ the new one, and would not by the old one, is the deploy's. Nothing is imported 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -25,6 +25,10 @@ from airflow_recovery.story.run_view import RunView
 
 ONE_HASH = (
     "its code, its parameters or its options: the journal has one hash of them all, and the old code alone tells which"
+)
+DECLARED_OTHERWISE = (
+    "{}: the class, the arguments as they are written or the local files differ from those of the attempt that counts. "
+    "If a task that reads it is cleared alone, its own task looks first; it runs again if its fingerprint differs"
 )
 _OTHER = "another version's"
 """Stands in for a fingerprint that is not the recorded one."""
@@ -271,7 +275,23 @@ def run_impact(
     kept = {name: names for name, names in unseen_code(view).items() if name not in again and name in new.plan.by_name}
     if kept:
         notes.append(f"{unseen_text(kept)} They are taken to be unchanged")
+    looked_at = set(_declared_otherwise(state, old, new)) - again
+    if looked_at:
+        notes.append(DECLARED_OTHERWISE.format(", ".join(name for name in new.plan.by_name if name in looked_at)))
     return RunImpact(view.journal.identity.run_key, tuple(found), tuple(notes))
+
+
+def _declared_otherwise(state: RunState, old: PlannedVersion | None, new: PlannedVersion) -> Iterator[str]:
+    """The operators that other tasks read, and find declared otherwise than the attempt that counts has them."""
+    for name in new.plan.by_name:
+        current = state.of(name).current
+        made_by = current.outcome.declared if current is not None and current.outcome is not None else None
+        now = new.job.vertices.get(name, {}).get("declared", ())
+        before = old.job.vertices.get(name, {}).get("declared", ()) if old is not None else ()
+        if made_by is None or not now or {made_by.own, *before} & {*now}:
+            continue
+        if new.plan.readers.get(name):
+            yield name
 
 
 def _runs(action: Action) -> bool:

@@ -12,12 +12,12 @@ from itertools import islice, takewhile, zip_longest
 
 from airflow_recovery.errors import JournalError, NothingRecorded, ObjectMissing, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
+from airflow_recovery.journal.folders import AFTER_SLASH, first_objects, folders, readable
 from airflow_recovery.journal.layout import names_record, run_key
 from airflow_recovery.model.names import decode, encode
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.results.sweep_found import KEYS_TRIED, identity_of
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
-from airflow_recovery.story.folders import AFTER_SLASH, first_objects, folders, readable
 
 CLAIMS_READ = 10_000
 """A run id says nothing of its run key where the run has a logical date: at most so many claims are read to find it."""

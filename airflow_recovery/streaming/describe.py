@@ -14,13 +14,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from airflow_recovery.errors import ChannelError, ChannelInconsistent, JournalError, RecordInvalid, StoreError
+from airflow_recovery.journal.folders import folders, readable
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.records import Outcome, RunIdentity
 from airflow_recovery.planning.plan_text import table
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
-from airflow_recovery.story.folders import folders, readable
 from airflow_recovery.story.mode import ChannelView, ModeReport, StoryMode
 from airflow_recovery.story.run_view import RunView, view_run
 from airflow_recovery.streaming.channel_records import ChannelIdentity

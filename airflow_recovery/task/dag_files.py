@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,11 +72,14 @@ def has_operators(dag: Any) -> bool:
     return bool(drop_ins_of(dag))
 
 
-def described_operators(dag: Any, code_version: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def described_operators(
+    dag: Any, roots: Sequence[str] = (), code_version: str = ""
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each recoverable operator as `airflow_recovery.job.vertex_changes.describe_vertex` has a vertex.
 
     ``fingerprint`` is what its task takes of it. It is `None` if that task alone renders a template in it, or if its
-    code is not on this machine: no store is asked here. ``code_version`` is in it.
+    code is not on this machine: no store is asked here. ``code_version`` is in it. ``declared``: what other tasks
+    compare of it, for each of ``roots``, the folders that may be that of the bundle in Airflow.
     """
     for task_id in drop_ins_of(dag):
         operator = dag.task_dict[task_id]
@@ -95,6 +98,7 @@ def described_operators(dag: Any, code_version: str = "") -> Iterator[tuple[str,
                 "function": task_id,
                 "units": [],
                 "fingerprint": None if unknown else _fingerprint(operator, document, code_version),
+                "declared": [digest for root in roots if (digest := operator.declared(root)) is not None],
             },
         )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ObjectMissing
 from airflow_recovery.hooks.masking import holds_secret
+from airflow_recovery.journal.layout import xcoms_key
 from airflow_recovery.model.records import StoredXComs
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def store_left(store: ObjectStore, folder: str, left: LeftInAirflow) -> StoredXC
     if unfit:
         return StoredXComs("", len(body), unfit)
     digest = hashlib.sha256(body).hexdigest()
-    store.put(_key(folder, digest), body)
+    store.put(xcoms_key(folder, digest), body)
     return StoredXComs(digest, len(body))
 
 
@@ -172,7 +173,7 @@ def read_left(store: ObjectStore, folder: str, stored: StoredXComs) -> LeftInAir
     """What an attempt has stored, or why it can't be left again. Raises the store's errors."""
     if not stored.digest:
         return f"they were not stored ({stored.why})"
-    key = _key(folder, stored.digest)
+    key = xcoms_key(folder, stored.digest)
     try:
         body = store.get(key).body
     except ObjectMissing:
@@ -191,13 +192,13 @@ def store_pushed(store: ObjectStore, folder: str, left: LeftInAirflow) -> None:
     """Store what was pushed so far for the task's next try, since the job may outlive this one. Raises store errors."""
     body = left.to_json()
     unfit = _why_unfit(left, body)
-    store.put(_key(folder, _PUSHED), LeftInAirflow(unfit=unfit).to_json() if unfit else body)
+    store.put(xcoms_key(folder, _PUSHED), LeftInAirflow(unfit=unfit).to_json() if unfit else body)
 
 
 def read_pushed(store: ObjectStore, folder: str) -> LeftInAirflow:
     """What an earlier try had pushed when it was lost. Raises the store's errors."""
     try:
-        return LeftInAirflow.from_json(store.get(_key(folder, _PUSHED)).body)
+        return LeftInAirflow.from_json(store.get(xcoms_key(folder, _PUSHED)).body)
     except ObjectMissing:
         return LeftInAirflow()
 
@@ -208,7 +209,3 @@ def _why_unfit(left: LeftInAirflow, body: bytes) -> str:
     if len(body) > MOST_BYTES:
         return f"{len(body)} bytes, and at most {MOST_BYTES} are stored"
     return "Airflow's secrets masker finds a secret in them" if holds_secret(json.loads(body)) else ""
-
-
-def _key(folder: str, name: str) -> str:
-    return f"{folder}/_xcoms/{name}.json"

@@ -19,10 +19,10 @@ from written_night import Night, region
 
 from airflow_recovery.api_server import rest_run
 from airflow_recovery.errors import Failure, RegionFailed, StoreAccessDenied
+from airflow_recovery.journal.folders import folders
 from airflow_recovery.model.components import Component
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.names import encode
-from airflow_recovery.story.folders import folders
 
 SCRIPT = "<script>alert('x')</script>"
 

@@ -602,6 +602,41 @@ def test_what_an_operator_takes_of_its_runs_date_is_known_of_a_run_that_has_one(
     assert [why in note for note in run["notes"] if note.startswith("clean")] == ([True] if is_known else [False])
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_database")
+def test_an_operator_that_is_declared_otherwise_is_named_as_one_that_looks_first(bundle: Bundle) -> None:
+    """A task that reads it, and is cleared alone, finds another digest (fault 240)."""
+    files = {"operators_dag.py": OPERATORS, "clean.py": "print(1)"}
+    same = bundle.write("same", files=files)
+    alike = bundle.write(
+        "alike",
+        files={**files, "operators_dag.py": OPERATORS.replace("{{ ds }}", "{{ logical_date.strftime('%Y-%m-%d') }}")},
+    )
+    dated = {"dag_id": "applications", "run_key": KEY, "group_id": OPERATORS_GROUP, "job": "", "keys": {}}
+    with open_version(same, None, ()) as opened:
+        (report,) = reports_of([opened], [dated])
+    (job,) = [each for each in report["jobs"] if each["dag_id"] == "applications"]
+    plan, rendered = from_json(PlanRecord, report["plans"][0]["plan"]), report["plans"][0]["rendered"]
+    made = tuple(replace(region, fingerprint=rendered.get(region.name, "by its task")) for region in plan.regions)
+    DeclaredWorld.declared = replace(plan, regions=made)
+    world = bundle.recorded.world("applications", KEY, OPERATORS_GROUP, of=DeclaredWorld)
+    world.declares = lambda region: job["vertices"][region]["declared"][0]
+    world.deploy(DeclaredWorld.declared)
+    world.until_green()
+
+    def notes(old: str, new: str) -> list[str]:
+        answer = bundle.answer(old, new)
+        assert "clean" not in effects(answer)
+        (run,) = (run for job in answer["jobs"] for run in job["runs"])
+        return [note for note in run["notes"] if "is cleared alone" in note]
+
+    assert notes("journal", same) == notes(same, same) == notes(alike, same) == []
+    # Nobody reads `report`: no other task would look at it.
+    for old in ("journal", same):
+        (note,) = notes(old, alike)
+        assert note.startswith("clean: the class, the arguments as they are written or the local files differ")
+
+
 WHEEL = """
 [build-system]
 requires = ["setuptools"]

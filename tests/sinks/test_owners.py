@@ -20,14 +20,15 @@ from pyiceberg.catalog import load_catalog
 from sink_process import Case
 from staging import Resources, Warehouse, stage
 
-from airflow_recovery.attempt import owners, region_task
+from airflow_recovery.attempt import adopted, commit, owners, region_task
 from airflow_recovery.attempt.commit import prepared_of, token_of_finish
 from airflow_recovery.attempt.region_task import Decision, RegionResult
 from airflow_recovery.console import adopt as console_adopt
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.main import main
 from airflow_recovery.errors import AppendedAlready, RecoveryError, Refused, SinkRefused
-from airflow_recovery.model.records import CommitEnd, RunIdentity
+from airflow_recovery.journal.layout import xcoms_key
+from airflow_recovery.model.records import CommitEnd, RunIdentity, StoredXComs
 from airflow_recovery.sinks import (
     Committable,
     CommittingSink,
@@ -43,6 +44,7 @@ from airflow_recovery.sinks import (
 )
 from airflow_recovery.sinks.owners import date_of
 from airflow_recovery.store.local import LocalStore
+from airflow_recovery.verify import verify_run
 
 DAY_1, DAY_2, DAY_3 = (f"date-2026-01-0{day}T000000Z" for day in (1, 2, 3))
 GROUP = "flights"
@@ -415,6 +417,7 @@ RENAMED: dict[str, Callable[[Case], Case]] = {
     "task": lambda case: replace(case, region="load_rows", dag_tasks=(f"{GROUP}.load_rows",)),
     "DAG": lambda case: replace(case, identity=replace(case.identity, dag_id="ren_v2"), dags=("ren_v2",)),
 }
+OLD_AND_NEW = {"task": f"dag/{GROUP}/load dag/{GROUP}/load_rows", "DAG": "dag ren_v2"}
 
 
 def adopt(target: Target, case: Case, *words: str) -> int:
@@ -435,7 +438,7 @@ def test_fault_225_what_was_renamed_adds_its_rows_only_once(
     case = target.case(target.sink(**SINKS[mode]), DAY_1, "AA")
     case.task()
     new = RENAMED[what](case)
-    names = f"dag/{GROUP}/load dag/{GROUP}/load_rows" if what == "task" else "dag ren_v2"
+    names = OLD_AND_NEW[what]
     with pytest.raises(SinkRefused, match=f"airflow recovery adopt {names}"):
         new.task()
     assert new.state().latest_attempt == 0
@@ -450,9 +453,14 @@ def test_fault_225_what_was_renamed_adds_its_rows_only_once(
     assert adopt(target, case, *names.split()) == ExitCode.NOT_FOUND  # a second time changes nothing
     again = replace(new, rows={"carrier": ["UA"]})
     if mode == "append":
-        with pytest.raises(AppendedAlready, match="which this journal does not know"):
-            again.task()
+        for _ in range(2):
+            kept = again.task()
+            assert (kept.decision, kept.attempt) == (Decision.KEPT, 1)
+        # As it is of a task that has always had this name: its code has changed, and it has appended already.
+        with pytest.raises(AppendedAlready, match="holds attempt 1 already"):
+            replace(again, code="other").task()
         assert target.carriers() == ["AA"]
+        assert findings(new) == []
     else:
         again.task()
         assert target.carriers() == ["UA"]
@@ -460,6 +468,119 @@ def test_fault_225_what_was_renamed_adds_its_rows_only_once(
     if what == "task":
         with pytest.raises((SinkRefused, AppendedAlready)):
             replace(case, code="other", dag_tasks=(f"{GROUP}.load",), rows={"carrier": ["DL"]}).task()
+
+
+def findings(case: Case) -> list[str]:
+    """What the independent checker has against the journal of the case's run."""
+    opened = case.warehouse.resources.open_location
+    report = verify_run(LocalStore(str(case.journal)), opened, **vars(case.identity))
+    return [str(finding) for check in report.answers for finding in check.findings]
+
+
+@pytest.mark.control
+@pytest.mark.parametrize("what", RENAMED)
+def test_control_fault_260_without_its_finish_of_before_an_adopted_task_that_appends_stays_red(
+    target: Target, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "copy_adopted", lambda *given: False)
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    assert adopt(target, case, *OLD_AND_NEW[what].split()) == ExitCode.DONE
+    with pytest.raises(AppendedAlready, match="which this journal does not know"):
+        RENAMED[what](case).task()
+
+
+def test_fault_260_a_dag_and_its_task_are_renamed_at_once(target: Target) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    new = RENAMED["DAG"](RENAMED["task"](case))
+    assert adopt(target, case, f"dag/{GROUP}/load", f"ren_v2/{GROUP}/load_rows") == ExitCode.DONE
+    assert [new.task().decision for _ in range(2)] == [Decision.KEPT] * 2
+    assert target.carriers() == ["AA"]
+
+
+@pytest.mark.parametrize("what", RENAMED)
+def test_fault_260_a_name_that_comes_back_is_adopted_back(target: Target, what: str) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    new, names = RENAMED[what](case), OLD_AND_NEW[what].split()
+    assert adopt(target, case, *names) == ExitCode.DONE
+    assert new.task().decision is Decision.KEPT
+    case = replace(case, dag_tasks=(f"{GROUP}.load",), dags=("dag",))
+    with pytest.raises((AppendedAlready, SinkRefused)):
+        case.task()
+    assert adopt(target, case, *reversed(names)) == ExitCode.DONE
+    assert case.task().decision is Decision.KEPT
+    assert adopt(target, case, *names) == ExitCode.DONE
+    assert new.task().decision is Decision.KEPT
+    assert target.carriers() == ["AA"]
+
+
+def test_fault_260_other_code_of_a_renamed_dag_is_not_taken_for_that_of_the_old_one(target: Target) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    assert adopt(target, case, *OLD_AND_NEW["DAG"].split()) == ExitCode.DONE
+    with pytest.raises(AppendedAlready, match="holds attempt 1 already"):
+        replace(RENAMED["DAG"](case), code="other").task()
+    assert RENAMED["DAG"](case).task().decision is Decision.KEPT  # rolled back
+    assert target.carriers() == ["AA"]
+
+
+def test_fault_260_the_name_of_a_vertex_is_a_part_of_its_fingerprint_so_adopt_is_the_users_word(
+    target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    assert adopt(target, case, *OLD_AND_NEW["task"].split()) == ExitCode.DONE
+    new = replace(RENAMED["task"](case), code="the fingerprint under the new name")
+    assert new.task().decision is Decision.KEPT
+    assert "load_rows: its code is taken to be that of load but for the name" in caplog.text
+    with pytest.raises(AppendedAlready, match="holds attempt 1 already"):
+        replace(new, code="changed since").task()
+    assert target.carriers() == ["AA"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_fault_260_xcoms_are_copied_with_the_finish(target: Target, is_there: bool) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    journal, new = case.journal_of(), RENAMED["DAG"](case)
+    claim, outcome = journal.read_claim("load", 1), case.state().attempts[1].outcome
+    assert outcome is not None
+    outcome = replace(outcome, xcoms=StoredXComs("d" * 64, 2, folder=claim.folder))
+    results = case.warehouse.store
+    if is_there:
+        results.put(xcoms_key(journal.layout.data_of(claim), "d" * 64), b"{}")
+    run: Any = SimpleNamespace(results=results, journal=new.journal_of())
+    copied = adopted._copied_xcoms(run, journal, "load", outcome, claim)
+    assert copied is not None
+    if is_there:
+        assert copied == outcome.xcoms
+        assert results.get(xcoms_key(run.journal.layout.data_of(claim), copied.digest)).body == b"{}"
+    else:
+        assert (copied.digest, copied.why) == ("", "those of load are missing")
+
+
+def test_fault_260_a_name_without_rows_adopts_nothing_and_appends(target: Target) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    other = RENAMED["task"](replace(case, identity=replace(case.identity, run_key=DAY_2)))
+    assert adopt(target, case, *OLD_AND_NEW["task"].split()) == ExitCode.NOT_FOUND
+    assert other.task().decision is Decision.RAN
+    assert target.carriers() == ["AA"]
+
+
+@pytest.mark.parametrize("what", RENAMED)
+def test_fault_260_rows_that_are_removed_after_an_adoption_are_committed_again(target: Target, what: str) -> None:
+    case = target.case(target.sink(**APPEND), DAY_1, "AA")
+    case.task()
+    new = RENAMED[what](case)
+    assert adopt(target, case, *OLD_AND_NEW[what].split()) == ExitCode.DONE
+    new.task()
+    empty(target)
+    new.task()
+    assert target.carriers() == ["AA"]
+    new.task()
+    assert target.carriers() == ["AA"]
 
 
 @pytest.mark.control

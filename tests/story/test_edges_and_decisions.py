@@ -7,7 +7,7 @@ from airflow_recovery.journal.history import Recorded
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest
-from airflow_recovery.model.records import AttemptState, Lost, Outcome, PlanRecord, Reset
+from airflow_recovery.model.records import AttemptState, Declared, Lost, Outcome, PlanRecord, Reset
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.result_type import BLOCKING, BLOCKING_PERSISTENT, CACHED
 from airflow_recovery.story.decisions import decisions_of
@@ -49,11 +49,20 @@ def test_decisions_are_told_newest_first_and_once_with_their_plan() -> None:
             RecordWritten(occurred_at="1", record=lost),
             FailoverPlanned(occurred_at="2", region="total", lost=(InputRef("raw", 1),), plan=lost.plan),
             RecordWritten(occurred_at="3", record=Reset("raw", 1, "ann", "asked for")),
+            RecordWritten(occurred_at="5", record=Declared("raw", 2, 1, "total", "f" * 32)),
+            RecordWritten(occurred_at="6", record=Declared("raw", 2, 2, "raw", "f" * 32)),
             StreamEnded(occurred_at="4"),
         )
     )
 
     assert [(decision.kind, decision.region, decision.text, decision.plan) for decision in decisions] == [
+        ("compared", "raw", "@2 is what its operator makes as it is declared today: its own task has looked", ()),
+        (
+            "compared",
+            "raw",
+            "@2: total has read another declaration of its operator, so its own task looks first",
+            (),
+        ),
         ("restart", "raw", "@1 was reset by ann: asked for", ()),
         ("failover", "total", "can't read raw@1", lost.plan),
         ("lost", "raw", "@1 was reported lost by total: part-0 is gone", lost.plan),

@@ -19,10 +19,14 @@ from airflow_recovery.errors import Failure, JobDefinitionError
 from airflow_recovery.model.records import Claim
 from airflow_recovery.operators import (
     RecoverableSparkSubmitOperator,
+    RecoveryPublishOperator,
     SparkJobTaskGroup,
     SparkRegionOperator,
+    StartSparkOperator,
+    StopSparkOperator,
     recovering,
 )
+from airflow_recovery.operators.subtasks import RecoverySubtasksOperator
 from airflow_recovery.planning.restart_budget import RestartLimits
 from airflow_recovery.planning.restart_strategy import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from airflow_recovery.task.retry_policy import RecoveryRetryPolicy
@@ -78,23 +82,54 @@ def pauses_s(task: Any) -> list[float]:
     return [(TaskInstance.next_retry_datetime(cast("Any", one)) - ended).total_seconds() for one in tries]
 
 
-def test_fault_250_tries_that_never_begin_outlast_an_api_server_that_is_away_for_twenty_minutes() -> None:
-    found = pauses_s(operator())
+def publish(**arguments: Any) -> RecoveryPublishOperator:
+    with DAG("d", schedule=None, default_args=arguments.pop("default_args", {})):
+        return RecoveryPublishOperator(task_id="t", **arguments)
+
+
+def deciding(**arguments: Any) -> RecoverySubtasksOperator:
+    with DAG("d", schedule=None, default_args=arguments.pop("default_args", {})):
+        return RecoverySubtasksOperator(task_id="t", job="jobs:j", group_id="g", initializer="t", **arguments)
+
+
+def stopping(**arguments: Any) -> StopSparkOperator:
+    with DAG("d", schedule=None, default_args=arguments.pop("default_args", {})):
+        return StopSparkOperator(task_id="t", **arguments)
+
+
+def starting(**arguments: Any) -> StartSparkOperator:
+    with DAG("d", schedule=None, default_args=arguments.pop("default_args", {})):
+        return StartSparkOperator(task_id="t", **arguments)
+
+
+OURS = pytest.mark.parametrize("made", [operator, publish, deciding, stopping, starting])
+"""Each task of ours that Airflow tries again."""
+
+
+@OURS
+def test_fault_250_tries_that_never_begin_outlast_an_api_server_that_is_away_for_twenty_minutes(made: Any) -> None:
+    found = pauses_s(made())
     assert found[0] <= 2
     assert max(found) == 300
     assert sum(found) > 20 * 60
+    assert isinstance(made().retry_policy, RecoveryRetryPolicy)
 
 
-def test_fault_250_what_the_user_says_of_pauses_is_left_alone() -> None:
-    assert set(pauses_s(operator(retry_delay=timedelta(seconds=7)))) == {7}
-    assert set(pauses_s(operator(default_args={"retry_delay": timedelta(seconds=7)}))) == {7}
-    assert max(pauses_s(operator(max_retry_delay=timedelta(seconds=30)))) == 30
-    assert max(pauses_s(operator(default_args={"max_retry_delay": timedelta(seconds=30)}))) == 30
+@OURS
+def test_fault_250_what_the_user_says_of_pauses_is_left_alone(made: Any) -> None:
+    assert set(pauses_s(made(retry_delay=timedelta(seconds=7)))) == {7}
+    assert set(pauses_s(made(default_args={"retry_delay": timedelta(seconds=7)}))) == {7}
+    assert max(pauses_s(made(max_retry_delay=timedelta(seconds=30)))) == 30
+    assert max(pauses_s(made(default_args={"max_retry_delay": timedelta(seconds=30)}))) == 30
+    assert made(retries=4).retries == made(default_args={"retries": 4}).retries == 4
 
 
-def test_fault_250_control_without_pauses_all_tries_are_used_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@OURS
+def test_fault_250_control_without_pauses_all_tries_are_used_up_at_once(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recovering, "BACKOFF", {"retry_delay": timedelta(0)})
-    assert sum(pauses_s(operator())) == 0
+    assert sum(pauses_s(made())) == 0
 
 
 def test_the_configuration_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,9 +250,16 @@ def xcom_of(made: tuple[str, ...] | None) -> str | None:
     return None if made is None else f"mark of {made[0]}"
 
 
+_NEW_NAME = " renamed"
+
+
 def rows(region: str, result: str, fingerprint: str | None, read: Iterable[str], draw: int = 0) -> str:
-    """What stands for the rows of one result: other for other code, other inputs, and another ``draw``."""
-    content = "\n".join([region, result, fingerprint or "", str(draw), *sorted(read)])
+    """What stands for the rows of one result: other for other code, other inputs, and another ``draw``.
+
+    The name of a renamed region changes nothing.
+    """
+    names = (name.removesuffix(_NEW_NAME) for name in (region, result))
+    content = "\n".join([*names, fingerprint or "", str(draw), *sorted(read)])
     return hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
@@ -392,10 +399,10 @@ def with_table(job: SimulatedJob, names: Iterable[str], replaces: Replaces, rena
             continue
         regions.append(replace(region, commit=table_commit(region.results[0], replaces)))
         if renamed:
-            name = f"{region.name} renamed"
+            name = f"{region.name}{_NEW_NAME}"
             commit = table_commit(name, replaces)
             regions.append(replace(region, name=name, vertices=(name,), results=(name,), commit=commit))
-    new_names = {name: f"{name} renamed" for name in names} if renamed else {}
+    new_names = {name: f"{name}{_NEW_NAME}" for name in names} if renamed else {}
     return replace(job, plan=replace(job.plan, regions=tuple(regions)), renamed=new_names)
 
 

@@ -233,6 +233,8 @@ class Ledger:
         shared = body.get("shared")
         if shared is not None:
             self._take_over(name, n, shared)
+        if name in self.renamed:
+            self._adopt(name, n, body)
         for manifest in body["outputs"]:
             self._check_objects(name, n, manifest)
             if name in self.splits.regions:
@@ -252,6 +254,16 @@ class Ledger:
         if not made.regions[name].has_finished(k) and k > made.regions[name].floor:
             self._say(f"I3: {name}@{n} is the shared {key}@{k}, which has not finished")
         self.wrote.update({(name, n, result): rows for result, rows in made.rows_of(name, k).items()})
+
+    def _adopt(self, name: str, n: int, body: dict[str, Any]) -> None:
+        """What has the writer of a finish under the other name is a copy of that: the same rows."""
+        other = self.renamed[name]
+        region = self.regions[other]
+        for k in region.claims:
+            if region.has_finished(k) and region.finish(k)["writer"] == body["writer"]:
+                rows = self.rows_of(other, k).values()
+                results = [(name, n, output["result"]) for output in body["outputs"]]
+                self.wrote.update(zip(results, rows, strict=True))
 
     def _of(self, shared: dict[str, Any]) -> Ledger:
         assert self._shared is not None

@@ -7,7 +7,7 @@ from contextlib import suppress
 from airflow_recovery.attempt.abandon import abandon, look_at_abandon
 from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.errors import AppendedAlready, OutputAltered, RecoveryError, SinkInDoubt, SinkRefused
-from airflow_recovery.model.committing import CommitMode, Replaces
+from airflow_recovery.model.committing import Replaces
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.planning.scenario import RestartRegion
 from airflow_recovery.sinks.committer import CommitToken, KnowsOwners
@@ -99,8 +99,6 @@ def _repair_table(run: SimulatedRun, task: str, why: str) -> None:
         current_runner().switch(f"adopts {gone[0].text}")
         with suppress(RecoveryError):
             committer.adopt(CommitToken(*gone[0], 0), CommitToken(*own, 0))
-        if spec.mode is CommitMode.APPEND:
-            world.table.remove(own)
     elif replaced_by(spec) in (Replaces.ALL, Replaces.LATEST):
         for key in [key for key in world.table.tokens if key != own]:
             current_runner().switch(f"removes the rows of {key.text}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from airflow_recovery.journal.folders import folders, readable
 from airflow_recovery.model.names import encode
 from airflow_recovery.store import ObjectStore
-from airflow_recovery.story.folders import folders, readable
 
 NAMES = ["a", "a-b", "a.b", "a0", "a b", "z", "é"]
 
