@@ -166,7 +166,7 @@ def _code_of(function: Callable[..., Any]) -> Any:
         return {"function": _code_of(function.func), "bound": bound}
     if inspect.ismethod(function):
         return _code_of_method(function.__func__, function.__self__)
-    call = vars(type(function)).get("__call__")
+    call = getattr(type(function), "__call__", None)  # noqa: B004 - a base class may have it
     return _code_of_method(call, function) if inspect.isfunction(call) else _code_of_function(function)
 
 
