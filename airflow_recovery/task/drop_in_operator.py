@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.job.fingerprint import function_code, value_digest
 from airflow_recovery.job.row_settings import settings_of
 from airflow_recovery.task.application_code import ApplicationCode, has_code_elsewhere
-from airflow_recovery.task.code_places import GLUE, Place, PlaceKind, places_of_fields
+from airflow_recovery.task.code_places import GLUE, Place, PlaceKind, places_of_fields, places_of_shell
 from airflow_recovery.task.drop_in import DropInApplication, code_document, drop_in_document
 from airflow_recovery.task.operator_components import context_document, fields_that_count
 from airflow_recovery.task.operator_submission import OperatorSubmission
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _MOST_PATH_CHARS = 1024
 _DATA = ("inputs", "outputs")
-_NAMED_CODE = ("image", "script_location", "jars", "files", "py_files")
+_NAMED_CODE = ("image", "script_location", "jars", "files", "py_files", "init_containers", "full_pod_spec")
 """Attributes that name code, also of operators that don't template them."""
 
 
@@ -121,6 +122,13 @@ def places_of_operator(
     names = dict.fromkeys((*operator.template_fields, *fields, *_NAMED_CODE))
     named = {name: getattr(operator, name, None) for name in names if name not in _DATA}
     places = places_of_fields(named, of_service=has_code_elsewhere(operator))
+    command = getattr(operator, "bash_command", None)
+    if isinstance(command, str):
+        given = getattr(operator, "env", None)
+        env = {str(name): str(value) for name, value in {**os.environ, **(given or {})}.items()}
+        known = {place.uri for place in places}
+        in_shell = places_of_shell(command, getattr(operator, "cwd", None), env)
+        places += [place for place in in_shell if place.uri not in known]
     job_name = getattr(operator, "job_name", None)
     if not job_name:
         return places
