@@ -287,7 +287,7 @@ def _default(function: Any, name: str) -> object:
     return by_name.get(name, _NOT_GIVEN)
 
 
-_ADDRESS = re.compile(r"<[^<>]*\bat 0x[0-9a-fA-F]+[^<>]*>")
+_ADDRESS = re.compile(r"<(?:[^<>]|<\w+>)*\bat 0x[0-9a-fA-F]+[^<>]*>")
 
 
 def check_no_address(value: object, where: str, error: Callable[[str], RecoveryError] = JobDefinitionError) -> None:

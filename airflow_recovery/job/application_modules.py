@@ -12,8 +12,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-_COMPUTES_NAMES = frozenset({"import_module", "__import__", "run_path", "run_module", "exec", "eval", "iter_modules"})
+_COMPUTES_NAMES = frozenset(
+    [
+        *("import_module", "__import__", "run_path", "run_module", "exec", "eval", "iter_modules", "walk_packages"),
+        *("spec_from_file_location", "SourceFileLoader", "addsitedir"),
+    ]
+)
 """Names with which code loads other code whose name is not in the source."""
+_COMPUTES_FILES = frozenset(
+    [
+        *("open", "read_text", "read_bytes", "glob", "iglob", "rglob", "iterdir", "listdir", "scandir", "walk"),
+        *("FileSystemLoader", "get_template", "getline", "getlines"),
+    ]
+)
+_STATEMENTS = (".sql", ".hql", ".j2", ".jinja", ".jinja2")
+_MOST_ABOVE = 2
 _NAMES_FILE = re.compile(r"[^\s\0:*?\"<>|]{1,200}")
 _LEFT_OUT = ("__pycache__",)
 _OURS = "airflow_recovery"
@@ -27,7 +40,9 @@ def files_beside(application: Path, folders: Sequence[Path] = ()) -> list[Path]:
     of its folder count. A file that can't be parsed brings itself only. Follows no module of an installed
     distribution, nor of this package.
     """
-    search = [application.parent, *(folder for folder in folders if not _is_installed(folder))]
+    # A symbolic link stands for the program in its own folder: that one comes first on Python's path.
+    own = dict.fromkeys((application.resolve().parent, application.parent))
+    search = [*own, *_added_folders(application), *(folder for folder in folders if not _is_installed(folder))]
     found: set[Path] = set()
     waiting = [application]
 
@@ -82,8 +97,31 @@ def _loaded_by(path: Path, search: Sequence[Path], module: Callable[[str], Itera
             yield from module((node.module or "").partition(".")[0])
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from _named(node.value, [path.parent, *search])
-    if names & _COMPUTES_NAMES:
+    if names & _COMPUTES_NAMES or _changes_path(tree):
         yield from (one for one in path.parent.rglob("*.py") if _counts(one))
+    if names & _COMPUTES_FILES:
+        # Statements and templates are code, in whatever way their names are made.
+        yield from (one for one in path.parent.rglob("*") if one.suffix in _STATEMENTS and _counts(one))
+
+
+def _changes_path(tree: ast.AST) -> bool:
+    """Whether the code names ``sys.path``."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "path" and getattr(node.value, "id", "") == "sys"
+        for node in ast.walk(tree)
+    )
+
+
+def _added_folders(application: Path) -> Iterator[Path]:
+    """Where a program that changes ``sys.path`` may find its modules: folders below its own, and those above it."""
+    try:
+        changes = application.suffix == ".py" and _changes_path(ast.parse(application.read_bytes()))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return
+    if changes:
+        folder = application.resolve().parent
+        yield from (one for one in sorted(folder.iterdir()) if one.is_dir() and _counts(one))
+        yield from (one for one in list(folder.parents)[:_MOST_ABOVE] if one != Path(one.anchor))
 
 
 def _module(top: str, search: Iterable[Path]) -> Iterator[Path]:

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable
 from enum import Enum
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -71,6 +71,8 @@ class BoundValues:
             return [type(value).__name__, *sorted(map(self.describe, value), key=_text)]
         if isinstance(value, Enum):
             return ["enum", self._code_of(type(value)), value.name]
+        if self._lenient and (parts := _parts_of(value)) is not None:
+            return [type(value).__name__, *map(self.describe, parts)]
         if isinstance(value, MethodType):
             return ["method", self.describe(value.__func__), self.describe(value.__self__)]
         return self._object(value)
@@ -111,6 +113,24 @@ class BoundValues:
         if type(state) is dict and all(type(key) is str for key in state):
             return ["state", *([key, self.describe(state[key])] for key in sorted(state))]
         return self.describe(state)
+
+
+def _parts_of(value: Any) -> list[Any] | None:
+    """What can be seen of some of Python's own objects that can't be pickled, or only by their name."""
+    if hasattr(value, "cache_parameters") and hasattr(value, "__wrapped__"):  # functools.lru_cache
+        return [value.__wrapped__, value.cache_parameters()]
+    if isinstance(value, CodeType):
+        consts = [each for each in value.co_consts if each is not Ellipsis]
+        return [value.co_code, list(value.co_names), list(value.co_varnames), consts]
+    if isinstance(value, GeneratorType):
+        return [value.gi_code, dict(value.gi_frame.f_locals) if value.gi_frame is not None else None]
+    if isinstance(value, memoryview):
+        return [value.format, value.tobytes()]
+    if isinstance(value, property):
+        return [value.fget, value.fset, value.fdel]
+    if isinstance(value, (staticmethod, classmethod)):
+        return [value.__func__]
+    return None
 
 
 def _digest(described: Any) -> str:

@@ -119,12 +119,17 @@ class CodeModules:
     """The modules of a job's code. Each is looked up once, so one object serves all vertices of a job.
 
     ``declared``: by module, (name, first line) of the functions of vertices. ``own``: the namespaces of modules that
-    may be loaded under another name.
+    may be loaded under another name. ``is_users``: whether a module is the user's whose package nobody has declared.
     """
 
     def __init__(
-        self, declared: Mapping[str, Collection[tuple[str, int]]], own: Mapping[str, Mapping[str, Any]]
+        self,
+        declared: Mapping[str, Collection[tuple[str, int]]],
+        own: Mapping[str, Mapping[str, Any]],
+        *,
+        is_users: Callable[[str], bool] = lambda module: False,
     ) -> None:
+        self.is_users = is_users
         self._declared = declared
         self._own = own
         self._found: dict[str, ModuleCode | None] = {}
@@ -254,7 +259,8 @@ class CodeClosure:
 
     def is_users(self, module: str) -> bool:
         """Whether a module belongs to the user's packages."""
-        return any(module == package or module.startswith(f"{package}.") for package in self._packages)
+        is_declared = any(module == package or module.startswith(f"{package}.") for package in self._packages)
+        return is_declared or self._modules.is_users(module)
 
     def add_package(self, module: str) -> None:
         """Count the package of a module among the user's."""

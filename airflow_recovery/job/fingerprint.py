@@ -27,7 +27,7 @@ from airflow_recovery.job.bound_values import BoundValues, Unstable
 from airflow_recovery.job.code_closure import CodeModules, CodeUnit, package_of
 from airflow_recovery.job.declaration import Job
 from airflow_recovery.job.mode import modes_in
-from airflow_recovery.job.module_code import ADVICE, ModuleCode
+from airflow_recovery.job.module_code import ADVICE, ModuleCode, find_module_spec
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
 from airflow_recovery.job.references import default_values, names_bound_around, references
 from airflow_recovery.job.row_settings import IMAGES, row_settings
@@ -37,6 +37,7 @@ from airflow_recovery.model.components import Component, components_of
 from airflow_recovery.sinks.declaration import CommittingSink, spec_of
 
 _LENGTH = 32
+_NOT_USERS = frozenset({"airflow", "airflow_recovery", "pyspark"})
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -107,7 +108,7 @@ def function_code(function: Callable[..., Any], method_of: type | None = None) -
     module. With ``method_of`` the code of that class is in it.
     """
     own = _module_name(inspect.unwrap(function).__module__ or "")
-    code = _FunctionCode(CodeModules({}, {}), own, lenient=True)
+    code = _FunctionCode(_modules_beside(), own, lenient=True)
     code.add_own(function)
     if method_of is not None:
         code.add_used(method_of)
@@ -116,7 +117,7 @@ def function_code(function: Callable[..., Any], method_of: type | None = None) -
 
 def sink_code(sink: CommittingSink) -> list[list[str]]:
     """Return the components of the user's code that a sink runs when it commits: its class, or `ProbedSink.apply`."""
-    code = _FunctionCode(CodeModules({}, {}), "", lenient=True)
+    code = _FunctionCode(_modules_beside(), "", lenient=True)
     for used in _runs_in(sink):
         code.add_used(used)
     units = code.units()
@@ -125,7 +126,7 @@ def sink_code(sink: CommittingSink) -> list[list[str]]:
 
 def value_digest(value: Any) -> str:
     """Return a digest of a value with its types, its order and the code of functions in it: equal in all processes."""
-    code = _FunctionCode(CodeModules({}, {}), "", lenient=True)
+    code = _FunctionCode(_modules_beside(), "", lenient=True)
     return digest_of([code.digest(value), *_pieces(code.units())])
 
 
@@ -337,7 +338,7 @@ class _FunctionCode:
 
     def _is_users(self, module: str) -> bool:
         """Whether the code of a bound value counts. Outside of a job it is any code that was not installed."""
-        if self._lenient and not _is_installed(module):
+        if self._lenient and not is_installed(module):
             self._closure.add_package(module)
         return self._closure.is_users(module)
 
@@ -358,13 +359,39 @@ def _module_name(name: str) -> str:
     return name
 
 
-def _is_installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
     """Whether a module belongs to Python, to this package or to what pip has installed."""
     path = getattr(sys.modules.get(module), "__file__", None)
     if path is None or module.partition(".")[0] == "airflow_recovery":
         return module != "__main__"
+    return _is_place_of_installed(path)
+
+
+def _is_place_of_installed(path: str) -> bool:
     folders = set(PurePath(path).parts)
     return not folders.isdisjoint(("site-packages", "dist-packages")) or path.startswith(_STANDARD_LIBRARY)
+
+
+def _modules_beside() -> CodeModules:
+    """The modules that a function outside of any job can import, and that were not installed: all are the user's."""
+    known: dict[str, bool] = {}
+
+    def is_users(module: str) -> bool:
+        top = module.partition(".")[0]
+        if top not in known:
+            known[top] = top not in _NOT_USERS and top not in sys.stdlib_module_names and _lies_beside(top)
+        return known[top]
+
+    return CodeModules({}, {}, is_users=is_users)
+
+
+def _lies_beside(top: str) -> bool:
+    spec = find_module_spec(top)
+    if spec is None:
+        return False
+    origin = [spec.origin] if spec.origin is not None and PurePath(spec.origin).is_absolute() else []
+    places = [*origin, *(spec.submodule_search_locations or ())]
+    return bool(places) and not any(_is_place_of_installed(str(place)) for place in places)
 
 
 def _unwrapped(function: Callable[..., Any]) -> tuple[FunctionType, list[Any]]:

@@ -6,6 +6,7 @@ connector or of your own may change the rows. The table was made from the settin
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -255,6 +256,7 @@ _CONF_IN_TEXT = re.compile(
 _SETTINGS_FIELDS = ("conf", "_conf", "spark_conf", "_spark_conf")
 _PROPERTIES_FIELDS = ("properties_file", "_properties_file")
 _CONF_OPTIONS = ("--conf", "-c")
+_SPARK_PROVIDER = "airflow.providers.apache.spark."
 
 
 def changes_rows(setting: str) -> bool:
@@ -268,8 +270,20 @@ def row_settings(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def settings_of(operator: object) -> dict[str, str]:
-    """Return the settings that are declared for an operator and count (`declared_settings`)."""
-    return row_settings(declared_settings(operator))
+    """Return the settings of an operator that count: those declared, over Spark's defaults on this machine."""
+    return row_settings(_defaults_of(operator) | declared_settings(operator))
+
+
+def _defaults_of(operator: object) -> dict[str, str]:
+    """What the provider's spark-submit reads on this machine if no properties file is given."""
+    is_submitted = any(parent.__module__.startswith(_SPARK_PROVIDER) for parent in type(operator).__mro__)
+    if not is_submitted or any(getattr(operator, name, None) for name in _PROPERTIES_FIELDS):
+        return {}
+    given = getattr(operator, "env_vars", None)
+    env = {**os.environ, **(given if isinstance(given, Mapping) else {})}
+    folder = env.get("SPARK_CONF_DIR") or (f"{env['SPARK_HOME']}/conf" if env.get("SPARK_HOME") else "")
+    path = Path(str(folder), "spark-defaults.conf")
+    return settings_in(path.read_text(encoding="utf-8", errors="replace")) if folder and path.is_file() else {}
 
 
 def declared_settings(operator: object) -> dict[str, Any]:
@@ -279,7 +293,7 @@ def declared_settings(operator: object) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for name in _PROPERTIES_FIELDS:
-        path = Path(str(getattr(operator, name, None) or "").removeprefix("file://"))
+        path = Path(re.sub("^file:(//)?(?=/)", "", str(getattr(operator, name, None) or "")))
         if path.is_file():
             found |= settings_in(path.read_text(encoding="utf-8", errors="replace"))
     for name in _SETTINGS_FIELDS:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import TriggerRule
 
 from airflow_recovery.attempt.region_task import Decision, RegionResult, RegionTask
-from airflow_recovery.checks import check_arguments
+from airflow_recovery.checks import check_arguments, check_no_address
 from airflow_recovery.errors import JobDefinitionError
 from airflow_recovery.locations import is_stated, is_table
 from airflow_recovery.model.codec import digest_of
@@ -428,6 +428,8 @@ class DropInOperator(RecoveringOperator):
 
     def check_rendered(self) -> None:
         """What was declared, once more: templates have been rendered since. Raises `JobDefinitionError`."""
+        for field, places in (("inputs", self.inputs), ("outputs", self.outputs)):
+            check_no_address([uri for uri in places.values() if isinstance(uri, str)], f"{self.task_id}, {field}")
         self.outputs = checked_outputs(self.task_id, self.outputs, may_be_none=self.writes_elsewhere)
         self.inputs = checked_inputs(self.task_id, self.inputs)
         self._check_placeholders(is_rendered=True)

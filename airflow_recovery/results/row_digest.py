@@ -3,7 +3,8 @@
 Each row gets a hash of 128 bits; the digest is the sum of these, beside the number of rows and the schema. A sum sees
 duplicates, which an exclusive or does not, and depends neither on the order of rows nor on how they lie in files. A row
 is hashed as XXH64 does with a text of whole 64-bit words, under two seeds; every value becomes words first, so that
-what differs differs. Columns count by their names, not by their order.
+what differs differs. The order of columns counts, for a reader may take them by their position; of columns that are
+names of folders it does not.
 
 What Spark holds to be equal is equal: -0.0 and 0.0, any two NaN, a map in whatever order. Times with a zone are
 moments: in which zone they are shown does not count. The members of a struct and the items of a list count by their
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     Flags = NDArray[np.bool_]
 
-KIND = "rows1"
+KIND = "rows2"
 """What a digest of this form begins with. Another form of it gets another number."""
 
 _PRIMES = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
@@ -93,7 +94,7 @@ class RowDigest:
 
     @property
     def text(self) -> str:
-        """``rows1-<schemas>-<rows>-<sums>``. Two results have equal rows where these are equal."""
+        """``rows2-<schemas>-<rows>-<sums>``. Two results have equal rows where these are equal."""
         schemas = hashlib.sha256(json.dumps(sorted(self._schemas)).encode()).hexdigest()[:12]
         kind = ORDERED_DIGEST if self._in_order else KIND
         return f"{kind}-{schemas}-{self.rows:x}-{self._sums[0]:016x}{self._sums[1]:016x}"
@@ -105,7 +106,14 @@ def _schema_text(schema: Any, constants: Mapping[str, str | None]) -> str:
     if twice:
         raise UnknownType(f"column {twice[0]!r} is there twice")
     kinds = {field.name: _kind(field.type) for field in schema} | dict.fromkeys(constants, "folder")
-    return json.dumps(sorted(kinds.items()))
+    columns = [(name, kinds[name]) for name in _ordered(schema.names)]
+    # In an earlier version columns were sorted: the first word keeps its ordered digests apart from these.
+    return json.dumps(["in order", *columns, *sorted(dict.fromkeys(constants, "folder").items())])
+
+
+def _ordered(names: Sequence[str]) -> Sequence[str]:
+    """The columns in the order that counts: that of the file."""
+    return names
 
 
 def _kind(arrow_type: Any) -> str:

@@ -6,10 +6,13 @@ read it.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_recovery.locations import scheme_of
@@ -75,7 +78,7 @@ _OPTIONS = {
     "--jars": "jars",
     "--files": "files",
     "--archives": "archives",
-    "--properties-file": PROPERTIES_FILE,
+    "--properties-file": "file",  # nobody reads its settings, so all of it counts
 }
 _FLAGS = ("--verbose", "-v", "--supervise", "--version", "--help", "-h", "--usage-error")
 _FIELDS_OF_SERVICES = {
@@ -116,10 +119,14 @@ _FIELDS = {
     "archiveuris": "archives",
 }
 ELSEWHERE_FIELDS = (
+    "alert_id",
+    "dashboard_id",
     "job_definition",
     "job_id",
     "pipeline_id",
     "pipeline_task",
+    "project_directory",
+    "query_id",
     "run_job_task",
     "task_definition",
     "template_id",
@@ -131,15 +138,24 @@ _COMMAND_FIELDS = ("sparksubmitparameters",)
 _SIGNS = re.compile(r"[^a-z0-9]")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 _STORED = re.compile(r"(?:s3a?|gs|abfss?|hdfs|dbfs|https?|local)://?\S+", re.IGNORECASE)
-_STORED_IN_COMMAND = re.compile(r"(?:s3a?|gs|abfss?|hdfs|dbfs|https?|local)://?[^\s'\";|&<>()]+", re.IGNORECASE)
 _CODE = re.compile(r"\.(?:py|pyz|jar|egg|whl|sql|hql|ipynb|scala|sh|r)$", re.IGNORECASE)
-_PROGRAM = re.compile(r"(?<![^\s'\"=])/[^\s'\";|&<>()]+\.(?:py|pyz|sh|jar|R)(?![^\s'\";|&)])")
+_PROGRAM = re.compile(r"(?<![^\s'\"=])/[^\s'\";|&<>()]+\.(?:py|pyz|sh|jar|R|sql|hql|scala)(?![^\s'\";|&)])")
 """A program of this machine in a command."""
+_STORED_IN_TEXT = re.compile(
+    r"(?<![\w.+-])(?:s3a?|gs|abfss?|hdfs|dbfs|https?|local)://?[^\s'\";|&<>()]+", re.IGNORECASE
+)
+"""A URI in a command."""
+_OF_JAVA = re.compile(r"-(?:javaagent|agentpath):([^\s=]+)|-D[\w.]+=(\S+\.(?:conf|properties|xml|ya?ml|json|jar))")
+_JAVA_OPTIONS = tuple(
+    f"spark.{process}.{name}"
+    for process in ("driver", "executor")
+    for name in ("extraJavaOptions", "defaultJavaOptions")
+)
 _SUBMIT = re.compile(r"(?:^|[\s/])spark-submit\s")
 _NOT_HERE = frozenset({"livy", "emr", "dataproc", "databricks", "glue", "kubernetes", "eks", "ecs", "pipelines"})
 """In the names of providers' modules: what such an operator starts does not run on this machine, but for pipelines."""
 _DATA = ("inputs", "outputs")
-_NAMED_CODE = ("image", "script_location", "jars", "files", "py_files")
+_NAMED_CODE = ("image", "script_location", "jars", "files", "py_files", "init_containers", "full_pod_spec")
 """Attributes that name code, also of operators that don't template them."""
 
 
@@ -169,6 +185,8 @@ def places_of_settings(conf: Mapping[str, Any]) -> list[Place]:
             found += [Place(SETTINGS[key], uri) for uri in listed(value)]
         elif key in CLASS_PATHS:
             found += _class_path(value)
+        elif key in _JAVA_OPTIONS:
+            found += [Place("java option", agent or file) for agent, file in _OF_JAVA.findall(str(value))]
         elif key in IMAGES:
             found.append(Place("image", str(value), PlaceKind.IMAGE))
         elif key == PACKAGES:
@@ -206,6 +224,8 @@ def _walk(value: Any, key: str, names: Mapping[str, str]) -> Iterator[Place]:
         yield from _of_text(value, key, names)
     elif hasattr(value, "image") and isinstance(value.image, str):  # a container of Kubernetes' client
         yield Place("image", value.image, PlaceKind.IMAGE)
+    elif hasattr(value, "openapi_types"):  # another of its objects
+        yield from _walk(value.to_dict(), key, names)
 
 
 def _of_mapping(value: Mapping[Any, Any], names: Mapping[str, str]) -> Iterator[Place]:
@@ -214,6 +234,7 @@ def _of_mapping(value: Mapping[Any, Any], names: Mapping[str, str]) -> Iterator[
         yield Place("git source", f"{value['git_url']}@{at}", PlaceKind.ELSEWHERE)
     if isinstance(value.get("file"), Mapping) and isinstance(value["file"].get("path"), str):  # a query of Databricks
         yield Place(APPLICATION, value["file"]["path"])
+    yield from _of_databricks(value)
     settings = {str(name): item for name, item in value.items() if str(name).startswith("spark.")}
     yield from places_of_settings(settings)
     for name, item in value.items():
@@ -223,6 +244,23 @@ def _of_mapping(value: Mapping[Any, Any], names: Mapping[str, str]) -> Iterator[
             yield from _walk(item, str(name), names)
 
 
+def _of_databricks(value: Mapping[Any, Any]) -> Iterator[Place]:
+    """What a cluster and its libraries are made of, if its name stands for other code tomorrow."""
+    for name, key in (("pypi", "package"), ("cran", "package"), ("maven", "coordinates")):
+        item = value.get(name)
+        if isinstance(item, Mapping) and isinstance(item.get(key), str):
+            package = Place("packages", item[key], PlaceKind.PACKAGE)
+            if not (is_fixed(package) or "==" in item[key]):
+                yield package
+    for name in ("workspace", "volumes"):  # where an init script lies
+        item = value.get(name)
+        if isinstance(item, Mapping) and isinstance(item.get("destination"), str):
+            yield Place("file", item["destination"])
+    image = value.get("docker_image")
+    if isinstance(image, Mapping) and isinstance(image.get("url"), str):
+        yield Place("image", image["url"], PlaceKind.IMAGE)
+
+
 def _of_text(text: str, key: str, names: Mapping[str, str]) -> Iterator[Place]:
     name = _SIGNS.sub("", key.lower())
     if name in _IMAGE_FIELDS and text.strip():
@@ -230,10 +268,9 @@ def _of_text(text: str, key: str, names: Mapping[str, str]) -> Iterator[Place]:
     elif name in _COMMAND_FIELDS:
         yield from _of_command(_words(text), has_application=False)
     elif _SUBMIT.search(f"{text} "):
-        before, *commands = _SUBMIT.split(f"{text} ")
-        yield from _in_command(before)
-        for command in commands:
-            yield from _of_command(_words(command))
+        found = [place for command in _SUBMIT.split(f"{text} ")[1:] for place in _of_command(_words(command))]
+        yield from found
+        yield from (each for each in _named_in(text) if each.uri not in {place.uri for place in found})
     elif "mainApplicationFile" in text:
         yield from _walk(_yaml(text), "", names)
     elif name in names:
@@ -242,13 +279,13 @@ def _of_text(text: str, key: str, names: Mapping[str, str]) -> Iterator[Place]:
     elif _STORED.fullmatch(text) and _CODE.search(text.partition("?")[0]):
         yield Place("file", text)
     elif " " in text:
-        yield from _in_command(text)
+        yield from _named_in(text)
 
 
-def _in_command(text: str) -> Iterator[Place]:
-    """Programs of this machine and code in stores that a shell's command names."""
-    stored = [uri for uri in _STORED_IN_COMMAND.findall(text) if _CODE.search(uri.partition("?")[0])]
-    yield from (Place("file", path) for path in (*_PROGRAM.findall(text), *stored))
+def _named_in(text: str) -> Iterator[Place]:
+    """The files of code that a command names, but for the arguments of spark-submit."""
+    stored = (uri for uri in _STORED_IN_TEXT.findall(text) if _CODE.search(uri.partition("?")[0]))
+    yield from (Place("file", uri) for uri in (*stored, *_PROGRAM.findall(text)))
 
 
 def _of_command(words: Sequence[str], *, has_application: bool = True) -> Iterator[Place]:
@@ -273,6 +310,67 @@ def _of_command(words: Sequence[str], *, has_application: bool = True) -> Iterat
         elif option == "--packages":
             yield from (Place("packages", uri, PlaceKind.PACKAGE) for uri in listed(value))
     yield from places_of_settings(conf)
+
+
+def places_of_shell(command: str, folder: str | None, env: Mapping[str, str]) -> list[Place]:
+    """Return what a command of a shell runs by a relative path, by a variable, as a module, or without an ending.
+
+    ``folder``: in which it runs; `None` for one that is made for it. What can't be found is unseen.
+    """
+    found: list[Place] = []
+    for part in re.split(r"&&|\|\||[;|\n]", command):
+        words = [Template(word).safe_substitute(env) for word in _words(part)]
+        while words and (re.fullmatch(r"\w+=.*", words[0]) or words[0] in _BEFORE_PROGRAM):
+            del words[0]
+        if words[:1] == ["cd"]:
+            folder = os.path.join(folder or "", words[1]) if len(words) > 1 else None
+            continue
+        for at, word in enumerate(words):
+            if "{" in word or _URI.match(word):
+                continue
+            if word == "-m" and at and _PYTHON.fullmatch(words[at - 1].rpartition("/")[2]) and words[at + 1 :]:
+                found += _of_module(words[at + 1], [folder or "", *env.get("PYTHONPATH", "").split(os.pathsep)])
+            is_program = at == 0 and "/" in word and not _OF_SYSTEM.match(word)
+            if not is_program and not _CODE.search(word):
+                continue
+            path = os.path.join(folder or "", word)
+            if "$" in path:
+                found.append(Place("file", word, PlaceKind.ELSEWHERE))
+            elif os.path.isabs(path) and os.path.isfile(path):
+                found.append(Place("file", path))
+            elif folder is not None and not os.path.isabs(word):
+                found.append(Place("file", word, PlaceKind.ELSEWHERE))
+    return list(dict.fromkeys(found))
+
+
+_BEFORE_PROGRAM = (
+    "exec",
+    "nohup",
+    "time",
+    "env",
+    "sudo",
+    "command",
+    "!",
+    "then",
+    "do",
+    "else",
+    "if",
+    "while",
+    "(",
+    "{",
+)
+_PYTHON = re.compile(r"python[\d.]*|pyspark")
+_OF_SYSTEM = re.compile(r"/(?:usr/)?s?bin/|.*/(?:python[\d.]*|java|spark-submit|(?:ba)?sh)$")
+
+
+def _of_module(name: str, folders: Sequence[str]) -> list[Place]:
+    """What ``python -m`` runs: the files of a package, or of a module, that was not installed."""
+    for folder in filter(None, folders):
+        package = Path(folder, name.partition(".")[0])
+        files = sorted(package.rglob("*.py")) if package.is_dir() else [package.with_suffix(".py")]
+        if files and files[0].is_file():
+            return [Place("file", str(one)) for one in files]
+    return [Place("module", name, PlaceKind.ELSEWHERE)]
 
 
 def _words(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
     from airflow_recovery.task.open_run import OpenRun
 
 _MOST_NAMED = 5
+_MOST_PATH = 1024
 _ENDED_BY_ITSELF = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with status) 1\b")
 _HAS_BEGUN = re.compile(r"Submitted application\b|phase: Running|state: RUNNING")
 """What Spark's context logs when it begins; in cluster mode, that a driver runs."""
@@ -132,10 +134,26 @@ def application_document(
         "code": code_document(code, places_of_submit(description, declared_settings(operator))),
         "java_class": description["java_class"],
         "arguments": [str(argument) for argument in operator.application_args or ()],
+        **({"files": files} if (files := _files_told(operator, code)) else {}),
+        **{name.strip("_"): text for name in _OF_PACKAGES if (text := getattr(operator, name, None))},
         **({"settings": settings} if (settings := settings_of(operator)) else {}),
     }
     check_no_address(document["arguments"], f"{drop_in.task_id}, application_args")
     return drop_in_document(document, drop_in)
+
+
+_OF_PACKAGES = ("exclude_packages", "_repositories")
+"""Options that decide which jars ``packages`` brings."""
+
+
+def _files_told(operator: SparkSubmitOperator, code: ApplicationCode) -> list[str]:
+    """The digests of files of this machine that its arguments name: by their path, or beside the application."""
+    beside = os.path.dirname(str(operator.application).removeprefix("file:"))
+    texts = [str(argument) for argument in operator.application_args or ()]
+    values = [text.partition("=")[2] if text.startswith("-") else text for text in texts]
+    paths = [value if value.startswith("file:/") else os.path.join(beside, value) for value in values if value]
+    paths = [path for path in paths if "{" not in path and "\n" not in path and len(path) <= _MOST_PATH]
+    return [digest for path in paths if (digest := code.file_digest(path)) != path]
 
 
 def code_document(code: ApplicationCode, places: Iterable[Place]) -> list[list[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.job.fingerprint import function_code, value_digest
 from airflow_recovery.job.row_settings import settings_of
 from airflow_recovery.task.application_code import ApplicationCode
-from airflow_recovery.task.code_places import places_of_operator
+from airflow_recovery.task.code_places import Place, places_of_operator, places_of_shell
 from airflow_recovery.task.drop_in import DropInApplication, code_document, drop_in_document
 from airflow_recovery.task.operator_components import context_document, fields_that_count
 from airflow_recovery.task.operator_submission import OperatorSubmission
@@ -90,6 +91,7 @@ def operator_document(
     function = getattr(operator, "python_callable", None)
     code = code or ApplicationCode(operator)
     places = places_of_operator(operator, operator_class, fields)
+    places += _places_of_shell(operator, places)
     declared = {field: getattr(operator, field) for field in fields}
     for field, value in declared.items():
         check_no_address(value, f"{operator.task_id}, {field}")
@@ -103,6 +105,18 @@ def operator_document(
         **({"settings": settings} if settings else {}),
     }
     return drop_in_document(document, drop_in)
+
+
+def _places_of_shell(operator: BaseOperator, known: Sequence[Place]) -> list[Place]:
+    """What the operator's command runs by a relative path, by a variable or as a module, but for what is ``known``."""
+    command = getattr(operator, "bash_command", None)
+    if not isinstance(command, str):
+        return []
+    given = getattr(operator, "env", None)
+    env = {str(name): str(value) for name, value in {**os.environ, **(given or {})}.items()}
+    uris = {place.uri for place in known}
+    in_shell = places_of_shell(command, getattr(operator, "cwd", None), env)
+    return [place for place in in_shell if place.uri not in uris]
 
 
 def context_of(operator: BaseOperator, context: Context) -> dict[str, Any]:
@@ -140,7 +154,7 @@ def _code_of(function: Callable[..., Any]) -> Any:
         return {"function": _code_of(function.func), "bound": bound}
     if inspect.ismethod(function):
         return _code_of_method(function.__func__, function.__self__)
-    call = vars(type(function)).get("__call__")
+    call = getattr(type(function), "__call__", None)  # noqa: B004 - a base class may have it
     return _code_of_method(call, function) if inspect.isfunction(call) else _code_of_function(function)
 
 

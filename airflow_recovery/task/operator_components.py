@@ -7,12 +7,15 @@ What is not in it: where a job runs and what it is called there (`PLACES`), and 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from types import CellType, CodeType
 from typing import Any
 
 from airflow.sdk import Context
 
+from airflow_recovery.job.fingerprint import is_installed
 from airflow_recovery.job.row_settings import IMAGES, without_other_settings
 from airflow_recovery.model.components import Component, value_of
 from airflow_recovery.task.code_places import APPLICATION, PROPERTIES_FILE
@@ -62,6 +65,8 @@ They hold for its subclasses too. ``a.b`` is key ``b`` of field ``a``. A field t
 
 _OF_JOB = {"fields": "field", "settings": "setting", "context": "context"}
 _OF_RUN = ("conf", "params")
+_ASKS_FOR = {"get_current_context": "context", "Variable": "var"}
+"""By a word in a function's code, what the function may take that is not in its signature."""
 _WHOLE_CONTEXT = ("context", "dag_run", "ti", "task_instance")
 _NOTHING_OF_RUN = frozenset(
     {
@@ -138,7 +143,8 @@ def _listed_for(operator_class: type, table: Mapping[str, Sequence[str]]) -> set
 def names_from_context(operator: Any) -> tuple[str, ...]:
     """Return the names that an operator's ``python_callable`` takes from Airflow's context, as in its signature.
 
-    ``context`` stands for ``**context``. Arguments that the operator gives itself are not among them.
+    ``context`` stands for ``**context``, and for a function whose code asks Airflow for the context; ``var`` also for
+    one whose code names Airflow's ``Variable``. Arguments that the operator gives itself are not among them.
     """
     function = getattr(operator, "python_callable", None)
     if not callable(function):
@@ -155,8 +161,51 @@ def names_from_context(operator: Any) -> tuple[str, ...]:
             names.append("context")
         elif parameter.kind is not parameter.VAR_POSITIONAL and name not in given and name not in positional:
             names.append(name)
+    asked = _asked_for(function)
+    names += [_ASKS_FOR[word] for word in sorted(asked) if _ASKS_FOR[word] not in names]
     known = Context.__annotations__
     return tuple(name for name in names if name in known or name == "context")
+
+
+def _asked_for(function: Any) -> set[str]:
+    """The words of `_ASKS_FOR` in the code of a function, and in that of the user's functions that it names."""
+    found: set[str] = set()
+    known: set[int] = set()
+    waiting = [function]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in known:
+            continue
+        known.add(id(one))
+        name = getattr(one, "__name__", "")
+        if name in _ASKS_FOR and str(getattr(one, "__module__", "")).startswith("airflow."):
+            found.add(name)
+        elif isinstance(one, partial):
+            waiting += [one.func, *one.args, *one.keywords.values()]
+        elif inspect.ismethod(one):
+            waiting += [one.__func__, type(one.__self__)]
+        elif inspect.isfunction(one) and not is_installed(one.__module__):
+            names = set(_names_in(one.__code__))
+            found |= names & _ASKS_FOR.keys()
+            values = [one.__globals__[each] for each in names if each in one.__globals__]
+            modules = [value for value in values if inspect.ismodule(value) and not is_installed(value.__name__)]
+            values += [vars(module)[each] for module in modules for each in names if each in vars(module)]
+            cells = [cell.cell_contents for cell in one.__closure__ or () if cell != CellType()]
+            waiting += [*values, *cells, getattr(one, "__wrapped__", None)]
+        elif inspect.isclass(one) and not is_installed(one.__module__):
+            waiting += [each for parent in one.__mro__ for each in vars(parent).values()]
+        elif inspect.isfunction(getattr(type(one), "__call__", None)):  # noqa: B004 - its code is wanted
+            waiting.append(type(one))
+        else:
+            waiting.append(getattr(one, "__wrapped__", getattr(one, "__func__", None)))
+    return found
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names_in(const)
 
 
 def context_document(operator: Any, context: Mapping[str, Any], describe: Any) -> dict[str, Any]:

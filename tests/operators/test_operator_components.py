@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,10 +20,13 @@ from airflow.providers.apache.livy.operators.livy import LivyOperator
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.python import PythonOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Variable, get_current_context
 from airflow.sdk.exceptions import AirflowFailException
 from tries import run_try, task_context
 
+from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.job import bound_values, fingerprint
+from airflow_recovery.job.fingerprint import value_digest
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.components import fingerprint_of, unseen_in
 from airflow_recovery.model.records import FingerprintRecord
@@ -193,6 +198,18 @@ def by_variable(out: str, var: Any) -> None:
     write(out, var)
 
 
+def by_current(out: str) -> None:
+    write(out, get_current_context()["params"]["carrier"])
+
+
+def by_helper(out: str) -> None:
+    by_current(out)
+
+
+def by_variable_got(out: str) -> None:
+    write(out, Variable.get("carrier"))
+
+
 def by_nothing(out: str) -> None:
     write(out, "rows")
 
@@ -214,7 +231,7 @@ def fingerprint_in(function: Callable[..., Any], conf: dict[str, Any], params: d
 AA, UA = {"carrier": "AA"}, {"carrier": "UA"}
 
 
-@pytest.mark.parametrize("function", [by_params, by_everything, by_dag_run, by_instance])
+@pytest.mark.parametrize("function", [by_params, by_everything, by_dag_run, by_instance, by_current, by_helper])
 def test_what_a_function_takes_from_the_context_counts(function: Callable[..., Any]) -> None:
     assert fingerprint_in(function, AA, AA) == fingerprint_in(function, AA, AA) != fingerprint_in(function, UA, UA)
 
@@ -233,10 +250,20 @@ def test_names_of_the_context_are_those_that_airflow_would_fill_in() -> None:
     assert names_from_context(python(by_date, op_args=["x", "2024"], op_kwargs={"a": "{output:out}"})) == ()
     assert names_from_context(python(by_everything)) == ("context",)
     assert names_from_context(python(print)) == ()
+    assert names_from_context(python(partial(by_current))) == ("context",)
 
 
-def test_a_function_that_reads_variables_can_not_be_seen_whole() -> None:
-    operator = python(by_variable)
+@pytest.mark.control
+def test_control_by_its_signature_alone_a_function_that_asks_for_the_context_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(operator_components, "_ASKS_FOR", {})
+    assert fingerprint_in(by_current, AA, AA) == fingerprint_in(by_current, UA, UA)
+
+
+@pytest.mark.parametrize("function", [by_variable, by_variable_got])
+def test_a_function_that_reads_variables_can_not_be_seen_whole(function: Callable[..., Any]) -> None:
+    operator = python(function)
     components = operator.components_of(operator.computes_in({**task_context(), "var": object()}))
     assert [component.name for component in unseen_in(components)] == ["context var"]
 
@@ -297,6 +324,125 @@ def test_the_fields_of_an_object_count() -> None:
 
     assert given(Carriers(frozenset("a"))) != given(Carriers(frozenset("b")))
     assert given(Plain({"a"})) != given(Plain({"b"})), "an object whose text is an address"
+
+
+def by_factor(factor: int) -> list[Any]:
+    """Values that can't be pickled, or only by their name."""
+
+    def plain(x: int) -> int:
+        return x * factor
+
+    return [
+        memoryview(bytes([factor])),
+        lru_cache(plain),
+        (x * factor for x in [1]),
+        compile(f"x = {factor}", "made", "exec"),
+        property(plain),
+        staticmethod(plain),
+    ]
+
+
+def digests(factor: int) -> list[str]:
+    return [value_digest(value) for value in by_factor(factor)]
+
+
+def test_objects_of_pythons_own_count_by_what_is_in_them() -> None:
+    assert digests(1) == digests(1)
+    assert not set(digests(1)) & set(digests(2))
+
+
+@pytest.mark.control
+def test_control_by_their_texts_they_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bound_values, "_parts_of", lambda value: None)
+    assert digests(1)[:5] == digests(2)[:5]
+
+
+class Writer:
+    def __init__(self, rows: str) -> None:
+        self.rows = rows
+
+    def __call__(self, out: str) -> None:
+        write(out, self.rows)
+
+
+class SameWriter(Writer):
+    """What is called stands in its base class."""
+
+
+def test_what_an_object_holds_counts_where_its_base_class_is_called() -> None:
+    assert python(SameWriter("one")).fingerprint() == python(SameWriter("one")).fingerprint()
+    assert python(SameWriter("one")).fingerprint() != python(SameWriter("two")).fingerprint()
+
+
+# --- code that lies beside the function's package ---------------------------------------------------------------------
+
+BESIDE = {
+    "a module": ("import lonely\nUSED = lonely.V", "lonely.py"),
+    "a package": ("import other.deep\nUSED = other.deep.V", "other/deep.py"),
+    "a package without __init__": ("import bare.deep\nUSED = bare.deep.V", "bare/deep.py"),
+    "an import inside the function": ("USED = 1", "lonely.py"),
+}
+
+
+def beside(folder: Path, case: str) -> str:
+    """The fingerprint of a task whose function imports code of another package, which was not installed."""
+    statement, changed = BESIDE[case]
+    files = {
+        "etl_dag.py": f"{statement}\ndef f(out):\n    import lonely\n    return USED, lonely.V\n",
+        "lonely.py": "V = 1\n",
+        "other/__init__.py": "",
+        "other/deep.py": "V = 1\n",
+        "bare/deep.py": "V = 1\n",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if not (folder / name).exists():
+            (folder / name).write_text(text)
+    for name in ("etl_dag", "lonely", "other", "other.deep", "bare", "bare.deep"):
+        sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    before = python(importlib.import_module("etl_dag").f).fingerprint()
+    (folder / changed).write_text("V = 2\n")
+    return str(before)
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_modules_that_were_not_installed_count_with_a_function(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = beside(tmp_path, case)
+    assert beside(tmp_path, case) != before
+
+
+@pytest.mark.control
+@pytest.mark.parametrize("case", BESIDE)
+def test_control_by_its_own_package_alone_the_change_is_not_noticed(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(fingerprint, "_lies_beside", lambda top: False)
+    before = beside(tmp_path, case)
+    assert beside(tmp_path, case) == before
+
+
+@pytest.mark.parametrize("field", ["outputs", "inputs"])
+def test_a_location_with_the_name_of_a_method_is_refused_by_name(field: str, recovery: Path) -> None:
+    place = {"x": f"file://{recovery}/x/{{{{ params.keys }}}}"}
+    given = {"outputs": place, "op_kwargs": {"out": "{output:x}"}} if field == "outputs" else {"inputs": place}
+    found = f"t, {field}: expected a value, found <built-in"
+    with pytest.raises((JobDefinitionError, AirflowFailException), match=found):
+        run_try(python(by_nothing, **given), params={"keys": "a"})
+
+
+def test_a_template_that_names_a_lambda_is_refused_by_name(recovery: Path) -> None:
+    with pytest.raises((JobDefinitionError, AirflowFailException), match=r"found <function \S*<lambda> at 0x"):
+        run_try(
+            python(by_token, op_kwargs={"out": "{output:out}", "token": "x {{ made }}"}),
+            context={**task_context(), "made": lambda: 1},
+        )
 
 
 def test_a_template_that_names_a_method_is_refused_by_name(recovery: Path) -> None:

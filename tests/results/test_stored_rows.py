@@ -108,10 +108,11 @@ def test_neither_files_nor_the_order_of_rows_count_and_rows_do(output: Output, s
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "orc", "json"])
-def test_the_order_of_columns_does_not_count_and_their_names_do(output: Output, suffix: str) -> None:
+def test_the_names_of_columns_count_and_their_order_but_in_json(output: Output, suffix: str) -> None:
     write = FORMATS[suffix]
     known = output.digest({f"p.{suffix}": write(ROWS)})
-    assert output.digest({f"p.{suffix}": write(ROWS.select(["n", "carrier", "delay"]))}) == known
+    moved = output.digest({f"p.{suffix}": write(ROWS.select(["n", "carrier", "delay"]))})
+    assert (moved == known) == (suffix == "json"), "nobody reads JSON by the position of its keys"
     assert output.digest({f"p.{suffix}": write(ROWS.rename_columns(["carrier", "delay", "m"]))}) != known
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -13,16 +14,19 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
+from kubernetes.client import models as k8s
 
 from airflow_recovery.errors import CodeReplaced, StoreUnavailable
 from airflow_recovery.hooks import code_sources
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
+from airflow_recovery.job import application_modules, row_settings
 from airflow_recovery.model.components import Component
-from airflow_recovery.operators import RecoverableSparkSubmitOperator
+from airflow_recovery.operators import RecoverableSparkSubmitOperator, recoverable
 from airflow_recovery.store.s3 import S3Store
-from airflow_recovery.task import application_code
+from airflow_recovery.task import application_code, drop_in, drop_in_operator
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import (
     GLUE,
@@ -30,6 +34,7 @@ from airflow_recovery.task.code_places import (
     PlaceKind,
     places_of_fields,
     places_of_settings,
+    places_of_shell,
     places_of_submit,
 )
 from airflow_recovery.testing import S3Server
@@ -69,6 +74,24 @@ GIVEN: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "all jars of a folder": (lambda folder: {"driver_class_path": f"{folder}/*"}, "two.jar"),
     "a folder of the class path": (lambda folder: {"driver_class_path": f"{folder}/classes"}, "classes/log4j2.xml"),
     "jars in a setting": (lambda folder: {"conf": {"spark.jars": f"{folder}/one.jar"}}, "one.jar"),
+    "an agent of Java": (
+        lambda folder: {"conf": {"spark.driver.extraJavaOptions": f"-Xmx1g -javaagent:{folder}/one.jar=x"}},
+        "one.jar",
+    ),
+    "a file of Java's options": (
+        lambda folder: {"conf": {"spark.driver.extraJavaOptions": f"-Dconfig.file={folder}/spark.conf"}},
+        "spark.conf",
+    ),
+    "an argument": (lambda folder: {"application_args": ["{output:out}", f"{folder}/rates.csv"]}, "rates.csv"),
+    "an argument of an option": (
+        lambda folder: {"application_args": ["{output:out}", f"--rates={folder}/rates.csv"]},
+        "rates.csv",
+    ),
+    "an argument beside the application": (
+        lambda folder: {"application_args": ["{output:out}", "rates.csv"]},
+        "rates.csv",
+    ),
+    "a properties file with one slash": (lambda folder: {"properties_file": f"file:{folder}/spark.conf"}, "spark.conf"),
     "py_files in a setting": (lambda folder: {"conf": {"spark.submit.pyFiles": f"{folder}/lib.zip"}}, "lib.zip"),
 }
 
@@ -83,7 +106,10 @@ def test_fault_271_a_file_that_spark_submit_loads_counts_by_its_content(folder: 
     assert fingerprint(**options) != before
 
 
-@pytest.mark.parametrize("case", [case for case in GIVEN if case != "a path"])
+OF_PLACES = [case for case in GIVEN if case != "a path" and "argument" not in case and "properties" not in case]
+
+
+@pytest.mark.parametrize("case", OF_PLACES)
 def test_fault_271_control_by_its_name_a_changed_file_is_the_same(
     folder: Path, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +130,13 @@ BESIDE: dict[str, tuple[str, str]] = {
     "an import inside a function": ("def f():\n    import rates", "rates.py"),
     "a module whose name is computed": ("import importlib\nimportlib.import_module('ra' + 'tes')", "rates.py"),
     "a program that is run": ("import runpy\nrunpy.run_path(f'{1}.py')", "tools/text.py"),
+    "a folder of sys.path": (
+        "import sys\nsys.path.insert(0, str(path(__file__).parent / 'lib'))\nimport added",
+        "lib/added.py",
+    ),
+    "a module by its file": ("spec_from_file_location('x', folder + '/ra' + 'tes.py')", "rates.py"),
+    "a statement whose name is computed": ("open(f'{folder}/sql/{name}.sql')", "sql/day.sql"),
+    "statements of a folder": ("for one in folder.glob('sql/*'): pass", "sql/day.sql"),
     "a file that is named": ("open(path(__file__).parent / 'sql/day.sql')", "sql/day.sql"),
 }
 
@@ -121,6 +154,7 @@ def test_fault_271_what_lies_beside_a_python_application_and_is_loaded_counts(
         "tools/text.py",
         "tools/deep/more.py",
         "tools/clean.sql",
+        "lib/added.py",
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("import deeper\n" if name == "rates.py" else "")
@@ -135,6 +169,133 @@ def test_fault_271_what_lies_beside_a_python_application_and_is_loaded_counts(
     assert fingerprint(application=application) == before
     (tmp_path / changed).write_text("1\n")
     assert fingerprint(application=application) != before
+
+
+@pytest.mark.control
+def test_fault_271_control_without_what_computes_names_it_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_COMPUTES_NAMES", "_COMPUTES_FILES"):
+        monkeypatch.setattr(application_modules, name, frozenset())
+    monkeypatch.setattr(application_modules, "_changes_path", lambda tree: False)
+    (tmp_path / "lib").mkdir()
+    for name in ("lib/added.py", "rates.py", "day.sql"):
+        (tmp_path / name).write_text("")
+    source = "import sys\nsys.path.append('lib')\nimport added\nspec_from_file_location(x)\nopen(f'{day}.sql')\n"
+    (tmp_path / "clean.py").write_text(source)
+    before = fingerprint(application=f"{tmp_path}/clean.py")
+    for name in ("lib/added.py", "rates.py", "day.sql"):
+        (tmp_path / name).write_text("1\n")
+    assert fingerprint(application=f"{tmp_path}/clean.py") == before
+
+
+@pytest.mark.control
+def test_fault_271_control_without_the_files_of_arguments_another_content_is_not_noticed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drop_in, "_files_told", lambda *_: [])
+    given = {"application": f"{folder}/clean.py", "application_args": ["{output:out}", f"{folder}/rates.csv"]}
+    before = fingerprint(**given)
+    (folder / "rates.csv").write_text("another")
+    assert fingerprint(**given) == before
+
+
+def test_fault_271_the_module_beside_the_file_that_a_link_names_counts(tmp_path: Path) -> None:
+    for name in ("release", "current"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "release" / "clean.py").write_text("import rates\n")
+    (tmp_path / "release" / "rates.py").write_text("one")
+    (tmp_path / "current" / "clean.py").symlink_to(tmp_path / "release" / "clean.py")
+    before = fingerprint(application=f"{tmp_path}/current/clean.py")
+    (tmp_path / "release" / "rates.py").write_text("two")
+    assert fingerprint(application=f"{tmp_path}/current/clean.py") != before
+
+
+def test_what_decides_the_jars_of_packages_counts(folder: Path) -> None:
+    given = {"application": f"{folder}/clean.py", "packages": "g:a:1"}
+    others = [fingerprint(**given, **{name: "x"}) for name in ("exclude_packages", "repositories")]
+    assert len({fingerprint(**given), *others}) == 3
+
+
+@pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "SPARK_HOME"])
+def test_sparks_defaults_on_this_machine_count_unless_a_properties_file_is_given(
+    folder: Path, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, str(folder))
+    defaults = folder / ("conf" if variable == "SPARK_HOME" else ".") / "spark-defaults.conf"
+    defaults.parent.mkdir(exist_ok=True)
+
+    def both(text: str) -> tuple[str, str]:
+        defaults.write_text(text)
+        given = {"application": f"{folder}/clean.py"}
+        return fingerprint(**given), fingerprint(**given, properties_file=f"{folder}/spark.conf")
+
+    before = both("spark.executor.memory 4g\n")
+    assert both("spark.executor.memory 8g\n") == before
+    alone, with_properties = both("spark.sql.session.timeZone Europe/Berlin\n")
+    assert alone != before[0]
+    assert with_properties == before[1]
+
+
+@pytest.mark.control
+def test_control_without_sparks_defaults_another_time_zone_is_not_noticed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(folder))
+    monkeypatch.setattr(row_settings, "_defaults_of", lambda operator: {})
+    before = fingerprint(application=f"{folder}/clean.py")
+    (folder / "spark-defaults.conf").write_text("spark.sql.session.timeZone Europe/Berlin\n")
+    assert fingerprint(application=f"{folder}/clean.py") == before
+
+
+SHELL: dict[str, tuple[str, str | None, list[Place]]] = {
+    "in a folder": ("cd {folder} && python clean.py --day 1", None, [Place("file", "{folder}/clean.py")]),
+    "in the task's folder": ("python ./clean.py; echo", "{folder}", [Place("file", "{folder}/clean.py")]),
+    "by a variable": ('bash "$ETL/run.sh" x', None, [Place("file", "{folder}/run.sh")]),
+    "by a variable that nobody knows": ("bash $X/run.sh", None, [Place("file", "$X/run.sh", PlaceKind.ELSEWHERE)]),
+    "a program without an ending": ("A=1 exec {folder}/run {{output:out}}", None, [Place("file", "{folder}/run")]),
+    "a module": ("python3 -m tools.text", "{folder}", [Place("file", "{folder}/tools/text.py")]),
+    "a module that is not found": ("python -m nobody", "{folder}", [Place("module", "nobody", PlaceKind.ELSEWHERE)]),
+    "programs of the system": ("/bin/cat x.csv | /usr/bin/python3 -c 'print(1)' > out.py", None, []),
+    "a placeholder": ("python {{output:out}}/x.py", "{folder}", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHELL)
+def test_fault_273_what_a_command_of_a_shell_runs(tmp_path: Path, case: str) -> None:
+    (tmp_path / "tools").mkdir()
+    for name in ("clean.py", "run.sh", "run", "tools/text.py"):
+        (tmp_path / name).write_text("")
+    command, cwd, expected = SHELL[case]
+    found = places_of_shell(
+        command.format(folder=tmp_path), cwd and cwd.format(folder=tmp_path), {"ETL": str(tmp_path)}
+    )
+    found = [place._replace(uri=os.path.normpath(place.uri)) for place in found]
+    assert found == [place._replace(uri=place.uri.format(folder=tmp_path)) for place in expected]
+
+
+@pytest.mark.parametrize("command", ["cd {folder} && python clean.py {{output:out}}", "{folder}/run {{output:out}}"])
+def test_fault_273_new_code_of_a_command_changes_the_fingerprint(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_bash() -> str:
+        for name in ("clean.py", "run"):
+            if not (tmp_path / name).exists():
+                (tmp_path / name).write_text("one")
+        with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+            options: dict[str, Any] = {"bash_command": command.format(folder=tmp_path), "outputs": ["out"]}
+            return str(recoverable(BashOperator)(task_id="t", **options).fingerprint())
+
+    before = of_bash()
+    for name in ("clean.py", "run"):
+        (tmp_path / name).write_text("two")
+    assert of_bash() != before
+    # The control.
+    monkeypatch.setattr(drop_in_operator, "places_of_shell", lambda *_: [])
+    without = of_bash()
+    for name in ("clean.py", "run"):
+        (tmp_path / name).write_text("three")
+    assert of_bash() == without
 
 
 def test_what_nothing_loads_does_not_count_and_a_moved_deployment_is_the_same(tmp_path: Path) -> None:
@@ -256,15 +417,53 @@ FIELDS: dict[str, tuple[Any, list[Place]]] = {
         {"bash_command": "python3 /opt/etl/clean.py --out /lake/x.csv"},
         [Place("file", "/opt/etl/clean.py")],
     ),
-    "a download of a shell": (
-        {"bash_command": "aws s3 cp s3://c/clean.py - | python3 - --out s3://lake/day.csv"},
-        [Place("file", "s3://c/clean.py")],
+    "a URI in a command": (
+        {"arguments": ["-c", "curl -s https://h/a.py?x | python -; spark-sql -f s3://c/x.sql > s3://lake/x.csv"]},
+        [Place("file", "https://h/a.py?x"), Place("file", "s3://c/x.sql")],
     ),
-    "a download before spark-submit": (
-        {"bash_command": "hadoop fs -get hdfs://h/a.jar . && spark-submit --jars a.jar s3://c/clean.py"},
-        [Place("file", "hdfs://h/a.jar"), Place("jars", "a.jar"), CLEAN],
+    "a URI beside spark-submit": (
+        {"bash_command": "aws s3 cp s3://c/lib.py . && spark-submit s3://c/clean.py"},
+        [CLEAN, Place("file", "s3://c/lib.py")],
     ),
     "a place in an image": ({"bash_command": "code=local:///clean.sh; sh $code"}, [Place("file", "local:///clean.sh")]),
+    "statements of a command": ({"bash_command": "hive -f /opt/x.hql"}, [Place("file", "/opt/x.hql")]),
+    "a properties file in a command": (
+        {"bash_command": "spark-submit --properties-file /opt/x.conf s3://c/clean.py"},
+        [Place("file", "/opt/x.conf"), CLEAN],
+    ),
+    "what a cluster of Databricks installs": (
+        {
+            "json": {
+                "libraries": [
+                    {"pypi": {"package": "etl"}},
+                    {"maven": {"coordinates": "g:a:1-SNAPSHOT"}},
+                    {"maven": {"coordinates": "g:a:1"}},
+                ],
+                "new_cluster": {
+                    "init_scripts": [{"workspace": {"destination": "/Users/x/init.sh"}}],
+                    "docker_image": {"url": "etl:1"},
+                },
+            }
+        },
+        [
+            Place("packages", "etl", PlaceKind.PACKAGE),
+            Place("packages", "g:a:1-SNAPSHOT", PlaceKind.PACKAGE),
+            Place("image", "etl:1", PlaceKind.IMAGE),
+            Place("file", "/Users/x/init.sh"),
+        ],
+    ),
+    "a query that Databricks keeps": (
+        {"json": {"sql_task": {"query": {"query_id": "q-1"}}}},
+        [Place("query_id", "q-1", PlaceKind.ELSEWHERE)],
+    ),
+    "an init container": (
+        {"init_containers": [k8s.V1Container(name="git", image="git-sync:4")]},
+        [Place("image", "git-sync:4", PlaceKind.IMAGE)],
+    ),
+    "a pod": (
+        {"full_pod_spec": k8s.V1Pod(spec=k8s.V1PodSpec(containers=[k8s.V1Container(name="a", image="a:1")]))},
+        [Place("image", "a:1", PlaceKind.IMAGE)],
+    ),
     "an operator of a user's own": ({"script": "gs://c/x.sql"}, [Place("file", "gs://c/x.sql")]),
     "data": ({"args": ["s3://lake/day.csv", "s3://lake/x/"], "source": "/lake"}, []),
 }
