@@ -7,9 +7,8 @@
     GlueJobs          the definitions of Glue's jobs, with the operator's own connection
     DatabricksFiles   DBFS, notebooks and files of the workspace, with the operator's own connection
 
-Each makes one request to read a file, and one for its version. `HadoopFiles` and `DatabricksFiles` ask for the version
-to read a file too, because the answer with its content has none. They read only. Whatever they raise means that the
-file was not read.
+Each makes one request to read a file, and one for its version. They read only. Whatever they raise means that the file
+was not read.
 """
 
 from __future__ import annotations

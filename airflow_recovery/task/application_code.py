@@ -1,8 +1,7 @@
 """What an application's code is, as components of its fingerprint, and whether it is still that code when it has run.
 
 `ApplicationCode` reads each file once, when a try begins: one request a file. A try that runs its application looks a
-second time once the file is surely loaded, at versions and not at contents: another request a file. So the rows of a
-bad deploy never count, also if it was rolled back.
+second time, at versions and not at contents. So the rows of a bad deploy never count, also if it was rolled back.
 """
 
 from __future__ import annotations
@@ -193,7 +192,7 @@ class ApplicationCode:
         ``known`` are files that were found replaced already. ``lazy``: of the others, look only at files that are
         fetched when they are needed. One request a file. ``cause``: what the attempt has failed with.
         """
-        replaced = known or self.replaced(lazy=True if lazy else None)
+        replaced = known or self.replaced(lazy=lazy)
         if replaced:
             raise CodeReplaced(
                 f"{attempt}: expected its code to stay as it was when this try began, found that "
@@ -202,23 +201,21 @@ class ApplicationCode:
                 "leave running tasks alone, deploy new code under a new name."
             ) from cause
 
-    def replaced(self, *, lazy: bool | None = None) -> list[str]:
+    def replaced(self, *, lazy: bool = False) -> list[str]:
         """Return the URIs of the files whose version differs from the one that was read, or can't be read now."""
         return [uri for uri, version in self._now(lazy=lazy).items() if version != self._read[uri].version]
 
     def look_early(self) -> tuple[list[str], bool]:
         """Return the URIs of the files that were surely replaced, and whether every file was looked at.
 
-        Of files that are fetched before the application starts, and once: `check_same` with ``lazy`` has the others.
         A store that gives no answer ends no job that runs.
         """
-        now = self._now(lazy=False)
+        now = self._now()
         seen = {uri: version for uri, version in now.items() if not isinstance(version, CodeUnseen)}
         return [uri for uri, version in seen.items() if version != self._read[uri].version], len(seen) == len(now)
 
-    def _now(self, *, lazy: bool | None = None) -> dict[str, tuple[Any, ...] | CodeUnseen]:
-        """``lazy``: only the files that are fetched when they are needed, or only the others; `None`: all."""
-        uris = [uri for uri, is_lazy in self._guarded.items() if uri in self._read and lazy in (None, is_lazy)]
+    def _now(self, *, lazy: bool = False) -> dict[str, tuple[Any, ...] | CodeUnseen]:
+        uris = [uri for uri, is_lazy in self._guarded.items() if uri in self._read and (is_lazy or not lazy)]
         return self._each(lambda uri: self._seen(uri, lambda source: source.version(uri)), uris)
 
     @property

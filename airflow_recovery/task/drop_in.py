@@ -203,7 +203,7 @@ class DropInApplication(SparkApplication):
         self._look: threading.Thread | None = None
         """Looks whether the code was replaced, as soon as the job may have loaded it."""
         self._replaced: list[str] = []
-        self._is_looked_at = False
+        self._has_loaded = False
         self._signs: Heartbeat | None = None
         self._published: dict[tuple[str, str], PublishedInput] = {}
 
@@ -488,17 +488,19 @@ class DropInApplication(SparkApplication):
             raise ERRORS[classify(failure)](message, failure) from error
         return self._finish(attempt, round(time.monotonic() - started, 3), left, tuple(found))
 
-    def look_at_code(self) -> None:
-        """Look in a thread whether the application was replaced before the job had loaded it, and end the job then.
+    def look_at_code(self, *, has_loaded: bool) -> None:
+        """Look in a thread whether the code was replaced since the try began, and end the job if it was.
 
-        To be called once it is loaded: it is not looked at again.
+        ``has_loaded``: the job has loaded its application, which is not looked at again then.
         """
         if self._look is None:
+            self._has_loaded = has_loaded
             self._look = threading.Thread(target=self._end_if_replaced, name="code", daemon=True)
             self._look.start()
 
     def _end_if_replaced(self) -> None:
-        self._replaced, self._is_looked_at = self.code.look_early()
+        self._replaced, is_complete = self.code.look_early()
+        self._has_loaded = self._has_loaded and is_complete
         if self._replaced:
             self.stop()
 
@@ -506,7 +508,7 @@ class DropInApplication(SparkApplication):
         """Raise `CodeReplaced` if the code was replaced before the job had loaded it."""
         if self._look is not None:
             self._look.join()
-        self.code.check_same(f"{claim.region}@{claim.attempt}", self._replaced, lazy=self._is_looked_at, cause=error)
+        self.code.check_same(f"{claim.region}@{claim.attempt}", self._replaced, lazy=self._has_loaded, cause=error)
 
     def _keep_pushed(self, claim: Claim, left: LeftInAirflow) -> None:
         """If another try can find the job again, it needs what this one has pushed."""
@@ -924,8 +926,8 @@ class DropInSubmission(DropInApplication, SparkSubmission):
         In cluster mode what starts it is another machine, of which this log says too little.
         """
         for line in super()._hear(output, lines):
-            if not self.is_on_cluster and _HAS_BEGUN.search(line):
-                self.look_at_code()
+            if _HAS_BEGUN.search(line):
+                self.look_at_code(has_loaded=not self.is_on_cluster)
             yield line
 
     def order(self, keeping: Keeping, claim: Claim, holds: Iterable[str]) -> Order:

@@ -66,6 +66,12 @@ class DropInOperatorJob(DropInApplication, OperatorSubmission):
         """As `OperatorSubmission.submit`."""
         return OperatorSubmission.submit(self, job, name)
 
+    def _submit_remembered(self, job: Any, name: str, context: Context) -> Any:
+        """As `OperatorSubmission._submit_remembered`; and look whether the code was replaced before."""
+        external_id = super()._submit_remembered(job, name, context)
+        self.look_at_code(has_loaded=False)
+        return external_id
+
     def end_previous(self, name: str) -> Any:
         """As `OperatorSubmission.end_previous`."""
         return OperatorSubmission.end_previous(self, name)

@@ -586,48 +586,6 @@ def test_fault_272_a_file_that_was_replaced_and_put_back_is_another_version(
     assert code.replaced() == [uri]
 
 
-def asked_of_a_running_try(s3_folder: S3Store, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Each request for a file while a spark-submit on this machine runs."""
-    asked: list[str] = []
-
-    def counted(name: str) -> Callable[..., Any]:
-        ask = getattr(S3Store, name)
-
-        def call(store: S3Store, key: str, *rest: Any) -> Any:
-            asked.append(f"{name} {key}")
-            return ask(store, key, *rest)
-
-        return call
-
-    for name in ("read_version", "version"):
-        monkeypatch.setattr(S3Store, name, counted(name))
-    for name in ("clean.py", "one.jar"):
-        s3_folder.put(name, b"1")
-    code = ApplicationCode(None, stores)
-    code.components(
-        [Place("application", f"{s3_folder.base_uri}/clean.py"), Place("jars", f"{s3_folder.base_uri}/one.jar")]
-    )
-    _, is_complete = code.look_early()
-    code.check_same("t@1", lazy=is_complete)
-    return sorted(asked)
-
-
-def test_a_try_that_runs_asks_for_each_file_twice_whenever_it_is_loaded(
-    s3_folder: S3Store, stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = asked_of_a_running_try(s3_folder, stores, monkeypatch)
-    assert asked == ["read_version clean.py", "read_version one.jar", "version clean.py", "version one.jar"]
-
-
-@pytest.mark.control
-def test_control_with_an_early_look_at_every_file_a_jar_is_asked_for_three_times(
-    s3_folder: S3Store, stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks = ApplicationCode._now
-    monkeypatch.setattr(ApplicationCode, "_now", lambda code, *, lazy=None: looks(code, lazy=lazy or None))
-    assert asked_of_a_running_try(s3_folder, stores, monkeypatch).count("version one.jar") == 2
-
-
 def test_a_store_that_gives_no_answer_ends_no_job_and_lets_no_rows_count(
     s3_folder: S3Store, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
