@@ -104,7 +104,8 @@ def test_a_properties_file_counts_by_its_settings(tmp_path: Path) -> None:
     file.write_text("spark.executor.memory 4g\n")
     assert submit(properties_file=str(file)).fingerprint() == submit().fingerprint()
     file.write_text("spark.sql.ansi.enabled false\n")
-    assert submit(properties_file=str(file)).fingerprint() != submit().fingerprint()
+    for spelled in (str(file), f"file:{file}", f"file://{file}"):
+        assert submit(properties_file=spelled).fingerprint() != submit().fingerprint()
     jar = tmp_path / "a.jar"
     jar.write_text("1")
     file.write_text(f"spark.jars {jar}\n")

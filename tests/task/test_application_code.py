@@ -91,7 +91,6 @@ GIVEN: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
         lambda folder: {"application_args": ["{output:out}", "rates.csv"]},
         "rates.csv",
     ),
-    "a properties file with one slash": (lambda folder: {"properties_file": f"file:{folder}/spark.conf"}, "spark.conf"),
     "py_files in a setting": (lambda folder: {"conf": {"spark.submit.pyFiles": f"{folder}/lib.zip"}}, "lib.zip"),
 }
 
