@@ -115,6 +115,25 @@ def function_code(function: Callable[..., Any], method_of: type | None = None) -
     return _pieces(code.units())
 
 
+def class_code(used: type) -> list[list[str]]:
+    """Return the components of the code of a class and of what it inherits, as ``[module, name, digest]``.
+
+    Classes of Airflow, of this package, of Spark and of Python count by no code; `[]` if there are no others.
+    """
+    users = [each for each in used.__mro__ if _is_users(each.__module__)]
+    if not users:
+        return []
+    code = _FunctionCode(_modules_beside(), _module_name(users[0].__module__), lenient=True)
+    for each in users:
+        code.add_used(each)
+    return _pieces(code.units())
+
+
+def _is_users(module: str) -> bool:
+    top = module.partition(".")[0]
+    return top not in _NOT_USERS and top not in sys.stdlib_module_names
+
+
 def sink_code(sink: CommittingSink) -> list[list[str]]:
     """Return the components of the user's code that a sink runs when it commits: its class, or `ProbedSink.apply`."""
     code = _FunctionCode(_modules_beside(), "", lenient=True)

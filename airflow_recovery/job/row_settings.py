@@ -253,8 +253,8 @@ _CONF_IN_TEXT = re.compile(
     rf"'{_SETTING.format(1)}[^']*'|\"{_SETTING.format(2)}[^\"]*\"|{_SETTING.format(3)}[^\s'\"]*"
     r")(?:\s+|$)"
 )
-_SETTINGS_FIELDS = ("conf", "_conf", "spark_conf", "_spark_conf")
-_PROPERTIES_FIELDS = ("properties_file", "_properties_file")
+SETTINGS_FIELDS = ("conf", "_conf", "spark_conf", "_spark_conf")
+PROPERTIES_FIELDS = ("properties_file", "_properties_file")
 _CONF_OPTIONS = ("--conf", "-c")
 _SPARK_PROVIDER = "airflow.providers.apache.spark."
 
@@ -277,7 +277,7 @@ def settings_of(operator: object) -> dict[str, str]:
 def _defaults_of(operator: object) -> dict[str, str]:
     """What the provider's spark-submit reads on this machine if no properties file is given."""
     is_submitted = any(parent.__module__.startswith(_SPARK_PROVIDER) for parent in type(operator).__mro__)
-    if not is_submitted or any(getattr(operator, name, None) for name in _PROPERTIES_FIELDS):
+    if not is_submitted or any(getattr(operator, name, None) for name in PROPERTIES_FIELDS):
         return {}
     given = getattr(operator, "env_vars", None)
     env = {**os.environ, **(given if isinstance(given, Mapping) else {})}
@@ -292,11 +292,11 @@ def declared_settings(operator: object) -> dict[str, Any]:
     A properties file on another machine is not read.
     """
     found: dict[str, Any] = {}
-    for name in _PROPERTIES_FIELDS:
+    for name in PROPERTIES_FIELDS:
         path = Path(re.sub("^file:(//)?(?=/)", "", str(getattr(operator, name, None) or "")))
         if path.is_file():
             found |= settings_in(path.read_text(encoding="utf-8", errors="replace"))
-    for name in _SETTINGS_FIELDS:
+    for name in SETTINGS_FIELDS:
         conf = getattr(operator, name, None)
         if isinstance(conf, Mapping):
             found |= {str(key): value for key, value in conf.items()}

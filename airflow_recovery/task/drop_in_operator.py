@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.paths import spark_path
-from airflow_recovery.job.fingerprint import function_code, value_digest
+from airflow_recovery.job.fingerprint import class_code, function_code, value_digest
 from airflow_recovery.job.row_settings import settings_of
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import Place, places_of_operator, places_of_shell
 from airflow_recovery.task.drop_in import DropInApplication, code_document, drop_in_document
-from airflow_recovery.task.operator_components import context_document, fields_that_count
+from airflow_recovery.task.operator_components import arguments_that_count, context_document, fields_that_count
 from airflow_recovery.task.operator_submission import OperatorSubmission
 from airflow_recovery.task.references import filled
 
@@ -90,6 +90,8 @@ def operator_document(
 ) -> dict[str, Any]:
     """What the operator's job computes, as far as it can be told: its class, ``fields`` as rendered, its function.
 
+    The code of a class that is not Airflow's counts, and so do arguments that Airflow does not render
+    (`airflow_recovery.task.operator_components.arguments_that_count`).
     A text that is the absolute path of a file on this machine stands for that file's content. ``code``: what
     `places_of_operator` names, wherever it lies (`code_document`). A ``python_callable``
     stands for its code, and for what that uses in its own package.
@@ -103,10 +105,14 @@ def operator_document(
         check_no_address(value, f"{operator.task_id}, {field}")
     counting = fields_that_count(operator_class, declared)
     settings = settings_of(operator)
+    of_class = class_code(operator_class)
+    arguments = arguments_that_count(operator, operator_class, declared)
     document = {
         "operator": f"{operator_class.__module__}.{operator_class.__qualname__}",
         "fields": {field: _described(value, code) for field, value in counting.items()},
         "code": code_document(code, places),
+        **({"class": of_class} if of_class else {}),
+        **({"given": {name: _described(value, code) for name, value in arguments.items()}} if arguments else {}),
         **({"function": _code_of(function), "bound": _arguments_of(operator)} if callable(function) else {}),
         **({"settings": settings} if settings else {}),
     }

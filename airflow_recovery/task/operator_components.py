@@ -9,14 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from types import CellType, CodeType
 from typing import Any
 
-from airflow.sdk import Context
+from airflow.sdk import BaseOperator, Context
 
 from airflow_recovery.job.fingerprint import is_installed
-from airflow_recovery.job.row_settings import IMAGES, without_other_settings
+from airflow_recovery.job.row_settings import IMAGES, PROPERTIES_FIELDS, SETTINGS_FIELDS, without_other_settings
 from airflow_recovery.model.components import Component, value_of
 from airflow_recovery.task.code_places import APPLICATION, PROPERTIES_FILE
 
@@ -41,6 +41,9 @@ PLACES: Mapping[str, tuple[str, ...]] = {
     "airflow.providers.apache.livy.operators.livy.LivyOperator": tuple(
         f"spark_params.{name}" for name in ("name", "proxy_user", "queue", *_SIZES)
     ),
+    "airflow.providers.apache.spark.operators.spark_jdbc.SparkJDBCOperator": (
+        *("batch_size", "fetch_size", "keytab", "name", "num_partitions", "principal", "spark_app_name", *_SIZES),
+    ),
     "airflow.providers.apache.spark.operators.spark_pyspark.PySparkOperator": ("conn_id",),
     "airflow.providers.apache.spark.operators.spark_pipelines.SparkPipelinesOperator": ("keytab", "principal"),
     f"{_KUBERNETES}.pod.KubernetesPodOperator": _POD,
@@ -63,10 +66,46 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 They hold for its subclasses too. ``a.b`` is key ``b`` of field ``a``. A field that is not listed counts.
 """
 
-_OF_JOB = {"fields": "field", "settings": "setting", "context": "context"}
+NOT_ROWS: frozenset[str] = frozenset(
+    {
+        # how the task waits, and how often it looks
+        *("check_interval", "deferrable", "job_poll_interval", "poke_interval", "poll", "poll_interval", "timeout"),
+        *("polling_interval", "polling_period_seconds", "status_poll_interval", "startup_check_interval_seconds"),
+        *("timeout_seconds", "startup_timeout_seconds", "schedule_timeout_seconds", "active_deadline_seconds"),
+        *("wait_for_completion", "wait_for_termination", "waiter_check_interval_seconds", "waiter_countdown"),
+        *("waiter_delay", "waiter_max_attempts", "wait_policy", "base_container_status_polling_interval"),
+        # how often it asks a service again
+        *("databricks_retry_args", "databricks_retry_delay", "databricks_retry_limit", "max_tries", "num_of_retries"),
+        *("result_retry_threshold", "retry_args", "retry_limit"),
+        # what becomes of the job when its task ends
+        *("cancel_on_kill", "delete_on_termination", "is_delete_operator_pod", "on_finish_action", "on_kill_action"),
+        *("random_name_suffix", "reattach_on_restart", "stop_job_run_on_kill", "termination_grace_period"),
+        # what is logged, and what is left in Airflow
+        *("awslogs_fetch_interval", "awslogs_group", "awslogs_region", "awslogs_stream_prefix", "container_logs"),
+        *("enable_application_ui_links", "get_logs", "init_container_logs", "log_events_on_failure"),
+        *(
+            "log_pod_spec_on_failure",
+            "logging_interval",
+            "callbacks",
+            "progress_callback",
+            "verbose",
+            "multiple_outputs",
+        ),
+        # with whose rights, and on which machines
+        *("affinity", "automount_service_account_token", "botocore_config", "conn_id", "container_resources"),
+        *("container_security_context", "delegate_to", "dns_config", "dnspolicy", "host_aliases", "hostnetwork"),
+        *("impersonation_chain", "image_pull_secrets", "in_cluster", "namespace", "node_selector", "ports"),
+        *("priority_class_name", "region_name", "resources", "schedulername", "security_context"),
+        *("service_account_name", "tolerations", "verify"),
+    }
+)
+"""Arguments of providers' operators that say nothing of the rows. So do all whose names end with ``_conn_id``."""
+
+_OF_JOB = {"given": "argument", "fields": "field", "settings": "setting", "context": "context"}
 _OF_RUN = ("conf", "params")
 _ASKS_FOR = {"get_current_context": "context", "Variable": "var"}
 """By a word in a function's code, what the function may take that is not in its signature."""
+_OF_FUNCTION = frozenset({"op_args", "op_kwargs", "python_callable"})
 _WHOLE_CONTEXT = ("context", "dag_run", "ti", "task_instance")
 _NOTHING_OF_RUN = frozenset(
     {
@@ -89,6 +128,33 @@ def fields_that_count(operator_class: type, fields: Mapping[str, Any]) -> dict[s
             value = {key: item for key, item in value.items() if f"{name}.{key}" not in places}
         counting[name] = without_other_settings(value)
     return counting
+
+
+def arguments_that_count(operator: Any, operator_class: type, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that an operator was given and that Airflow does not render, by name, sorted.
+
+    Without those of every operator, places (`PLACES`), arguments that say nothing of the rows (`NOT_ROWS`), and those
+    that a field, a setting or the function holds already.
+    """
+    given = getattr(operator, "_BaseOperator__init_kwargs", {})
+    inside = {str(key) for value in fields.values() if isinstance(value, Mapping) for key in value}
+    places = {name.rpartition(".")[2] for name in _listed_for(operator_class, PLACES)}
+    known = {*operator.template_fields, *fields, *inside, *places, *NOT_ROWS}
+    known |= {*SETTINGS_FIELDS, *PROPERTIES_FIELDS, *_of_every_operator()}
+    return {
+        name: given[name]
+        for name in sorted(given)
+        if not {name, f"_{name}"} & known and not name.endswith("_conn_id") and not name.startswith("_")
+    }
+
+
+@cache
+def _of_every_operator() -> frozenset[str]:
+    from airflow_recovery.operators.drop_in import DropInOperator
+
+    classes = (each for each in DropInOperator.__mro__ if "__init__" in vars(each))
+    names = {name for each in classes for name in inspect.signature(each.__init__).parameters}
+    return frozenset(names | set(inspect.signature(BaseOperator.__init__).parameters) | _OF_FUNCTION)
 
 
 def components_of_document(document: Mapping[str, Any]) -> tuple[Component, ...]:

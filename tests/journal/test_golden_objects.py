@@ -250,6 +250,7 @@ def test_fault_39_what_others_keep_for_us_has_the_names_that_it_had() -> None:
 RUN_IN = "flights/date-2026-01-01T000000Z/group"
 BESIDE_JOURNAL, BESIDE_RESULTS = "beside-v1/journal", "beside-v1/results"
 WRITERS = {
+    "attempt/adopted.py::_copied_xcoms": "what a task left in Airflow, copied for its new name, named by a record",
     "attempt/assignment_log.py::_put": "v1/assignment.json",
     "attempt/reconnect.py::_say_followed": "a sign that a driver is followed, overwritten: nothing rests on it",
     "doctor/stores.py::_try": "an object to try a right with, deleted at once",

@@ -6,7 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import lru_cache, partial
@@ -18,10 +18,12 @@ import pytest
 from airflow.providers.amazon.aws.operators.emr import EmrAddStepsOperator
 from airflow.providers.apache.livy.operators.livy import LivyOperator
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+from airflow.providers.cncf.kubernetes.secret import Secret
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG, Variable, get_current_context
 from airflow.sdk.exceptions import AirflowFailException
+from kubernetes.client import models as k8s
 from tries import run_try, task_context
 
 from airflow_recovery.errors import JobDefinitionError
@@ -164,6 +166,111 @@ def test_what_is_no_place_counts(made: Callable[..., Any], other: dict[str, Any]
 def test_control_without_the_table_another_cluster_is_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator_components, "PLACES", {})
     assert emr(job_flow_id="j-2").fingerprint() != emr().fingerprint()
+
+
+# --- the class, and arguments that Airflow does not render ------------------------------------------------------------
+
+OPERATORS = """
+from airflow.sdk import BaseOperator
+
+from {package}.rates import RATE
+
+class Base(BaseOperator):
+    template_fields = ("out",)
+
+    def __init__(self, out, limit=1, **given):
+        super().__init__(**given)
+        self.out, self.limit = out, limit
+
+class Clean(Base):
+    def execute(self, context):
+        return RATE * self.limit
+"""
+DEPLOYS = {
+    "a method": ("operators.py", "RATE * self", "RATE + self"),
+    "a class that it inherits": ("operators.py", "= out, limit", "= out, limit + 1"),
+    "a constant of another module": ("rates.py", "2", "3"),
+}
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package with operators of a user's own."""
+    folder = tmp_path / f"own_{tmp_path.name}"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "rates.py").write_text("RATE = 2\n")
+    (folder / "operators.py").write_text(OPERATORS.format(package=folder.name))
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder
+    forget(folder)
+
+
+def forget(package: Path) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == package.name]:
+        del sys.modules[name]
+
+
+def own(package: Path, **given: Any) -> Any:
+    """As another process imports it."""
+    forget(package)
+    found = importlib.import_module(f"{package.name}.operators")
+    with new_dag():
+        return recoverable(found.Clean, paths="plain")(task_id="t", out="{output:out}", outputs=["out"], **given)
+
+
+@pytest.mark.parametrize("deploy", DEPLOYS)
+def test_the_code_of_a_users_own_operator_counts(package: Path, deploy: str) -> None:
+    name, old, new = DEPLOYS[deploy]
+    before = own(package).fingerprint()
+    assert own(package).fingerprint() == before
+    (package / name).write_text((package / name).read_text().replace(old, new))
+    assert own(package).fingerprint() != before
+
+
+@pytest.mark.control
+def test_control_by_the_name_of_its_class_new_code_of_an_operator_is_the_same(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.task.drop_in_operator.class_code", lambda used: [])
+    before = own(package).fingerprint()
+    (package / "rates.py").write_text("RATE = 3\n")
+    assert own(package).fingerprint() == before
+
+
+def test_an_argument_that_is_not_rendered_counts(package: Path) -> None:
+    before = own(package).fingerprint()
+    assert own(package, limit=2).fingerprint() != before
+    assert pod(secrets=[Secret("env", "A", "b")]).fingerprint() != pod(secrets=[Secret("env", "A", "c")]).fingerprint()
+    assert pod(env_from=[source("a")]).fingerprint() != pod(env_from=[source("b")]).fingerprint()
+    assert pod(env_from=[source("a")]).fingerprint() == pod(env_from=[source("a")]).fingerprint()
+
+
+def source(name: str) -> Any:
+    return k8s.V1EnvFromSource(config_map_ref=k8s.V1ConfigMapEnvSource(name=name))
+
+
+@pytest.mark.control
+def test_control_by_its_rendered_fields_alone_another_argument_is_not_noticed(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.task.drop_in_operator.arguments_that_count", lambda *_: {})
+    assert own(package, limit=2).fingerprint() == own(package).fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("made", "given"),
+    [
+        (pod, {"get_logs": False}),
+        (pod, {"startup_timeout_seconds": 7}),
+        (pod, {"service_account_name": "night"}),
+        (pod, {"retries": 7, "pool": "night", "on_finish_action": "keep_pod"}),
+        (livy, {"polling_interval": 2, "livy_conn_id": "other", "driver_memory": "1g"}),
+        (emr, {"waiter_delay": 7, "waiter_max_attempts": 7}),
+    ],
+)
+def test_an_argument_that_says_nothing_of_the_rows_does_not(made: Callable[..., Any], given: dict[str, Any]) -> None:
+    assert made(**given).fingerprint() == made().fingerprint()
 
 
 # --- what a function takes from the context ---------------------------------------------------------------------------
