@@ -9,11 +9,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from types import CellType, CodeType
 from typing import Any
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 
 from airflow_recovery.job.fingerprint import is_installed
 from airflow_recovery.job.row_settings import IMAGES, PROPERTIES_FIELDS, SETTINGS_FIELDS, without_other_settings
@@ -140,7 +140,7 @@ def arguments_that_count(operator: Any, operator_class: type, fields: Mapping[st
     inside = {str(key) for value in fields.values() if isinstance(value, Mapping) for key in value}
     places = {name.rpartition(".")[2] for name in _listed_for(operator_class, PLACES)}
     known = {*operator.template_fields, *fields, *inside, *places, *NOT_ROWS}
-    known |= {*SETTINGS_FIELDS, *PROPERTIES_FIELDS, *_of_every_operator()}
+    known |= {*SETTINGS_FIELDS, *PROPERTIES_FIELDS, *_of_every_operator(type(operator))}
     return {
         name: given[name]
         for name in sorted(given)
@@ -148,13 +148,13 @@ def arguments_that_count(operator: Any, operator_class: type, fields: Mapping[st
     }
 
 
-@cache
-def _of_every_operator() -> frozenset[str]:
-    from airflow_recovery.operators.drop_in import DropInOperator
-
-    classes = (each for each in DropInOperator.__mro__ if "__init__" in vars(each))
-    names = {name for each in classes for name in inspect.signature(each.__init__).parameters}
-    return frozenset(names | set(inspect.signature(BaseOperator.__init__).parameters) | _OF_FUNCTION)
+def _of_every_operator(recovering: type) -> set[str]:
+    """The arguments that Airflow's base class and recovery's own classes take."""
+    names: set[str] = set(_OF_FUNCTION)
+    for each in recovering.__mro__:
+        if "__init__" in vars(each) and each.__module__.startswith(("airflow.sdk.", "airflow_recovery.")):
+            names |= inspect.signature(vars(each)["__init__"]).parameters.keys()
+    return names
 
 
 def components_of_document(document: Mapping[str, Any]) -> tuple[Component, ...]:
