@@ -8,7 +8,7 @@ from pathlib import Path
 
 from airflow_recovery.job.row_settings import DO_NOT_CHANGE_ROWS, IMAGES
 from airflow_recovery.task.code_places import ELSEWHERE_FIELDS
-from airflow_recovery.task.operator_components import PLACES
+from airflow_recovery.task.operator_components import NOT_ROWS, PLACES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "fingerprint.md"
 
@@ -20,6 +20,7 @@ def tables() -> dict[str, str]:
         "settings": _table(("settings", "why they do not change rows"), settings),
         "images": f"{_names(IMAGES)}\n",
         "places": _table(("operator", "fields that do not count"), _by_operator(PLACES)),
+        "arguments": f"{_names(sorted(NOT_ROWS))}\n",
         "services": f"{_names(ELSEWHERE_FIELDS)}\n",
     }
 
