@@ -7,6 +7,8 @@ import re
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.locations import comparable
 
+LOG_FOLDERS = ("_delta_log", "metadata", ".hoodie")
+"""Where tables keep their logs: Delta, Iceberg, Hudi."""
 _TABLE_LOG = re.compile(
     r"(?P<root>(?:.*/)?)(?:_delta_log/[0-9]{20}\.json|metadata/[^/]+\.metadata\.json|\.hoodie/(?:timeline/)?[0-9_]+\.[a-z]+)"
 )

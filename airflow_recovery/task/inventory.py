@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, ObjectMissing
 from airflow_recovery.globs import alternatives, is_glob, literal_start, matcher
 from airflow_recovery.locations import SCHEMES, comparable
-from airflow_recovery.model.location import is_hidden_from_spark, table_of_log
+from airflow_recovery.model.location import LOG_FOLDERS, is_hidden_from_spark, table_of_log
 from airflow_recovery.model.records import ExternalObject
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.store.opening import open_store
 
+_DATA_OF_ICEBERG = "data"
+_ENDINGS = (".avro", ".orc", ".parquet")
 _ROOT = re.compile(rf"(?:{'|'.join(SCHEMES)})://[^/]*|file:(?://)?|")
 
 
@@ -44,22 +47,24 @@ def list_objects(
     Without ``reads_tables``, raises `JobDefinitionError` for files of a table.
     """
     found: dict[str, ExternalObject] = {}
+    open_at = open_location or partial(open_store, endpoint_url=endpoint_url, region_name=region_name)
     for base, segments in _alternatives(pattern):
-        if open_location is not None:
-            store = open_location(base)
-        else:
-            store = open_store(base, endpoint_url=endpoint_url, region_name=region_name)
+        store = open_at(base)
         files, logs = _listed(store, segments)
-        if logs and not reads_tables:
-            table, log = next(iter(logs.items()))
-            raise JobDefinitionError(
-                f"vertex {vertex!r} reads the files {pattern}: expected files of their own, found those of a table at "
-                f"{store.base_uri}/{table}, whose log ({log.key.rpartition('/')[2]}) decides which of them count. Read "
-                "the table with a recoverable operator, at its {version:...} (docs/tables.md)"
-            )
-        for info in (*files, *logs.values()):
-            uri = f"{store.base_uri}/{info.key}"
-            found[uri] = ExternalObject(vertex, uri, info.size, info.etag)
+        above = _table_above(base, segments, files)
+        tables = [(store, logs)] + ([(around := open_at(above), _logs_of(around))] if above else [])
+        for at, its_logs in tables:
+            if its_logs and not reads_tables:
+                table, log = next(iter(its_logs.items()))
+                raise JobDefinitionError(
+                    f"vertex {vertex!r} reads the files {pattern}: expected files of their own, found those of a table "
+                    f"at {at.base_uri}/{table}, whose log ({log.key.rpartition('/')[2]}) decides which of them count. "
+                    "Read the table with a recoverable operator, at its {version:...} (docs/tables.md)"
+                )
+        for at, infos in ((store, files), *((at, its_logs.values()) for at, its_logs in tables)):
+            for info in infos:
+                uri = f"{at.base_uri}/{info.key}"
+                found[uri] = ExternalObject(vertex, uri, info.size, info.etag)
     externals = tuple(found[uri] for uri in sorted(found))
     if not externals:
         raise ObjectMissing(
@@ -85,6 +90,31 @@ def _listed(store: ObjectStore, segments: list[str]) -> tuple[list[ObjectInfo], 
         for table, log in logs.items()
         if _matches([*table.split("/")[:-1], "part"], segments) or any(info.key.startswith(table) for info in files)
     }
+
+
+def _table_above(base: str, segments: list[str], files: list[ObjectInfo]) -> str | None:
+    """The folder that may be a table, of which ``files`` are some files or partitions; else `None`.
+
+    Names alone tell: a partition's has a ``=``, and a file of a table ends as `_ENDINGS` do. A listing that begins at
+    the table itself has found the log without this.
+    """
+    if not any(info.key.endswith(_ENDINGS) for info in files):
+        return None
+    fixed = _path(base)
+    names = [*fixed, *segments]
+    at = next((at for at, name in enumerate(names) if "=" in name), len(fixed))
+    if at > len(fixed) or (at == len(fixed) and not (segments and literal_start(segments[0]))):
+        return None
+    if names[at - 1 : at] == [_DATA_OF_ICEBERG]:
+        at -= 1
+    start = "/" if base.removeprefix(_root(base)).startswith("/") else ""
+    return f"{_root(base)}{start}{'/'.join(names[:at])}"
+
+
+def _logs_of(store: ObjectStore) -> dict[str, ObjectInfo]:
+    """The newest commit in the log of the table that lies at the store's base, by its folder: an empty text."""
+    commits = [info for name in LOG_FOLDERS for info in store.list(f"{name}/") if table_of_log(info.key) == ""]
+    return {"": max(commits, key=lambda info: info.key)} if commits else {}
 
 
 def may_list(pattern: str, folder: str) -> bool:

@@ -178,6 +178,26 @@ def test_fault_296_a_table_given_as_a_folder_is_read_by_its_log(recovery: Path, 
     assert [run_try(b)["decision"] for _ in range(2)] == ["ran", "kept"]
 
 
+def test_fault_296_so_is_a_partition_of_it(recovery: Path, tmp_path: Path) -> None:
+    table = table_of_two_days(tmp_path)
+    _, b = pair(copy=LIST, rows=f"{table}/day=2/")
+    assert [run_try(b)["decision"] for _ in range(2)] == ["ran", "kept"]
+    DeltaTable(table).delete("day = 2")
+    assert [run_try(b)["decision"] for _ in range(2)] == ["ran", "kept"]
+
+
+@pytest.mark.control
+def test_fault_296_control_without_the_log_above_it_a_deleted_partition_is_as_it_was(
+    recovery: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory, "_table_above", lambda base, segments, files: None)
+    table = table_of_two_days(tmp_path)
+    _, b = pair(copy=LIST, rows=f"{table}/day=2/")
+    run_try(b)
+    DeltaTable(table).delete("day = 2")
+    assert run_try(b)["decision"] == "kept"
+
+
 @pytest.mark.control
 def test_fault_296_control_by_its_files_it_is_as_it_was(
     recovery: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -145,7 +145,27 @@ TABLES = {
 
 
 @pytest.mark.parametrize("kind", TABLES)
-@pytest.mark.parametrize("pattern", ["orders", "orders/", "orders/*.parquet", "*/day=1"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(
+            "orders",
+            "orders/",
+            "orders/*.parquet",
+            "*/day=1",
+            "orders/day=1",
+            "orders/day=1/",
+            "orders/day=1/*.parquet",
+        ),
+        *(
+            "orders/day=*",
+            "orders/day={1,2}/*",
+            "orders/part-1.parquet",
+            "orders/part-*",
+            "orders/day=1/part-0.parquet",
+        ),
+    ],
+)
 def test_fault_296_files_of_a_table_are_no_splits_and_the_table_is_named(
     local_store: LocalStore, kind: str, pattern: str
 ) -> None:
@@ -170,6 +190,22 @@ def test_fault_296_of_a_table_given_as_a_folder_the_newest_commit_counts(
     assert [name for name in names if name.endswith(".parquet")] == ([] if is_empty else ["orders/part-1.parquet"])
     assert logs[1] in names
     assert not [name for name in names if name.startswith("orders2")]
+
+
+@pytest.mark.parametrize("pattern", ["data", "data/day=1", "data/day=1/*", "data/day=*/part-0.parquet"])
+def test_fault_296_so_are_those_of_icebergs_folder_of_data(local_store: LocalStore, pattern: str) -> None:
+    for key in ("orders/data/day=1/part-0.parquet", *(f"orders/{log}" for log in TABLES["Iceberg"])):
+        local_store.put(key, b"x")
+    with pytest.raises(JobDefinitionError, match=r"expected files of their own, found those of a table at .*/orders/"):
+        list_objects(f"{local_store.base_uri}/orders/{pattern}", vertex="raw")
+
+
+@pytest.mark.parametrize("pattern", ["in/day=1", "in/day=1/*.csv", "in/day=1/a.csv", "in/day=*", "in"])
+def test_partitions_of_no_table_are_files(local_store: LocalStore, pattern: str) -> None:
+    for key in ("in/day=1/a.csv", f"other/{TABLES['Delta'][0]}"):
+        local_store.put(key, b"x")
+    [found] = list_objects(f"{local_store.base_uri}/{pattern}", vertex="raw")
+    assert found.uri.endswith("in/day=1/a.csv")
 
 
 def test_files_beside_a_table_are_files(local_store: LocalStore) -> None:
