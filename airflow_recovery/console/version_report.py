@@ -66,15 +66,16 @@ def main() -> None:
 def report(request: Mapping[str, Any]) -> dict[str, Any]:
     """What the version says.
 
-    ``request``: ``root``, ``dags`` (a folder below it), ``version`` (its name for Airflow) and ``runs``, each
-    ``dag_id``, ``group_id``, ``run_key``, ``job`` and ``keys`` (the subtasks that it has recorded). The answer has
+    ``request``: ``root``, ``dags`` (a folder below it), ``version`` (what ``[recovery] code_version`` adds to the
+    fingerprints; empty if it adds nothing) and ``runs``, each ``dag_id``, ``group_id``, ``run_key``, ``job`` and
+    ``keys`` (the subtasks that it has recorded). The answer has
     ``failures``, files that can't be imported; ``jobs``, each with its vertices and regions, or why not; and ``plans``,
     one for each of ``runs``, with the fingerprints of operators that are ``rendered`` for it, and what those raise that
     are ``not_rendered``.
-    ``code_version`` is what ``[recovery] code_version`` adds to the fingerprints, empty if it adds nothing.
+    ``code_version`` is the request's ``version``.
     """
     root = str(Path(request["root"]))
-    code_version = _code_version(request)
+    code_version = str(request["version"])
     answer: dict[str, Any] = {"failures": [], "jobs": [], "plans": [], "code_version": code_version}
     declared: dict[tuple[str, str], Declared] = {}
     has_dags = False
@@ -100,14 +101,6 @@ def report(request: Mapping[str, Any]) -> dict[str, Any]:
     text = json.dumps(answer, default=str)
     described: dict[str, Any] = json.loads(text.replace(json.dumps(f"{root}/")[1:-1], ""))
     return described
-
-
-def _code_version(request: Mapping[str, Any]) -> str:
-    if find_spec("airflow") is None:
-        return ""
-    from airflow_recovery.hooks.settings import CodeVersion, configured_code_version
-
-    return str(request["version"]) if configured_code_version() is CodeVersion.BUNDLE else ""
 
 
 def _may_have_dags(folder: Path) -> bool:

@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -117,8 +118,12 @@ def reports_of(versions: Sequence[Version], runs: Sequence[dict[str, Any]]) -> l
 
     Raises `ConfigurationError` for one whose process dies, or takes too long.
     """
+    counts = _version_counts()
     with tempfile.TemporaryDirectory(prefix="recovery-impact-") as temporary:
-        started = [_start(version, runs, Path(temporary) / str(at)) for at, version in enumerate(versions)]
+        started = [
+            _start(version, runs, Path(temporary) / str(at), version.code_version if counts else "")
+            for at, version in enumerate(versions)
+        ]
         try:
             return [_answer(*each) for each in started]
         finally:
@@ -128,8 +133,17 @@ def reports_of(versions: Sequence[Version], runs: Sequence[dict[str, Any]]) -> l
                     process.wait()
 
 
+def _version_counts() -> bool:
+    """Whether ``[recovery] code_version`` puts the version of a bundle into fingerprints."""
+    if find_spec("airflow") is None:
+        return False
+    from airflow_recovery.hooks.settings import CodeVersion, configured_code_version
+
+    return configured_code_version() is CodeVersion.BUNDLE
+
+
 def _start(
-    version: Version, runs: Sequence[dict[str, Any]], folder: Path
+    version: Version, runs: Sequence[dict[str, Any]], folder: Path, code_version: str
 ) -> tuple[Version, subprocess.Popen[bytes], Path]:
     folder.mkdir()
     request, answer, said = folder / "request.json", folder / "answer.json", folder / "said"
@@ -137,7 +151,7 @@ def _start(
         "root": str(version.root),
         "dags": str(version.dags),
         "runs": list(runs),
-        "version": version.code_version,
+        "version": code_version,
     }
     request.write_text(json.dumps(document))
     given = os.environ.get("PYTHONPATH", "")
