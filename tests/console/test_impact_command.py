@@ -563,7 +563,8 @@ def test_existing_applications_are_compared_as_their_operators_are_written(bundl
 def test_what_an_operator_takes_of_its_runs_date_is_known_of_a_run_that_has_one(
     bundle: Bundle, key: str, is_known: bool
 ) -> None:
-    files = {"operators_dag.py": OPERATORS, "clean.py": "print(1)"}
+    operators = OPERATORS.replace('"s3://code/report.py"', 'os.path.join(os.path.dirname(__file__), "report.py")')
+    files = {"operators_dag.py": operators, "clean.py": "print(1)", "report.py": "print(2)"}
     same = bundle.write("same", files=files)
     dated = {"dag_id": "applications", "run_key": KEY, "group_id": OPERATORS_GROUP, "job": "", "keys": {}}
     with open_version(same, None, ()) as opened:
@@ -589,13 +590,13 @@ def test_what_an_operator_takes_of_its_runs_date_is_known_of_a_run_that_has_one(
 
     maybe = {"clean": "maybe", "report": "maybe"}
     assert asked(same) == ({} if is_known else maybe)
-    other = bundle.write("other", files={**files, "operators_dag.py": OPERATORS.replace("{{ ds }}", "{{ ts }}")})
+    other = bundle.write("other", files={**files, "operators_dag.py": operators.replace("{{ ds }}", "{{ ts }}")})
     assert asked(other) == maybe
     # Written in another way, it comes to the same.
-    alike = OPERATORS.replace("{{ ds }}", "{{ logical_date.strftime('%Y-%m-%d') }}")
+    alike = operators.replace("{{ ds }}", "{{ logical_date.strftime('%Y-%m-%d') }}")
     assert asked(bundle.write("alike", files={**files, "operators_dag.py": alike})) == ({} if is_known else maybe)
     # What can't be rendered is told with the reason.
-    broken = OPERATORS.replace("{{ ds }}", "{{ ds.moon() }}")
+    broken = operators.replace("{{ ds }}", "{{ ds.moon() }}")
     said = answer(bundle.write("broken", files={**files, "operators_dag.py": broken}))
     (run,) = (run for job in said["jobs"] for run in job["runs"])
     why = "since rendering it here raises UndefinedError: 'str object' has no attribute 'moon'"
