@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
                 f"{does} {each['old']}: attempt {each['attempt']} in {json.dumps(each['target'])} is {each['new']}'s."
             )
         print(
-            "Clear the task. If its sink appends, and code and inputs are as they were, it is reused: nothing is added."
+            "Now clear the task. If its sink appends, and its code or inputs have changed since, the task fails: then "
+            "remove the rows and the token from the target first."
         )
     return ExitCode.DONE
 
