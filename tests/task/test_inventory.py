@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -206,6 +207,29 @@ def test_partitions_of_no_table_are_files(local_store: LocalStore, pattern: str)
         local_store.put(key, b"x")
     [found] = list_objects(f"{local_store.base_uri}/{pattern}", vertex="raw")
     assert found.uri.endswith("in/day=1/a.csv")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "listings"),
+    [("in/day=1/", 1 + 3), ("in/day=1/a.parquet", 1 + 3), ("in/*.parquet", 1), ("in/day=1/x.csv", 1)],
+)
+def test_the_log_of_a_table_costs_three_listings_if_it_may_lie_above(
+    local_store: LocalStore, monkeypatch: pytest.MonkeyPatch, pattern: str, listings: int
+) -> None:
+    for key in ("in/day=1/a.parquet", "in/b.parquet", "in/day=1/x.csv"):
+        local_store.put(key, b"x")
+    if pattern == "in/day=1/":
+        local_store.delete(["in/day=1/x.csv"])
+    asked: list[str] = []
+    real = LocalStore.list
+
+    def counted(store: LocalStore, prefix: str = "", **options: Any) -> Any:
+        asked.append(prefix)
+        return real(store, prefix, **options)
+
+    monkeypatch.setattr(LocalStore, "list", counted)
+    assert list_objects(f"{local_store.base_uri}/{pattern}", vertex="raw")
+    assert len(asked) == listings
 
 
 def test_files_beside_a_table_are_files(local_store: LocalStore) -> None:
