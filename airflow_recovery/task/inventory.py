@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from airflow_recovery.errors import ConfigurationError, JobDefinitionError, ObjectMissing
+from airflow_recovery.errors import ConfigurationError, JobDefinitionError, ObjectMissing, StoreAccessDenied
 from airflow_recovery.globs import alternatives, is_glob, literal_start, matcher
 from airflow_recovery.locations import SCHEMES, comparable
 from airflow_recovery.model.location import LOG_FOLDERS, is_hidden_from_spark, table_of_log
@@ -112,8 +112,14 @@ def _table_above(base: str, segments: list[str], files: list[ObjectInfo]) -> str
 
 
 def _logs_of(store: ObjectStore) -> dict[str, ObjectInfo]:
-    """The newest commit in the log of the table that lies at the store's base, by its folder: an empty text."""
-    commits = [info for name in LOG_FOLDERS for info in store.list(f"{name}/") if table_of_log(info.key) == ""]
+    """The newest commit in the log of the table that lies at the store's base, by its folder: an empty text.
+
+    `{}` without a table, or without the right to list there: who may read the partition alone reads no log.
+    """
+    try:
+        commits = [info for name in LOG_FOLDERS for info in store.list(f"{name}/") if table_of_log(info.key) == ""]
+    except StoreAccessDenied:
+        return {}
     return {"": max(commits, key=lambda info: info.key)} if commits else {}
 
 

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from airflow_recovery.errors import ConfigurationError, JobDefinitionError, ObjectMissing, StoreMisconfigured
+from airflow_recovery.errors import (
+    ConfigurationError,
+    JobDefinitionError,
+    ObjectMissing,
+    StoreAccessDenied,
+    StoreMisconfigured,
+)
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task.inventory import list_objects
@@ -230,6 +236,22 @@ def test_the_log_of_a_table_costs_three_listings_if_it_may_lie_above(
     monkeypatch.setattr(LocalStore, "list", counted)
     assert list_objects(f"{local_store.base_uri}/{pattern}", vertex="raw")
     assert len(asked) == listings
+
+
+def test_who_may_not_list_above_a_partition_reads_its_files(
+    local_store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local_store.put("in/day=1/a.parquet", b"x")
+    real = LocalStore.list
+
+    def limited(store: LocalStore, prefix: str = "", **options: Any) -> Any:
+        if prefix == "_delta_log/":
+            raise StoreAccessDenied("no right")
+        return real(store, prefix, **options)
+
+    monkeypatch.setattr(LocalStore, "list", limited)
+    [found] = list_objects(f"{local_store.base_uri}/in/day=1/", vertex="raw")
+    assert found.uri.endswith("in/day=1/a.parquet")
 
 
 def test_files_beside_a_table_are_files(local_store: LocalStore) -> None:
