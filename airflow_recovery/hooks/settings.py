@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.model.components import UnseenCode
 from airflow_recovery.model.job_recovery import ALL_DEFAULTS, SETTINGS, DeclaredJobRecovery
 from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
+
+Choice = TypeVar("Choice", bound=Enum)
 
 SECTION = "recovery"
 DEFAULT_SPARK_IDLE_S = 600
@@ -30,7 +33,7 @@ class DriverJvm(str, Enum):
 
 
 class CodeVersion(str, Enum):
-    """What stands for a task's code in its fingerprint, besides the code that it depends on."""
+    """What every fingerprint holds beside the code."""
 
     NONE = "none"
     """Nothing."""
@@ -139,41 +142,26 @@ class RecoverySettings:
 
 
 def configured_code_version() -> CodeVersion:
-    """What stands for the code besides what is used of it. Raises `ConfigurationError`."""
-    from airflow.sdk import conf
-
-    given = (conf.get(SECTION, "code_version", fallback="") or CodeVersion.NONE.value).strip().lower()
-    choices = [kind.value for kind in CodeVersion]
-    if given not in choices:
-        raise ConfigurationError(f"Expected one of {', '.join(choices)} in [recovery] code_version, found {given!r}.")
-    return CodeVersion(given)
+    """``[recovery] code_version``. Raises `ConfigurationError`."""
+    return _chosen("code_version", CodeVersion.NONE)
 
 
 def configured_unseen_code() -> UnseenCode:
     """What happens if code can't be seen. Raises `ConfigurationError`."""
-    from airflow.sdk import conf
-
-    given = (conf.get(SECTION, "unseen_code", fallback="") or UnseenCode.RUN_ON_CLEAR.value).strip().lower()
-    choices = [policy.value for policy in UnseenCode]
-    if given not in choices:
-        raise ConfigurationError(f"Expected one of {', '.join(choices)} in [recovery] unseen_code, found {given!r}.")
-    return UnseenCode(given)
+    return _chosen("unseen_code", UnseenCode.RUN_ON_CLEAR)
 
 
 def configured_driver_jvm() -> tuple[DriverJvm, Path | None]:
     """How drivers' JVMs start, and the folder of the archives if it is not the default. Raises `ConfigurationError`."""
     from airflow.sdk import conf
 
-    driver_jvm = (conf.get(SECTION, "driver_jvm", fallback="") or DriverJvm.QUICK.value).strip().lower()
+    driver_jvm = _chosen("driver_jvm", DriverJvm.QUICK)
     folder = (conf.get(SECTION, "class_archives", fallback="") or "").strip()
-    if driver_jvm not in [mode.value for mode in DriverJvm]:
-        choices = ", ".join(mode.value for mode in DriverJvm)
-        raise ConfigurationError(f"Expected one of {choices} in [recovery] driver_jvm, found {driver_jvm!r}.")
     if folder and not Path(folder).is_absolute():
         raise ConfigurationError(
             f"Expected an absolute path of a folder in [recovery] class_archives, found {folder!r}."
         )
-    return DriverJvm(driver_jvm), Path(folder) if folder else None
+    return driver_jvm, Path(folder) if folder else None
 
 
 def configured_orphaned_driver_timeout_s() -> int:
@@ -212,6 +200,18 @@ def has_remote_workers() -> bool:
     from airflow.sdk import conf
 
     return any(executor.rpartition(".")[2] != "LocalExecutor" for executor in conf.get("core", "executor").split(","))
+
+
+def _chosen(option: str, default: Choice) -> Choice:
+    """The choice that ``[recovery]`` makes for an option, whatever the case of its letters, else ``default``."""
+    from airflow.sdk import conf
+
+    given = (conf.get(SECTION, option, fallback="") or default.value).strip().lower()
+    kinds = type(default)
+    choices = [kind.value for kind in kinds]
+    if given not in choices:
+        raise ConfigurationError(f"Expected one of {', '.join(choices)} in [recovery] {option}, found {given!r}.")
+    return kinds(given)
 
 
 def _is_below_a_dag(journal: str, results: str) -> bool:

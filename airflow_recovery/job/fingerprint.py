@@ -398,7 +398,7 @@ def _modules_beside() -> CodeModules:
     def is_users(module: str) -> bool:
         top = module.partition(".")[0]
         if top not in known:
-            known[top] = top not in _NOT_USERS and top not in sys.stdlib_module_names and _lies_beside(top)
+            known[top] = _is_users(top) and _lies_beside(top)
         return known[top]
 
     return CodeModules({}, {}, is_users=is_users)

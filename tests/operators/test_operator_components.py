@@ -514,26 +514,28 @@ def beside(folder: Path, case: str) -> str:
     return str(before)
 
 
-@pytest.mark.parametrize("case", BESIDE)
-def test_modules_that_were_not_installed_count_with_a_function(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on Python's path, whose modules are compiled at each import."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = beside(tmp_path, case)
-    assert beside(tmp_path, case) != before
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_modules_that_were_not_installed_count_with_a_function(case: str, importable: Path) -> None:
+    before = beside(importable, case)
+    assert beside(importable, case) != before
 
 
 @pytest.mark.control
 @pytest.mark.parametrize("case", BESIDE)
 def test_control_by_its_own_package_alone_the_change_is_not_noticed(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, importable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(fingerprint, "_lies_beside", lambda top: False)
-    before = beside(tmp_path, case)
-    assert beside(tmp_path, case) == before
+    before = beside(importable, case)
+    assert beside(importable, case) == before
 
 
 @pytest.mark.parametrize("field", ["outputs", "inputs"])
