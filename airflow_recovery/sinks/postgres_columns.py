@@ -1,0 +1,138 @@
+"""How the values of a result go into the columns of a table in PostgreSQL, so that each is the same there.
+
+A pair of a Spark type and a column's type is one of three:
+
+    as it is    the column holds every value of the type: the value is copied into it
+    by value    not every value fits: the server compares each one, as Spark has it, with what would be in the table
+    refused     by the name of the column, before anything is copied
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_recovery.model.spark_types import Kind, decimal_digits, is_interval, is_of_months
+
+NATIVE = {
+    "boolean": "boolean", "byte": "smallint", "short": "smallint", "integer": "integer", "long": "bigint",
+    "float": "real", "double": "double precision", "string": "text", "date": "date",
+    "timestamp": "timestamp with time zone", "timestamp_ntz": "timestamp without time zone",
+    "time": "time without time zone",
+}  # fmt: skip
+"""The type of PostgreSQL that has the values of Spark's type; of a decimal it is numeric, of an interval interval."""
+
+_TEXTS = ("text", "varchar")
+_AS_IS = {
+    "boolean": ("bool", *_TEXTS),
+    "byte": ("int2", "int4", "int8", "numeric", "float4", "float8", *_TEXTS),
+    "short": ("int2", "int4", "int8", "numeric", "float4", "float8", *_TEXTS),
+    "integer": ("int4", "int8", "numeric", "float8", *_TEXTS),
+    "long": ("int8", "numeric", *_TEXTS),
+    "float": ("float4", "float8"),
+    "double": ("float8",),
+    "decimal": ("numeric", *_TEXTS),
+    "string": (*_TEXTS, "json", "jsonb", "xml", "uuid"),
+    "date": ("date", "timestamp", *_TEXTS),
+    "timestamp": ("timestamptz",),
+    "timestamp_ntz": ("timestamp",),
+    "time": ("time",),
+    "interval": ("interval",),
+}
+"""Types of columns, as the server's catalogue names them, that hold every value of Spark's type.
+
+The server reads a string for a column of JSON, XML or UUID, and refuses one that is none.
+"""
+_BY_VALUE = {
+    "integer": ("int2", "float4"),
+    "long": ("int2", "int4", "float4", "float8"),
+    "double": ("float4",),
+    "decimal": ("int2", "int4", "int8"),
+}
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of the table. ``sql``: its type, as SQL writes it. ``base``: its name in the catalogue; of a domain, the
+    name of its base type. ``limit``: its type's modifier, -1 if it has none, such as the length of varchar(3)."""
+
+    sql: str
+    base: str
+    limit: int
+    is_enum: bool = False
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a column is copied. ``stage``: the type that it is copied into, if that is not the table's own.
+
+    ``unlike``: SQL that is true of a value ``{0}`` that would be another one in the table.
+    """
+
+    stage: str | None = None
+    unlike: str | None = None
+
+
+def fit(kind: Kind, column: TableColumn) -> Fit | None:
+    """How values of ``kind`` go into ``column``; `None`: they may not."""
+    if kind == "void":
+        return Fit()
+    if not isinstance(kind, str):
+        return None
+    digits = decimal_digits(kind)
+    name = "decimal" if digits is not None else "interval" if is_interval(kind) else kind
+    if name == "string" and column.is_enum:
+        return Fit()
+    if column.base in _AS_IS.get(name, ()):
+        if column.limit == -1 or (digits is not None and _has_room(digits, column)):
+            return Fit()
+    elif name != "string" and column.base not in _BY_VALUE.get(name, ()):
+        return None
+    if name == "string" and column.base == "bpchar":
+        # The server fills a shorter text with blanks, and takes blanks at the end for nothing.
+        return Fit("text", f"char_length({{0}}) <> {column.limit - 4}")
+    stage = "text" if name == "string" or column.base in _TEXTS else native(kind)
+    return Fit(stage, f"(CAST({{0}} AS {column.sql}))::{stage} IS DISTINCT FROM {{0}}")
+
+
+def native(kind: Kind) -> str | None:
+    """The type of PostgreSQL that has the values of ``kind``; `None`: there is none."""
+    if is_interval(kind):
+        return "interval"
+    return "numeric" if decimal_digits(kind) is not None else NATIVE.get(str(kind))
+
+
+def copied(array: Any, kind: Kind, column: TableColumn) -> Any:
+    """The values in the form in which COPY reads them right."""
+    import pyarrow
+    import pyarrow.compute  # type: ignore[import-untyped]
+
+    if is_interval(kind):
+        unit = " months" if is_of_months(kind) else " microseconds"
+        return pyarrow.compute.binary_join_element_wise(array.cast(pyarrow.string()), unit, "")
+    # A text of a float is the shortest one for 32 bits: read as 64 bits it would be another number.
+    return array.cast(pyarrow.float64()) if (kind, column.base) == ("float", "float8") else array
+
+
+def columns_of(cursor: Any, schema: str, table: str) -> dict[str, TableColumn]:
+    """The columns of a table, by its exact name."""
+    cursor.execute(
+        "SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), b.typname, "
+        "CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, b.typtype = 'e' "
+        "FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
+        "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace JOIN pg_catalog.pg_type t ON t.oid = a.atttypid "
+        "JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END "
+        "WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped",
+        (schema, table),
+    )
+    return {name: TableColumn(*found) for name, *found in cursor.fetchall()}
+
+
+def _has_room(digits: tuple[int, int], column: TableColumn) -> bool:
+    """Whether numeric(p,s) has so many digits before and after the point."""
+    found = re.search(r"\((\d+),(-?\d+)\)$", column.sql)
+    if found is None:
+        return False
+    scale = int(found[2])
+    return digits[0] <= int(found[1]) - scale and digits[1] <= scale
