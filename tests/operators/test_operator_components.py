@@ -422,6 +422,7 @@ def in_process(seed: int) -> list[str]:
     return done.stdout.split()[-5:]
 
 
+@pytest.mark.slow
 def test_sets_in_values_are_written_alike_in_every_process() -> None:
     assert in_process(1) == in_process(2)
 

@@ -83,6 +83,7 @@ def table_of(rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.table({f"c{at}": pa.array([row[at] for row in rows], kind) for at, kind in enumerate(VALUES)})
 
 
+@pytest.mark.slow
 @given(ROWS, st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 5))
 def test_neither_order_nor_batches_count(rows, random, size, other_size) -> None:
     shuffled = rows[:]

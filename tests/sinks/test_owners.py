@@ -5,8 +5,9 @@ The real protocol, PostgreSQL, Delta and Iceberg tables; in place of Spark rows 
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -117,7 +118,10 @@ class Target:
         return sink.open(self.lake if self.warehouse is None else self.warehouse.resources)
 
 
-@pytest.fixture(params=["postgres", "delta", "iceberg"])
+KINDS = ("postgres", "delta", "iceberg")
+
+
+@pytest.fixture(params=KINDS)
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     warehouse = request.getfixturevalue("warehouse") if request.param == "postgres" else None
     return Target(request.param, tmp_path, warehouse)
@@ -143,9 +147,16 @@ def expected(first: str, second: str, other: str) -> str:
     return THE_LATER if first in ("all", "latest") and second == "latest" and "date" in other else REFUSED
 
 
-@pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("second", SINKS)
-@pytest.mark.parametrize("first", SINKS)
+def each_pair_of_sinks() -> Iterator[Any]:
+    """Each pair with each other owner on each kind of table. `make test` has each of them on one of the kinds."""
+    pairs = itertools.product(SINKS, SINKS, OTHERS)
+    for number, pair in enumerate(pairs):
+        for kind in KINDS:
+            marks = () if kind == KINDS[number % len(KINDS)] else pytest.mark.slow
+            yield pytest.param(kind, *pair, marks=marks)
+
+
+@pytest.mark.parametrize(("target", "first", "second", "other"), each_pair_of_sinks(), indirect=["target"])
 def test_faults_220_to_222_nobody_deletes_the_rows_of_another(
     target: Target, first: str, second: str, other: str
 ) -> None:

@@ -156,6 +156,7 @@ def test_fault_12_a_transaction_that_breaks_leaves_nothing(warehouse, monkeypatc
     assert warehouse.rows() == GIVEN
 
 
+@pytest.mark.slow
 def test_whoever_is_frozen_with_the_token_holds_nobody_up(warehouse, monkeypatch):
     """The server ends a transaction that does nothing, and the next process goes on."""
     monkeypatch.setattr(module, "LOCK_TIMEOUT_S", NEVER_S)

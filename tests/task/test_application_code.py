@@ -676,7 +676,7 @@ class Web:
                 """Says nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         self.port = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
 
@@ -775,6 +775,7 @@ def test_code_of_databricks_is_read_by_its_api(
     assert not values(ApplicationCode(None, stores), Place("application", uri))[0][2], "without a connection"
 
 
+@pytest.mark.slow
 def test_a_job_that_glue_keeps_counts_with_its_script(
     start_s3_server: Callable[[str], S3Server], stores: Stores, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -164,6 +164,7 @@ def plain_job_of(seed: int) -> SimulatedJob:
     return replace(job, rules={}, branches={}, operators=frozenset(), pulls={})
 
 
+@pytest.mark.slow
 def test_declared_jobs_without_trigger_rules_and_branches_keep_to_the_rule():
     found = search(0, 1_000, Product(look, by_states), job_of_seed=plain_job_of)
     assert (found.histories, found.against) == (1_000, {})
