@@ -271,11 +271,16 @@ def row_settings(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def settings_of(operator: object) -> dict[str, str]:
     """Return the settings of an operator that count: those declared, over Spark's defaults on this machine."""
-    return row_settings(_defaults_of(operator) | declared_settings(operator))
+    return row_settings(all_settings(operator))
 
 
-def _defaults_of(operator: object) -> dict[str, str]:
-    """What the provider's spark-submit reads on this machine if no properties file is given."""
+def all_settings(operator: object) -> dict[str, Any]:
+    """Return the settings of an operator: those declared, over Spark's defaults on this machine."""
+    return {**defaults_of(operator), **declared_settings(operator)}
+
+
+def defaults_of(operator: object) -> dict[str, str]:
+    """Return what the provider's spark-submit reads on this machine if no properties file is given."""
     is_submitted = any(parent.__module__.startswith(_SPARK_PROVIDER) for parent in type(operator).__mro__)
     if not is_submitted or any(getattr(operator, name, None) for name in PROPERTIES_FIELDS):
         return {}

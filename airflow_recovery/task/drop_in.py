@@ -45,7 +45,7 @@ from airflow_recovery.hooks.result import NOT_PUBLISHED, READ_BY_HOOK, reads_rec
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.tables import tables_of
 from airflow_recovery.job.fingerprint import sink_code
-from airflow_recovery.job.row_settings import declared_settings, settings_of
+from airflow_recovery.job.row_settings import all_settings, settings_of
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.locations import (
@@ -131,7 +131,7 @@ def application_document(
     description = described(operator)
     code = code or ApplicationCode(operator)
     document = {
-        "code": code_document(code, places_of_submit(description, declared_settings(operator))),
+        "code": code_document(code, places_of_submit(description, all_settings(operator))),
         "java_class": description["java_class"],
         "arguments": [str(argument) for argument in operator.application_args or ()],
         **({"files": files} if (files := _files_told(operator, code)) else {}),
