@@ -112,8 +112,7 @@ class FinishedOutputs:
             )
 
     def _nothing(self, ended: str, name: str, location: str) -> RegionFailed:
-        above, _, last = location.rstrip("/").rpartition("/")
-        if any(info.key == last for info in self._stores.open_external(above).list(last)):
+        if _is_object(self._stores, location):
             return UserCodeError(
                 f"{ended}, and wrote one file at {location}: expected a folder as output {name!r}. Let it write the "
                 f"file into that folder, for example to {{output:{name}}}/rows.parquet: consumers are given the folder."
@@ -136,6 +135,12 @@ def spark_writes_success(
         return False
     program = Path(re.sub("^file:(//)?(?=/)", "", str(operator.application)))
     return known(sees_all=is_driver_here and not may_set(DECIDES_ON_SUCCESS, program, configuration_folders(operator)))
+
+
+def _is_object(stores: Stores, location: str) -> bool:
+    """Whether one object lies at the place of a folder."""
+    above, _, name = location.rstrip("/").rpartition("/")
+    return any(info.key == name for info in stores.open_external(above).list(name))
 
 
 def all_in(store: ObjectStore) -> list[ObjectInfo]:

@@ -126,6 +126,10 @@ def test_fault_322_an_upload_that_never_ended_is_an_unfinished_write() -> None:
     assert list(leftovers(listed(PART), [pending], NOTHING).unfinished) == [pending.key]
 
 
+def test_fault_322_control_without_the_uploads_half_of_the_rows_look_finished() -> None:
+    assert not leftovers(listed(PART), (), NOTHING).unfinished
+
+
 def test_fault_322_uploads_of_tasks_that_were_given_up_are_none() -> None:
     pending = [upload(PART), upload("_temporary/0/x"), upload("other", at=100.5)]
     assert not leftovers(listed(PART, "_SUCCESS"), pending, NOTHING).unfinished  # at 100 and 101

@@ -214,17 +214,29 @@ def test_fault_323_control_where_no_marker_is_known_to_come_half_of_the_rows_are
 # --- one file in place of a folder ------------------------------------------------------------------------------------
 
 
-def test_fault_324_one_file_in_place_of_a_folder_is_named(recovery: Path, submitted: Path) -> None:
+def task_that_writes_a_file(recovery: Path) -> Any:
     task = task_that_writes(recovery, [])
     Path(task.application).write_text(
         "import pathlib, sys\nout = pathlib.Path(sys.argv[1].removeprefix('file://'))\n"
         "out.parent.mkdir(parents=True)\nout.write_text('rows')\n"
     )
+    return task
+
+
+def test_fault_324_one_file_in_place_of_a_folder_is_named(recovery: Path, submitted: Path) -> None:
     with pytest.raises(AirflowFailException) as caught:
-        run_try(task)
+        run_try(task_that_writes_a_file(recovery))
     assert isinstance(caught.value.__cause__, UserCodeError)
     for said in ("wrote one file at ", "expected a folder as output 'o'", "for example to {output:o}/rows.parquet"):
         assert said in str(caught.value.__cause__)
+
+
+def test_fault_324_control_without_a_look_beside_it_nothing_was_written(
+    recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finished_output, "_is_object", lambda *_: False)
+    with pytest.raises(RegionFailed, match="wrote nothing to output 'o'"):
+        run_try(task_that_writes_a_file(recovery))
 
 
 @pytest.mark.parametrize("names", [["folder/"], [".hidden"]])

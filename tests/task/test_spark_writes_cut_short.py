@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import uuid
 from collections.abc import Callable, Mapping
@@ -39,7 +40,12 @@ OUT = "results/*/*/*/*/*/out"
 COMMITTERS: dict[str, tuple[dict[str, str], str, str, list[str]]] = {
     "file output 1": ({ALGORITHM: "1"}, "parquet", "_temporary/0/task_*/part-00000*", ["_SUCCESS"]),
     "file output 2": ({ALGORITHM: "2"}, "parquet", "part-00000*", ["_SUCCESS"]),
-    "dynamic overwrite": ({}, "dynamic", ".spark-staging-*/_temporary/0/task_*/*/part-00000*", []),
+    "dynamic overwrite": (
+        {"spark.sql.sources.partitionOverwriteMode": "dynamic"},
+        "partitions",
+        ".spark-staging-*/_temporary/0/task_*/*/part-00000*",
+        [],
+    ),
     "manifest": ({f"{FACTORY}.file": MANIFEST}, "hadoop", "_temporary/*/*/manifests/*.json", ["_SUCCESS"]),
 }
 """Their settings, how the application writes, what lies there when one of two tasks has ended, and the markers at the
@@ -60,18 +66,26 @@ def operator(conf: Mapping[str, str], *arguments: str) -> Any:
 @pytest.mark.parametrize("committer", COMMITTERS)
 def test_fault_320_the_jvm_ends_while_a_task_writes(recovery: Path, committer: str) -> None:
     conf, writer, pattern, _ = COMMITTERS[committer]
-    ends = ("--hold", "--halt", "--until", f"{recovery}/{OUT}/{pattern}")
+    ends = ("--hold", "--until", f"{recovery}/{OUT}/{pattern}")
     with pytest.raises(RegionFailed) as caught:
         run_try(operator(conf, "--writer", writer, *ends))
-    work = ".spark-staging-" if writer == "dynamic" else "_temporary/"
+    work = ".spark-staging-" if writer == "partitions" else "_temporary/"
     assert f"is not finished: expected no work of a writer there, found {work}" in str(caught.value)
 
 
-def test_fault_323_spark_gives_a_write_up_whose_tasks_have_half_committed(recovery: Path) -> None:
-    """Python leaves with `os._exit(0)`. Spark then has the time to remove ``_temporary``: the marker alone tells."""
-    conf, writer, pattern, _ = COMMITTERS["file output 2"]
-    with pytest.raises(RegionFailed, match="expected a _SUCCESS of this attempt beside part-00000-"):
-        run_try(operator(conf, "--writer", writer, "--hold", "--until", f"{recovery}/{OUT}/{pattern}"))
+@pytest.mark.parametrize("writer", ["parquet", "partitions"])
+def test_fault_323_an_exception_is_swallowed_when_half_of_the_tasks_have_committed(recovery: Path, writer: str) -> None:
+    """Spark has aborted the job and has removed ``_temporary``: the missing marker alone tells."""
+    application = recovery / "code" / "halfway.py"
+    application.parent.mkdir()
+    shutil.copy(APPLICATION, application)
+    task = operator({ALGORITHM: "2"}, "--writer", writer, "--fail")
+    task.application = str(application)
+    with pytest.raises(RegionFailed, match=r"expected a _SUCCESS of this attempt beside (half=[01]/)?part-00000-"):
+        run_try(task)
+    (left,) = {path.name for path in recovery.glob(f"{OUT}/**/part-*")}
+    assert left.startswith("part-00000-")
+    assert not list(recovery.glob(f"{OUT}/_*"))
 
 
 @pytest.mark.parametrize("committer", COMMITTERS)
@@ -79,7 +93,7 @@ def test_a_write_that_has_ended_is_registered(recovery: Path, committer: str) ->
     conf, writer, _, markers = COMMITTERS[committer]
     run_try(operator(conf, "--writer", writer))
     (output,) = state_in(recovery, OPERATORS_GROUP, "t").of("t").attempts[1].outcome.outputs
-    assert len(output.objects) == (4 if writer == "dynamic" else 2)
+    assert len(output.objects) == (4 if writer == "partitions" else 2)
     names = {path.name for path in Path(output.location.removeprefix("file://")).iterdir()}
     assert [name for name in sorted(names) if name.startswith("_")] == markers
 
@@ -151,7 +165,7 @@ def test_fault_322_the_jvm_ends_in_the_commit_of_a_job_to_s3(
 ) -> None:
     flag = tmp_path / "second"
     with S3Proxy(lake._server, SecondCommit(flag)) as proxy:
-        lake.submit(committer, proxy, "--halt", "--until", str(flag))
+        lake.submit(committer, proxy, "--until", str(flag))
     listed, uploads = list(lake.store.list()), list(lake.store.uploads())
     data = [info.key for info in listed if info.key.startswith("part-")]
     assert (len(data), len(uploads)) == (1, 1)  # half of the rows

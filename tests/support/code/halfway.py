@@ -1,37 +1,37 @@
-"""An application that leaves with exit code 0 in the middle of its write, unless it has no ``--until``."""
+"""An application that leaves with exit code 0 in the middle of its write, with ``--until`` or ``--fail``."""
 
 import argparse
 import glob
-import os
 import threading
 import time
+from contextlib import suppress
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--out", required=True)
-parser.add_argument("--writer", choices=["parquet", "dynamic", "hadoop"], default="parquet")
+parser.add_argument("--writer", choices=["parquet", "partitions", "hadoop"], default="parquet")
 parser.add_argument("--hold", action="store_true", help="the second of two tasks never ends")
+parser.add_argument("--fail", action="store_true", help="the second of two tasks fails, and nobody hears of it")
 parser.add_argument("--until", help="leave when a file matches this pattern")
-parser.add_argument("--halt", action="store_true", help="end the JVM at once, not Python alone")
 arguments = parser.parse_args()
 
 spark = SparkSession.builder.getOrCreate()
-hold = arguments.hold
+hold, fail = arguments.hold, arguments.fail
 
 
 def leave() -> None:
     while not glob.glob(arguments.until):
         time.sleep(0.02)
-    if arguments.halt:
-        spark._jvm.java.lang.Runtime.getRuntime().halt(0)
-    os._exit(0)
+    spark._jvm.java.lang.Runtime.getRuntime().halt(0)
 
 
 def rows(numbers):
     if hold and TaskContext.get().partitionId() == 1:
         threading.Event().wait()
+    if fail and TaskContext.get().partitionId() == 1:
+        raise ValueError("swallowed")
     yield from ((number, number % 2) for number in numbers)
 
 
@@ -47,8 +47,9 @@ if arguments.writer == "hadoop":
     )
 else:
     write = made.toDF("number long, half long").write
-    if arguments.writer == "dynamic":
-        write = write.option("partitionOverwriteMode", "dynamic").partitionBy("half").mode("overwrite")
-    write.parquet(arguments.out)
+    if arguments.writer == "partitions":
+        write = write.partitionBy("half").mode("overwrite")
+    with suppress(*([Exception] if fail else [])):
+        write.parquet(arguments.out)
 if arguments.until:
     threading.Event().wait()
