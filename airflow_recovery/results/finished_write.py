@@ -80,6 +80,11 @@ class Earlier:
             return info.modified_s is not None and info.modified_s < self.claimed_s - margin_s
         return self.objects.get(info.key) == info
 
+    def new_among(self, listed: Iterable[ObjectInfo], paths: Collection[str]) -> list[str]:
+        """Those of ``paths`` that the attempt has written, by the listing that they come from."""
+        old = {info.key for info in listed if self.has(info)}
+        return [path for path in paths if path not in old]
+
     def has_upload(self, upload: Upload) -> bool:
         """Whether the upload was begun before."""
         if self.claimed_s is not None:
@@ -126,15 +131,13 @@ def leftovers(listed: Sequence[ObjectInfo], uploads: Iterable[Upload], earlier: 
     return Leftovers(found, passed_over)
 
 
-def without_success(listed: Sequence[ObjectInfo], paths: Iterable[str], earlier: Earlier) -> str | None:
-    """Return a file among ``paths`` that this attempt wrote and that no ``_SUCCESS`` of it covers; `None`: all are.
+def without_success(listed: Sequence[ObjectInfo], new: Iterable[str], earlier: Earlier) -> str | None:
+    """Return a file among the ``new`` ones that no ``_SUCCESS`` of this attempt covers; `None`: all are covered.
 
     A ``_SUCCESS`` covers all files below its folder. Without any new file there must be one all the same: the name of
     the marker is returned then.
     """
     successes = _successes(listed, earlier)
-    infos = {info.key: info for info in listed}
-    new = [path for path in paths if not earlier.has(infos[path])]
     uncovered = next((path for path in new if not any(one in successes for one in _folders_above(path))), None)
     return uncovered if successes or uncovered is not None else SUCCESS
 

@@ -75,9 +75,7 @@ class FinishedOutputs:
         of a folder.
         """
         managed = self._drop_in.outputs[name] is None
-        earlier = self._earlier.get(name) or Earlier(
-            claimed_s=None if managed else datetime.fromisoformat(claim.claimed_at).timestamp()
-        )
+        earlier = self._earlier.get(name) or Earlier(claimed_s=None if managed else _seconds(claim.claimed_at))
         ended = f"{claim.region}@{claim.attempt}: the application ended without an error"
         unfinished = f"{ended}, and its write to output {name!r} at {location} is not finished"
         found = leftovers(listed, _uploads(self._stores.open_external(location)), earlier)
@@ -92,18 +90,19 @@ class FinishedOutputs:
             self._log.warning("Output %s: found %s. on_unfinished='accept': registered all the same.", name, work)
         for at, (_, whose) in found.passed_over.items():
             self._log.warning(
-                "Output %s: %s/%s, the work of %s, was there before attempt %d. It is passed over; delete it.",
+                "Output %s: %s/%s was there before attempt %d, left by %s. It is passed over; delete it.",
                 name,
                 location,
                 at,
-                whose,
                 claim.attempt,
+                whose,
             )
         if not paths and all(info.key.rpartition("/")[2] != SUCCESS for info in listed):
             raise self._nothing(ended, name, location)
-        uncovered = without_success(listed, paths, earlier)
+        new = earlier.new_among(listed, paths)
+        uncovered = without_success(listed, new, earlier)
         required = self._drop_in.require_success_file
-        if uncovered is not None and (self._writes_success(paths, managed) if required is None else required):
+        if uncovered is not None and (self._writes_success(new, managed) if required is None else required):
             place = "" if uncovered == SUCCESS else f" beside {uncovered}, or in a folder above it"
             raise RegionFailed(
                 f"{unfinished}: expected a {SUCCESS} of this attempt{place}, found none. Nothing was registered. "
@@ -137,10 +136,16 @@ def spark_writes_success(
     return known(sees_all=is_driver_here and not may_set(DECIDES_ON_SUCCESS, program, configuration_folders(operator)))
 
 
+def _seconds(moment: str) -> float:
+    """Seconds since the epoch. Python 3.10 reads no ``Z``."""
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+
+
 def _is_object(stores: Stores, location: str) -> bool:
     """Whether one object lies at the place of a folder."""
     above, _, name = location.rstrip("/").rpartition("/")
-    return any(info.key == name for info in stores.open_external(above).list(name))
+    is_root = not above or above.rstrip("/").endswith(":")
+    return not is_root and any(info.key == name for info in stores.open_external(above).list(name))
 
 
 def all_in(store: ObjectStore) -> list[ObjectInfo]:

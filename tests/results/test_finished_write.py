@@ -166,9 +166,10 @@ def test_fault_323_each_new_file_wants_a_marker_beside_it_or_above_it(keys: tupl
 def test_fault_323_a_marker_that_is_older_than_the_attempt_counts_for_nothing() -> None:
     old = listed("_SUCCESS", "old", at=10.0)
     earlier = Earlier({info.key: info for info in old})
-    assert without_success([*old, *listed("new")], ["new", "old"], earlier) == "new"
-    assert without_success(old, ["old"], earlier) == "_SUCCESS"  # this attempt has written nothing
-    assert without_success([*listed("new", "_SUCCESS"), old[1]], ["new", "old"], earlier) is None
+    assert earlier.new_among([*old, *listed("new")], ["new", "old"]) == ["new"]
+    assert without_success([*old, *listed("new")], ["new"], earlier) == "new"
+    assert without_success(old, [], earlier) == "_SUCCESS"  # this attempt has written nothing
+    assert without_success([*listed("new", "_SUCCESS"), old[1]], ["new"], earlier) is None
     assert without_success(listed("_SUCCESS", at=4999.0), [], Earlier(claimed_s=5000.0)) == "_SUCCESS"
 
 

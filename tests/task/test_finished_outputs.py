@@ -125,7 +125,7 @@ def test_fault_321_what_an_earlier_attempt_has_left_does_not_stop_one_that_write
     with caplog.at_level(logging.WARNING):
         run_try(task_that_writes(recovery, ["part-0", "part-1"], out=lake), try_number=2)
     assert registered(recovery) == ["part-0", "part-1"]
-    assert "was there before attempt 2. It is passed over; delete it" in caplog.text
+    assert "lake/_temporary/ was there before attempt 2, left by a file output committer" in caplog.text
 
 
 def test_fault_321_an_attempt_that_finds_the_folder_and_writes_nothing_is_refused(
@@ -192,6 +192,17 @@ def test_without_such_knowledge_a_marker_is_not_required(
     names = given.pop("names", [PART])
     run_try(task_that_writes(recovery, names, **given))
     assert registered(recovery) == names
+
+
+def test_files_that_were_there_before_want_no_marker_unless_asked(recovery: Path, submitted: Path) -> None:
+    """The job sees that its result is there, and writes nothing."""
+    lake = recovery / "lake"
+    lake.mkdir()
+    (lake / PART).write_text("rows")
+    run_try(task_that_writes(recovery, [], out=lake))
+    assert registered(recovery) == [PART]
+    with pytest.raises(RegionFailed, match="expected a _SUCCESS of this attempt, found none"):
+        run_try(task_that_writes(recovery, [], out=lake, require_success_file=True, said="another"), try_number=2)
 
 
 def test_a_marker_that_is_switched_off_for_all_jobs_of_this_machine_is_not_required(
