@@ -3,6 +3,7 @@
     ObjectStore    put, put if absent, get, list, delete
     RangeStore     a part of an object, which may be too large to be read at once
     UploadStore    the unfinished multipart uploads that a bucket may have besides: they are listed apart, and paid for
+    FolderStore    folders that hold nothing, of a directory: a bucket has objects in their place
     VersionStore   which version of an object is at a key, so that a replaced object is noticed
     get_many       many reads at once
     in_key_order   a listing, checked
@@ -120,6 +121,15 @@ class UploadStore(Protocol):
 
     def abort_upload(self, upload: Upload) -> None:
         """Delete what was uploaded. One that is completed or aborted already is not an error."""
+        ...
+
+
+@runtime_checkable
+class FolderStore(Protocol):
+    """A store in which a folder exists without an object in it."""
+
+    def empty_folders(self) -> Iterator[ObjectInfo]:
+        """All folders that hold nothing, as keys that end with a slash."""
         ...
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import cached_property, partial
@@ -67,6 +67,7 @@ from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics, StoredXComs
 from airflow_recovery.results.availability import probe_manifest
+from airflow_recovery.results.finished_write import SUCCESS
 from airflow_recovery.results.output_digest import digest_output, import_readers
 from airflow_recovery.results.prober import OnAltered, cure_of_altered
 from airflow_recovery.results.table_line import OwnCommits
@@ -77,6 +78,7 @@ from airflow_recovery.task.code_places import Place, places_of_submit
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.driver_pod import PodFailed
 from airflow_recovery.task.externals import list_external, version_input
+from airflow_recovery.task.finished_output import FinishedOutputs, all_in, spark_writes_success
 from airflow_recovery.task.left_in_airflow import (
     LeftInAirflow,
     read_left,
@@ -206,6 +208,7 @@ class DropInApplication(SparkApplication):
         self._has_loaded = False
         self._signs: Heartbeat | None = None
         self._published: dict[tuple[str, str], PublishedInput] = {}
+        self._finished = FinishedOutputs(drop_in, opened.stores, self._writes_success, opened.run.log)
 
     @abstractmethod
     def new_job(self, attempt: ClaimedAttempt) -> Any:
@@ -450,6 +453,7 @@ class DropInApplication(SparkApplication):
             )
         if self._drop_in.read_limits is not None and any(map(self._is_digested, self._drop_in.outputs)):
             threading.Thread(target=import_readers, name="import pyarrow", daemon=True).start()
+        self._finished.look_before()
         started = time.monotonic()
         left = LeftInAirflow()
         try:
@@ -854,13 +858,9 @@ class DropInApplication(SparkApplication):
         if not self._drop_in.recovers:
             return PartitionManifest(qualified(claim.region, name), location, (), managed=uri is None)
         store = self._stores.open_external(location)
-        listed = list(store.list())
-        if not listed:
-            raise RegionFailed(
-                f"{claim.region}@{claim.attempt}: the application ended without an error and wrote nothing to output "
-                f"{name!r} at {location}. Does it write to the location that it is given?"
-            )
+        listed = all_in(store)
         objects = tuple(ResultObject(info.key, info.size, info.etag) for info in listed if not _is_hidden(info.key))
+        self._finished.check(claim, name, location, listed, [each.path for each in objects])
         self._run.log.info("Output %s: %d objects at %s.", name, len(objects), location)
         manifest = PartitionManifest(qualified(claim.region, name), location, objects, managed=uri is None)
         if not self._is_digested(name):
@@ -873,6 +873,11 @@ class DropInApplication(SparkApplication):
             delta_options=lambda: AirflowSinkResources(self._stores).storage_options(location),
             log=self._run.log,
         )
+
+    def _writes_success(self, paths: Collection[str], managed: bool) -> bool:
+        """Whether the writer of these files is known to end with a ``_SUCCESS``."""
+        del paths, managed
+        return False
 
     def _registered_table(self, claim: Claim, name: str, uri: str) -> PartitionManifest:
         """The snapshot that the attempt has committed; where others read it, with a tag that keeps it from expiry."""
@@ -919,6 +924,10 @@ class DropInSubmission(DropInApplication, SparkSubmission):
     def submit(self, job: SparkSubmitOperator, name: str) -> None:
         """As `SparkSubmission.submit`."""
         SparkSubmission.submit(self, job, name)
+
+    def _writes_success(self, paths: Collection[str], managed: bool) -> bool:
+        """As `spark_writes_success`."""
+        return spark_writes_success(self.operator, paths, managed, is_driver_here=not self.is_on_cluster)
 
     def _hear(self, output: deque[str], lines: Iterable[str]) -> Iterator[str]:
         """As `SparkSubmission._hear`; and look at the code when Spark's context begins: the application is loaded.
@@ -969,7 +978,7 @@ def _outputs_by_age(state: RegionState) -> list[PartitionManifest]:
 def _is_hidden(key: str) -> bool:
     """Folders, markers and unfinished work of Spark's committers, not data. ``_delta_log`` and the like are data."""
     return key.endswith("/") or any(
-        part in ("_SUCCESS", "_temporary") or part.startswith(".") for part in key.split("/")
+        part in (SUCCESS, "_temporary") or part.startswith((".", "__magic")) for part in key.split("/")
     )
 
 
