@@ -10,14 +10,14 @@ import pytest
 from decided_jobs import BRANCH, JOIN, MIN_ONE, SOLO_BESIDE, decided
 from simulated_controls import SAFE, finds
 
-from airflow_recovery.attempt import data_interval, publish, region_task
-from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt import data_interval, declarations, first_attempt, publish, region_task
+from airflow_recovery.attempt.run import DeclaredOperators, Run
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.testing.fake_airflow import FakeAirflow
-from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, simulate
+from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, simulate, world
 from airflow_recovery.testing.simulation.drill import main
 from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS
 from airflow_recovery.testing.simulation.spark import FakeSpark
@@ -57,6 +57,7 @@ def test_fault_179_to_182_control_without_the_protections_it_would_not(name, mon
     monkeypatch.setattr(region_task, "absent_inputs", lambda run, region: ())
     monkeypatch.setattr(RegionState, "outdated_since", None)
     monkeypatch.setattr(publish, "left_out_by_states", lambda plan, states: frozenset())
+    without_declarations(monkeypatch)
     finds(settings, f"against the rule: {what}", 40, start=seed)
 
 
@@ -143,6 +144,50 @@ def test_control_without_the_protection_what_a_run_renders_is_another_ones(name,
     if name == "a param":
         monkeypatch.setattr(Evaluation, "_evaluate_alone", without(Why.CODE_CHANGED))
     finds(settings, f"against the rule: {what}", 40)
+
+
+CHAIN = TOPOLOGIES["chain"]
+ALONE = Settings(decided(CHAIN, operators="PCE"), {Trouble.ALONE: 1})
+UNEVEN = Settings(replace(ALONE.job, uneven=frozenset("PC")), {Trouble.ALONE: 1})
+UNSTEADY = replace(UNEVEN, job=replace(ALONE.job, unsteady=frozenset("PC")))
+
+
+def test_fault_240_what_a_try_succeeds_with_was_made_by_the_code_that_the_dag_declares():
+    for seed in range(SAFE):
+        simulate(seed, ALONE)
+
+
+@pytest.mark.control
+def test_fault_240_control_without_the_look_at_declarations_it_was_made_by_older_code(monkeypatch):
+    without_declarations(monkeypatch)
+    finds(ALONE, "succeeds with P@1 of 'P', and the DAG declares 'P v1'")
+
+
+def without_declarations(monkeypatch):
+    """Nobody looks whether an operator is declared otherwise than its attempt says."""
+    for module in (region_task, publish):
+        monkeypatch.setattr(module, "declared_otherwise", lambda run, state, regions: {})
+    monkeypatch.setattr(first_attempt, "is_as_declared", lambda run, region, outcome: True)
+
+
+@pytest.mark.parametrize("settings", [UNEVEN, UNSTEADY], ids=["on each worker", "at each reading"])
+def test_fault_241_operators_that_are_declared_otherwise_each_time_end_as_in_a_fresh_run(settings):
+    for seed in range(SAFE // 2):
+        simulate(seed, settings)
+
+
+@pytest.mark.control
+def test_fault_241_control_without_the_look_at_answers_all_retries_are_used_up(monkeypatch):
+    monkeypatch.setattr(declarations, "_was_answered_otherwise", lambda run, name, state, current: False)
+    finds(UNEVEN, "against the rule: the run ends as {'P': 'success', 'C': 'failed'")
+
+
+@pytest.mark.control
+def test_fault_241_control_without_a_second_reading_all_retries_are_used_up(monkeypatch):
+    monkeypatch.setattr(declarations, "_was_answered_otherwise", lambda run, name, state, current: False)
+    simulate(0, UNSTEADY)
+    monkeypatch.setattr(world, "DeclaredOperators", lambda own, own_again: DeclaredOperators(own, own))
+    finds(UNSTEADY, "against the rule: the run ends as {'P': 'success', 'C': 'failed'")
 
 
 MARKED_UPSTREAM: dict[str, tuple[str, ...]] = {"P": (), "C": ("P",), "E": ("P", "C")}
