@@ -192,6 +192,7 @@ class History:
             for name in self._below((task,)):
                 if self.states[name] in BLOCKING:
                     self.states[name] = None
+                    self._marked_failed.discard(name)
 
     def settle(self, tries: int = MOST_TRIES) -> None:
         """Airflow starts tasks until none can start, or so many tries are over. Raises `Violation`."""

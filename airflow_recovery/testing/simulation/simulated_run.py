@@ -31,10 +31,10 @@ class SimulatedRun:
     one do not count, as somebody was told. ``unseen_marks``: tasks that a person has called a success, and nobody has
     looked at since. ``followed``: what each branch follows when it runs; ``marked``: how somebody has marked tasks
     after the run was cleared for the last time. ``beside``: (DAG, region) of DAGs that Airflow has lost, where that
-    region had committed before, so that it is no new name. ``unasked``: regions that have changed since a task has asked
-    about their declaration: no other task has to ask again. ``happened``: how often something has happened from outside;
-    ``given``: what readers of other DAGs were given; ``withdrawn``: what people have taken from them. ``hand``: who is
-    at work where no process is. Everything that is random comes from ``rng``.
+    region had committed before, so that it is no new name. ``unasked``: regions that have changed since a task has
+    asked about their declaration: no task has to ask again. ``happened``: how often something has happened from
+    outside; ``given``: what readers of other DAGs were given; ``withdrawn``: what people have taken from them.
+    ``hand``: who is at work where no process is. Everything that is random comes from ``rng``.
     """
 
     def __init__(

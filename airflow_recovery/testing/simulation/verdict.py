@@ -130,7 +130,7 @@ def _check_fresh(run: SimulatedRun, current: Mapping[str, int]) -> None:
         # A task that its rule starts early may have used up its retries before its inputs had ended. A task of a run
         # that was triggered stops rather than replace what another interval has made.
         failed = {name: state for name, state in states.items() if state == "failed"}
-        fresh = fresh_run(job, run.followed, {**run.marked, **failed})
+        fresh = fresh_run(job, run.followed, {**run.marked, **failed}, states)
     for name, state in states.items():
         if state == "success" and fresh.states[name] != state:
             raise Violation(
