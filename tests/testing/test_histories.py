@@ -159,6 +159,7 @@ WITHOUT_ONE = {
     "what was prepared is taken to be there": Product(
         keeps_rows=lambda found, mode, is_gone: keeps_rows(found, mode, False)
     ),
+    "a publish does not wait": Product(not_over=lambda named, states: ()),
     "an input is known by its number": Product(has_tokens=False),
 }
 

@@ -190,6 +190,23 @@ def test_fault_241_control_without_a_second_reading_all_retries_are_used_up(monk
     finds(UNSTEADY, "against the rule: the run ends as {'P': 'success', 'C': 'failed'")
 
 
+OVERLAP: dict[str, tuple[str, ...]] = {**JOIN, "K": ()}
+OVERLAPPING = Settings(
+    decided(OVERLAP, {"J": "always"}, optional={"J": ("X", "Y")}, branches=BRANCH), {Trouble.BRANCH: 1, Trouble.HAND: 1}
+)
+
+
+def test_fault_350_a_publish_names_no_result_of_a_region_that_may_yet_be_skipped():
+    for seed in range(27, 27 + SAFE):
+        simulate(seed, OVERLAPPING)
+
+
+@pytest.mark.control
+def test_fault_350_control_where_it_does_not_wait_it_names_what_is_skipped_then(monkeypatch):
+    monkeypatch.setattr(publish, "not_over", lambda named, states: ())
+    finds(OVERLAPPING, "names X@1, and X is skipped", 20, start=27)
+
+
 MARKED_UPSTREAM: dict[str, tuple[str, ...]] = {"P": (), "C": ("P",), "E": ("P", "C")}
 MARKED = Settings(
     decided(MARKED_UPSTREAM, {"E": "all_done"}, optional={"E": ("C",)}), {Trouble.HAND: 1, Trouble.DELETE: 1}
