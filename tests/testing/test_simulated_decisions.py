@@ -229,11 +229,27 @@ def test_fault_242_control_where_the_clear_does_not_know_of_the_mark_it_is(monke
     finds(MARKED, "against the rule", 20, start=52)
 
 
-def test_still_against_the_rule_a_task_that_starts_early_renders_the_xcom_of_an_input_that_was_cleared():
+STALE_XCOMS = {
+    "a task starts before its input has ended": (
+        decided({"A": (), "B": (), "C": ("A", "B")}, {"C": "one_success"}, optional={"C": ("A", "B")}, operators="AC"),
+        {"C": ("A",)},
+        Trouble.CLEAR,
+        "C@2",
+    ),
+    "an input is skipped in this run": (
+        decided(JOIN, {"J": MIN_ONE}, optional={"J": ("X", "Y")}, branches=BRANCH, operators="XYJ"),
+        {"J": ("X", "Y")},
+        Trouble.BRANCH,
+        "J@2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STALE_XCOMS)
+def test_still_against_the_rule_a_task_renders_the_xcom_that_an_input_has_left_in_an_earlier_try(name):
     """Airflow deletes it when the input starts again. Turn this round once such an argument is refused."""
-    job = decided({"A": (), "B": (), "C": ("A", "B")}, {"C": "one_success"}, optional={"C": ("A", "B")}, operators="AC")
-    settings = Settings(replace(job, pulls={"C": ("A",)}), {Trouble.CLEAR: 1})
-    finds(settings, "C@2 has other rows than in a fresh run", 200)
+    job, pulls, trouble, what = STALE_XCOMS[name]
+    finds(Settings(replace(job, pulls=pulls), {trouble: 1}), f"{what} has other rows than in a fresh run", 200)
 
 
 def test_a_seed_replays_exactly_and_the_command_line_has_it(capsys):

@@ -391,6 +391,8 @@ def with_drawn_arguments(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
         # Where the rule does not wait, Airflow may render the XCom that an input has left before it was cleared.
         if name in job.operators and job.rules.get(name) not in EARLY_RULES
     }
+    # Nor what it has left that is absent in this run: Airflow keeps it as long as its task is not started again.
+    pulls = {name: tuple(a for a in above if a not in job.optional.get(name, ())) for name, above in pulls.items()}
     chosen = {name: above for name, above in pulls.items() if above}
     dated, using = (frozenset(name for name in job.regions if rng.random() < 0.4) for _ in range(2))
     unstored = frozenset(name for name in sorted(job.operators) if rng.random() < 0.3)
