@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 
-from airflow_recovery.attempt.absent_inputs import FAILED_STATES, OVER
+from airflow_recovery.attempt.absent_inputs import FAILED_STATES
 from airflow_recovery.attempt.clear_producers import clear_producers, refuse_without_clear_client
 from airflow_recovery.attempt.declarations import declared_otherwise
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.task_instances import REMOVED_STATE, Observation
+from airflow_recovery.attempt.task_instances import ENDED_STATES, REMOVED_STATE, Observation
 from airflow_recovery.attempt.withdraw import withdrawals
 from airflow_recovery.errors import AttemptLost, InputFailed, InputPending, PagesDisagree
 from airflow_recovery.journal.journal import LISTING_ROUNDS
@@ -38,7 +38,7 @@ def left_out_by_states(plan: PlanRecord, states: Mapping[str, str | None]) -> fr
 
 def not_over(named: Iterable[str], states: Mapping[str, str | None]) -> tuple[str, ...]:
     """Those of the regions in ``named`` whose tasks have not ended in this DAG run. Pure."""
-    return tuple(name for name in named if states[name] not in OVER)
+    return tuple(name for name in named if states[name] not in ENDED_STATES)
 
 
 class PublishTask:
