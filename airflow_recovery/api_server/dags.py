@@ -39,16 +39,17 @@ def declared_otherwise(session: Session, dag_id: str, run_id: str) -> dict[str, 
     if newest is None or session.scalar(select(DagRun.bundle_version).where(*of_run)) is not None:
         return {}
     columns = select(TaskInstance.task_id, TaskInstance.dag_version_id).distinct()
-    tried = session.execute(columns.where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)).all()
-    versions = {version for _, version in tried if version not in (None, newest.dag_version_id)}
-    if not versions:
+    rows = session.execute(columns.where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id))
+    earlier = [(task, version) for task, version in rows if version not in (None, newest.dag_version_id)]
+    if not earlier:
         return {}
+    versions = {version for _, version in earlier}
     chosen = select(SerializedDagModel).where(SerializedDagModel.dag_version_id.in_(versions))
-    declared = {each.dag_version_id: _operators(each.data) for each in session.scalars(chosen)}
+    declared = {str(each.dag_version_id): _operators(each.data) for each in session.scalars(chosen)}
     today = _operators(newest.data)
     found: dict[str, tuple[str, ...]] = {}
-    for task_id, version in tried:
-        before, now = declared.get(version, {}).get(task_id), today.get(task_id)
+    for task_id, version in earlier:
+        before, now = declared.get(str(version), {}).get(task_id), today.get(task_id)
         if before is not None and now is not None and (differing := tuple(_differing(before, now))):
             found[task_id] = differing
     return found

@@ -83,7 +83,7 @@ def test_fault_51_under_assume_another_number_of_rows_is_a_warning(caplog: pytes
 
 def note_under_assume() -> str:
     """The note of C, which is kept though P was made again and has written other rows."""
-    world = World(PAIR, modes={"P": ASSUME}, unstable=("P",))
+    world = World(PAIR, modes={"P": ASSUME}, unstable=frozenset("P"))
     world.go_all("PC")
     world.restart("P")
     world.go("P")

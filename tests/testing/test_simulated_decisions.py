@@ -17,7 +17,7 @@ from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.testing.fake_airflow import FakeAirflow
-from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, simulate, world
+from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, SimulatedJob, Trouble, simulate, world
 from airflow_recovery.testing.simulation.drill import main
 from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS
 from airflow_recovery.testing.simulation.spark import FakeSpark
@@ -229,7 +229,7 @@ def test_fault_242_control_where_the_clear_does_not_know_of_the_mark_it_is(monke
     finds(MARKED, "against the rule", 20, start=52)
 
 
-STALE_XCOMS = {
+STALE_XCOMS: dict[str, tuple[SimulatedJob, dict[str, tuple[str, ...]], Trouble, str]] = {
     "a task starts before its input has ended": (
         decided({"A": (), "B": (), "C": ("A", "B")}, {"C": "one_success"}, optional={"C": ("A", "B")}, operators="AC"),
         {"C": ("A",)},
