@@ -36,6 +36,9 @@ from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.store.object_store import ObjectStore
 
+ALL_SUCCESS = "all_success"
+"""Airflow's default trigger rule: a task starts once all tasks directly above it have succeeded."""
+
 
 def no_committers(spec: CommitSpec) -> Committer:
     """Where nothing is lent to sinks. Raises `ConfigurationError`."""
@@ -67,7 +70,7 @@ class TaskIdentity:
     try_number: int
     ti_id: str
     grant: RetryGrant | None = None
-    trigger_rule: str = "all_success"
+    trigger_rule: str = ALL_SUCCESS
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from airflow_recovery.model.components import Component
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
+from airflow_recovery.story import deploy_impact
 
 
 @pytest.fixture
@@ -396,6 +397,19 @@ def test_code_that_can_not_be_seen_is_named_if_its_region_does_not_run_again(bun
     (notes,) = [run["notes"] for job in bundle.answer(old, new)["jobs"] for run in job["runs"]]
     (note,) = [each for each in notes if "can't be seen" in each]
     assert note.endswith(f": clean: {jar.name}. They are taken to be unchanged"), "busiest runs again anyway"
+
+
+@pytest.mark.slow
+@pytest.mark.control
+def test_control_where_nobody_looks_for_unseen_code_impact_takes_it_to_be_unchanged_and_says_nothing(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploy_impact, "unseen_code", lambda view: {})
+    old = bundle.write("old")
+    made_of(bundle.ran(old).journal(), "clean", Component("jars s3://code/a.jar", "s3://code/a.jar", seen=False))
+    answer = bundle.answer(old, old)
+    assert effects(answer) == {}
+    assert [run["notes"] for job in answer["jobs"] for run in job["runs"]] == [[]]
 
 
 def test_only_the_runs_that_are_asked_for(bundle: Bundle) -> None:

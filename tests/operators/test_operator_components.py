@@ -785,6 +785,19 @@ def test_the_note_of_a_kept_task_ends_with_how_to_run_it_again(recovery: Path, m
 
 
 @pytest.mark.control
+def test_control_where_nobody_looks_for_unseen_code_the_note_of_a_kept_task_hides_it(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr("airflow_recovery.operators.recovering.leave_note", lambda context, text: notes.append(text))
+    monkeypatch.setattr("airflow_recovery.operators.drop_in.unseen_in", lambda components: ())
+    try_of(deployed(), 1, RETRIES)
+    try_of(deployed(), 2, RETRIES)
+    assert notes[1].startswith("kept: attempt 1 is valid")
+    assert "can't be seen" not in "".join(notes)
+
+
+@pytest.mark.control
 def test_fault_280_control_without_the_look_the_old_rows_stay(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_recovery.attempt.region_task.why_unseen_code_runs", lambda *_: None)
     assert try_of(deployed(), 1, RETRIES) == "ran"

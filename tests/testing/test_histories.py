@@ -74,6 +74,21 @@ def marks_c_as_failed_and_loses_p(history: History) -> None:
     history.clear("P")
 
 
+def marks_what_is_above_as_skipped(history: History) -> None:
+    history.mark("C", "failed")
+    history.mark("P", "skipped")
+
+
+def test_a_person_who_marks_what_is_above_lets_airflow_clear_a_task_that_was_marked_as_failed():
+    job = decided(PAIR, {"C": "always"}, optional={"C": ("P",)})
+    play(0, Known(job), [marks_what_is_above_as_skipped])
+
+
+@pytest.mark.parametrize("seed", [116_137, 1_029_336, 2_000_568, 3_000_677])
+def test_seeds_of_long_searches_at_which_the_model_was_wrong_are_not_against_the_rule(seed):
+    play(seed, Known(drawn_job_of(seed)))
+
+
 def test_fault_242_a_task_that_was_marked_as_failed_runs_again_only_if_a_person_clears_it():
     for seed in range(20):
         known = Known(decided(PAIR, operators="PC"))
@@ -144,6 +159,7 @@ WITHOUT_ONE = {
     "what was prepared is taken to be there": Product(
         keeps_rows=lambda found, mode, is_gone: keeps_rows(found, mode, False)
     ),
+    "a publish does not wait": Product(not_over=lambda named, states: ()),
     "an input is known by its number": Product(has_tokens=False),
 }
 

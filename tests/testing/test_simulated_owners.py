@@ -101,3 +101,8 @@ def test_a_table_commit_names_what_it_replaces():
 def test_a_seed_replays_exactly(troubles):
     settings = Settings(with_table(PAIR, "C", Replaces.RUN, renamed=True), troubles)
     assert simulate(5, settings).trace == simulate(5, settings).trace
+
+
+def test_a_person_leaves_a_task_alone_that_was_renamed_before_the_repair() -> None:
+    """Seed 4619 of `--decided`: the simulation itself failed here."""
+    simulate(4619, Settings.sharing_a_table(4619))

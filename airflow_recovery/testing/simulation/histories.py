@@ -192,6 +192,7 @@ class History:
             for name in self._below((task,)):
                 if self.states[name] in BLOCKING:
                     self.states[name] = None
+                    self._marked_failed.discard(name)
 
     def settle(self, tries: int = MOST_TRIES) -> None:
         """Airflow starts tasks until none can start, or so many tries are over. Raises `Violation`."""
@@ -458,6 +459,9 @@ class History:
 
     def _publish(self) -> None:
         decision = self.known.decide(self.job, tuple(self.numbers), PUBLISH, self.states, self.gone, self.in_run)
+        if decision.ends_as == WAITS:
+            self._retries(PUBLISH)
+            return
         if decision.ends_as is not None:
             self._ends(PUBLISH, decision.ends_as, decision.ends_as)
             return
@@ -468,7 +472,7 @@ class History:
         self._published = {name: self._number(name) for name in decision.handed_out}
         self.told.append(f"publish {', '.join(f'{name}@{n}' for name, n in self._published.items())}")
         for name, n in self._published.items():
-            if self.states[name] in ENDED - {"success"}:
+            if self.states[name] != "success":
                 raise Violation(f"the publish names {name}@{n}, and {name} is {self.states[name]}")
             self._check_rows(name, self.judged.get(name))
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from airflow_recovery.attempt.absent_inputs import absent_by_states
 from airflow_recovery.attempt.data_interval import of_another_interval
-from airflow_recovery.attempt.publish import left_out_by_states
+from airflow_recovery.attempt.publish import left_out_by_states, not_over
 from airflow_recovery.attempt.region_task import outdated_finish
 from airflow_recovery.errors import InputFailed, InputPending, InputSkipped
 from airflow_recovery.journal.run_state import NEVER_STARTED, Attempt, RegionState, RunState
@@ -129,6 +129,8 @@ class Product(NamedTuple):
     """Which attempts count for a try, and which inputs are absent."""
     left_out: Callable[[Evaluation, Mapping[str, str | None]], frozenset[str] | None] = left_out
     """The regions of which a publish hands out no result, by the states of all tasks; `None`: the publish fails."""
+    not_over: Callable[[Iterable[str], Mapping[str, str | None]], Sequence[str]] = not_over
+    """Of the regions whose results a publish would name, those for which it waits."""
     respects_marks: bool = True
     """Recovery clears no task that a person has marked as failed."""
     leaves: Callable[[bool], Kept] = leaves
@@ -305,7 +307,10 @@ class Known:
         if lost:
             return _waits(evaluation, lost)
         valid = (name for name in job.regions if evaluation.invalid_because(name) is None)
-        return Decision(handed_out=tuple(name for name in valid if name not in without))
+        handed_out = tuple(name for name in valid if name not in without)
+        if self.product.not_over(handed_out, states):
+            return Decision(ends_as=WAITS)
+        return Decision(handed_out=handed_out)
 
     def overtaken(self, job: SimulatedJob, numbers: tuple[int, ...]) -> tuple[str, ...]:
         """The regions whose results rest on what does not count any more."""
