@@ -327,6 +327,13 @@ class HoldsOther(SinkRefused):
     """The target holds another attempt than the one that was to be committed, and nothing was changed."""
 
 
+class SinkUnreadable(SinkRefused):
+    """The target can't be used, and no retry helps: its log is damaged, or access is denied. Something must be mended.
+
+    Whether something was committed before is not known.
+    """
+
+
 class SinkSuperseded(RecoveryError):
     """A later date of the same task has committed to a sink with ``keeps="latest"``; nothing was changed."""
 
