@@ -462,7 +462,16 @@ class InputReleased(PartitionMissing):
 
 
 class InputAltered(InputUnreadable):
-    """A file that was read is not the one that was registered, or is damaged. As `PartitionMissing`: then looked at."""
+    """A file that was read is not the one that was registered. As `PartitionMissing`: then looked at."""
+
+
+class InputMalformed(InputUnreadable):
+    """A file that was read is as it was registered, and is no data that can be read: another schema, cut short, a page.
+
+    The message names the file. Not retried: somebody must replace it first.
+    """
+
+    kind = Kind.FINAL
 
 
 class InputDenied(InputUnreadable):

@@ -21,7 +21,7 @@ from airflow_recovery.attempt.heartbeat_watch import beat_of
 from airflow_recovery.attempt.inputs_kept import ensure_inputs_kept
 from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS, raised_in
-from airflow_recovery.driver.failure_class import ERRORS, classify
+from airflow_recovery.driver.failure_class import ERRORS, classify, read_advice
 from airflow_recovery.driver.fencing import FenceWatch, is_fenced
 from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
 from airflow_recovery.driver.paths import spark_path
@@ -485,6 +485,8 @@ class DropInApplication(SparkApplication):
             advice = self._advice_on_checkpoints("\n".join([str(error), *output_of(error)]))
             if advice:
                 raise UserCodeError(f"{message}. {advice}", failure) from error
+            to_mend = read_advice(failure)
+            message = message if to_mend is None else f"{message}. {to_mend}"
             raise ERRORS[classify(failure)](message, failure) from error
         return self._finish(attempt, round(time.monotonic() - started, 3), left, tuple(found))
 

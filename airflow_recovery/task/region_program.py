@@ -18,7 +18,7 @@ from airflow_recovery.attempt.mode import AttemptMode
 from airflow_recovery.driver.cached import STORAGE_LEVELS
 from airflow_recovery.driver.exit_report import forget_failure, read_failure, read_receipt
 from airflow_recovery.driver.failure import is_user_error
-from airflow_recovery.driver.failure_class import ERRORS, classify
+from airflow_recovery.driver.failure_class import ERRORS, classify, read_advice
 from airflow_recovery.driver.heartbeat import INTERVAL_S
 from airflow_recovery.driver.private_folder import own_folder, private_folder
 from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunFacts, TableSpec, VertexSpec
@@ -259,4 +259,5 @@ def region_failed(spec: RegionSpec, failure: Failure | None, error: Exception) -
         return UserCodeError(f"{message}. {advice or 'The same code would fail again, so it is not retried.'}", failure)
     if advice is not None:
         return NotSetUp(message if advice in message else f"{message}. {advice}", failure)
-    return ERRORS[classify(failure)](message, failure)
+    to_mend = read_advice(failure)
+    return ERRORS[classify(failure)](message if to_mend is None else f"{message}. {to_mend}", failure)
