@@ -26,6 +26,7 @@ class Answer(Enum):
     """Perhaps no retry is needed but a later one. Whether something was committed is not known."""
 
 
+_CASE = " (upper and lower case count in the names of columns)"
 _DELTA_CONFLICT = re.compile(
     r"Failed to commit transaction|Tried committing existing table version|Commit failed: a concurrent|"
     r"Metadata changed since last commit|Concurrent transaction failed|protocol changed|table already exists"
@@ -57,7 +58,7 @@ def of_delta(error: Exception) -> tuple[Answer, str]:
     if features:
         return Answer.REFUSED, delta_features(features)
     if isinstance(error, (deltalake.exceptions.SchemaMismatchError, deltalake.exceptions.DeltaProtocolError)):
-        return Answer.REFUSED, text
+        return Answer.REFUSED, text + (_CASE if "not found in schema" in text else "")
     if isinstance(error, deltalake.exceptions.CommitFailedError) and "append-only" in text:
         return Answer.REFUSED, text
     if isinstance(error, deltalake.exceptions.DeltaError) and "failed validation check" in text:
@@ -150,7 +151,7 @@ def of_iceberg(error: Exception) -> tuple[Answer, str]:
     if _is_reply(error):
         return Answer.UNKNOWN, text
     if isinstance(error, (ValueError, TypeError)):
-        return Answer.REFUSED, str(error) + _required(str(error))
+        return Answer.REFUSED, str(error) + _required(str(error)) + (_CASE if "more columns" in str(error) else "")
     if type(error).__module__.startswith("sqlalchemy"):
         is_final = name in ("ArgumentError", "NoSuchModuleError", "ProgrammingError") or _SQL_FINAL.search(text)
         return (Answer.UNREADABLE if is_final else Answer.UNKNOWN), text

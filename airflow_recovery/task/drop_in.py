@@ -25,7 +25,7 @@ from airflow_recovery.driver.failure_class import ERRORS, classify, read_advice
 from airflow_recovery.driver.fencing import FenceWatch, is_fenced
 from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
 from airflow_recovery.driver.paths import spark_path
-from airflow_recovery.driver.start_advice import output_of, start_failure
+from airflow_recovery.driver.start_advice import exit_first, output_of, start_failure
 from airflow_recovery.driver.submit_keeper import Order
 from airflow_recovery.errors import (
     AttemptLost,
@@ -475,10 +475,10 @@ class DropInApplication(SparkApplication):
                 could_not = f"{claim.region}@{claim.attempt} could not start: {failure.message}"
                 raise ERRORS[classify(failure)](could_not, failure) from error
             failure = _own_exception(error)
-            told = str(error) if failure is None else f"{failure.type}: {failure.message}"
+            told = exit_first(error) if failure is None else f"{failure.type}: {failure.message}"
             if failure is not None and isinstance(error, PodFailed):
                 told += f"\nThe driver's pod: {error}"
-            failure = failure or Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
+            failure = failure or Failure(type(error).__name__, told[:MAX_MESSAGE_CHARACTERS])
             message = f"{claim.region}@{claim.attempt}: the application failed: {told}"
             with suppress(StoreError):
                 self._ensure_as_claimed(attempt)
