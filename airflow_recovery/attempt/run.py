@@ -121,6 +121,8 @@ class Run:
     """Whether Airflow has the DAG run of that id, and has not ended it."""
     dag_tasks: Collection[str] = ()
     """The ids of all tasks of today's DAG; empty: only those of `plan` are known."""
+    waits_for_past: Collection[str] = ()
+    """The ids of tasks that begin only when their previous run has ended (``depends_on_past``)."""
     has_dag: Callable[[str], bool | None] = lambda dag_id: None
     """Whether Airflow has the DAG of that id in a file; `None`: not known."""
     check_owner: Callable[[], None] = lambda: None

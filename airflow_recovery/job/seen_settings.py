@@ -19,7 +19,10 @@ from typing import Any
 
 _CHECKPOINT = r"[\w.\-]*check[-_]?point[\w.\-]*"
 _LOCATION = r"(?:[a-z][a-z0-9+.\-]*://?|/)[^\s\"',;]*"
-_OPTION = re.compile(rf"(?P<name>{_CHECKPOINT})[\"']?\s*[=:,\s]\s*[\"']?(?P<place>{_LOCATION})", re.IGNORECASE)
+# From the begin of a word alone: else an argument of 200,000 letters is looked through once for each of them.
+_OPTION = re.compile(
+    rf"(?<![\w.\-])(?P<name>{_CHECKPOINT})[\"']?\s*[=:,\s]\s*[\"']?(?P<place>{_LOCATION})", re.IGNORECASE
+)
 _PATH = re.compile(
     rf"(?:^|[\s\"'=,])(?P<place>(?=[^\s\"',;]*/[._]?check[-_]?points?(?:/|\b)){_LOCATION})", re.IGNORECASE
 )

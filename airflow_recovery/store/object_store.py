@@ -36,12 +36,14 @@ class ObjectInfo(NamedTuple):
     ``etag`` is the identity of the object's content at this key (quotes stripped). It is compared, never interpreted:
     on S3 it is what the server says (a multipart etag is no MD5), in a directory it is the content's hash.
     ``modified_s``: when it was stored, in seconds since the epoch, by the store's clock.
+    ``archived``: the storage class of an object that can't be read before it is restored; empty for all others.
     """
 
     key: str
     size: int
     etag: str
     modified_s: float | None = None
+    archived: str = ""
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from airflow_recovery.attempt.heartbeat_watch import beat_of
 from airflow_recovery.attempt.inputs_kept import ensure_inputs_kept
 from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS, raised_in
-from airflow_recovery.driver.failure_class import ERRORS, classify
+from airflow_recovery.driver.failure_class import ERRORS, classify, read_advice
 from airflow_recovery.driver.fencing import FenceWatch, is_fenced
 from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
 from airflow_recovery.driver.paths import spark_path
-from airflow_recovery.driver.start_advice import output_of, start_failure
+from airflow_recovery.driver.start_advice import exit_first, output_of, start_failure
 from airflow_recovery.driver.submit_keeper import Order
 from airflow_recovery.errors import (
     AttemptLost,
@@ -479,16 +479,18 @@ class DropInApplication(SparkApplication):
                 could_not = f"{claim.region}@{claim.attempt} could not start: {failure.message}"
                 raise ERRORS[classify(failure)](could_not, failure) from error
             failure = _own_exception(error)
-            told = str(error) if failure is None else f"{failure.type}: {failure.message}"
+            told = exit_first(error) if failure is None else f"{failure.type}: {failure.message}"
             if failure is not None and isinstance(error, PodFailed):
                 told += f"\nThe driver's pod: {error}"
-            failure = failure or Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
+            failure = failure or Failure(type(error).__name__, told[:MAX_MESSAGE_CHARACTERS])
             message = f"{claim.region}@{claim.attempt}: the application failed: {told}"
             with suppress(StoreError):
                 self._ensure_as_claimed(attempt)
             advice = self._advice_on_checkpoints("\n".join([str(error), *output_of(error)]))
             if advice:
                 raise UserCodeError(f"{message}. {advice}", failure) from error
+            to_mend = read_advice(failure)
+            message = message if to_mend is None else f"{message}. {to_mend}"
             raise ERRORS[classify(failure)](message, failure) from error
         return self._finish(attempt, round(time.monotonic() - started, 3), left, tuple(found))
 

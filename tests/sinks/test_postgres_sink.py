@@ -410,7 +410,7 @@ def test_fault_99_of_a_connections_extra_libpq_gets_what_is_libpqs_and_the_conne
 def test_control_libpq_refuses_what_is_airflows(warehouse, monkeypatch):
     monkeypatch.setattr(module, "_OPTIONS", set(EXTRA))
     warehouse.resources = WithOptions(warehouse.address, **EXTRA)
-    with pytest.raises(SinkUnavailable, match="invalid dsn"):
+    with pytest.raises(SinkRefused, match="invalid dsn"):
         committer(warehouse).probe(token())
 
 

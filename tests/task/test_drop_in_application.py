@@ -98,7 +98,7 @@ def test_fault_4_what_a_failed_attempt_wrote_is_never_read(recovery: Path, submi
     with pytest.MonkeyPatch.context() as patch:
         filled = drop_in.filled
         patch.setattr(drop_in, "filled", lambda given, locations: [*filled(given, locations), "--fail-after-writing"])
-        with pytest.raises(RegionFailed, match=r"p@1: the application failed: Cannot execute: .*spark-submit"):
+        with pytest.raises(RegionFailed, match=r"p@1: the application failed: Error code is: "):
             run_try(tasks["p"])
     made = run_try(tasks["p"], try_number=2)
     assert (made["decision"], made["attempt"]) == ("ran", 2)
