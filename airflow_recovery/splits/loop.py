@@ -105,6 +105,7 @@ class SplitLoop:
         self._own: list[CommittedBatch] = []
         self._schemas = {output.result: output.schema for committed in adopted for output in committed.outputs}
         self._committed_at = time.monotonic()
+        self._seen_cuts: set[int] = set()
 
     def run(self) -> tuple[CommittedBatch, ...]:
         """Read all that its supplier gives, and return the batches that this attempt has committed.
@@ -174,7 +175,7 @@ class SplitLoop:
                 accumulators=accumulators,
                 splits={self._splits.vertex: batch.splits},
                 folder=f"{next(self._folders):04d}",
-                guard=RowLocalGuard(),
+                guard=RowLocalGuard(self._seen_cuts),
                 is_quiet=True,
             ).run()
             self._check_columns(outputs, batch)
