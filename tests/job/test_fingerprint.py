@@ -570,7 +570,7 @@ MADE_BY_CALLS: dict[str, Callable[[int], Any]] = {
     "a member of an enumeration": lambda n: Enum("Level", {"high": n}).high,  # type: ignore[attr-defined]
     "an enumeration": lambda n: Enum("Level", {"high": n}),
     "a named tuple": lambda n: namedtuple("Row", [f"column_{n}"]),
-    "a row of one": lambda n: namedtuple("Row", [f"column_{n}"])(7),
+    "a row of one": lambda n: namedtuple("Row", [f"column_{n}"])._make([7]),
     "a dataclass": lambda n: make_dataclass("Rules", [("least", int, n)]),
     "a class": lambda n: type("Limits", (), {"least": n}),
     "a method": lambda n: type("Limits", (), {"least": lambda self: n}),
