@@ -249,7 +249,7 @@ def test_fault_331_what_s3_says_through_delta_rs(tmp_path: Path, answering: tupl
     options = {"AWS_ENDPOINT_URL": address, "AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "a"}
     options |= {"AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1", "max_retries": "0", "retry_timeout": "1s"}
     lake = Lake(tmp_path)
-    lake.resources.storage_options = lambda location: options  # type: ignore[method-assign]
+    lake.resources.storage_options = lambda location: options
     found = {}
     for given in FROM_S3:
         answer[:] = given
@@ -284,6 +284,7 @@ def test_fault_332_every_error_of_pyiceberg_has_an_answer() -> None:
     classes = [one for _, one in inspect.getmembers(pyiceberg.exceptions, inspect.isclass)]
     found: dict[Answer, set[str]] = {answer: set() for answer in Answer}
     for one in classes:
+        assert issubclass(one, Exception)
         found[of_iceberg(one("why"))[0]].add(one.__name__)
     assert found == {answer: set(names.split()) for answer, names in OF_PYICEBERG.items()}
 
