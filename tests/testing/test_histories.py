@@ -119,7 +119,11 @@ def names_what_is_there(evaluation: Evaluation, states: Mapping[str, str | None]
     return frozenset(name for name in skipped if evaluation.why_must_run(name) is not None)
 
 
-WITHOUT = Product(lambda question: says_nothing(replace(question, trigger_rule="all_success")), names_what_is_there)
+WITHOUT = Product(
+    lambda question: says_nothing(replace(question, trigger_rule="all_success")),
+    names_what_is_there,
+    is_declared_otherwise=lambda made_by, today: False,
+)
 
 
 @pytest.mark.parametrize("name", AGAINST_THE_RULE)
@@ -159,6 +163,7 @@ WITHOUT_ONE = {
     "what was prepared is taken to be there": Product(
         keeps_rows=lambda found, mode, is_gone: keeps_rows(found, mode, False)
     ),
+    "nobody looks what the DAG declares": Product(is_declared_otherwise=lambda made_by, today: False),
     "a publish does not wait": Product(not_over=lambda named, states: ()),
     "an input is known by its number": Product(has_tokens=False),
 }
