@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import uuid
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +20,11 @@ from airflow_recovery.errors import JobDefinitionError, RegionFailed, UserCodeEr
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, recoverable
 from airflow_recovery.results.finished_write import Leftovers
+from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task import finished_output
+from airflow_recovery.task.finished_output import FinishedOutputs
+from airflow_recovery.task.references import DropIn
+from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
 
 PART = "part-00000-d9ea8b07-e9ec-4c79-96ad-5573948cb2c6-c000.snappy.parquet"
 HALF = ["part-0", "_temporary/0/_temporary/attempt_1/part-1"]
@@ -254,3 +261,66 @@ def test_fault_324_control_without_a_look_beside_it_nothing_was_written(
 def test_what_holds_no_data_and_no_marker_is_nothing(recovery: Path, submitted: Path, names: list[str]) -> None:
     with pytest.raises(RegionFailed, match="wrote nothing to output 'o' at"):
         run_try(task_that_writes(recovery, names))
+
+
+# --- uploads in S3 ----------------------------------------------------------------------------------------------------
+
+
+class Lake:
+    """A folder in S3 with one file, an upload that nobody will complete, and the output of a task there."""
+
+    def __init__(self, server: S3Server, *, endpoint_url: str | None = None, fixed: bool) -> None:
+        self.uri = f"s3://lake/{uuid.uuid4().hex}/out"
+        at = S3Store(self.uri, endpoint_url=server.endpoint_url, session=server.session())
+        self.key = f"{self.uri.removeprefix('s3://lake/')}/part-1"
+        self._clients = at._clients
+        self.store = S3Store(self.uri, endpoint_url=endpoint_url or server.endpoint_url, session=server.session())
+        at.put("part-0", b"rows")
+        stores: Any = SimpleNamespace(open_external=lambda uri: self.store)
+        drop_in = DropIn("t", {"o": self.uri if fixed else None}, {}, {"o": None})
+        self.outputs = FinishedOutputs(drop_in, stores, lambda paths, managed: False, logging.getLogger("test"))
+
+    def begin_upload(self) -> None:
+        self._clients.sending(1).create_multipart_upload(Bucket="lake", Key=self.key)
+
+    def check(self) -> None:
+        claim: Any = SimpleNamespace(region="t", attempt=1, claimed_at="2026-11-28T07:00:00Z")
+        self.outputs.check(claim, "o", self.uri, list(self.store.list()), ["part-0"])
+
+
+@pytest.fixture(scope="module")
+def server(start_s3_server: Callable[[str], S3Server], s3_server_names: list[str]) -> S3Server:
+    started = start_s3_server(s3_server_names[-1])
+    started.create_bucket("lake")
+    return started
+
+
+@pytest.mark.s3
+def test_fault_322_a_folder_in_s3_with_an_upload_is_refused(server: S3Server) -> None:
+    lake = Lake(server, fixed=False)
+    lake.check()
+    lake.begin_upload()
+    with pytest.raises(RegionFailed, match=r"found part-1 \(an upload that was neither completed nor aborted\)"):
+        lake.check()
+
+
+@pytest.mark.s3
+def test_fault_322_an_upload_that_was_begun_before_the_job_is_passed_over(server: S3Server) -> None:
+    lake = Lake(server, fixed=True)
+    lake.begin_upload()
+    lake.store.delete(["part-0"])
+    lake.outputs.look_before()
+    lake.store.put("part-0", b"of this attempt")
+    lake.check()
+
+
+@pytest.mark.s3
+def test_uploads_that_may_not_be_listed_are_not_seen(server: S3Server) -> None:
+    def denied(request: S3Request) -> Answer | None:
+        return Answer(403, "AccessDenied") if "uploads" in request.query else None
+
+    with S3Proxy(server, denied) as proxy:
+        lake = Lake(server, endpoint_url=proxy.endpoint_url, fixed=False)
+        lake.begin_upload()
+        lake.check()
+        assert any("uploads" in request.query for request in proxy.requests)
