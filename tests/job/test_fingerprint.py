@@ -562,6 +562,11 @@ def local_dataclass(n: int) -> type:
     return Rules
 
 
+def row_of_one(n: int) -> Any:
+    row: Any = namedtuple("Row", [f"column_{n}"])
+    return row(7)
+
+
 def class_below(n: int) -> type:
     return type("Below", (type("Above", (), {"least": n}),), {})
 
@@ -570,7 +575,7 @@ MADE_BY_CALLS: dict[str, Callable[[int], Any]] = {
     "a member of an enumeration": lambda n: Enum("Level", {"high": n}).high,  # type: ignore[attr-defined]
     "an enumeration": lambda n: Enum("Level", {"high": n}),
     "a named tuple": lambda n: namedtuple("Row", [f"column_{n}"]),
-    "a row of one": lambda n: namedtuple("Row", [f"column_{n}"])._make([7]),
+    "a row of one": row_of_one,
     "a dataclass": lambda n: make_dataclass("Rules", [("least", int, n)]),
     "a class": lambda n: type("Limits", (), {"least": n}),
     "a method": lambda n: type("Limits", (), {"least": lambda self: n}),
