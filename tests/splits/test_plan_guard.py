@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -200,7 +200,7 @@ def counted(splits: DataFrame) -> DataFrame:
 
 
 def broadcast_map(spark: SparkSession, splits: DataFrame) -> DataFrame:
-    known = spark.sparkContext.broadcast(dict(counted(splits).collect()))
+    known: Any = spark.sparkContext.broadcast({row.day: row[1] for row in counted(splits).collect()})
     return splits.select(functions().udf(lambda day: known.value[day], "long")("day").alias("n"))
 
 
@@ -293,7 +293,10 @@ HIDDEN: dict[str, tuple[Callable[[SparkSession, DataFrame, str], DataFrame], str
         r"toLocalIterator\(\)",
     ),
     "foreach": (lambda spark, splits, at: (splits.foreach(print), splits)[1], r"foreach\(\)"),
-    "foreachPartition": (lambda spark, splits, at: (splits.foreachPartition(list), splits)[1], r"foreachPartition"),
+    "foreachPartition": (
+        lambda spark, splits, at: (splits.foreachPartition(lambda rows: None), splits)[1],
+        r"foreachPartition",
+    ),
     "the RDD": (
         lambda spark, splits, at: spark.createDataFrame(
             splits.rdd.groupBy(lambda row: row.day).keys().map(lambda d: (d,))

@@ -64,7 +64,7 @@ def intervals(cron: str, zone: str, first: datetime, last: datetime) -> list[tup
 
     timetable = CronDataIntervalTimetable(cron, zone)
     restriction, interval = TimeRestriction(earliest=pendulum.instance(first), latest=None, catchup=True), None
-    found = []
+    found: list[tuple[datetime, datetime]] = []
     while True:
         try:
             info = timetable.next_dagrun_info(last_automated_data_interval=interval, restriction=restriction)
