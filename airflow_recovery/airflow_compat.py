@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from airflow.models.dagbag import DBDagBag as DBDagBag
     from airflow.models.dagrun import DagRun as DagRun
     from airflow.models.pool import Pool as Pool
+    from airflow.models.serialized_dag import SerializedDagModel as SerializedDagModel
     from airflow.models.task_state_store import TaskStateStoreModel as TaskStateStoreModel
     from airflow.models.taskinstance import TaskInstance as TaskInstance
     from airflow.models.taskinstance import clear_task_instances as clear_task_instances
@@ -77,6 +78,7 @@ else:
         "airflow.models.dagbag": "DBDagBag",
         "airflow.models.dagrun": "DagRun",
         "airflow.models.pool": "Pool",
+        "airflow.models.serialized_dag": "SerializedDagModel",
         "airflow.models.task_state_store": "TaskStateStoreModel",
         "airflow.models.taskinstance": "TaskInstance clear_task_instances",
         "airflow.sdk.definitions.asset": "Asset AssetRef BaseAsset",

@@ -327,6 +327,13 @@ class HoldsOther(SinkRefused):
     """The target holds another attempt than the one that was to be committed, and nothing was changed."""
 
 
+class SinkUnreadable(SinkRefused):
+    """The target can't be used, and no retry helps: its log is damaged, or access is denied. Something must be mended.
+
+    Whether something was committed before is not known.
+    """
+
+
 class SinkSuperseded(RecoveryError):
     """A later date of the same task has committed to a sink with ``keeps="latest"``; nothing was changed."""
 
@@ -455,7 +462,16 @@ class InputReleased(PartitionMissing):
 
 
 class InputAltered(InputUnreadable):
-    """A file that was read is not the one that was registered, or is damaged. As `PartitionMissing`: then looked at."""
+    """A file that was read is not the one that was registered. As `PartitionMissing`: then looked at."""
+
+
+class InputMalformed(InputUnreadable):
+    """A file that was read is as it was registered, and is no data that can be read: another schema, cut short, a page.
+
+    The message names the file. Not retried: somebody must replace it first.
+    """
+
+    kind = Kind.FINAL
 
 
 class InputDenied(InputUnreadable):

@@ -85,17 +85,20 @@ class Killer:
 
     def _kill(self, ended: threading.Event) -> None:
         drawn = random.Random(self.seed)
+        killed: set[psutil.Process] = set()  # some of them are still to die
         due = time.time()
         while True:
             due += drawn.expovariate(1 / self.mean_s)
             if ended.wait(max(0.0, due - time.time())):
                 return
-            running = sorted(self.victims(), key=lambda process: int(process.pid))
+            running = sorted({*self.victims()} - killed, key=lambda process: int(process.pid))
             if not running:
                 self.missed.append(time.time())
                 continue
             with suppress(psutil.NoSuchProcess):
-                drawn.choice(running).kill()
+                victim = drawn.choice(running)
+                victim.kill()
+                killed.add(victim)
                 self.kills.append(time.time())
 
 

@@ -10,6 +10,7 @@ import pytest
 from airflow_recovery import airflow_compat
 
 
+@pytest.mark.slow
 def test_a_worker_finds_what_it_needs_and_loads_nothing_of_the_api_server() -> None:
     script = (
         "from airflow_recovery.airflow_compat import MappedTaskGroup, TaskScope, redact, stats;"

@@ -80,6 +80,7 @@ def orphans(database: Engine) -> Callable[[], int]:
     return look
 
 
+@pytest.mark.slow
 def test_the_tasks_of_one_that_was_killed_are_found_afterwards(
     database: Engine, orphans: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +141,7 @@ def test_nobody_waits_where_the_second_look_comes_as_soon(database: Engine, monk
     wait_for_killed_schedulers()
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_ahead_keeps_nobody_waiting_for_ever(database: Engine, orphans: Callable[[], int]) -> None:
     add_scheduler(database, "running", silent_s=-3600.0)
     wait_for_killed_schedulers()

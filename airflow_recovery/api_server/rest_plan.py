@@ -7,6 +7,7 @@ an old page and a page of another user change nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
@@ -17,6 +18,7 @@ from airflow_recovery.api_server.access import MAY_ACT, MAY_ASK
 from airflow_recovery.api_server.audit import audit
 from airflow_recovery.api_server.compare_and_clear import clear, observe
 from airflow_recovery.api_server.dag_runs import find_dag_run
+from airflow_recovery.api_server.dags import TRIGGER_RULE, declared_otherwise
 from airflow_recovery.api_server.journals import deployment_stores, evaluation_of, not_asked, view_of
 from airflow_recovery.api_server.rest_errors import RESPONSES, Outdated
 from airflow_recovery.api_server.store_routes import StoreRoute
@@ -25,9 +27,11 @@ from airflow_recovery.attempt.clear_protocol import MAX_KEYS
 from airflow_recovery.attempt.task_instances import ClearRequest, Observation
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.model.cached_location import is_cached_location
+from airflow_recovery.model.keys import TaskKey
 from airflow_recovery.planning.plan_text import count_text, plan_text
 from airflow_recovery.planning.scenario import Request
 from airflow_recovery.story.compared_components import unseen_code, unseen_text
+from airflow_recovery.story.deploy_impact import DECLARED_OTHERWISE
 from airflow_recovery.story.run_view import RunView
 from airflow_recovery.story.what_if import (
     Prepared,
@@ -112,6 +116,7 @@ def make_plan(
 ) -> PlanAnswer:
     """What would run, what is kept, and why. Changes nothing: whoever may see the run may ask."""
     row, tries = find_dag_run(session, dag_id, run_id), observe(session, dag_id, run_id)
+    otherwise = declared_otherwise(session, dag_id, run_id)
     session.close()
     view = view_of(dag_id, row.run_key, group)
     prepared = _prepare(view, question.what_if().request(user.get_name()), tries)
@@ -125,7 +130,7 @@ def make_plan(
         text=plan_text(plan),
         can_run=prepared.can_run,
         resets=[f"{reset.region}@{reset.attempt}" for reset in plan.resets or ()],
-        warnings=_warnings(view, prepared),
+        warnings=[*_warnings(view, prepared), *_declared_otherwise(view, prepared, otherwise)],
     )
 
 
@@ -189,6 +194,27 @@ def _warnings(view: RunView, prepared: Prepared) -> list[str]:
     warnings += [f"Withdrawn, so that other DAGs are not given it: {turn.text()}." for turn in view.withdrawn]
     unseen = unseen_text(unseen_code(view))
     return [*warnings, *([unseen] if unseen else []), *not_asked_warnings(view)]
+
+
+def _declared_otherwise(view: RunView, prepared: Prepared, otherwise: Mapping[str, Sequence[str]]) -> list[str]:
+    """Of the regions that the plan keeps. ``otherwise``: what the DAG declares otherwise of which tasks."""
+    again, group = set(prepared.plan.running), view.journal.identity.group_id
+    arguments, rules = [], []
+    for region in view.in_use.plan.regions:
+        differing = otherwise.get(TaskKey.of_region(region, group).task_id, ())
+        if region.name in again or view.in_use.state.of(region.name).current is None:
+            continue
+        if named := ", ".join(name for name in differing if name != TRIGGER_RULE):
+            arguments.append(f"{region.name} ({named})")
+        if TRIGGER_RULE in differing:
+            rules.append(region.name)
+    warnings = [f"{DECLARED_OTHERWISE.format(', '.join(arguments))}."] if arguments else []
+    if rules:
+        warnings.append(
+            f"The trigger rule is not the one of the last try any more: {', '.join(rules)}. Today's rule decides which "
+            "inputs may be absent."
+        )
+    return warnings
 
 
 def not_asked_warnings(view: RunView) -> list[str]:

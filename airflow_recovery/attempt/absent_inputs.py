@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.task_instances import REMOVED_STATE
+from airflow_recovery.attempt.run import ALL_SUCCESS, Run
+from airflow_recovery.attempt.task_instances import ENDED_STATES
 from airflow_recovery.errors import InputFailed, InputPending, InputSkipped
 from airflow_recovery.journal.events import RegionSkipped
 from airflow_recovery.model.region_plan import RegionPlan
 
-ALL_SUCCESS = "all_success"
 FAILED_STATES = frozenset({"failed", "upstream_failed"})
-OVER = frozenset({"success", "skipped", REMOVED_STATE}) | FAILED_STATES
 
 
 def absent_inputs(run: Run, region: str) -> tuple[str, ...]:
@@ -67,7 +65,7 @@ def absent_by_states(planned: RegionPlan, rule: str, states: Mapping[str, str | 
             f"To run {skipped}, clear the branch or task that skipped it, with its downstream tasks. {without}",
             f"{skipped} was skipped in this run",
         )
-    if pending := those_in({state for state in required.values() if state not in OVER}):
+    if pending := those_in({state for state in required.values() if state not in ENDED_STATES}):
         raise InputPending(
             f"{region} reads {pending}, which is not over in this run. Airflow has started {region} by {by_rule}, "
             "without waiting for it. This task retries until it has ended."

@@ -22,7 +22,10 @@ from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.mode import BATCH
 from airflow_recovery.model.names import decode, encode
-from airflow_recovery.model.records import Claim, CommitEnd, Committed, Outcome, RunIdentity, StoredXComs
+from airflow_recovery.model.records import ADOPTED_FROM, Claim, CommitEnd, Committed, Outcome, RunIdentity, StoredXComs
+
+_BY_WORD = ", and its code is taken to be the same but for the name"
+"""If the name is a part of the fingerprint: that the code is the same is then the word of the user who has adopted."""
 
 
 def copy_adopted(run: Run, region: str, region_state: RegionState, is_held: Callable[[Outcome], bool]) -> bool:
@@ -68,9 +71,9 @@ def copy_adopted(run: Run, region: str, region_state: RegionState, is_held: Call
     commit_id = attempt.committed.commit_id if attempt.committed is not None else name
     run.journal.claim(claim)
     run.journal.finish(outcome)
-    run.journal.commit(
-        Committed(region, number, CommitEnd.COMMITTED, run.task.airflow_run_id, commit_id, f"adopted from {name}")
-    )
+    # For notes, plans and the tab, as the log of this try says it.
+    probe = f"{ADOPTED_FROM}{name}" + ("" if outcome.fingerprint == attempt.outcome.fingerprint else _BY_WORD)
+    run.journal.commit(Committed(region, number, CommitEnd.COMMITTED, run.task.airflow_run_id, commit_id, probe))
     run.log.warning(
         "%s: its sink holds what %s has committed, which `airflow recovery adopt` has made its own. It is attempt %d.",
         region,

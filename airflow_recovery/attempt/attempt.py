@@ -123,7 +123,7 @@ def run_claimed(
     """
     claim = attempt.claim
     mode = attempt_of(run.regions[claim.region])
-    failed = FailedAttempt(run, claim, restarts, label)
+    failed = FailedAttempt(run, claim, restarts, label, lambda: set(attempt.externals) <= set(application.externals()))
     check = ReleaseCheck(run, claim, application.stop)
     looking = threading.Thread(target=check.look, args=(), name="release check", daemon=True)
     attempt = replace(attempt, found_inputs_kept=check.found_them_kept)

@@ -73,7 +73,14 @@ def clear_producers(
             "the whole run on the DAG's latest version (what is valid is kept), or trigger a new one."
         )
     cleared = ", ".join(result.cleared) or "nobody: they run already"
-    return InputLost(f"{why} Cleared: {cleared}. This task retries by itself when they are done.")
+    past = ""
+    waiting = sorted(key for region in lost if (key := run.task_keys[region].partition("[")[0]) in run.waits_for_past)
+    if waiting:
+        past = (
+            f" {', '.join(waiting)} has depends_on_past: Airflow starts it only after its task of the previous run has "
+            "succeeded. If it does not start, look at that one."
+        )
+    return InputLost(f"{why} Cleared: {cleared}. This task retries by itself when they are done.{past}")
 
 
 def refuse_without_clear_client(

@@ -38,6 +38,7 @@ from airflow_recovery.errors import (
     SinkRefused,
     SinkSuperseded,
     SinkUnavailable,
+    SinkUnreadable,
 )
 from airflow_recovery.journal.run_state import Attempt, RegionState, RunState
 from airflow_recovery.model.committing import CommitKind, CommitMode, CommitSpec
@@ -124,7 +125,7 @@ def keep_rows(run: Run, region: str, attempt: Attempt, check_owner: Callable[[],
     try:
         try:
             found = commit.rows()
-        except SinkUnavailable as error:
+        except (SinkUnavailable, SinkUnreadable) as error:
             run.log.warning("%s is kept, but its sink could not be asked for its rows: %s", region, error)
             return "its sink could not be asked for its rows"
         if found.rows is Rows.THERE:
@@ -365,10 +366,17 @@ class _Commit:
             raise Overtaken(f"{error} The next try is counted above it.") from None
         except (SinkRefused, ConfigurationError) as error:
             raise self._with_way_out(error) from None
+        except SinkUnavailable as error:
+            raise self._if_it_stays(error) from error
 
     def complete(self, *, is_void: bool, why_run: Callable[[], Reason | None]) -> None:
         self._run.log.info("%s has finished and may not be committed: asking its sink.", self._name)
-        probe = self._committer.probe(self._token)
+        try:
+            probe = self._committer.probe(self._token)
+        except SinkUnavailable as error:
+            raise self._if_it_stays(error) from error
+        except SinkUnreadable as error:
+            raise self._with_way_out(error) from None
         if probe is Probe.APPLIED:
             self._end(CommitEnd.COMMITTED, self._token.text, probe.value)
             return
@@ -394,6 +402,8 @@ class _Commit:
                 raise self._with_way_out(error) from None
             why = f"; {reason.text()}" if reason is not None else ""
             self._end(CommitEnd.ABANDONED, "", f"{probe.value}; {error}{why}")
+        except SinkUnavailable as error:
+            raise self._if_it_stays(error) from error
 
     def rows(self) -> FoundRows:
         """What the target holds of the rows that it has taken over. Raises `SinkUnavailable` if it can't tell."""
@@ -543,8 +553,20 @@ class _Commit:
         kind = ConfigurationError if isinstance(error, ConfigurationError) else SinkRefused
         return kind(
             f"{error} Until then every try commits these rows again, whatever the code says by now. To give them up "
-            f"and run {self._outcome.region} again: {self._abandon()}"
+            f"and run {self._outcome.region} again: {self._abandon(*self._unasked(error))}"
         )
+
+    def _if_it_stays(self, error: SinkUnavailable) -> SinkUnavailable:
+        """The same, with what a person may do if the target never answers again."""
+        return SinkUnavailable(
+            f"{error} If it never answers again: make sure that the target does not have these rows. Then give them up "
+            f"and run {self._outcome.region} again: {self._abandon('--not-applied')}"
+        )
+
+    @staticmethod
+    def _unasked(error: RecoveryError) -> Sequence[str]:
+        """How a person gives rows up if the target can't be asked for them."""
+        return ("--not-applied",) if isinstance(error, SinkUnreadable) else ()
 
     def _abandon(self, *more: str) -> str:
         return self._command("abandon", *more)

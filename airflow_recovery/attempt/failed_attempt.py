@@ -12,15 +12,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from airflow_recovery.attempt.attempt_outcome import fenced, own_finish
+from airflow_recovery.attempt.commit import recovery_command
 from airflow_recovery.attempt.restarts import Restarts, attach, with_budget_ended
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.driver.failure import describe
+from airflow_recovery.driver.failure_class import is_malformed
 from airflow_recovery.errors import (
     AttemptLost,
     CodeReplaced,
     Failure,
+    InputAltered,
+    InputMalformed,
     InputReleased,
+    InputUnreadable,
     NotMine,
     PagesDisagree,
     RegionFailed,
@@ -29,6 +34,7 @@ from airflow_recovery.errors import (
 from airflow_recovery.journal.run_state import RunState
 from airflow_recovery.model.build_in_progress import BuiltElsewhere
 from airflow_recovery.model.failover_strategy import FailoverStrategy
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.records import Claim, FenceCause, Outcome
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason
@@ -46,13 +52,24 @@ class _After:
 
 
 class FailedAttempt:
-    """Ends the attempt of ``claim``. ``label`` says what kind of failure it was, ``restarts`` what becomes of it."""
+    """Ends the attempt of ``claim``. ``label`` says what kind of failure it was, ``restarts`` what becomes of it.
 
-    def __init__(self, run: Run, claim: Claim, restarts: Restarts, label: Callable[[Failure], Failure]) -> None:
+    ``are_as_claimed`` looks at the external inputs once more: False if one of them was altered meanwhile.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        claim: Claim,
+        restarts: Restarts,
+        label: Callable[[Failure], Failure],
+        are_as_claimed: Callable[[], bool],
+    ) -> None:
         self._run = run
         self._claim = claim
         self._restarts = restarts
         self._label = label
+        self._are_as_claimed = are_as_claimed
 
     def end(self, error: BaseException) -> Outcome:
         """Fence the attempt and raise ``error``, or what stands for it; returns the outcome if it had finished.
@@ -63,6 +80,8 @@ class FailedAttempt:
         # Looked at before the fence, whose cause it is: what a lost input did is not the region's own failure.
         after = self._look_at_inputs(error)
         lost = after.lost if after is not None else {}
+        if after is not None and not lost:
+            error = self._malformed(error)
         is_input = bool(lost) or isinstance(error, InputReleased)
         cause = FenceCause.LOST_INPUT if is_input else self._own_or_superseded(error)
         detail = f"{type(error).__name__}: {error}"[:2000]
@@ -110,6 +129,31 @@ class FailedAttempt:
             # The failure itself is what is told, and the attempt is still to be fenced; the next try looks again.
             self._run.log.warning("Whether an input is lost could not be looked at: %s", second)
             return None
+
+    def _malformed(self, error: BaseException) -> BaseException:
+        """The same, or what stands for it if nothing was altered: then the next try would read the same."""
+        if not isinstance(error, InputUnreadable) or not is_malformed(error.cause):
+            return error
+        try:
+            if not self._are_as_claimed():
+                altered = InputAltered(f"{error} An input was altered meanwhile: the next try reads it.", error.cause)
+                altered.forget = error.forget
+                return altered
+        except Exception as second:
+            self._run.log.warning("Whether an input was altered could not be looked at: %s", second)
+            return error
+        restart = ""
+        for name in sorted({ref.region for ref in self._claim.inputs})[:1]:
+            command = recovery_command("restart", RegionKey.of(self._run.journal.identity, name))
+            restart = f" If it is a result of {name}: {command}."
+        malformed = InputMalformed(
+            f"{error} No input was altered since it was registered, so a retry would read the same. Look at the file "
+            "that is named: is it whole, of the expected format (no web page), and has it the expected columns and "
+            f"types? Replace it or leave it out, and clear this task.{restart}",
+            error.cause,
+        )
+        malformed.forget = error.forget
+        return malformed
 
     def _own_or_superseded(self, error: BaseException) -> FenceCause:
         """An attempt has not failed by itself if its task was cleared, or if another run makes the shared result.

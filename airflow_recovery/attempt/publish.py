@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from airflow_recovery.attempt.absent_inputs import FAILED_STATES
 from airflow_recovery.attempt.clear_producers import clear_producers, refuse_without_clear_client
 from airflow_recovery.attempt.declarations import declared_otherwise
 from airflow_recovery.attempt.run import Run
-from airflow_recovery.attempt.task_instances import Observation
+from airflow_recovery.attempt.task_instances import ENDED_STATES, REMOVED_STATE, Observation
 from airflow_recovery.attempt.withdraw import withdrawals
-from airflow_recovery.errors import AttemptLost, InputFailed, PagesDisagree
+from airflow_recovery.errors import AttemptLost, InputFailed, InputPending, PagesDisagree
 from airflow_recovery.journal.journal import LISTING_ROUNDS
 from airflow_recovery.model.records import PlanRecord, Publish, PublishedRegion
 from airflow_recovery.planning.evaluation import Evaluation
@@ -36,13 +36,18 @@ def left_out_by_states(plan: PlanRecord, states: Mapping[str, str | None]) -> fr
     return frozenset(region.name for region in plan.regions if states[region.name] in NO_RESULT)
 
 
+def not_over(named: Iterable[str], states: Mapping[str, str | None]) -> tuple[str, ...]:
+    """Those of the regions in ``named`` whose tasks have not ended in this DAG run. Pure."""
+    return tuple(name for name in named if states[name] not in ENDED_STATES)
+
+
 class PublishTask:
     """One try of the publish task.
 
     It looks at the final results as a consumer of all of them would: if one is not valid, or is not there, its producer
     is cleared, and this task retries. A region that this DAG run has skipped is named as skipped, and none of its
     results are named, whatever an earlier try has made. The same cut is published once. Raises `InputFailed` if a final
-    region has failed in this run.
+    region has failed in this run, and `InputPending` if a region whose results it would name has not ended.
     """
 
     def __init__(self, run: Run) -> None:
@@ -65,6 +70,12 @@ class PublishTask:
                     raise refuse_without_clear_client(self._run, evaluation, CALLER, lost)
                 raise clear_producers(self._run, evaluation, CALLER, lost, observation)
             cut = self._cut(evaluation, left_out)
+            waits_for = not_over((region.region for region in cut if region.results), states)
+            if waits_for:
+                raise InputPending(
+                    f"The results of {', '.join(waits_for)} are to be published, and that is not over in this run: it "
+                    "may still be skipped, or fail. This task retries until it has ended."
+                )
             newest = self._run.journal.read_publish(state.newest_publish) if state.newest_publish else None
             if newest is not None and (newest.regions, newest.skipped) == (cut, skipped):
                 self.found_it = True
@@ -85,13 +96,13 @@ class PublishTask:
         raise PagesDisagree(f"Others have published {LISTING_ROUNDS} times meanwhile; this task retries.")
 
     def _states(self, observation: Observation | None) -> dict[str, str | None]:
-        """The present state of each region's task in Airflow, by region."""
+        """The present state of each region's task in Airflow, by region; ``removed`` where Airflow has none."""
         keys = self._run.task_keys
         if observation is None:
             states = self._run.task_instances.states(list(keys.values()))
         else:
             states = {key: task.state for key, task in observation.tries.items()}
-        return {name: states.get(keys[name]) for name in self._run.regions}
+        return {name: states.get(keys[name], REMOVED_STATE) for name in self._run.regions}
 
     def _lost(self, evaluation: Evaluation, left_out: Container[str]) -> dict[str, Reason]:
         lost: dict[str, Reason] = {}

@@ -82,7 +82,7 @@ class Restarts:
                 raise self.exhausted(remake)
         decision = self._decide(state, self._limits)
         if not decision.allowed:
-            raise self.exhausted(decision)
+            raise self.exhausted(decision, told=_last_failure(state, self._region))
         if decision.delay_s <= 0 or not self._pauses:
             return False
         self._run.log.info("%s.", decision.reason)
@@ -97,7 +97,9 @@ class Restarts:
             return None
         return self._decide(state, self._limits, failed)
 
-    def exhausted(self, decision: RestartDecision, last: BaseException | None = None) -> RestartsExhausted:
+    def exhausted(
+        self, decision: RestartDecision, last: BaseException | None = None, told: str = ""
+    ) -> RestartsExhausted:
         """The error to raise: which budget has ended, and how to go on."""
         ended = decision.ended or Budget.STRATEGY
         what = {
@@ -106,7 +108,8 @@ class Restarts:
             Budget.TOTAL: "raise maximum_total_task_failures",
             Budget.STRATEGY: "declare another restart_strategy",
         }[ended]
-        failure = f" The last failure: {type(last).__name__}: {last}." if last is not None else ""
+        told = f"{type(last).__name__}: {last}" if last is not None else told
+        failure = f" The last failure: {told}." if told else ""
         return RestartsExhausted(
             f"{decision.reason}: it is not restarted, although Airflow's own retries may not be used up.{failure} "
             "Repair the cause, then clear this task: a clear by hand starts its count anew, as changed code does. Or "
@@ -275,3 +278,10 @@ def _seconds(moment: str) -> float:
         return datetime.fromisoformat(moment).timestamp()
     except ValueError:
         return 0.0
+
+
+def _last_failure(state: RunState, region: str) -> str:
+    """What the newest attempt of ``region`` that has failed by itself was ended with; empty if none has."""
+    attempts = sorted(state.of(region).attempts.items(), reverse=True)
+    outcomes = (attempt.outcome for _, attempt in attempts if attempt.outcome is not None)
+    return next((one.detail for one in outcomes if one.cause is FenceCause.OWN_FAILURE and one.detail), "")

@@ -36,6 +36,9 @@ from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.sinks.committer import Committer
 from airflow_recovery.store.object_store import ObjectStore
 
+ALL_SUCCESS = "all_success"
+"""Airflow's default trigger rule: a task starts once all tasks directly above it have succeeded."""
+
 
 def no_committers(spec: CommitSpec) -> Committer:
     """Where nothing is lent to sinks. Raises `ConfigurationError`."""
@@ -67,7 +70,7 @@ class TaskIdentity:
     try_number: int
     ti_id: str
     grant: RetryGrant | None = None
-    trigger_rule: str = "all_success"
+    trigger_rule: str = ALL_SUCCESS
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,8 @@ class Run:
     """Whether Airflow has the DAG run of that id, and has not ended it."""
     dag_tasks: Collection[str] = ()
     """The ids of all tasks of today's DAG; empty: only those of `plan` are known."""
+    waits_for_past: Collection[str] = ()
+    """The ids of tasks that begin only when their previous run has ended (``depends_on_past``)."""
     has_dag: Callable[[str], bool | None] = lambda dag_id: None
     """Whether Airflow has the DAG of that id in a file; `None`: not known."""
     check_owner: Callable[[], None] = lambda: None

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 STORAGE_LEVELS = {ResultType.CACHED: "DISK_ONLY", ResultType.CACHED_MEMORY_ONLY: "MEMORY_ONLY"}
 """Spark's storage level of each type. `ResultType.CACHED` is on disk, so that other queries' memory evicts nothing."""
 
-_BLAMED_ON_THE_RESULT = (FailureClass.PARTITION_MISSING, FailureClass.INPUT_ALTERED, FailureClass.USER_CODE)
+_BLAMED_ON_THE_RESULT = (
+    FailureClass.PARTITION_MISSING,
+    FailureClass.INPUT_ALTERED,
+    FailureClass.INPUT_UNREADABLE,
+    FailureClass.USER_CODE,
+)
 _NO_SUCH_VIEW = "TABLE_OR_VIEW_NOT_FOUND"
 
 

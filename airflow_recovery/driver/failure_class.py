@@ -28,6 +28,7 @@ class FailureClass(str, Enum):
 
     PARTITION_MISSING = "partition missing"
     INPUT_ALTERED = "input altered"
+    INPUT_UNREADABLE = "input unreadable"
     TRANSFER_BROKEN = "transfer broken"
     DENIED = "denied"
     TIMED_OUT = "timed out"
@@ -52,6 +53,7 @@ class MemoryOf(str, Enum):
 ERRORS: dict[FailureClass, type[errors.RegionFailed]] = {
     FailureClass.PARTITION_MISSING: errors.PartitionMissing,
     FailureClass.INPUT_ALTERED: errors.InputAltered,
+    FailureClass.INPUT_UNREADABLE: errors.InputUnreadable,
     FailureClass.TRANSFER_BROKEN: errors.TransferBroken,
     FailureClass.DENIED: errors.InputDenied,
     FailureClass.TIMED_OUT: errors.InputTimedOut,
@@ -92,13 +94,38 @@ _DRIVER_LOST = re.compile(
     r"application_\d+_\d+ was killed|ApplicationMaster for attempt \S+ timed out|"
     r"All masters are unresponsive|UnknownHostException: spark|Java gateway process"
 )
-_ALTERED = re.compile(
-    r"RemoteFileChangedException|is not a Parquet file|FAILED_READ_FILE\.(?:NO_HINT|PARQUET)|Malformed ORC|"
-    r"Could not read footer|checksum (?:error|mismatch)",
+_ALTERED = re.compile(r"RemoteFileChangedException")
+_MALFORMED = re.compile(
+    r"is not a Parquet file|is not an? (?:ORC|Avro|Parquet) |FAILED_READ_FILE\.(?:CANNOT_READ_FILE_FOOTER|"
+    r"PARQUET_COLUMN_DATA_TYPE_MISMATCH|UNSUPPORTED_FILE_SYSTEM)|Could not read footer|Malformed ORC|"
+    r"Not an Avro data file|"
+    r"SchemaColumnConvertNotSupported|ParquetDecodingException|can not read class org\.apache\.parquet|"
+    r"MALFORMED_(?:CSV_RECORD|RECORD_IN_PARSING)|Postscript|checksum (?:error|mismatch)|incorrect data check",
     re.I,
 )
+"""A file is no data of its format, or has other columns: it reads in the same way again."""
+_UNREADABLE = re.compile(r"FAILED_READ_FILE\.")
+_ADVICE = (
+    (
+        re.compile(r"InvalidObjectState|not valid for the object's (?:storage class|access tier)"),
+        "The object is archived (storage class GLACIER or DEEP_ARCHIVE, or an archive tier of INTELLIGENT_TIERING). "
+        "Restore it (aws s3api restore-object), or have the task that made it run again (airflow recovery restart).",
+    ),
+    (
+        re.compile(r"KMS\.\w+|KMSInvalidState|kms:"),
+        "The KMS key of an object is disabled or deleted, or the role may not use it. Enable the key, or let the role "
+        "call kms:Decrypt and kms:GenerateDataKey. If the key is lost, have the task that made the object run again "
+        "with another key (airflow recovery restart).",
+    ),
+    (
+        re.compile(r"RequestTimeTooSkewed|RequestExpired"),
+        "The clock of the machine that sent the request is wrong by more than S3 allows (15 minutes). Set it (NTP).",
+    ),
+)
+"""What must be mended before a store lets an object be read, by what the store says."""
 _EXPIRED = re.compile(r"ExpiredToken|TokenRefreshRequired|RequestExpired|token .{0,20}expired", re.I)
 _DENIED = re.compile(
+    r"InvalidObjectState|KMS\.(?:Disabled|NotFound|InvalidState|KMSInvalidState)|KMSInvalidState|"
     r"AccessDenied|Access Denied|InvalidAccessKeyId|SignatureDoesNotMatch|Forbidden|Status Code: 40[13]\b|"
     r"AccessControlException|Permission denied|PERMISSION_DENIED"
 )
@@ -125,7 +152,7 @@ _USER_CODE = re.compile(r"PythonException|PySparkRuntimeError|\[?(?:USER_RAISED_
 
 def classify(failure: Failure) -> FailureClass:
     """The one class of ``failure``. Never raises."""
-    text = "\n".join((failure.type, failure.condition or "", failure.message, *failure.chain))
+    text = _text(failure)
     if failure.type in _CHANNEL:
         return FailureClass.CHANNEL
     if is_user_error(failure):
@@ -150,11 +177,27 @@ def classify(failure: Failure) -> FailureClass:
         (_TIMED_OUT, FailureClass.TIMED_OUT),
         (_BROKEN, FailureClass.TRANSFER_BROKEN),
         (_ALTERED, FailureClass.INPUT_ALTERED),
+        (_MALFORMED, FailureClass.INPUT_UNREADABLE),
+        (_UNREADABLE, FailureClass.INPUT_UNREADABLE),
     ):
         if pattern.search(text):
             return kind
     is_python = not failure.chain and failure.condition is None and failure.vertex is not None
     return FailureClass.USER_CODE if is_python else FailureClass.UNKNOWN
+
+
+def _text(failure: Failure) -> str:
+    return "\n".join((failure.type, failure.condition or "", failure.message, *failure.chain))
+
+
+def is_malformed(failure: Failure | None) -> bool:
+    """Whether a file was read that is no data of its format, or has other columns than those expected."""
+    return failure is not None and _MALFORMED.search(_text(failure)) is not None
+
+
+def read_advice(failure: Failure) -> str | None:
+    """What must be mended before what could not be read can be; `None`: nothing is known."""
+    return next((advice for pattern, advice in _ADVICE if pattern.search(_text(failure))), None)
 
 
 def memory_of(failure: Failure) -> MemoryOf | None:

@@ -7,7 +7,9 @@ the end of spark-submit's output is read.
 
 from __future__ import annotations
 
+import errno
 import re
+import signal
 from collections.abc import Iterable
 
 from airflow_recovery.errors import ConfigurationError, Failure
@@ -126,6 +128,14 @@ _LOGGED = re.compile(
     r"^\s*(?:at [\w.$/]+[(.]|\.\.\. \d+ (?:more|common)|\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:INFO|WARN|DEBUG) )"
 )
 _STARTED_AND_FAILED = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with status) (?:1|2|78|101|126|127)\b")
+_SUBMISSION = re.compile(r"Cannot execute: (?P<command>.*?)\. (?P<rest>Error code is: (?P<code>-?\d+)\b.*)", re.DOTALL)
+"""What Airflow's hook says of a spark-submit that has failed."""
+_TAIL = "Last spark-submit output:"
+_TOO_LONG = (
+    "An argument of the job, or all of them together, are longer than the system lets a program have (on Linux 128 KiB "
+    "an argument). Write the value to an object or a file, and pass its path; or pass it by conf= of the Spark job, or "
+    "application_args= with fewer values."
+)
 _OVER_QUOTA = re.compile(r"(exceeded quota: .*?)(?:\. Received status|$)", re.MULTILINE)
 _SAID = re.compile(rf"^{re.escape(SAYS)}(.+)", re.MULTILINE)
 _BY_ITS_EXIT = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with status) 78\b")
@@ -154,6 +164,8 @@ def start_failure(error: BaseException) -> Failure | None:
         return Failure(NOT_SET_UP, str(error))
     if isinstance(error, ImportError):
         return Failure(NOT_SET_UP, f"{type(error).__name__}: {error}. {_INSTALL}")
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        return Failure(NOT_SET_UP, f"{error.strerror} (Errno {error.errno}). {_TOO_LONG}")
     if isinstance(error, FileNotFoundError):
         advice = _advice(str(error))
         return None if advice is None else Failure(NOT_SET_UP, f"{error}. {advice}")
@@ -176,6 +188,25 @@ def start_failure(error: BaseException) -> Failure | None:
     if _BY_ITS_EXIT.search(str(error)):
         return Failure(NOT_SET_UP, "The driver could not start; the end of its own log says why.")
     return None
+
+
+def exit_first(error: BaseException) -> str:
+    """What the failure of a spark-submit says, with the exit code first and the command last.
+
+    Notes and records are cut: a long command would hide the code.
+    """
+    found = _SUBMISSION.fullmatch(str(error))
+    if found is None:
+        return str(error)
+    first, *tail = found["rest"].splitlines()
+    said = [line for line in relevant(tail) if line != _TAIL]
+    lines = [first + _killed_by(int(found["code"])), *said, f"Cannot execute: {found['command']}."]
+    return "\n".join(lines)
+
+
+def _killed_by(code: int) -> str:
+    number = -code if code < 0 else code - 128
+    return f" It was killed by {signal.Signals(number).name}." if number in set(signal.Signals) else ""
 
 
 def relevant(output: Iterable[str]) -> list[str]:

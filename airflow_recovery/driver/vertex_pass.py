@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -86,6 +86,10 @@ class FrameGuard(Protocol):
 
     def mark(self, frame: DataFrame) -> None:
         """``frame`` reads the splits of the pass: it is a source's, or was written in the pass."""
+        ...
+
+    def calling(self, where: str, inputs: Iterable[DataFrame], *, is_source: bool) -> AbstractContextManager[None]:
+        """Looks on while a vertex is called: raises where it does what may not be done in a pass."""
         ...
 
     def check(self, frame: DataFrame, where: str, *, is_result: bool) -> None:
@@ -187,24 +191,28 @@ class VertexPass:
                 spec.attempt,
                 planned.name,
             )
-        return vertex.call(
-            spark=self._spark,
-            inputs=inputs,
-            params={**planned.params, **self._region.versions_of(vertex)},
-            splits=self._splits(vertex),
-            context=RegionContext(
-                job=self._region.job.name,
-                vertex=planned.name,
-                region=spec.region,
-                attempt=spec.attempt,
-                logical_date=run.logical_date,
-                data_interval_start=run.data_interval_start,
-                data_interval_end=run.data_interval_end,
-                subtask=spec.subtask,
-                accumulators=self._accumulators,
-                coordinator=self._region.coordinators.get(planned.name),
-            ),
-        )
+        guard = self._guard
+        is_source = vertex.splits is not None
+        watch = guard.calling(vertex.where, inputs.values(), is_source=is_source) if guard else nullcontext()
+        with watch:
+            return vertex.call(
+                spark=self._spark,
+                inputs=inputs,
+                params={**planned.params, **self._region.versions_of(vertex)},
+                splits=self._splits(vertex),
+                context=RegionContext(
+                    job=self._region.job.name,
+                    vertex=planned.name,
+                    region=spec.region,
+                    attempt=spec.attempt,
+                    logical_date=run.logical_date,
+                    data_interval_start=run.data_interval_start,
+                    data_interval_end=run.data_interval_end,
+                    subtask=spec.subtask,
+                    accumulators=self._accumulators,
+                    coordinator=self._region.coordinators.get(planned.name),
+                ),
+            )
 
     def _frame(self, name: str) -> DataFrame:
         frame = self._frames.get(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from typing import Any
 
 from airflow_recovery.errors import JobDefinitionError, SplitIdentityError
@@ -43,10 +43,28 @@ def date_splits(start: datetime, end: datetime) -> tuple[Split, ...]:
 
     Airflow's newer timetables give a run such an interval. Days are those of the moments' own time zone.
     """
-    last = end.toordinal() - (1 if begins_day(end) else 0)
-    days = max(last - start.toordinal(), 0) + 1
+    # The clock may go back to the day before within the interval: Goose Bay's did so at one minute past midnight.
+    first = min(start.toordinal(), _just_before(end).toordinal()) if _is_later(end, start) else start.toordinal()
+    is_next = begins_day(end) and end.date() > start.date()
+    last = max(start.toordinal(), end.toordinal() - is_next)
+    days = last - first + 1
     check_number(days, f"days from {start.isoformat()} to {end.isoformat()}", "a shorter interval")
-    return tuple(Split.of(name, name) for name in ((start.date() + timedelta(at)).isoformat() for at in range(days)))
+    found = (date.fromordinal(first + at) for at in range(days))
+    return tuple(Split.of(day.isoformat(), day.isoformat()) for day in found if exists(day, start.tzinfo))
+
+
+def exists(day: date, zone: tzinfo | None) -> bool:
+    """Whether ``zone`` has that day. Apia had no 30 December 2011, when it moved across the date line."""
+    if zone is None or not date.min < day < date.max:
+        return True
+    noon = datetime.combine(day, time(12), zone)
+    return noon.astimezone(timezone.utc).astimezone(zone).date() == day
+
+
+def _is_later(moment: datetime, other: datetime) -> bool:
+    if moment.tzinfo is None or other.tzinfo is None:
+        return moment > other
+    return moment.astimezone(timezone.utc) > other.astimezone(timezone.utc)
 
 
 def begins_day(moment: datetime) -> bool:
@@ -58,8 +76,13 @@ def begins_day(moment: datetime) -> bool:
         return True
     if moment.tzinfo is None:
         return False
-    before = moment.astimezone(timezone.utc) - timedelta(microseconds=1)
-    return before.astimezone(moment.tzinfo).date() < moment.date()
+    return _just_before(moment).date() < moment.date()
+
+
+def _just_before(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        return moment - timedelta(microseconds=1)
+    return (moment.astimezone(timezone.utc) - timedelta(microseconds=1)).astimezone(moment.tzinfo)
 
 
 def yielded_splits(

@@ -14,9 +14,10 @@ import importlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
 from types import CellType, CodeType, FunctionType, ModuleType
@@ -246,6 +247,7 @@ class _FunctionCode:
         self._is_versioned = is_versioned
         self._values: dict[str, str] = {}
         self._functions: dict[int, str] = {}
+        self._classes: dict[type, list[Any]] = {}
         self._bound = BoundValues(self._code_of, lenient=lenient)
 
     def add_own(self, function: Callable[..., Any]) -> None:
@@ -336,10 +338,7 @@ class _FunctionCode:
             self._closure.add_whole(_module_name(value.__name__))
             return ["module", self._closure.label(_module_name(value.__name__))]
         if isinstance(value, type):
-            module = _module_name(value.__module__)
-            self._is_users(module)
-            self._closure.add_names(module, value.__qualname__.partition(".<locals>")[0].split("."))
-            return ["class", self._closure.label(module), value.__qualname__]
+            return self._class(value)
         known = self._functions.get(id(value))
         if known is not None:
             return ["function", known]
@@ -355,6 +354,42 @@ class _FunctionCode:
             return ["function", name, self._bound.describe(_compiled(value))]
         return ["function", self._closure.label(module), name, self._ordinal(value)]
 
+    def _class(self, value: type) -> list[Any]:
+        """A class by its name. If a call has made it or a class above it, these count by their attributes as well."""
+        if value in self._classes:
+            return self._classes[value]
+        module = _module_name(value.__module__)
+        self._is_users(module)
+        self._closure.add_names(module, value.__qualname__.partition(".<locals>")[0].split("."))
+        described = self._classes[value] = ["class", self._closure.label(module), value.__qualname__]
+        made = [[each.__name__, _attributes_of(each)] for each in value.__mro__ if not self._is_written(each)]
+        if made:
+            described.append(BoundValues(self._code_of_attribute, lenient=True).digest(made))
+        return described
+
+    def _is_written(self, value: type) -> bool:
+        """Whether a ``class`` statement at the top level of a module has made the class."""
+        module, path = _module_name(value.__module__), value.__qualname__.split(".")
+        code = self._modules.find(module) if self._is_users(module) else None
+        if code is None:
+            found: Any = sys.modules.get(value.__module__)
+            for name in path:
+                found = getattr(found, name, None)
+            return found is value
+        body: Sequence[ast.stmt] = code.tree.body
+        for name in path:
+            inner = [each for each in body if isinstance(each, ast.ClassDef) and each.name == name]
+            if not inner:
+                return bool(code.opaque)
+            body = inner[-1].body
+        return True
+
+    def _code_of_attribute(self, value: Any) -> Any:
+        try:
+            return self._code_of(value)
+        except FingerprintError:  # a call has made it, so it has no source
+            return ["function", BoundValues(self._code_of_attribute, lenient=True).describe(_compiled(value))]
+
     def _is_users(self, module: str) -> bool:
         """Whether the code of a bound value counts. Outside of a job it is any code that was not installed."""
         if self._lenient and not is_installed(module):
@@ -369,6 +404,14 @@ class _FunctionCode:
         alike = [each for part in (piece.nodes if piece else ()) for each in ast.walk(part) if type(each) is type(node)]
         shared = [each for each in alike if isinstance(each, ast.Lambda) and each.lineno == node.lineno]
         return [alike.index(node) if node in alike else -1, *(_compiled(inner)[0].hex() if len(shared) > 1 else "")]
+
+
+_OF_EVERY_CLASS = frozenset(
+    (
+        *("__dict__", "__doc__", "__firstlineno__", "__module__", "__qualname__", "__static_attributes__"),
+        *("__weakref__", "_abc_impl"),
+    )
+)
 
 
 def _module_name(name: str) -> str:
@@ -448,6 +491,12 @@ def _compiled(function: Callable[..., Any]) -> list[Any]:
     closure = [each.cell_contents for each in getattr(function, "__closure__", None) or () if each != CellType()]
     consts = [each for each in getattr(code, "co_consts", ()) if not isinstance(each, CodeType)]
     return [getattr(code, "co_code", b""), list(getattr(code, "co_names", ())), consts, closure]
+
+
+def _attributes_of(value: type) -> list[list[Any]]:
+    if issubclass(value, Enum):
+        return [[name, member.value] for name, member in value.__members__.items()]
+    return [[name, item] for name, item in sorted(vars(value).items()) if name not in _OF_EVERY_CLASS]
 
 
 def _definition(modules: CodeModules, function: FunctionType, defined_in: str) -> tuple[ModuleCode, _Definition]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -271,11 +272,16 @@ def row_settings(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def settings_of(operator: object) -> dict[str, str]:
     """Return the settings of an operator that count: those declared, over Spark's defaults on this machine."""
-    return row_settings(_defaults_of(operator) | declared_settings(operator))
+    return row_settings(all_settings(operator))
 
 
-def _defaults_of(operator: object) -> dict[str, str]:
-    """What the provider's spark-submit reads on this machine if no properties file is given."""
+def all_settings(operator: object) -> dict[str, Any]:
+    """Return the settings of an operator: those declared, over Spark's defaults on this machine."""
+    return {**defaults_of(operator), **declared_settings(operator)}
+
+
+def defaults_of(operator: object) -> dict[str, str]:
+    """Return what the provider's spark-submit reads on this machine if no properties file is given."""
     is_submitted = any(parent.__module__.startswith(_SPARK_PROVIDER) for parent in type(operator).__mro__)
     if not is_submitted or any(getattr(operator, name, None) for name in PROPERTIES_FIELDS):
         return {}
@@ -284,6 +290,16 @@ def _defaults_of(operator: object) -> dict[str, str]:
     folder = env.get("SPARK_CONF_DIR") or (f"{env['SPARK_HOME']}/conf" if env.get("SPARK_HOME") else "")
     path = Path(str(folder), "spark-defaults.conf")
     return settings_in(path.read_text(encoding="utf-8", errors="replace")) if folder and path.is_file() else {}
+
+
+def configuration_folders(operator: object) -> list[Path]:
+    """The folders from which Spark and Hadoop read their configuration on this machine, if ``operator`` submits."""
+    given = getattr(operator, "env_vars", None)
+    env = {**os.environ, **(given if isinstance(given, Mapping) else {})}
+    program = shutil.which("spark-submit", path=env.get("PATH"))
+    home = env.get("SPARK_HOME") or (str(Path(program).resolve().parents[1]) if program else "")
+    named = [env.get(name) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")]
+    return [Path(folder) for folder in (*map(str, filter(None, named)), *([f"{home}/conf"] if home else []))]
 
 
 def declared_settings(operator: object) -> dict[str, Any]:

@@ -3,27 +3,33 @@
 - A checkpoint of Structured Streaming at a location of its own: it outlives the attempts, so that a second attempt goes
   on behind what the first one has read.
 - Dynamic partition overwriting: a write replaces its own partitions of a folder, and leaves those of other dates.
+- Whether any setting of a name is written anywhere that a driver on this machine reads.
 
-Nothing is run or opened but the file. What a helper or a connection sets, nobody sees here.
+Nothing is run. But for the last, nothing is opened but the file: what a helper or a connection sets, nobody sees there.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 _CHECKPOINT = r"[\w.\-]*check[-_]?point[\w.\-]*"
 _LOCATION = r"(?:[a-z][a-z0-9+.\-]*://?|/)[^\s\"',;]*"
-_OPTION = re.compile(rf"(?P<name>{_CHECKPOINT})[\"']?\s*[=:,\s]\s*[\"']?(?P<place>{_LOCATION})", re.IGNORECASE)
+# From the begin of a word alone: else an argument of 200,000 letters is looked through once for each of them.
+_OPTION = re.compile(
+    rf"(?<![\w.\-])(?P<name>{_CHECKPOINT})[\"']?\s*[=:,\s]\s*[\"']?(?P<place>{_LOCATION})", re.IGNORECASE
+)
 _PATH = re.compile(
     rf"(?:^|[\s\"'=,])(?P<place>(?=[^\s\"',;]*/[._]?check[-_]?points?(?:/|\b)){_LOCATION})", re.IGNORECASE
 )
 _BOOKMARK = re.compile(r"job-bookmark-enable\b")
 _DYNAMIC = re.compile(r"partitionOverwriteMode[\"']?\s*[=:,\s]\s*[\"']?dynamic\b", re.IGNORECASE)
 _WORTH_READING = re.compile(rb"checkpoint|partitionOverwriteMode", re.IGNORECASE)
+_MOST_MODULES = 200
 OF_OURS = re.compile(r"\{(?:checkpoint|output|input):")
 
 
@@ -54,6 +60,22 @@ def dynamic_overwrite(fields: Any, application: Path | None = None) -> str | Non
         if name.lower().endswith("partitionoverwritemode") and value.lower() == "dynamic":
             return f"{name}={value} in {application}"
     return None
+
+
+def may_set(name: re.Pattern[str], application: Path, folders: Iterable[Path]) -> bool:
+    """Whether a setting of this ``name`` may be set by a Python application, or by the files of these ``folders``.
+
+    True also if that can't be seen: the application has another language or more modules than are read, or a file
+    can't be read.
+    """
+    if application.suffix != ".py" or not application.is_file():
+        return True
+    modules = list(islice(application.parent.rglob("*.py"), _MOST_MODULES + 1))
+    files = [*modules, *(path for folder in folders for path in (*folder.glob("*.xml"), *folder.glob("*.conf")))]
+    try:
+        return len(modules) > _MOST_MODULES or any(name.search(path.read_text(errors="replace")) for path in files)
+    except OSError:
+        return True
 
 
 def _flat(value: Any) -> str:

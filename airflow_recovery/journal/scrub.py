@@ -18,23 +18,40 @@ MASK = "***"
 _NAME = (
     r"(?<!expired)(?<!invalid)(?<!invalid )(?<!unexpected )(?<!unrecognized )"
     r"(?:password|passwd|passphrase|secret|token|"
-    r"(?:secret|access|account|api|private|encryption|signing|storage|shared)[._-]?key(?:[._-]?id)?|"
+    r"(?:secret|access|account|api|private|encryption|signing|storage|shared)[._ -]?key(?:[._-]?id)?|"
     r"(?<![a-z])(?:pwd|sig|signature)|_pwd|x-amz-(?:signature|credential|security-token))"
     # Of one Azure account.
     r"(?:(?:\.[\w-]{1,63}){1,6}\.windows\.net)?"
 )
 _HINTS = ("pass", "secret", "token", "key", "pwd", "sig", "x-amz-")
-_QUOTE = r"\\*[\"']"
-_VALUE = (
-    # Quoted: up to the quote that ends it, or to the end of what was cut off.
-    r"(?P<quote>\\*[\"'])(?:(?!(?P=quote))(?:\\.|[^\\\n]|\\(?=\n|\Z)))*(?P<end>(?P=quote)|$|(?=\n))|"
-    r"[^\s\"',;&}\])<]+"
+# As it is, escaped in JSON within JSON, and in HTML; three at once in Python and TOML.
+_MARK = r"(?:\"\\*\"\\*\"|'''|[\"']|u002[27]|&quot;|&#3[49];)"
+_QUOTE = rf"\\*{_MARK}"
+_QUOTED = (
+    # Up to the quote that ends it, or to the end of what was cut off.
+    rf"(?P<quote>\\*{_MARK})(?:(?!(?P=quote))(?:\\.|[^\\\n]|\\(?=\n|\Z)))*(?P<end>(?P=quote)|$|(?=\n))"
 )
+_VALUE = rf"{_QUOTED}|[^\s\"',;&}}\])<]+"
+# What stands around a value: Some(x), b'x', [x], $'x', YAML's tags, anchors and blocks.
+_AROUND = (
+    r"(?:(?:some|(?:secret)?str|secret|password)\(|\[\s*|[({<$](?!/)|[bfru]{1,2}(?=\\*[\"'])|&\w{1,64}\s+|!{1,2}\w{1,64}\s+|"
+    r"[|>][+-]?[ \t]*\n\s*){0,3}"
+)
+# A word is in small letters; what is encoded has a digit, or a capital after a small letter.
+_ENCODED = r"(?=[^\s\"',;|)\]]{0,200}(?:[0-9]|[a-z][A-Z]))[^\s\"',;&}\])<|]{6,}"
+# The type of a column, what MySQL logs, and no value at all.
+_SAYS_NOTHING = re.compile(
+    r"(?i)null|none|nil|undefined|true|false|yes|no|(?:string|varchar|char|text|binary|u?int|integer|bigint|long|double)"
+    r"(?:type\(.*)?"
+)
+_CELL = r"[ \t]*(?:[|\u2502\u2503]|\\+u250[23])[ \t]*"
 
 
 def _named(match: re.Match[str]) -> str:
     value = match["value"]
     if value.startswith(MASK) or value.strip("\\\"'") == "" or value.startswith("arn:"):
+        return match[0]
+    if _SAYS_NOTHING.fullmatch(value):
         return match[0]
     if match["name"].lower().endswith("pwd") and value.startswith("/"):
         return match[0]  # the working folder
@@ -42,6 +59,17 @@ def _named(match: re.Match[str]) -> str:
     if quote and value[len(quote) :].startswith(MASK):
         return match[0]
     return f"{match['name']}{match['between']}{quote}{MASK}{match['end'] or ''}"
+
+
+def _form(name: str, between: str, value: str = _VALUE, after: str = "") -> re.Pattern[str]:
+    quoted = "" if "(?P<quote>" in value else "(?P<quote>(?!))?(?P<end>(?!))?"
+    return re.compile(rf"(?i)(?P<name>{name})(?P<between>{between})(?P<value>{value}){quoted}{after}", re.MULTILINE)
+
+
+def _encoded_form(name: str, between: str) -> re.Pattern[str]:
+    """The letters of the value count, whether they are capitals or not."""
+    value = f"(?-i:{_ENCODED})"
+    return _form(name, between, value)
 
 
 Replacement = str | Callable[[re.Match[str]], str]
@@ -52,8 +80,8 @@ FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], Replacement], ...] = (
         re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
         MASK,
     ),
-    # scheme://user:password@host, and without a user
-    (("://",), re.compile(r"(?<=://)[^/\s@\"']*:[^/\s\"']+(?=@)"), MASK),
+    # scheme://user:password@host, and without a user. A slash in the password must not be one after a port.
+    (("://",), re.compile(r"(?<=://)[^/\s@\"']{0,128}:(?!\d+/)[^\s\"'?]{1,256}(?=@)"), MASK),
     # jdbc:oracle:thin:user/password@host
     ((":thin:",), re.compile(r"(?<=:thin:)[^/\s@\"']{1,128}/[^\s@\"']{1,128}(?=@)"), MASK),
     (("akia", "asia"), re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), MASK),
@@ -76,17 +104,107 @@ FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], Replacement], ...] = (
     ),
     (("basic",), re.compile(r"\b((?i:basic))\s+(?=[\w+/]*(?:[0-9=]|[a-z][A-Z]))[\w+/=]{8,}"), rf"\1 {MASK}"),
     (("cookie",), re.compile(r"(?i)\b((?:set-)?cookie\s*:\s*)(?!\*\*\*)\S.*"), rf"\1{MASK}"),
+    # Authorization: with another scheme, or without
     (
-        _HINTS,
-        re.compile(rf"(?i)(?P<name>{_NAME})(?P<between>(?:{_QUOTE})?\s*(?:=>|[=:])\s*)(?P<value>{_VALUE})"),
+        ("authorization",),
+        _encoded_form(
+            "authorization", rf"(?:{_QUOTE})?\s*[:=]\s*(?:{_QUOTE})?(?:(?:token|key|apikey|digest|negotiate)\s+)?"
+        ),
         _named,
     ),
-    # --password of a command line, and Hadoop's XML
-    (("--",), re.compile(rf"(?i)((?<![\w-])--[\w-]*{_NAME}\s+)(?!-|\*\*\*)[^\s\"']+"), rf"\1{MASK}"),
+    # name=x, name: x, name -> x of Scala, name => x, conf["name"] = x, names: [x], name%3Dx
+    (
+        _HINTS,
+        _form(
+            rf"{_NAME}(?:(?<=password)s(?=\W{{1,4}}\[)|(?<=secret)s(?=\W{{1,4}}\[))?",
+            rf"(?:{_QUOTE}|`)?\]?\s*(?:=>|->|\u2192|\\+u2192|\\?:=|==?=?|\\?[=:]|%3[AD])\s*{_AROUND}",
+        ),
+        _named,
+    ),
+    # {"name": "DB_PASSWORD", "value": "x"}, key= and value=, of JSON, YAML, XML and Row(...)
+    (
+        ("value",),
+        _form(
+            rf"\b(?:name|key)(?:{_QUOTE})?\s*[:=]\s*(?:{_QUOTE})?[\w.-]{{0,80}}{_NAME}",
+            rf"(?:{_QUOTE})?[,;\s]+(?:{_QUOTE})?value(?:{_QUOTE})?\s*[:=]\s*",
+        ),
+        _named,
+    ),
+    (
+        ("value",),
+        re.compile(
+            rf"(?i)(value\\*[\"']\s*:\s*\\*[\"'])(?!\*\*\*)[^\"'\\\n]{{1,512}}"
+            rf"(?=\\*[\"']\s*,\s*\\*[\"'](?:name|key)\\*[\"']\s*:\s*\\*[\"'][\w.-]{{0,80}}{_NAME}\\*[\"'])"
+        ),
+        rf"\1{MASK}",
+    ),
+    # A pair: (name,x) of Scala, ('name', 'x') of Python, option("name", "x"), setPassword("x")
+    (
+        _HINTS,
+        _form(
+            rf"[(\[]\s*(?:{_QUOTE})?[\w.-]{{0,80}}{_NAME}",
+            rf"(?:{_QUOTE})?\s*,\s*",
+            rf"{_QUOTED}|[^\s\"',;)\]]+",
+            r"(?=\s*[)\]])",
+        ),
+        _named,
+    ),
+    (_HINTS, _form(_NAME, r"\(\s*", _QUOTED), _named),
+    # 'name', 'x' within more; name 'x' of SQL; name is 'x'
+    (_HINTS, _encoded_form(_NAME, rf"(?:{_QUOTE})\s*,\s*(?:{_QUOTE})"), _named),
+    (_HINTS, _form(_NAME, rf"(?:{_QUOTE})?\s+(?:(?:is|was|set\s+to)\s+)?", _QUOTED), _named),
+    # Columns: name x, name | x, name ... x, name,x. Without a quote the value must look encoded.
+    (
+        _HINTS,
+        _encoded_form(
+            _NAME, rf"(?:{_QUOTE})?(?:{_CELL}|[ \t]*\.{{2,80}}[ \t]*|,|\(|(?:[ \t]|\\+t)+(?:(?:is|was|set to)[ \t]+)?)"
+        ),
+        _named,
+    ),
+    (_HINTS, _form(rf"[._-]\w{{0,20}}{_NAME}", r"(?:[ ]{2,}|\t)[ \t]*", r"\S+", r"(?=[ \t]*$)"), _named),
+    (_HINTS, _form(rf"^{_CELL}[\w.-]{{0,80}}{_NAME}", _CELL, r"[^\s|\u2502\u2503]+", rf"(?={_CELL}$)"), _named),
+    # IDENTIFIED BY 'x', SET PASSWORD FOR ann = 'x'
+    (("identified",), _form("identified", r"\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?"), _named),
+    (("password for",), _form(r"password\s+for", r"\s+\S+\s*=\s*(?:password\()?"), _named),
+    # --password x, also quoted and in a list; setenv and ENV
+    (("-",), _form(rf"(?<![\w-])--?[\w-]{{0,64}}{_NAME}", rf"(?:{_QUOTE}\s*,)?\s+(?!-)|{_QUOTE},(?=[\"'])"), _named),
+    (("env", "set "), _form(rf"\b(?:setenv|env|set\s+-\w+)\s+\w{{0,64}}{_NAME}", r"\s+"), _named),
+    # curl -u user:x, sshpass -p x, mysql -px
+    (("-u", "--user"), _form(r"(?<![\w-])(?:-u|--user)", r"[\s=]+(?!\d+:\d+)[^\s:\"'/]{1,128}:"), _named),
+    (("sshpass",), _form("sshpass", r"\s+-p\s*"), _named),
+    (("mysql", "mariadb"), _form(r"\b(?:mysql|mariadb)", r"[^\n|;]{0,200}?\s-p", r"[^\s-]\S*"), _named),
+    # XML: <password>x</password>, <entry key="password">x</entry>, and Hadoop's
+    (_HINTS, _form(_NAME, rf"(?:{_QUOTE})?>(?!\s*<)", r"[^<]+", "(?=</)"), _named),
     (("</name>",), re.compile(rf"(?i)({_NAME}</name>\s*<value>)(?!\*\*\*)[^<]+"), rf"\1{MASK}"),
 )
 """What a secret looks like, and what is put in its place. First, in lower case, what one of that form has in it: most
 texts have none of it, and are not looked at any closer."""
+
+
+_OF_A_COLUMN = re.compile(rf"(?i)[\w.-]*{_NAME}")
+_RULE = re.compile(r"[-+|:=\s\u2500-\u257f]*[-=\u2500\u2501][-+|:=\s\u2500-\u257f]*")
+_BAR = re.compile(r"[|\u2502\u2503]")
+
+
+def _columns(text: str) -> str:
+    """Mask what stands below such a name in tables that are drawn with bars, as ``show()`` draws them."""
+    lines, hidden = text.split("\n"), frozenset[int]()
+    for at, line in enumerate(lines):
+        cells = _BAR.split(line)
+        if len(cells) < 3:
+            hidden = hidden if not line.strip(" \t+-=") else frozenset()
+        elif not hidden:
+            if not _RULE.fullmatch(lines[at + 1] if at + 1 < len(lines) else ""):
+                continue
+            hidden = frozenset(n for n, cell in enumerate(cells) if _OF_A_COLUMN.fullmatch(cell.strip()))
+        else:
+            bars = _BAR.findall(line)
+            masked = [
+                MASK if n in hidden and cell.strip(" -:") and len(cells) - 1 > n > 0 else cell
+                for n, cell in enumerate(cells)
+            ]
+            lines[at] = "".join(part for pair in zip(masked, [*bars, ""], strict=True) for part in pair)
+    return "\n".join(lines)
 
 
 def scrubbed(text: str) -> str:
@@ -95,6 +213,8 @@ def scrubbed(text: str) -> str:
     for hints, pattern, replacement in FORMS:
         if any(hint in lower for hint in hints):
             text = pattern.sub(replacement, text)
+    if "\n" in text and _BAR.search(text) and any(hint in lower for hint in _HINTS):
+        text = _columns(text)
     return text
 
 

@@ -592,6 +592,10 @@ class CommitEnd(str, Enum):
     finish counts. ``probe`` names the later date."""
 
 
+ADOPTED_FROM = "adopted from "
+"""Begins the `Committed.probe` of a finish that was made under a task's old name. What stands there is the name."""
+
+
 @dataclass(frozen=True)
 class Committed:
     """``t/<region>/<n>.committed``: how the commit of a finished attempt ended, by whoever completed or probed it.

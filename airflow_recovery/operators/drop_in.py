@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import TriggerRule
 
@@ -29,6 +29,7 @@ from airflow_recovery.model.components import (
 )
 from airflow_recovery.model.determinism import Determinism, DeterminismLike
 from airflow_recovery.operators.recovering import RecoveringOperator
+from airflow_recovery.results.finished_write import OnUnfinished
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.results.stored_rows import ReadLimits
 from airflow_recovery.sinks.declaration import check_sinks_apart
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_Choice = TypeVar("_Choice", OnAltered, OnUnfinished)
 _UNSEEN = (
     "a change of this code can't be seen: {}. With unseen_code='run-on-clear' the task runs once after you clear it "
     "(docs/fingerprint.md#code-that-cant-be-seen)."
@@ -128,6 +130,10 @@ class DropInOperator(RecoveringOperator):
         ``"hive://catalog/database.table"``.
     :param commit: where the output is committed, such as ``PostgresTable(conn_id=..., table=...)``.
     :param on_altered: ``"stop"`` or ``"recompute"``, for fixed outputs.
+    :param require_success_file: whether a folder without a ``_SUCCESS`` of this attempt counts as an unfinished write.
+        `None`: if its writer is known to leave one (docs/finished-writes.md).
+    :param on_unfinished: what happens if the job has ended well and the work of an unfinished write (``_temporary``,
+        for example) lies in an output. ``"stop"``: the attempt has failed. ``"accept"``: a warning is logged.
     :param deterministic: what becomes of operators that have read an output, if it is made again. ``"verify"``: they
         keep their results where its rows are the same, in whatever order and files; the task reads them after the
         job has ended. ``"always"``: they run again. ``"assume"``: any finish of this job will do. Not
@@ -160,6 +166,8 @@ class DropInOperator(RecoveringOperator):
         inputs: Mapping[str, OutputReference | Asset | AssetRef | str] | None = None,
         commit: CommittingSink | None = None,
         on_altered: str = "stop",
+        require_success_file: bool | None = None,
+        on_unfinished: str = "stop",
         deterministic: DeterminismLike | None = None,
         verify_max_bytes: int | None = None,
         verify_timeout: timedelta | float | None = None,
@@ -172,6 +180,7 @@ class DropInOperator(RecoveringOperator):
         of_types: dict[str, object] = {
             "idempotent": idempotent,
             "allow_duplicates": allow_duplicates,
+            "require_success_file": require_success_file,
             "verify_max_bytes": verify_max_bytes,
             "verify_timeout": verify_timeout,
             "unseen_code": unseen_code,
@@ -190,12 +199,9 @@ class DropInOperator(RecoveringOperator):
         self._check_sinks()
         self.inputs = checked_inputs(self.task_id, inputs)
         self.add_inlets(assets_in(inputs))
-        try:
-            self.on_altered = OnAltered(on_altered)
-        except ValueError as error:
-            raise JobDefinitionError(
-                f"{self.task_id}: expected on_altered to be 'stop' or 'recompute', found {on_altered!r}."
-            ) from error
+        self.on_altered = _one_of(OnAltered, on_altered, self.task_id, "on_altered")
+        self.on_unfinished = _one_of(OnUnfinished, on_unfinished, self.task_id, "on_unfinished")
+        self.require_success_file = require_success_file
         self.determinism = _checked_determinism(self.task_id, deterministic)
         self.read_limits = _checked_limits(self.task_id, deterministic, verify_max_bytes, verify_timeout)
         self.allow_duplicates = allow_duplicates
@@ -268,6 +274,8 @@ class DropInOperator(RecoveringOperator):
             declared_outputs=self.declared_outputs,
             commit=self.commit,
             on_altered=self.on_altered,
+            require_success_file=self.require_success_file,
+            on_unfinished=self.on_unfinished,
             determinism=self.determinism,
             read_limits=self.read_limits,
             allow_duplicates=self.allow_duplicates,
@@ -546,6 +554,14 @@ def warn_of_unseen(dag_id: str, task_id: str, names: tuple[str, ...]) -> None:
     """Log the names of code that can't be seen, once in a process: a DAG file may be read again."""
     if names:
         log.warning("%s.%s: %s", dag_id, task_id, _UNSEEN.format(", ".join(names)))
+
+
+def _one_of(choice: type[_Choice], given: object, task_id: str, option: str) -> _Choice:
+    try:
+        return choice(given)
+    except ValueError as error:
+        expected = " or ".join(repr(each.value) for each in choice)
+        raise JobDefinitionError(f"{task_id}: expected {option} to be {expected}, found {given!r}.") from error
 
 
 def _checked_determinism(task_id: str, value: object) -> Determinism:

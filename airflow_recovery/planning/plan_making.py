@@ -14,7 +14,7 @@ from airflow_recovery.model.failover_strategy import FailoverStrategy
 from airflow_recovery.model.groups import RegionGroup
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.mode import modes_of
-from airflow_recovery.model.records import CommitEnd, ExternalObject, PlanRecord
+from airflow_recovery.model.records import ADOPTED_FROM, CommitEnd, ExternalObject, PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
 from airflow_recovery.model.retention import ReleasePolicy
 from airflow_recovery.planning.coordinators import VertexRestarts, restarted_with
@@ -154,6 +154,8 @@ def _why_kept(evaluation: Evaluation, region: str, current: Attempt | None, file
         kept += f"; its XComs were not stored ({outcome.xcoms.why}): a clear of its task in Airflow runs it again"
     if current is not None and current.committed is not None and current.committed.end is CommitEnd.SUPERSEDED:
         kept = f"{kept}; its sink has newer rows: {current.committed.probe}"
+    if current is not None and current.committed is not None and current.committed.probe.startswith(ADOPTED_FROM):
+        kept = f"{kept}; {current.committed.probe}"
     basis = outcome.inputs if outcome is not None else None
     return kept + "".join(f"; {cutoff.text()}" for cutoff in evaluation.early_cutoffs(region, basis)) if basis else kept
 

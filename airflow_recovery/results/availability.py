@@ -30,12 +30,15 @@ class AvailabilityState(str, Enum):
 
     AVAILABLE = "AVAILABLE"
     MISSING = "MISSING"
+    ARCHIVED = "ARCHIVED"
     ALTERED = "ALTERED"
 
 
 @dataclass(frozen=True)
 class Availability:
     """What one listing says of a manifest. All values are paths below its location, except ``evidence``.
+
+    An ``archived`` object is as registered, and can't be read before a person restores it.
 
     An ``added`` object does not change ``state``. Of a result that was committed in batches there is none: its manifest
     names files in the folders of several attempts, beside others.
@@ -45,17 +48,20 @@ class Availability:
     altered: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    archived: tuple[str, ...] = ()
 
     @property
     def state(self) -> AvailabilityState:
         """MISSING before ALTERED: what is gone must be made again whatever became of the rest."""
         if self.missing:
             return AvailabilityState.MISSING
+        if self.archived:
+            return AvailabilityState.ARCHIVED
         return AvailabilityState.ALTERED if self.altered else AvailabilityState.AVAILABLE
 
     @property
     def is_available(self) -> bool:
-        """Every object of the manifest is there with its size and etag."""
+        """Every object of the manifest is there with its size and etag, and can be read."""
         return self.state is AvailabilityState.AVAILABLE
 
 
@@ -109,7 +115,7 @@ def probe_manifest(
     """
     prefix = listing_prefix(store.base_uri, manifest.location)
     infos = {info.key[len(prefix) :]: info for info in (store.list(prefix) if listed is None else listed)}
-    missing, altered, evidence = [], [], []
+    missing, altered, archived, evidence = [], [], [], []
     for wanted in manifest.objects:
         info = infos.pop(wanted.path, None)
         where = f"{manifest.location}/{wanted.path}"
@@ -122,9 +128,12 @@ def probe_manifest(
                 f"{where} was altered: {wanted.size} bytes, etag {wanted.etag} registered; "
                 f"{info.size} bytes, etag {info.etag} found"
             )
+        elif info.archived:
+            archived.append(wanted.path)
+            evidence.append(f"{where} is archived (storage class {info.archived}), so it can't be read")
     added = [] if _is_of_batches(manifest) else [name for name in infos if is_read_by_spark(name)]
     evidence.extend(f"{manifest.location}/{name} was added" for name in added)
-    return Availability(tuple(missing), tuple(altered), tuple(added), tuple(evidence))
+    return Availability(tuple(missing), tuple(altered), tuple(added), tuple(evidence), tuple(archived))
 
 
 def _is_of_batches(manifest: PartitionManifest) -> bool:

@@ -1,7 +1,7 @@
 """Which digest the output of a user's own application gets: of its files, which costs nothing, or of its rows.
 
     ordered1-...  its rows in their order, and in their files; all of them are read
-    rows2-...     its rows, whatever their order and files; all of them are read (`airflow_recovery.results.row_digest`)
+    rows3-...     its rows, whatever their order and files; all of them are read (`airflow_recovery.results.row_digest`)
     files1-...    its files, byte for byte, by the checksums that the store has listed; nothing is read
 
 Digests of two kinds are never equal: where one attempt has the first and another the second, nothing is known, and who

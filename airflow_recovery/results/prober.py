@@ -16,7 +16,13 @@ from airflow_recovery.model.location import listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.planning.evaluation import AskedResult
 from airflow_recovery.planning.reason import Evidence, Reason, Why
-from airflow_recovery.results.availability import AvailabilityState, in_pages, list_together, probe_manifest
+from airflow_recovery.results.availability import (
+    Availability,
+    AvailabilityState,
+    in_pages,
+    list_together,
+    probe_manifest,
+)
 from airflow_recovery.results.places import Asker, Look, ResultPlaces
 from airflow_recovery.results.tables import TableLost
 from airflow_recovery.store.lifecycle import rule_text, rules_over
@@ -158,12 +164,13 @@ class ResultProber:
                 evidence = f"{manifest.location} is not as it was registered; `airflow recovery plan` names the objects"
                 availability = replace(availability, evidence=())
             detail = f"attempt {attempt.number}: {evidence}"
-            if not manifest.managed and not attempt.is_followed and (availability.altered or availability.added):
-                self._decide_altered(region, manifest, detail)
-            is_missing = availability.state is AvailabilityState.MISSING
+            if not manifest.managed and not attempt.is_followed:
+                self._decide_own(region, manifest, availability, detail)
+            is_gone = availability.state is AvailabilityState.MISSING
+            is_missing = is_gone or availability.state is AvailabilityState.ARCHIVED
             listing = f"a listing of {manifest.location}"
             proofs = tuple(Evidence(listing, text) for text in availability.evidence[:MAX_EVIDENCE])
-            rules = rules_over(store, manifest.location)[:1] if is_missing and look is Look.OPEN else ()
+            rules = rules_over(store, manifest.location)[:1] if is_gone and look is Look.OPEN else ()
             for rule in map(rule_text, rules):
                 detail += f"; {rule}"
                 proofs += (Evidence("the bucket's lifecycle rules", rule),)
@@ -206,6 +213,18 @@ class ResultProber:
             raise OutputAltered(
                 f"{region}: {manifest.location} is not as it was registered ({detail}). It may hold newer data, so it "
                 f"is neither read nor overwritten. {cure_of_altered(manifest.location)}"
+            )
+
+    def _decide_own(self, region: str, manifest: PartitionManifest, found: Availability, detail: str) -> None:
+        """What lies at a user's own location is never overwritten because it was altered or archived."""
+        if found.altered or found.added:
+            self._decide_altered(region, manifest, detail)
+        elif found.archived and self._on_altered.get(region, OnAltered.STOP) is OnAltered.STOP:
+            raise OutputAltered(
+                f"{region}: {manifest.location} can't be read ({detail}). Restore its objects (aws s3api "
+                "restore-object), and clear this task when that is done. Or move them away and clear this task: then "
+                "the result is made again. A lifecycle rule that archives results should leave out those that are "
+                "still read."
             )
 
 

@@ -3,12 +3,13 @@
 Each row gets a hash of 128 bits; the digest is the sum of these, beside the number of rows and the schema. A sum sees
 duplicates, which an exclusive or does not, and depends neither on the order of rows nor on how they lie in files. A row
 is hashed as XXH64 does with a text of whole 64-bit words, under two seeds; every value becomes words first, so that
-what differs differs. The order of columns counts, for a reader may take them by their position; of columns that are
-names of folders it does not.
+what differs differs. The order of columns counts, for a reader may take them by their position. Columns that are
+folders come last, as Spark has them, in the order of the folders. What the footer of a file says beyond Arrow's types
+counts, if Spark or pandas reads other columns by it: intervals, lengths of texts, collations, user types, an index.
 
 What Spark holds to be equal is equal: -0.0 and 0.0, any two NaN, a map in whatever order. Times with a zone are
 moments: in which zone they are shown does not count. The members of a struct and the items of a list count by their
-order. Not compared is whether a column may be null.
+order. Not compared are whether a column may be null, and its comment. docs/protocol.md#row-digests has the table.
 
 Not comparable with `airflow_recovery.driver.digest`, which Spark computes while it writes: each kind of digest begins
 with a word of its own.
@@ -31,13 +32,21 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     Flags = NDArray[np.bool_]
 
-KIND = "rows2"
+KIND = "rows3"
 """What a digest of this form begins with. Another form of it gets another number."""
 
 _PRIMES = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
 """XXH64's."""
 _SEEDS = (0, 0x5265636F76657279)
 _TEXT_BYTES = 16
+_OF_SPARK = b"org.apache.spark.sql.parquet.row.metadata"
+_PLAIN = frozenset(
+    {
+        *("boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary"),
+        *("date", "timestamp", "timestamp_ntz", "void", "null"),
+    }
+)
+_NOT_COMPARED = frozenset({"nullable", "containsNull", "valueContainsNull", "comment"})
 
 
 class UnknownType(Exception):
@@ -94,7 +103,7 @@ class RowDigest:
 
     @property
     def text(self) -> str:
-        """``rows2-<schemas>-<rows>-<sums>``. Two results have equal rows where these are equal."""
+        """``rows3-<schemas>-<rows>-<sums>``. Two results have equal rows where these are equal."""
         schemas = hashlib.sha256(json.dumps(sorted(self._schemas)).encode()).hexdigest()[:12]
         kind = ORDERED_DIGEST if self._in_order else KIND
         return f"{kind}-{schemas}-{self.rows:x}-{self._sums[0]:016x}{self._sums[1]:016x}"
@@ -106,9 +115,45 @@ def _schema_text(schema: Any, constants: Mapping[str, str | None]) -> str:
     if twice:
         raise UnknownType(f"column {twice[0]!r} is there twice")
     kinds = {field.name: _kind(field.type) for field in schema} | dict.fromkeys(constants, "folder")
-    columns = [(name, kinds[name]) for name in _ordered(schema.names)]
-    # In an earlier version columns were sorted: the first word keeps its ordered digests apart from these.
-    return json.dumps(["in order", *columns, *sorted(dict.fromkeys(constants, "folder").items())])
+    columns = [(name, kinds[name]) for name in (*_ordered(schema.names), *_ordered(tuple(constants)))]
+    # In earlier versions columns, or folders, were sorted: the first word keeps their ordered digests apart from these.
+    return json.dumps(["folders in order", *columns, *_footer(schema.metadata or {})])
+
+
+def _footer(metadata: Mapping[bytes, bytes]) -> list[Any]:
+    """What Spark and pandas have written about the columns that their types in Arrow do not show."""
+    told: list[Any] = []
+    spark, pandas = (metadata.get(name, b"{}").decode(errors="replace") for name in (_OF_SPARK, b"pandas"))
+    try:
+        columns = json.loads(spark).get("fields", ())
+        told += [["spark", field["name"], _nameless(field)] for field in columns if not _is_plain(field)]
+        index = json.loads(pandas).get("index_columns", ())
+        told += [["index", name] for name in index if isinstance(name, str)]
+        kinds = json.loads(pandas).get("columns", ())
+        told += [["pandas", each["name"], each["pandas_type"], each["numpy_type"]] for each in kinds]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        told += [spark, pandas]  # of a form that is not known: as it is
+    return told
+
+
+def _nameless(kind: Any) -> Any:
+    """A type of Spark's JSON without what does not count."""
+    if isinstance(kind, list):
+        return [_nameless(item) for item in kind]
+    if isinstance(kind, dict):
+        return {name: _nameless(item) for name, item in sorted(kind.items()) if name not in _NOT_COMPARED}
+    return kind
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether Arrow's type says all of it."""
+    if isinstance(kind, str):
+        return kind in _PLAIN or kind.startswith("decimal(")
+    if kind.get("metadata", {}).keys() - {"comment"} or kind.get("type") == "udt":
+        return False
+    inner = (kind.get(name) for name in ("type", "elementType", "keyType", "valueType"))
+    parts = [part for part in inner if part is not None and part not in ("struct", "array", "map")]
+    return all(map(_is_plain, [*parts, *kind.get("fields", ())]))
 
 
 def _ordered(names: Sequence[str]) -> Sequence[str]:

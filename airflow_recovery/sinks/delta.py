@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_recovery.checks import check_delta_folder
@@ -21,6 +23,7 @@ from airflow_recovery.errors import (
     RecoveryError,
     SinkRefused,
     SinkUnavailable,
+    SinkUnreadable,
     StoreError,
 )
 from airflow_recovery.locations import DELTA, comparable, delta_rs_uri, scheme_of, split_uri
@@ -28,6 +31,7 @@ from airflow_recovery.model.codec import later
 from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.spark_types import columns_of, delta_takes
+from airflow_recovery.sinks.answers import Answer, delta_features, of_delta, refused_features
 from airflow_recovery.sinks.committer import (
     Committable,
     CommitToken,
@@ -234,6 +238,7 @@ class _DeltaCommitter:
     def others(self, token: CommitToken) -> list[Owner]:
         """As `KnowsOwners`."""
         table = self._table(token)
+        self._check_features(table, token)
         owners = self._check_owners(table, token)
         if table is not None and self._sink.replaces is Replaces.RUN:
             self._check_run_column(table, token)
@@ -349,21 +354,31 @@ class _DeltaCommitter:
             write()
         except Exception as error:
             if not own:
-                if _has_met_another(error):
+                answer, why = of_delta(error)
+                if answer is Answer.MET_ANOTHER:
                     return error
-                refusal = _refusal(error)
-                if not refusal:
+                if answer is not Answer.REFUSED:
                     raise self._no_answer(token, error) from error
+                refusal = why
         if own:
             # delta-rs has only the text of what the prepared files' store said.
             raise own[0]
         if refusal:
             # Outside of the handler, and without a cause: delta-rs puts rows into its message.
-            raise SinkRefused(
-                f"{token.text}: the Delta table {self._uri} refuses these rows: {refusal}. Nothing was committed, and "
-                "no retry helps: change the table, or what the sink's function returns, and clear the task."
-            )
+            raise self._refuses(token, refusal)
         return None
+
+    def _refuses(self, token: CommitToken, why: str) -> SinkRefused:
+        return SinkRefused(
+            f"{token.text}: the Delta table {self._uri} refuses these rows: {why}. Nothing was committed, and "
+            "no retry helps: change the table, or what the sink's function returns, and clear the task."
+        )
+
+    def _check_features(self, table: deltalake.DeltaTable | None, token: CommitToken) -> None:
+        """Raise `SinkRefused` if delta-rs can't commit to a table with these table features."""
+        unknown = [] if table is None else _unknown_features(table)
+        if unknown:
+            raise self._refuses(token, delta_features(unknown))
 
     def _properties(self, token: CommitToken, versions: Mapping[str, int]) -> deltalake.CommitProperties:
         import deltalake
@@ -468,7 +483,7 @@ class _DeltaCommitter:
         return self._resources.storage_options(self._uri) or None
 
     def _table(self, token: CommitToken) -> deltalake.DeltaTable | None:
-        """The table in its newest version; `None`: there is none. Raises `SinkUnavailable`."""
+        """The table in its newest version; `None`: there is none. Raises `SinkUnreadable` and `SinkUnavailable`."""
         import deltalake
         import deltalake.exceptions
 
@@ -479,7 +494,13 @@ class _DeltaCommitter:
         except (deltalake.exceptions.DeltaError, OSError) as error:
             raise self._no_answer(token, error) from error
 
-    def _no_answer(self, token: CommitToken, error: Exception | None) -> SinkUnavailable:
+    def _no_answer(self, token: CommitToken, error: Exception | None) -> SinkUnavailable | SinkUnreadable:
+        answer, why = (Answer.UNKNOWN, "") if error is None else of_delta(error)
+        if answer in (Answer.UNREADABLE, Answer.REFUSED):
+            return SinkUnreadable(
+                f"{token.text}: the Delta table {self._uri} can't be used: {why}. No retry helps. Whether it was "
+                "committed, the next try finds by the token: nothing is committed twice."
+            )
         return SinkUnavailable(
             f"{token.text}: delta-rs said of {self._uri}: {type(error).__name__}: {error}. Whether it was committed, "
             "the next try finds by the token: nothing is committed twice."
@@ -549,6 +570,54 @@ def _deleted(info: Mapping[str, Any], has_changed: bool) -> int | None:
         return None
     metrics = info.get("operationMetrics") or {}
     return int(next((metrics[name] for name in _DELETED if metrics.get(name) is not None), 0))
+
+
+def _unknown_features(table: deltalake.DeltaTable) -> list[str]:
+    """The table's features that delta-rs can't write: asked by a commit to an empty table that has them, in a folder.
+
+    A list of ours would be wrong with the next version of delta-rs.
+    """
+    found = table.protocol()
+    writers, readers = found.writer_features, found.reader_features or []
+    refused = _refused(found.min_reader_version, found.min_writer_version, readers, writers)
+    if not refused or writers is None:
+        return refused
+    # One by one, since delta-rs has other names for them than the table.
+    return [
+        name
+        for name in writers
+        if _refused(found.min_reader_version, found.min_writer_version, [one for one in readers if one == name], [name])
+    ]
+
+
+def _refused(reader: int, writer: int, readers: list[str], writers: list[str] | None) -> list[str]:
+    """Which features delta-rs refuses when it commits to an empty table of this protocol."""
+    import deltalake.exceptions
+
+    protocol: dict[str, Any] = {"minReaderVersion": reader, "minWriterVersion": writer}
+    if reader >= 3:
+        protocol["readerFeatures"] = readers
+    if writers is not None:
+        protocol["writerFeatures"] = writers
+    columns = {"type": "struct", "fields": [{"name": "n", "type": "long", "nullable": True, "metadata": {}}]}
+    metadata = {
+        "id": "0",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(columns),
+        "partitionColumns": [],
+        "configuration": {},
+    }
+    first = [{"protocol": protocol}, {"metaData": metadata}]
+    with TemporaryDirectory() as folder:
+        log = Path(folder, "_delta_log")
+        log.mkdir()
+        (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, first)))
+        try:
+            empty = deltalake.DeltaTable(folder)
+            empty.create_write_transaction([], "append", empty.schema())
+        except deltalake.exceptions.DeltaError as error:
+            return refused_features(error)
+    return []
 
 
 def _version_of(log: _Log, newest: int, token: CommitToken) -> int:
@@ -632,30 +701,3 @@ def _noting_errors(batches: Iterator[Any], failed: list[Exception]) -> Iterator[
     except Exception as error:
         failed.append(error)
         raise
-
-
-def _has_met_another(error: Exception) -> bool:
-    """Whether another process has committed since the table was read, so that the commit may be tried again."""
-    import deltalake.exceptions
-
-    text = str(error)
-    if isinstance(error, deltalake.exceptions.CommitFailedError):
-        return "append-only" not in text
-    return isinstance(error, deltalake.exceptions.DeltaError) and "table already exists" in text
-
-
-def _refusal(error: Exception) -> str:
-    """Why the table will refuse these rows again, without the rows; empty: that is not what the error says."""
-    import deltalake.exceptions
-
-    text = str(error)
-    if isinstance(error, (deltalake.exceptions.SchemaMismatchError, deltalake.exceptions.DeltaProtocolError)):
-        return text
-    if isinstance(error, deltalake.exceptions.CommitFailedError) and "append-only" in text:
-        return text
-    if isinstance(error, deltalake.exceptions.DeltaError) and "failed validation check" in text:
-        return text.partition("Preview of invalid data")[0].rpartition(":")[2].strip().rstrip(".") + (
-            " (a constraint of the table, or a column that must not be null)"
-        )
-    # A value of one type where the table has another: delta-rs quotes it.
-    return "a column has another type there, and not all values fit" if text.startswith("Cast error") else ""

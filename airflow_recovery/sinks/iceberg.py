@@ -13,12 +13,20 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_recovery.checks import shown
-from airflow_recovery.errors import ConfigurationError, JobDefinitionError, RecoveryError, SinkRefused, SinkUnavailable
+from airflow_recovery.errors import (
+    ConfigurationError,
+    JobDefinitionError,
+    RecoveryError,
+    SinkRefused,
+    SinkUnavailable,
+    SinkUnreadable,
+)
 from airflow_recovery.locations import ICEBERG, TableLocation
 from airflow_recovery.model.codec import later
 from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.spark_types import Kind, iceberg_takes
+from airflow_recovery.sinks.answers import Answer, of_iceberg
 from airflow_recovery.sinks.committer import (
     Committable,
     CommitToken,
@@ -298,8 +306,6 @@ class _IcebergCommitter:
         only: str | None = None,
     ) -> Exception | None:
         """As `_write`. ``is_replaced``: in place of all rows, or of those that the filter ``only`` finds."""
-        from pyiceberg.exceptions import CommitFailedException
-
         # Pyiceberg would put the rows on top of what somebody else has committed meanwhile: it is to be read first.
         table.metadata.properties["commit.retry.num-retries"] = "0"
         try:
@@ -309,15 +315,16 @@ class _IcebergCommitter:
                 table.overwrite(rows, snapshot_properties=properties, branch=self._branch)
             else:
                 table.append(rows, snapshot_properties=properties, branch=self._branch)
-        except CommitFailedException as error:
-            return error
-        except (ValueError, TypeError) as error:
-            # Before anything is committed: a column that the table does not have, or has with another type.
-            raise SinkRefused(
-                f"{token.text}: the Iceberg table {self._sink.uri} refuses these rows: {error}. Nothing was committed, "
-                "and no retry helps: change the table, or what the sink's function returns, and clear the task."
-            ) from None
         except Exception as error:
+            answer, why = of_iceberg(error)
+            if answer is Answer.MET_ANOTHER:
+                return error
+            if answer is Answer.REFUSED:
+                raise SinkRefused(
+                    f"{token.text}: the Iceberg table {self._sink.uri} refuses these rows: {why}. Nothing was "
+                    "committed, and no retry helps: change the table, or what the sink's function returns, and clear "
+                    "the task."
+                ) from None
             raise self._no_answer(token, error) from error
         return None
 
@@ -392,7 +399,13 @@ class _IcebergCommitter:
         except Exception as error:
             raise self._no_answer(token, error) from error
 
-    def _no_answer(self, token: CommitToken, error: Exception | None) -> SinkUnavailable:
+    def _no_answer(self, token: CommitToken, error: Exception | None) -> SinkUnavailable | SinkUnreadable:
+        answer, why = (Answer.UNKNOWN, "") if error is None else of_iceberg(error)
+        if answer in (Answer.UNREADABLE, Answer.REFUSED):
+            return SinkUnreadable(
+                f"{token.text}: the Iceberg table {self._sink.uri} can't be used: {why}. No retry helps. Whether it "
+                "was committed, the next try finds by the token: nothing is committed twice."
+            )
         return SinkUnavailable(
             f"{token.text}: pyiceberg said of {self._sink.uri}: {type(error).__name__}: {error}. Whether it was "
             "committed, the next try finds by the token: nothing is committed twice."

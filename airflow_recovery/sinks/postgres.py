@@ -58,10 +58,18 @@ _OPTIONS = {
 }  # fmt: skip
 """libpq's keywords that a connection's extra may set. The others are fields of the connection, or Airflow's own: libpq
 refuses what it does not know. Not the encoding: what is copied is UTF-8."""
-_REFUSING = ("0A", "22", "23", "28", "3D", "3F", "42", "44", "54", "55000", "P0")
+_REFUSING = (
+    "09", "0A", "0L", "0P", "10", "20", "21", "22", "23", "27", "28", "2B", "2D", "2F", "34", "38", "39", "3D", "3F",
+    "42", "44", "54", "55000", "55P02", "55P04", "P0", "XX001", "XX002",
+)  # fmt: skip
 """SQLSTATEs, or their classes, that are final: what is not supported, data, constraints, authorisation, names, syntax
-and rights, limits of the server, tables that are not made for it, and what a trigger raises."""
-_REFUSED_TO_CONNECT = ("password authentication failed", "no pg_hba.conf entry", "does not exist")
+and rights, limits of the server, tables that are not made for it, what a trigger or a function raises or does wrong,
+and a damaged table or index. The page target-errors.md lists all classes."""
+_REFUSED_TO_CONNECT = (
+    "password authentication failed", "no pg_hba.conf entry", "does not exist", "no password supplied",
+    "is not permitted to log in", "permission denied for database", "invalid dsn", "invalid connection option",
+    "does not support SSL", "certificate verify failed",
+)  # fmt: skip
 """Parts of messages that are final: libpq gives no SQLSTATE where no connection was made."""
 
 

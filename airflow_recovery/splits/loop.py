@@ -52,6 +52,7 @@ _OF_THE_SPLITS = frozenset(
         FailureClass.OUT_OF_MEMORY,
         FailureClass.EXECUTOR_LOST,
         FailureClass.INPUT_ALTERED,
+        FailureClass.INPUT_UNREADABLE,
         FailureClass.UNKNOWN,
     }
 )
@@ -104,6 +105,7 @@ class SplitLoop:
         self._own: list[CommittedBatch] = []
         self._schemas = {output.result: output.schema for committed in adopted for output in committed.outputs}
         self._committed_at = time.monotonic()
+        self._seen_cuts: set[int] = set()
 
     def run(self) -> tuple[CommittedBatch, ...]:
         """Read all that its supplier gives, and return the batches that this attempt has committed.
@@ -173,10 +175,10 @@ class SplitLoop:
                 accumulators=accumulators,
                 splits={self._splits.vertex: batch.splits},
                 folder=f"{next(self._folders):04d}",
-                guard=RowLocalGuard(),
+                guard=RowLocalGuard(self._seen_cuts),
                 is_quiet=True,
             ).run()
-            self._check_columns(outputs)
+            self._check_columns(outputs, batch)
         except Exception as error:
             self._progress.vertex = progress.vertex
             if isinstance(error, RecoveryError) or self._stopped.is_set():
@@ -252,15 +254,16 @@ class SplitLoop:
         except Exception as error:
             self._region.log.warning("What was not committed is left behind: %s", error)
 
-    def _check_columns(self, outputs: Iterable[PartitionManifest]) -> None:
+    def _check_columns(self, outputs: Iterable[PartitionManifest], batch: Batch) -> None:
         """Raise `JobDefinitionError` for other columns than those of the batches before, as early as possible."""
         for output in outputs:
             expected = self._schemas.setdefault(output.result, output.schema)
             if output.schema != expected:
                 raise JobDefinitionError(
                     f"result {output.result!r}: expected every batch to have the columns of the first one, {expected}, "
-                    f"found {output.schema}: have the source say its columns and types, instead of taking them from "
-                    "the files of each batch"
+                    f"found {output.schema} in the batch of {names(batch.splits)}: look at these files. If they are as "
+                    "they should be, have the source say its columns and types, instead of taking them from the files "
+                    "of each batch"
                 )
 
     # failing

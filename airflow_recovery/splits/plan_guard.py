@@ -6,15 +6,20 @@ Batches may be read one by one where a vertex treats every row of the splits by 
 together are those of one pass. The guard walks the *analysed* plan of every vertex, in each batch. The optimised plan
 hides some of it: a cached frame is a leaf there, and constants may be folded away.
 
-It proves nothing of what it can't see: what a Python function does, and rows that the driver has collected.
+A plan has no part that Spark has computed already. So the guard also looks on while a vertex is called, and refuses an
+action on rows of the splits: its result would be that of one batch, and stands in the next plan as a constant. It also
+refuses rows whose plan it can't see and that it has not seen made. It proves nothing of what a Python function does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.splits.watched_calls import WRITES, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,9 +83,20 @@ _KEPT_SIDES = {
 """Join type -> may the rows of the splits stand (left, right)? The rows of the other side must not come by themselves,
 since they would once in every batch."""
 
+_OF_PARTITIONS = frozenset({"MapInArrow", "MapInPandas", "MapPartitions"})
+"""They hand a function one partition. Which rows are in it the job decides if it has arranged them before."""
+
+_STORED = frozenset({"DataSourceV2Relation", "DataSourceV2ScanRelation", "HiveTableRelation", "LogicalRelation"})
+"""Leaves that are read from files or tables."""
+
+_OF_A_PLAN = ("SQLExecutionRDD", "FileScanRDD", "DataSourceRDD", "JDBCRDD")
+"""RDDs that Spark has made of a plan, which the lineage of an RDD does not show."""
+
 _NEEDS_ALL = "it needs the rows of all splits at once"
 _PICKS = "which rows it takes is up to the moment, and every batch would take its own"
 _COMES_AGAIN = "those would come once in every batch"
+_OF_A_BATCH = "the result is that of the rows of one batch, and nothing shows what becomes of it"
+_UNSEEN = "Spark does not show what these rows were made of"
 _OF_THE_ROW = "make such a value of the row itself, for example with xxhash64 of its columns"
 
 _STABLE = frozenset({"input_file_name"})
@@ -88,24 +104,93 @@ _STABLE = frozenset({"input_file_name"})
 
 
 class RowLocalGuard:
-    """Looks at the frames of one batch. Classic sessions only: over Spark Connect there is no plan to look at."""
+    """Looks at the frames of one batch. Classic sessions only: over Spark Connect there is no plan to look at.
 
-    def __init__(self) -> None:
+    ``seen_cuts``: the ids of the RDDs behind checkpoints that were seen made of side inputs alone. The batches of a
+    loop share it, since a job may keep such a frame.
+    """
+
+    def __init__(self, seen_cuts: set[int] | None = None) -> None:
         self._leaves: list[Any] = []
         self._named: dict[int, bool] = {}
+        self._seen_cuts = set[int]() if seen_cuts is None else seen_cuts
+        self._given: list[Any] = []
+        self._acts: list[tuple[str, list[Any]]] = []
+        self._written = ""
 
     def mark(self, frame: DataFrame) -> None:
         """Note that all that ``frame`` reads depends on the splits: the source or this batch has made it."""
         self._leaves += _leaves(_plan(frame))
 
+    @contextmanager
+    def calling(self, where: str, inputs: Iterable[DataFrame], *, is_source: bool) -> Iterator[None]:
+        """Look on while the vertex that ``where`` names is called with ``inputs``.
+
+        Raises `JobDefinitionError` where it is, in the line of the vertex that is refused; and at the end, if the
+        vertex has caught that. What a source reads is known only when it has returned: `check` refuses then.
+        """
+        thread, refused = threading.get_ident(), list[JobDefinitionError]()
+        for frame in inputs:
+            self._given += _leaves(_plan(frame))
+
+        def look(frame: DataFrame | None, name: str) -> None:
+            # Another thread may write another batch: only of a frame it can be known that it is none of this one.
+            if (is_source or frame is None) and thread != threading.get_ident():
+                return
+            try:
+                self._look(frame, name, where, is_source=is_source)
+            except JobDefinitionError as error:
+                refused.append(error)
+                raise
+
+        with watched(look, self._note_cut):
+            yield
+        if refused:
+            raise refused[0]
+
+    def _look(self, frame: DataFrame | None, name: str, where: str, *, is_source: bool) -> None:
+        if frame is None:
+            raise _refused(where, f"{name}()", _OF_A_BATCH, _INSTEAD_OF_ACTIONS)
+        plan = _plan(frame)
+        if is_source:
+            self._acts.append((name, _all_leaves(plan)))
+            return
+        if not self._depends(plan):
+            return
+        command = plan.getClass().getSimpleName()
+        if name not in WRITES or (name == "sql" and not command.startswith(_WRITING)):
+            raise _refused(where, f"{_called(name)} on rows of the splits", _OF_A_BATCH, _INSTEAD_OF_ACTIONS)
+        for query in _queries(plan) if name == "sql" else (plan,):
+            if self._depends(query):
+                self._check(query, where)
+        self._written = self._written or where
+
+    def _note_cut(self, frame: DataFrame) -> None:
+        """``frame`` is behind a cut that was allowed: it was made of side inputs."""
+        self._seen_cuts |= {leaf.rdd().id() for leaf in _leaves(_plan(frame)) if _is_rdd(leaf)}
+
+    def _depends(self, plan: Any) -> bool:
+        return any(_reads_the_same(leaf, mine) for leaf in _all_leaves(plan) for mine in self._leaves)
+
     def check(self, frame: DataFrame, where: str, *, is_result: bool) -> None:
         """Raise `JobDefinitionError` where ``frame`` can't be made batch by batch. ``where`` names its vertex."""
         plan = _plan(frame)
+        self._check_acts(plan, where)
         if not self._check(plan, where) and is_result:
             raise JobDefinitionError(
                 f"{where}: expected a result that is made of the splits, found one that reads none of them: it would "
                 "be written once for every batch. Declare it in a vertex without commit='split'"
             )
+
+    def _check_acts(self, plan: Any, where: str) -> None:
+        """What a source did before anything showed what it reads."""
+        acts, self._acts = self._acts, []
+        leaves = _all_leaves(plan)
+        is_cut = any(leaf.getClass().getSimpleName() not in _STORED for leaf in leaves)
+        for name, read in acts:
+            if is_cut or any(_reads_the_same(leaf, mine) for leaf in read for mine in leaves):
+                what = "in a source whose rows come from the driver" if is_cut else "on rows of the splits"
+                raise _refused(where, f"{_called(name)} {what}", _OF_A_BATCH, _INSTEAD_OF_ACTIONS)
 
     def _check(self, node: Any, where: str) -> bool:
         """Whether the rows of ``node`` depend on the splits. Raises where they do so in another way than row by row."""
@@ -118,7 +203,7 @@ class RowLocalGuard:
             return self._named[node.cteId()]
         children = list(_seq(node.children()))
         if not children:
-            return any(_reads_the_same(leaf, node) for leaf in self._leaves)
+            return self._check_leaf(node, where)
         hangs = [self._check(child, where) for child in children]
         inner = [self._check(subquery, where) for subquery in _seq(node.subqueries())]  # all of them
         if any(inner):
@@ -133,9 +218,35 @@ class RowLocalGuard:
         elif name == "Union":
             if not all(hangs):
                 raise _refused(where, "a union with rows that are not of the splits", _COMES_AGAIN)
-        elif name not in _ROW_BY_ROW:
-            raise _refused(where, _WHOLE.get(name, f"Spark's {name}"), _NEEDS_ALL)
+        else:
+            _check_node(name, children, where)
         return True
+
+    def _check_leaf(self, leaf: Any, where: str) -> bool:
+        is_of_splits = any(_reads_the_same(mine, leaf) for mine in self._leaves)
+        if _is_rdd(leaf) and leaf.rdd().id() not in self._seen_cuts:
+            if cut := _cut(leaf.rdd(), is_of_splits=is_of_splits):
+                raise _refused(where, f"rows behind {cut}", _UNSEEN, _INSTEAD_OF_CUTS)
+            self._seen_cuts.add(leaf.rdd().id())
+        is_stored = leaf.getClass().getSimpleName() in _STORED
+        if (
+            self._written
+            and is_stored
+            and not is_of_splits
+            and not any(_reads_the_same(on, leaf) for on in self._given)
+        ):
+            text = (
+                f"files or tables that are no input, in a batch that has written rows of the splits ({self._written})"
+            )
+            raise _refused(where, text, _UNSEEN, _INSTEAD_OF_CUTS)
+        return is_of_splits
+
+
+def _check_node(name: str, children: list[Any], where: str) -> None:
+    if name not in _ROW_BY_ROW:
+        raise _refused(where, _WHOLE.get(name, f"Spark's {name}"), _NEEDS_ALL)
+    if name in _OF_PARTITIONS and (arranged := _arranged(children[0])):
+        raise _refused(where, f"a function over whole partitions after {arranged}", _NEEDS_ALL)
 
 
 def _check_join(kind: str, hangs: list[bool], where: str) -> None:
@@ -167,12 +278,59 @@ def _undetermined(expression: Any) -> Iterator[str]:
         yield name
 
 
-def _refused(where: str, text: str, why: str) -> JobDefinitionError:
+_INSTEAD = (
+    "Leave commit='split' away here, and give the vertices before it a result=BLOCKING of their own: these are then "
+    "committed split by split, and this one runs on all their rows"
+)
+_INSTEAD_OF_ACTIONS = (
+    "To count for a log, use context.accumulators, or the rows in the attempt's finish. To take a schema, name it. If "
+    f"a row depends on the result: {_INSTEAD[0].lower()}{_INSTEAD[1:]}"
+)
+_INSTEAD_OF_CUTS = (
+    "If they are made of a side input, make them in this vertex and without RDDs, or in a vertex without "
+    f"commit='split'. Otherwise: {_INSTEAD[0].lower()}{_INSTEAD[1:]}"
+)
+_WRITING = ("Insert", "Create", "Append", "Overwrite", "Replace", "Save")
+"""How the commands are called that write the rows of a query as they are."""
+
+
+def _refused(where: str, text: str, why: str, instead: str = _INSTEAD) -> JobDefinitionError:
     return JobDefinitionError(
-        f"{where}: expected with commit='split' that every row is treated by itself, found {text}: {why}. Leave "
-        "commit='split' away here, and give the vertices before it a result=BLOCKING of their own: these are then "
-        "committed split by split, and this one runs on all their rows"
+        f"{where}: expected with commit='split' that every row is treated by itself, found {text}: {why}. {instead}"
     )
+
+
+def _called(name: str) -> str:
+    return {"rdd": "the property rdd", "sql": "a command of SQL"}.get(name, f"{name}()")
+
+
+def _arranged(node: Any) -> str:
+    """How the job has decided below ``node`` which rows are in one partition; empty if it has not."""
+    name = node.getClass().getSimpleName()
+    if name == "Repartition":
+        return "coalesce(1) or repartition(1)" if node.numPartitions() == 1 else ""
+    if name in ("RepartitionByExpression", "RebalancePartitions"):
+        return "repartition by columns" if not node.partitionExpressions().isEmpty() else ""
+    children = list(_seq(node.children()))
+    return _arranged(children[0]) if len(children) == 1 else ""
+
+
+def _is_rdd(leaf: Any) -> bool:
+    return leaf.getClass().getSimpleName() in ("LogicalRDD", "ExternalRDD")
+
+
+def _cut(rdd: Any, *, is_of_splits: bool) -> str:
+    """What hides how an RDD was made; empty if nothing does. An RDD of splits may not bring rows together either."""
+    if rdd.isCheckpointed() or rdd.isLocallyCheckpointed() or rdd.checkpointData().isDefined():
+        return "a checkpoint"
+    if rdd.getClass().getSimpleName() in _OF_A_PLAN:
+        return "an RDD that was made of a frame"
+    for dependency in _seq(rdd.dependencies()):
+        if is_of_splits and dependency.getClass().getSimpleName() == "ShuffleDependency":
+            return "an RDD that brings rows together (a shuffle)"
+        if cut := _cut(dependency.rdd(), is_of_splits=is_of_splits):
+            return cut
+    return ""
 
 
 def _reads_the_same(leaf: Any, other: Any) -> bool:
@@ -192,6 +350,17 @@ def _plan(frame: DataFrame) -> Any:
 
 def _leaves(node: Any) -> Iterator[Any]:
     yield from _seq(node.collectLeaves())
+
+
+def _all_leaves(plan: Any) -> list[Any]:
+    """With those of subqueries, and of what a command of SQL was given."""
+    plans = [plan, *_seq(plan.subqueriesAll()), *_queries(plan)]
+    return [leaf for each in plans for leaf in _leaves(each)]
+
+
+def _queries(command: Any) -> list[Any]:
+    """The queries of a command of SQL; of a plan, its children."""
+    return [*_seq(command.children()), *_seq(command.innerChildren())]
 
 
 def _seq(sequence: Any) -> Iterator[Any]:

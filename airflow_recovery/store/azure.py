@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.store.cloud import CloudAccess, CloudStore
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore as ObstoreAzureStore
 
 _ROOT = re.compile(r"abfss://(?P<container>[^/@]+)@(?P<account>[^/@.:]+)\.dfs\.(?P<cloud>[^/@:]+)")
+_CLOUDS = (
+    *("core.windows.net", "core.chinacloudapi.cn", "core.usgovcloudapi.net", "core.cloudapi.de"),
+    "fabric.microsoft.com",
+)
+"""The domains of Azure. Whoever writes a location could name any other host, and would be sent the credentials."""
 
 
 class AzureStore(CloudStore):
@@ -18,16 +24,23 @@ class AzureStore(CloudStore):
 
     The name is that of Spark's connector; requests go to the account's Blob endpoint. Options are obstore's for Azure:
     ``account_key``, ``sas_key``, ``client_id`` with ``client_secret`` and ``tenant_id``, and others. Without one the
-    machine's own identity is used.
+    machine's own identity is used. A host outside of Azure is refused, unless the connection names the endpoint: then
+    requests go there, whatever host the URI names.
     """
 
     cloud = "Azure Blob Storage"
     extra = "azure"
 
     def _new_client(self, bucket: str, access: CloudAccess, options: dict[str, Any]) -> ObstoreAzureStore:
+        named = _named(f"abfss://{bucket}")
+        if access.endpoint_url is None and named["cloud"] not in _CLOUDS:
+            raise ConfigurationError(
+                f"Expected the location abfss://{bucket} to name a host of Azure ({', '.join(_CLOUDS)}), found "
+                f"{named['cloud']!r}. Nothing was sent there. If this host is yours, name it as endpoint_url in the "
+                "connection of [recovery] wasb_conn_id."
+            )
         from obstore.store import AzureStore as ObstoreAzureStore
 
-        named = _named(f"abfss://{bucket}")
         endpoint = access.endpoint_url or f"https://{named['account']}.blob.{named['cloud']}"
         config: Any = {**access.options, "account_name": named["account"], "endpoint": endpoint.rstrip("/")}
         return ObstoreAzureStore(named["container"], config=config, **options)

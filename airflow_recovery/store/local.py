@@ -128,6 +128,20 @@ class LocalStore:
                     self._refuse("list", self._path(key), error)
                 yield _info(key, status.st_size, etag, status.st_mtime)
 
+    def empty_folders(self) -> Iterator[ObjectInfo]:
+        """All folders that hold nothing, as keys that end with a slash: what S3 has a marker for."""
+        with closing(self._folders()) as folders:
+            found: list[str] = []
+            try:
+                _collect(folders, "", "", [], found)
+                for folder in sorted(found):
+                    with suppress(FileNotFoundError, NotADirectoryError):  # deleted since
+                        yield _info(f"{folder}/", 0, "", os.fstat(folders.enter(folder)).st_mtime)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            except OSError as error:
+                self._refuse("list", self._base, error)
+
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects and the folders that become empty; a key that is not there is not an error."""
         with closing(self._folders()) as folders:
@@ -293,11 +307,13 @@ class _Folders:
         del self._names[max(depth, 0) :]
 
 
-def _collect(folders: _Folders, folder: str, prefix: str, keys: list[str]) -> None:
-    """Add to ``keys`` those below ``folder`` that begin with ``prefix``."""
+def _collect(folders: _Folders, folder: str, prefix: str, keys: list[str], empty: list[str] | None = None) -> None:
+    """Add to ``keys`` those below ``folder`` that begin with ``prefix``, and to ``empty`` the folders without any."""
     below = []
+    is_empty = bool(folder)
     with os.scandir(folders.enter(folder)) as entries:
         for entry in entries:
+            is_empty = False
             key = f"{folder}/{entry.name}" if folder else entry.name
             if entry.name.startswith(_TEMPORARY) or not (key.startswith(prefix) or prefix.startswith(f"{key}/")):
                 continue
@@ -308,9 +324,11 @@ def _collect(folders: _Folders, folder: str, prefix: str, keys: list[str]) -> No
                 below.append(key)
             elif entry.is_file(follow_symlinks=False) and key.startswith(prefix):
                 keys.append(key)
+    if is_empty and empty is not None:
+        empty.append(folder)
     for name in below:
         with suppress(FileNotFoundError, NotADirectoryError):  # deleted since
-            _collect(folders, name, prefix, keys)
+            _collect(folders, name, prefix, keys, empty)
 
 
 def _open_temporary(folders: _Folders, folder: str, name: str) -> tuple[int, IO[bytes]]:

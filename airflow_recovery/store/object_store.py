@@ -3,6 +3,7 @@
     ObjectStore    put, put if absent, get, list, delete
     RangeStore     a part of an object, which may be too large to be read at once
     UploadStore    the unfinished multipart uploads that a bucket may have besides: they are listed apart, and paid for
+    FolderStore    folders that hold nothing, of a directory: a bucket has objects in their place
     VersionStore   which version of an object is at a key, so that a replaced object is noticed
     get_many       many reads at once
     in_key_order   a listing, checked
@@ -35,12 +36,14 @@ class ObjectInfo(NamedTuple):
     ``etag`` is the identity of the object's content at this key (quotes stripped). It is compared, never interpreted:
     on S3 it is what the server says (a multipart etag is no MD5), in a directory it is the content's hash.
     ``modified_s``: when it was stored, in seconds since the epoch, by the store's clock.
+    ``archived``: the storage class of an object that can't be read before it is restored; empty for all others.
     """
 
     key: str
     size: int
     etag: str
     modified_s: float | None = None
+    archived: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,15 @@ class UploadStore(Protocol):
 
     def abort_upload(self, upload: Upload) -> None:
         """Delete what was uploaded. One that is completed or aborted already is not an error."""
+        ...
+
+
+@runtime_checkable
+class FolderStore(Protocol):
+    """A store in which a folder exists without an object in it."""
+
+    def empty_folders(self) -> Iterator[ObjectInfo]:
+        """All folders that hold nothing, as keys that end with a slash."""
         ...
 
 

@@ -33,7 +33,7 @@ from airflow_recovery.store.object_store import (
 )
 from airflow_recovery.store.s3_clients import S3Clients
 from airflow_recovery.store.s3_errors import answered, from_code, translate
-from airflow_recovery.store.s3_listing import listed_objects
+from airflow_recovery.store.s3_listing import ARCHIVED, listed_objects
 from airflow_recovery.store.write_once import DEFAULT_BACKOFF
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _URI = re.compile(r"s3a?://(?P<bucket>[^/]+)(?:/(?P<prefix>.*))?", re.DOTALL)
 _ONCE = 1
+_LISTING = "a listing"
 _CHECKSUMS = ("SHA256", "SHA1", "CRC64NVME", "CRC32C", "CRC32")
 _NO_RULES = ("NoSuchLifecycleConfiguration", "NotImplemented")
 
@@ -174,7 +175,8 @@ class S3Store:
         try:
             while arguments:
                 page = self._ask("list_objects_v2", arguments)
-                yield from (info for info in self._listed(page) if info.key and not info.key.endswith("/"))
+                infos = [info for info in self._listed(page) if info.key and not info.key.endswith("/")]
+                yield from self._with_restored(infos, arguments) if any(info.archived for info in infos) else infos
                 following = {"ContinuationToken": page.get("NextContinuationToken")}
                 arguments = {**arguments, **following} if page.get("IsTruncated") else {}
         except Exception as error:
@@ -304,13 +306,26 @@ class S3Store:
     def _listed(self, page: Mapping[str, Any]) -> Iterable[ObjectInfo]:
         """The objects of a page, and folder markers."""
         return listed_objects(page, self._prefix) or (
-            self._info(entry["Key"][len(self._prefix) :], self._field(entry, "Size", "a listing"), entry, "a listing")
+            self._info(entry["Key"][len(self._prefix) :], self._field(entry, "Size", _LISTING), entry, _LISTING)
             for entry in page.get("Contents", ())
         )
 
+    def _with_restored(self, infos: Iterable[ObjectInfo], arguments: dict[str, Any]) -> Iterator[ObjectInfo]:
+        """The objects of a page that has archived ones. Those that are restored for a time can be read meanwhile.
+
+        Asked by the same page once more: only for a page with archived objects, and not every server knows the option.
+        """
+        page = self._ask("list_objects_v2", {**arguments, "OptionalObjectAttributes": ["RestoreStatus"]})
+        states = {entry["Key"][len(self._prefix) :]: entry.get("RestoreStatus") for entry in page.get("Contents", ())}
+        for info in infos:
+            state = states.get(info.key)
+            is_restored = state is not None and not state.get("IsRestoreInProgress") and state.get("RestoreExpiryDate")
+            yield info._replace(archived="") if info.archived and is_restored else info
+
     def _info(self, key: str, size: int, answer: Mapping[str, Any], to: str) -> ObjectInfo:
-        stored = self._field(answer, "LastModified", to)
-        return ObjectInfo(key, size, self._field(answer, "ETag", to).strip('"'), stored.timestamp())
+        stored, name = self._field(answer, "LastModified", to), answer.get("StorageClass")
+        archived = name if name in ARCHIVED and to == _LISTING else ""
+        return ObjectInfo(key, size, self._field(answer, "ETag", to).strip('"'), stored.timestamp(), archived)
 
     def _version(self, key: str, answer: Mapping[str, Any]) -> ObjectVersion:
         size = self._field(answer, "ContentLength", "reading an object")

@@ -26,7 +26,6 @@ _DENIED = {
     "InvalidSecurity",
     "InvalidToken",
     "NotSignedUp",
-    "RequestTimeTooSkewed",
     "SignatureDoesNotMatch",
     "Unauthorized",
     "XAdminUserNotFound",  # versitygw to an unknown access key, with HTTP 404
@@ -141,6 +140,16 @@ def from_code(code: str, status: int, *, before: str, text: str) -> StoreError:
         return StoreFull(
             f"{answer} Nothing was written, and what is written is whole. Make room in the bucket, or raise its quota; "
             "the next try goes on."
+        )
+    if code == "RequestTimeTooSkewed":
+        return StoreAccessDenied(
+            f"{answer} The clock of this machine is wrong by more than the server allows (15 minutes): set it (NTP); "
+            "nothing is known of the object."
+        )
+    if code == "InvalidObjectState":
+        return StoreAccessDenied(
+            f"{answer} The object is archived (storage class GLACIER or DEEP_ARCHIVE, or an archive tier of "
+            "INTELLIGENT_TIERING): restore it (aws s3api restore-object), or have the task that made it run again."
         )
     if code in _DENIED or status in (401, 403):
         return StoreAccessDenied(

@@ -33,6 +33,10 @@ _TEXTS = {
     "ETag": '(?:&quot;|")?([^<&"]+)(?:&quot;|")?',
     "LastModified": "([^<]+)",
 }
+_CLASS = "StorageClass"
+ARCHIVED = frozenset({"DEEP_ARCHIVE", "GLACIER"})
+"""The storage classes whose objects can't be read before they are restored. A listing does not show which objects of
+INTELLIGENT_TIERING are in one of its archive tiers."""
 _DATE = "last-modified"
 _OTHER_REFERENCES = {"&quot;": '"', "&apos;": "'"}
 
@@ -49,11 +53,14 @@ def listed_objects(page: Mapping[str, Any], prefix: str) -> Iterator[ObjectInfo]
     listed = page.get(LISTED)
     if listed is None:
         return None
-    keys, sizes, etags, moments = listed
+    keys, sizes, etags, moments, classes = listed
     if page.get("EncodingType") == "url":
         keys = map(unquote_plus, keys)  # AWS writes a blank as a plus sign, and a plus sign as %2B
     below = (key[len(prefix) :] for key in keys)
-    return map(ObjectInfo, below, map(int, sizes), etags, map(_moment_s, moments))
+    if ARCHIVED.isdisjoint(classes):
+        return map(ObjectInfo, below, map(int, sizes), etags, map(_moment_s, moments))
+    archived = (name if name in ARCHIVED else "" for name in classes)
+    return map(ObjectInfo, below, map(int, sizes), etags, map(_moment_s, moments), archived)
 
 
 def _read_objects(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **of: Any) -> None:
@@ -90,22 +97,26 @@ def _date(text: str) -> datetime:
 
 
 def _columns(text: str) -> tuple[list[str], ...]:
-    """Keys, sizes, etags and moments of all objects, as texts. Raises `ValueError` where they are not all alike."""
+    """Keys, sizes, etags, moments and storage classes of all objects, as texts.
+
+    Raises `ValueError` where they are not all alike.
+    """
     text = text.replace("&#34;", "&quot;")
     if "&#" in text or "\r" in text:
         raise ValueError("expected no other character by its number")
     first = ElementTree.fromstring(text[: text.index("</Contents>")] + "</Contents>")
     parts = _pattern(_shape(first)).split(text)
-    width = 1 + len(_TEXTS)
+    order = [field.tag for field in first if field.tag in _TEXTS or field.tag == _CLASS]
+    width = 1 + len(order)
     if any(parts[::width]):
         raise ValueError("expected nothing between objects that are alike")
-    order = [field.tag for field in first if field.tag in _TEXTS]
     keys, sizes, etags, moments = (parts[1 + order.index(name) :: width] for name in _TEXTS)
+    classes = parts[1 + order.index(_CLASS) :: width] if _CLASS in order else []
     if "&" in "".join(keys):
         keys = [unescape(key, _OTHER_REFERENCES) for key in keys]
     for moment in set(moments):
         _moment_s(moment)
-    return keys, sizes, etags, moments
+    return keys, sizes, etags, moments, classes
 
 
 Shape = tuple[str, tuple["Shape", ...]]
@@ -126,8 +137,16 @@ def _pattern(contents: Shape) -> re.Pattern[str]:
     fields = contents[1]
     if sorted(name for name, _ in fields if name in _TEXTS) != sorted(_TEXTS):
         raise ValueError(f"expected each of {', '.join(_TEXTS)} once, found {', '.join(name for name, _ in fields)}")
-    texts = (f"<{name}>{_TEXTS[name]}</{name}>" if name in _TEXTS else _passed_over(name, *of) for name, *of in fields)
+    if sum(name == _CLASS for name, _ in fields) > 1:
+        raise ValueError(f"expected {_CLASS} once")
+    texts = (_field(name, *of) for name, *of in fields)
     return re.compile(f"<Contents>{''.join(texts)}</Contents>")
+
+
+def _field(name: str, inside: tuple[Shape, ...]) -> str:
+    if name in _TEXTS:
+        return f"<{name}>{_TEXTS[name]}</{name}>"
+    return "(?:<StorageClass>([^<]*)</StorageClass>)?" if name == _CLASS else _passed_over(name, inside)
 
 
 def _passed_over(tag: str, inside: tuple[Shape, ...]) -> str:

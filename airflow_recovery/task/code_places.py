@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -313,7 +314,7 @@ def _of_command(words: Sequence[str], *, has_application: bool = True) -> Iterat
 
 
 def places_of_shell(command: str, folder: str | None, env: Mapping[str, str]) -> list[Place]:
-    """Return what a command of a shell runs by a relative path, by a variable, as a module, or without an ending.
+    """Return what a command of a shell runs by a relative path, a variable or PATH, as a module, or without an ending.
 
     ``folder``: in which it runs; `None` for one that is made for it. What can't be found is unseen.
     """
@@ -330,6 +331,8 @@ def places_of_shell(command: str, folder: str | None, env: Mapping[str, str]) ->
                 continue
             if word == "-m" and at and _PYTHON.fullmatch(words[at - 1].rpartition("/")[2]) and words[at + 1 :]:
                 found += _of_module(words[at + 1], [folder or "", *env.get("PYTHONPATH", "").split(os.pathsep)])
+            if at == 0 and "/" not in word:
+                word = _in_path(word, env) or word
             is_program = at == 0 and "/" in word and not _OF_SYSTEM.match(word)
             if not is_program and not _CODE.search(word):
                 continue
@@ -361,6 +364,12 @@ _BEFORE_PROGRAM = (
 )
 _PYTHON = re.compile(r"python[\d.]*|pyspark")
 _OF_SYSTEM = re.compile(r"/(?:usr/)?s?bin/|.*/(?:python[\d.]*|java|spark-submit|(?:ba)?sh)$")
+
+
+def _in_path(program: str, env: Mapping[str, str]) -> str | None:
+    """Where PATH finds a program. Not if its folder has a Python as well: there pip has installed the program."""
+    found = shutil.which(program, path=env.get("PATH", os.defpath))
+    return None if found is None or os.path.exists(os.path.join(os.path.dirname(found), "python")) else found
 
 
 def _of_module(name: str, folders: Sequence[str]) -> list[Place]:

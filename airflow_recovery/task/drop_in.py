@@ -8,7 +8,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import cached_property, partial
@@ -21,11 +21,11 @@ from airflow_recovery.attempt.heartbeat_watch import beat_of
 from airflow_recovery.attempt.inputs_kept import ensure_inputs_kept
 from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.failure import MAX_MESSAGE_CHARACTERS, raised_in
-from airflow_recovery.driver.failure_class import ERRORS, classify
+from airflow_recovery.driver.failure_class import ERRORS, classify, read_advice
 from airflow_recovery.driver.fencing import FenceWatch, is_fenced
 from airflow_recovery.driver.heartbeat import Heartbeat, interval_s
 from airflow_recovery.driver.paths import spark_path
-from airflow_recovery.driver.start_advice import output_of, start_failure
+from airflow_recovery.driver.start_advice import exit_first, output_of, start_failure
 from airflow_recovery.driver.submit_keeper import Order
 from airflow_recovery.errors import (
     AttemptLost,
@@ -45,7 +45,7 @@ from airflow_recovery.hooks.result import NOT_PUBLISHED, READ_BY_HOOK, reads_rec
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.tables import tables_of
 from airflow_recovery.job.fingerprint import sink_code
-from airflow_recovery.job.row_settings import declared_settings, settings_of
+from airflow_recovery.job.row_settings import all_settings, settings_of
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.locations import (
@@ -67,6 +67,7 @@ from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import Claim, ExternalObject, Outcome, ReadMetrics, StoredXComs
 from airflow_recovery.results.availability import probe_manifest
+from airflow_recovery.results.finished_write import SUCCESS
 from airflow_recovery.results.output_digest import digest_output, import_readers
 from airflow_recovery.results.prober import OnAltered, cure_of_altered
 from airflow_recovery.results.table_line import OwnCommits
@@ -77,6 +78,7 @@ from airflow_recovery.task.code_places import Place, places_of_submit
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.driver_pod import PodFailed
 from airflow_recovery.task.externals import list_external, version_input
+from airflow_recovery.task.finished_output import FinishedOutputs, all_in, spark_writes_success
 from airflow_recovery.task.left_in_airflow import (
     LeftInAirflow,
     read_left,
@@ -131,7 +133,7 @@ def application_document(
     description = described(operator)
     code = code or ApplicationCode(operator)
     document = {
-        "code": code_document(code, places_of_submit(description, declared_settings(operator))),
+        "code": code_document(code, places_of_submit(description, all_settings(operator))),
         "java_class": description["java_class"],
         "arguments": [str(argument) for argument in operator.application_args or ()],
         **({"files": files} if (files := _files_told(operator, code)) else {}),
@@ -206,6 +208,7 @@ class DropInApplication(SparkApplication):
         self._has_loaded = False
         self._signs: Heartbeat | None = None
         self._published: dict[tuple[str, str], PublishedInput] = {}
+        self._finished = FinishedOutputs(drop_in, opened.stores, self._writes_success, opened.run.log)
 
     @abstractmethod
     def new_job(self, attempt: ClaimedAttempt) -> Any:
@@ -450,6 +453,7 @@ class DropInApplication(SparkApplication):
             )
         if self._drop_in.read_limits is not None and any(map(self._is_digested, self._drop_in.outputs)):
             threading.Thread(target=import_readers, name="import pyarrow", daemon=True).start()
+        self._finished.look_before()
         started = time.monotonic()
         left = LeftInAirflow()
         try:
@@ -475,16 +479,18 @@ class DropInApplication(SparkApplication):
                 could_not = f"{claim.region}@{claim.attempt} could not start: {failure.message}"
                 raise ERRORS[classify(failure)](could_not, failure) from error
             failure = _own_exception(error)
-            told = str(error) if failure is None else f"{failure.type}: {failure.message}"
+            told = exit_first(error) if failure is None else f"{failure.type}: {failure.message}"
             if failure is not None and isinstance(error, PodFailed):
                 told += f"\nThe driver's pod: {error}"
-            failure = failure or Failure(type(error).__name__, str(error)[:MAX_MESSAGE_CHARACTERS])
+            failure = failure or Failure(type(error).__name__, told[:MAX_MESSAGE_CHARACTERS])
             message = f"{claim.region}@{claim.attempt}: the application failed: {told}"
             with suppress(StoreError):
                 self._ensure_as_claimed(attempt)
             advice = self._advice_on_checkpoints("\n".join([str(error), *output_of(error)]))
             if advice:
                 raise UserCodeError(f"{message}. {advice}", failure) from error
+            to_mend = read_advice(failure)
+            message = message if to_mend is None else f"{message}. {to_mend}"
             raise ERRORS[classify(failure)](message, failure) from error
         return self._finish(attempt, round(time.monotonic() - started, 3), left, tuple(found))
 
@@ -854,13 +860,9 @@ class DropInApplication(SparkApplication):
         if not self._drop_in.recovers:
             return PartitionManifest(qualified(claim.region, name), location, (), managed=uri is None)
         store = self._stores.open_external(location)
-        listed = list(store.list())
-        if not listed:
-            raise RegionFailed(
-                f"{claim.region}@{claim.attempt}: the application ended without an error and wrote nothing to output "
-                f"{name!r} at {location}. Does it write to the location that it is given?"
-            )
+        listed = all_in(store)
         objects = tuple(ResultObject(info.key, info.size, info.etag) for info in listed if not _is_hidden(info.key))
+        self._finished.check(claim, name, location, listed, [each.path for each in objects])
         self._run.log.info("Output %s: %d objects at %s.", name, len(objects), location)
         manifest = PartitionManifest(qualified(claim.region, name), location, objects, managed=uri is None)
         if not self._is_digested(name):
@@ -873,6 +875,11 @@ class DropInApplication(SparkApplication):
             delta_options=lambda: AirflowSinkResources(self._stores).storage_options(location),
             log=self._run.log,
         )
+
+    def _writes_success(self, paths: Collection[str], managed: bool) -> bool:
+        """Whether the writer of these files is known to end with a ``_SUCCESS``."""
+        del paths, managed
+        return False
 
     def _registered_table(self, claim: Claim, name: str, uri: str) -> PartitionManifest:
         """The snapshot that the attempt has committed; where others read it, with a tag that keeps it from expiry."""
@@ -919,6 +926,10 @@ class DropInSubmission(DropInApplication, SparkSubmission):
     def submit(self, job: SparkSubmitOperator, name: str) -> None:
         """As `SparkSubmission.submit`."""
         SparkSubmission.submit(self, job, name)
+
+    def _writes_success(self, paths: Collection[str], managed: bool) -> bool:
+        """As `spark_writes_success`."""
+        return spark_writes_success(self.operator, paths, managed, is_driver_here=not self.is_on_cluster)
 
     def _hear(self, output: deque[str], lines: Iterable[str]) -> Iterator[str]:
         """As `SparkSubmission._hear`; and look at the code when Spark's context begins: the application is loaded.
@@ -969,7 +980,7 @@ def _outputs_by_age(state: RegionState) -> list[PartitionManifest]:
 def _is_hidden(key: str) -> bool:
     """Folders, markers and unfinished work of Spark's committers, not data. ``_delta_log`` and the like are data."""
     return key.endswith("/") or any(
-        part in ("_SUCCESS", "_temporary") or part.startswith(".") for part in key.split("/")
+        part in (SUCCESS, "_temporary") or part.startswith((".", "__magic")) for part in key.split("/")
     )
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.paths import spark_path
 from airflow_recovery.job.fingerprint import class_code, function_code, value_digest
-from airflow_recovery.job.row_settings import settings_of
+from airflow_recovery.job.row_settings import defaults_of, settings_of
 from airflow_recovery.task.application_code import ApplicationCode
-from airflow_recovery.task.code_places import Place, places_of_operator, places_of_shell
+from airflow_recovery.task.code_places import Place, places_of_operator, places_of_settings, places_of_shell
 from airflow_recovery.task.drop_in import DropInApplication, code_document, drop_in_document
 from airflow_recovery.task.operator_components import arguments_that_count, context_document, fields_that_count
 from airflow_recovery.task.operator_submission import OperatorSubmission
@@ -99,7 +99,7 @@ def operator_document(
     function = getattr(operator, "python_callable", None)
     code = code or ApplicationCode(operator)
     places = places_of_operator(operator, operator_class, fields)
-    places += _places_of_shell(operator, places)
+    places += [*_places_of_shell(operator, places), *places_of_settings(defaults_of(operator))]
     declared = {field: getattr(operator, field) for field in fields}
     for field, value in declared.items():
         check_no_address(value, f"{operator.task_id}, {field}")

@@ -73,6 +73,11 @@ def noting_failure(context: Mapping[str, Any]) -> Iterator[None]:
             if ended == FAILED:
                 end_log_with_advice(context)
         raise
+    except BaseException as error:
+        if type(error).__name__ == _TIMED_OUT:
+            ended = FAILED if is_last_try(context) else "not yet"
+            leave_note(context, f"{ended}: {_TIMED_OUT}: the try has taken longer than execution_timeout ({error})")
+        raise
 
 
 def leave_note(context: Mapping[str, Any], text: str) -> None:
@@ -88,6 +93,8 @@ def leave_note(context: Mapping[str, Any], text: str) -> None:
 
 
 FAILED = "failed"
+_TIMED_OUT = "AirflowTaskTimeout"
+"""Airflow's error at the end of ``execution_timeout``, which is no `Exception`."""
 
 
 def _ended(error: Exception, *, is_last_try: bool) -> str:

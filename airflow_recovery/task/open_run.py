@@ -160,6 +160,7 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
         open_committer=open_committers(stores),
         results=stores.results,
         dag_tasks=frozenset(context["dag"].task_dict) if "dag" in context else (),
+        waits_for_past=_waiting_for_past(context),
         has_dag=clear_client.has_dag,
         check_owner=own if settings.deployment is None else lambda: None,
         dag_run=dag_run_facts(context, fields),
@@ -198,3 +199,8 @@ def _now() -> str:
     import pendulum
 
     return pendulum.now("UTC").isoformat()
+
+
+def _waiting_for_past(context: Mapping[str, Any]) -> frozenset[str]:
+    tasks = context["dag"].task_dict if "dag" in context else {}
+    return frozenset(name for name, task in tasks.items() if getattr(task, "depends_on_past", False))

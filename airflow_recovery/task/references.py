@@ -27,6 +27,7 @@ from airflow_recovery.locations import (
     split_uri,
 )
 from airflow_recovery.model.determinism import Determinism
+from airflow_recovery.results.finished_write import OnUnfinished
 from airflow_recovery.results.prober import OnAltered
 from airflow_recovery.sinks.declaration import CommittingSink, spec_of
 from airflow_recovery.task.inventory import may_list
@@ -75,7 +76,8 @@ class DropIn:
     output, or a URI. ``declared_outputs``: before Airflow has rendered them, in the operator's own task alone.
     ``read_limits``: how much of what it has written is read to compare rows; `None`: no rows are compared.
     ``told``: the placeholders that its job has, as `placeholders` finds them. ``pushes_return_value``: Airflow pushes
-    what the operator returns.
+    what the operator returns. ``require_success_file``: whether a folder without a ``_SUCCESS`` counts as unfinished;
+    `None`: if its writer is known to leave one. ``on_unfinished``: what happens if work of a writer lies in a folder.
     """
 
     task_id: str
@@ -84,6 +86,8 @@ class DropIn:
     declared_outputs: Mapping[str, str | None]
     commit: CommittingSink | None = None
     on_altered: OnAltered = OnAltered.STOP
+    require_success_file: bool | None = None
+    on_unfinished: OnUnfinished = OnUnfinished.STOP
     determinism: Determinism = Determinism.VERIFY
     read_limits: ReadLimits | None = None
     allow_duplicates: bool = False

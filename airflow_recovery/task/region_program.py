@@ -18,11 +18,11 @@ from airflow_recovery.attempt.mode import AttemptMode
 from airflow_recovery.driver.cached import STORAGE_LEVELS
 from airflow_recovery.driver.exit_report import forget_failure, read_failure, read_receipt
 from airflow_recovery.driver.failure import is_user_error
-from airflow_recovery.driver.failure_class import ERRORS, classify
+from airflow_recovery.driver.failure_class import ERRORS, classify, read_advice
 from airflow_recovery.driver.heartbeat import INTERVAL_S
 from airflow_recovery.driver.private_folder import own_folder, private_folder
 from airflow_recovery.driver.region_spec import ModeSpec, RegionSpec, RunFacts, TableSpec, VertexSpec
-from airflow_recovery.driver.start_advice import start_advice, start_failure
+from airflow_recovery.driver.start_advice import exit_first, start_advice, start_failure
 from airflow_recovery.driver.stores import catalog_variable
 from airflow_recovery.errors import CodeReplaced, Failure, JobDefinitionError, NotSetUp, RegionFailed, UserCodeError
 from airflow_recovery.hooks.sinks import AirflowSinkResources
@@ -240,11 +240,12 @@ def region_failed(spec: RegionSpec, failure: Failure | None, error: Exception) -
     """What the task fails with: the application's own account where there is one, else how it ended."""
     where = f"{spec.region}@{spec.attempt}"
     if failure is None:
-        said_nothing = Failure("DriverLost", f"It ended without an outcome and said nothing. ({error})")
+        ended = exit_first(error)
+        said_nothing = Failure("DriverLost", f"It ended without an outcome and said nothing. ({ended})")
         # The exit code alone may tell that it was for its memory.
         return ERRORS[classify(said_nothing)](
             f"{where}: the Spark application ended without an outcome and said nothing: it was killed, or never "
-            f"started. ({error})",
+            f"started. ({ended})",
             said_nothing,
         )
     exit_code = _OUT_OF_MEMORY_EXIT.search(str(error))
@@ -259,4 +260,5 @@ def region_failed(spec: RegionSpec, failure: Failure | None, error: Exception) -
         return UserCodeError(f"{message}. {advice or 'The same code would fail again, so it is not retried.'}", failure)
     if advice is not None:
         return NotSetUp(message if advice in message else f"{message}. {advice}", failure)
-    return ERRORS[classify(failure)](message, failure)
+    to_mend = read_advice(failure)
+    return ERRORS[classify(failure)](message if to_mend is None else f"{message}. {to_mend}", failure)

@@ -8,9 +8,8 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_recovery.airflow_compat import bundle_of, is_supervised
-from airflow_recovery.attempt.absent_inputs import ALL_SUCCESS
 from airflow_recovery.attempt.clear_protocol import CLEARS_KEY, RecoveryClear, clears_from_json
-from airflow_recovery.attempt.run import RetryGrant, TaskIdentity
+from airflow_recovery.attempt.run import ALL_SUCCESS, RetryGrant, TaskIdentity
 from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.region_spec import RunFacts

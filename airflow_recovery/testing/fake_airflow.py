@@ -196,7 +196,7 @@ class FakeAirflow:
 
     def clear(self, task: str, *, downstream: bool = False) -> None:
         """A user's clear: whatever the state; with ``downstream``, of everything below it too."""
-        for name in self._below({task}) if downstream else ():
+        for name in self.below({task}) if downstream else ():
             self.clear(name)
         self._clear(task)
         self._grants[task] = RetryGrant(self._max_tries[task], is_renewed=True)
@@ -226,7 +226,7 @@ class FakeAirflow:
         if state == "failed":
             self._marked_failed.add(task)
         if state in {"success", "skipped"}:
-            for name in self._below({task}):
+            for name in self.below({task}):
                 if self.state(name) in BLOCKING:
                     self.clear(name)
 
@@ -268,7 +268,7 @@ class FakeAirflow:
             consumers = {task: ti_id for task, ti_id in request.consumers.items() if task not in request.producers}
             chosen += matching(consumers, FINISHED_STATES | RUNNING_STATES)
         if request.unblock:
-            below = self._below({caller, *chosen})
+            below = self.below({caller, *chosen})
             stuck = [task for task in self.upstream if self.state(task) == "upstream_failed" and task in below]
             chosen += [task for task in stuck if task != caller and task not in chosen]
         for task in chosen:
@@ -278,7 +278,8 @@ class FakeAirflow:
         self.cleared += chosen
         return ClearResult(tuple(chosen), unmoved)
 
-    def _below(self, roots: set[str]) -> set[str]:
+    def below(self, roots: set[str]) -> set[str]:
+        """The tasks that wait for one of ``roots``, directly or through others."""
         tasks: set[str] = set()
         for task, upstream in self.upstream.items():  # topological order
             if any(name in roots or name in tasks for name in upstream):

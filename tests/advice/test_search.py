@@ -54,6 +54,7 @@ def pipelines(draw: st.DrawFn, *, is_tree: bool) -> Pipeline:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(pipelines(is_tree=True))
 def test_of_a_tree_the_cuts_cost_what_the_best_of_all_sets_costs(pipeline: Pipeline) -> None:
@@ -81,6 +82,7 @@ def test_an_end_whose_cut_is_fixed_stays_one() -> None:
     assert best_cuts(Pipeline(steps, PRICES)).cuts == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_the_gap_of_the_local_search() -> None:
     """Of 200 graphs of up to 9 free boundaries: within 5 % in each, and the best in nearly all."""
     draw = random.Random(1974)

@@ -53,6 +53,7 @@ def found(session: Session, run_id: str) -> dict[str, tuple[str | None, str | No
     return {row.task_id + (f"|{row.map_index}" if row.map_index >= 0 else ""): (row.state, row.note) for row in rows}
 
 
+@pytest.mark.slow
 def test_only_what_has_never_run_is_set_and_doing_it_again_does_nothing(session: Session) -> None:
     before = {
         "none": (None, 0),

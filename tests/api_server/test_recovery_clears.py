@@ -89,6 +89,7 @@ def test_under_the_runs_lock_many_tasks_are_noted_with_a_few_statements(database
     assert [len(database.noted(each)) for each in (0, MANY - 1)] == [clears, clears]
 
 
+@pytest.mark.slow
 def test_control_task_by_task_every_task_has_statements_of_its_own(database: Database) -> None:
     """As Airflow's backend offers it: the caller of a clear of 10,000 tasks gives up before they are noted."""
     for number in range(MANY):

@@ -13,6 +13,7 @@ from rest_world import RestWorld
 from airflow_recovery.api_server import rest_plan, rest_release
 from airflow_recovery.attempt import manual_release as release_by_hand
 from airflow_recovery.errors import Failure, RegionFailed
+from airflow_recovery.story.deploy_impact import DECLARED_OTHERWISE
 
 
 @pytest.fixture
@@ -371,3 +372,12 @@ def test_what_is_pinned_is_not_released_until_it_is_unpinned(rest: RestWorld) ->
     late = rest.post("pin", which)
     assert (late.status_code, late.json()["code"]) == (409, "in_use")
     assert [event for _, event, _ in rest.audited][:2] == ["airflow_recovery.pin", "airflow_recovery.pin"]
+
+
+def test_a_plan_names_what_a_deploy_declares_otherwise_of_what_it_keeps(rest: RestWorld) -> None:
+    assert rest.plan()["warnings"] == []
+    rest.otherwise = {"raw": ("application_args", "trigger_rule"), "by_route": ("trigger_rule",), "no region": ("x",)}
+    arguments, rules = rest.plan()["warnings"]
+    assert arguments == f"{DECLARED_OTHERWISE.format('raw (application_args)')}."
+    assert rules.startswith("The trigger rule is not the one of the last try any more: raw, by_route.")
+    assert "application_args" not in str(rest.plan(restart=["raw"])["warnings"]), "it runs again in any case"

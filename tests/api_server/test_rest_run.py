@@ -17,12 +17,13 @@ from fakes import Hooks, Killed, Process
 from rest_world import DAG, DIAMOND, KEY, RUN, RestWorld
 from written_night import Night, region
 
-from airflow_recovery.api_server import rest_run
+from airflow_recovery.api_server import rest_plan, rest_run
 from airflow_recovery.errors import Failure, RegionFailed, StoreAccessDenied
 from airflow_recovery.journal.folders import folders
 from airflow_recovery.model.components import Component
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.names import encode
+from airflow_recovery.story import run_document
 
 SCRIPT = "<script>alert('x')</script>"
 
@@ -96,6 +97,18 @@ def test_code_that_can_not_be_seen_is_named_in_the_run_and_in_a_plan(rest: RestW
     }
     (warning,) = [each for each in rest.plan()["warnings"] if "can't be seen" in each]
     assert warning.endswith(": raw: image etl:1.")
+
+
+@pytest.mark.control
+def test_control_where_nobody_looks_for_unseen_code_the_tab_shows_a_region_as_any_other(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (rest_plan, run_document):
+        monkeypatch.setattr(module, "unseen_code", lambda view: {})
+    rest.world.go("raw")
+    made_of(rest.world.journal(), "raw", Component("image etl:1", "etl:1", seen=False))
+    assert regions(rest)["raw"]["unseen_code"] == []
+    assert "can't be seen" not in str(rest.plan()["warnings"])
 
 
 def test_what_is_kept_lost_released_failed_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,6 +231,7 @@ def test_fault_16_control_without_the_comparison_a_stale_page_runs_a_region_agai
     assert rest.world.current("by_route") == 3
 
 
+@pytest.mark.slow
 def test_fault_36_a_hole_in_the_history_is_told_and_nothing_beyond_it(rest: RestWorld) -> None:
     world = rest.world
     stream = EventWriter(world.journal_store, world.identity, "writer", buffer_bytes=2000, flush_interval_s=3600)

@@ -256,7 +256,7 @@ def test_fault_182_a_region_that_skips_itself_today_is_published_no_more():
 
 
 def test_fault_182_control_where_states_are_not_asked_the_old_result_is_published(monkeypatch):
-    monkeypatch.setattr(PublishTask, "_states", lambda self, observation: dict.fromkeys("abc"))
+    monkeypatch.setattr(PublishTask, "_states", lambda self, observation: dict.fromkeys("abc", "success"))
     monkeypatch.setattr(RegionState, "outdated_since", None)
     world = operators({**PAIR, "c": ()})
     world.airflow.clear("a")
@@ -266,6 +266,36 @@ def test_fault_182_control_where_states_are_not_asked_the_old_result_is_publishe
     world.airflow.upstream[PUBLISH] = ("c",)
     world.publish()
     assert published_result(world.journal(), "b").attempt == 1
+
+
+def published_early() -> World:
+    """The task that publishes starts before ``a``, which is cleared, and may yet be skipped in this run."""
+    world = operators({**PAIR, "c": ()})
+    world.publish()
+    world.airflow.clear("a")
+    world.airflow.clear(PUBLISH)
+    world.airflow.upstream[PUBLISH] = ("c",)
+    return world
+
+
+def test_fault_350_a_publish_waits_for_a_region_that_is_not_over():
+    world = published_early()
+    with pytest.raises(InputPending, match="The results of a are to be published, and that is not over in this run"):
+        world.publish()
+    assert world.state().newest_publish == 1
+    for region in "ab":
+        world.airflow.mark(region, "skipped")
+    assert [region.region for region in world.publish().regions if region.results] == ["c"]
+
+
+@pytest.mark.control
+def test_fault_350_control_without_the_wait_what_is_skipped_a_moment_later_is_published(monkeypatch):
+    monkeypatch.setattr("airflow_recovery.attempt.publish.not_over", lambda named, states: ())
+    world = published_early()
+    world.publish()
+    for region in "ab":
+        world.airflow.mark(region, "skipped")
+    assert published_result(world.journal(), "a").attempt == 1
 
 
 def test_fault_182_even_where_the_publish_task_is_skipped_as_well():

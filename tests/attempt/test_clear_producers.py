@@ -330,3 +330,17 @@ def test_fault_66_control_where_the_mark_is_believed_nothing_is_read(monkeypatch
     world.go("P")
     world.airflow.mark("C", "success")
     assert "C" not in [region.region for region in world.publish().regions]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_fault_339_a_cleared_producer_that_waits_for_its_previous_run_is_named(monkeypatch, waits):
+    """Its negative control: without ``depends_on_past`` nothing is said of a previous run."""
+    made = World.run
+    waiting = {"P"} if waits else set()
+    monkeypatch.setattr(World, "run", lambda self, *given: replace(made(self, *given), waits_for_past=waiting))
+    world = World(PAIR)
+    world.go("P")
+    world.delete_results("P", 1)
+    with pytest.raises(InputLost, match="This task retries by itself when they are done") as error:
+        world.go("C")
+    assert ("P has depends_on_past: Airflow starts it only after" in str(error.value)) is waits

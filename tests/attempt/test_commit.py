@@ -22,6 +22,7 @@ from airflow_recovery.errors import (
     SinkNotApplied,
     SinkRefused,
     SinkUnavailable,
+    SinkUnreadable,
     kind_of,
 )
 from airflow_recovery.journal.events import RegionKept
@@ -556,6 +557,38 @@ def test_fault_212_a_target_that_gives_no_answer_keeps_the_task_with_a_warning(m
     monkeypatch.setattr(FakeTarget, "rows", silent)
     assert world.try_sink() is None
     assert "C is kept, but its sink could not be asked for its rows: no route to the database" in caplog.text
+
+
+def unreadable_rows(monkeypatch, error):
+    def rows(self, token):
+        raise error("its log is damaged")
+
+    world = emptied(TOKEN, REPLACE)
+    monkeypatch.setattr(FakeTarget, "rows", rows)
+    return world.try_sink()
+
+
+def test_fault_331_a_target_that_can_not_be_read_keeps_a_valid_task(monkeypatch, caplog):
+    assert unreadable_rows(monkeypatch, SinkUnreadable) is None
+    assert "could not be asked for its rows: its log is damaged" in caplog.text
+
+
+@pytest.mark.control
+def test_fault_331_control_as_a_refusal_a_valid_task_would_fail(monkeypatch):
+    assert isinstance(unreadable_rows(monkeypatch, SinkRefused), SinkRefused)
+
+
+@pytest.mark.parametrize("error", [SinkUnavailable, SinkUnreadable])
+def test_fault_333_a_target_without_an_answer_names_the_command_that_gives_it_up(monkeypatch, error):
+    world = sink_world(TOKEN, APPEND)
+
+    def silent(self, token, *given):
+        raise error("no answer")
+
+    monkeypatch.setattr(FakeTarget, "apply", silent)
+    assert "airflow recovery abandon" in str(world.try_sink())
+    monkeypatch.setattr("airflow_recovery.testing.fake_sink._FakeCommitter.probe", silent)
+    assert "--not-applied" in str(world.try_sink())
 
 
 @pytest.mark.parametrize(("kind", "asked"), [(TOKEN, ["sink: rows C@1"]), (PROBE_ONLY, ["sink: probe C@1"])])

@@ -18,6 +18,7 @@ from airflow_recovery.journal.events import ConsumerKept, RegionKept
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.task.notes import note_of
 
 FACTS = RunFacts("2026-01-01T00:00:00+00:00", None, None, {}, {})
 ALWAYS, VERIFY, ASSUME = Determinism.ALWAYS, Determinism.VERIFY, Determinism.ASSUME
@@ -78,6 +79,30 @@ def test_fault_51_under_assume_another_number_of_rows_is_a_warning(caplog: pytes
 
 
 # cut-off
+
+
+def note_under_assume() -> str:
+    """The note of C, which is kept though P was made again and has written other rows."""
+    world = World(PAIR, modes={"P": ASSUME}, unstable=frozenset("P"))
+    world.go_all("PC")
+    world.restart("P")
+    world.go("P")
+    world.airflow.clear("C")
+    return note_of(world.go("C"))
+
+
+def test_under_assume_the_note_names_what_is_taken_to_be_equal() -> None:
+    assert "; assumed: C read P@1, now @2" in note_under_assume()
+
+
+@pytest.mark.control
+def test_control_without_the_look_at_what_was_assumed_the_note_shows_a_valid_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Evaluation, "early_cutoffs", lambda self, region, basis: ())
+    note = note_under_assume()
+    assert note.startswith("kept")
+    assert "assumed" not in note
 
 
 def test_rows_that_differ_stop_differing_further_down() -> None:

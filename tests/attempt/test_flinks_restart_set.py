@@ -186,6 +186,7 @@ def expected(trouble: Trouble) -> set[str]:
         running |= more
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(troubles(st.just(Determinism.ALWAYS)))
 def test_the_regions_that_run_are_flinks_restart_set(trouble: Trouble) -> None:

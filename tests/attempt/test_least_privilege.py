@@ -171,6 +171,7 @@ def deployment(
         yield Deployment(proxy, policy, monkeypatch)
 
 
+@pytest.mark.slow
 def test_the_documented_policies_are_enough_and_not_more(
     server: MotoServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -102,6 +102,7 @@ def test_fault_3_the_driver_of_a_killed_task_is_followed_and_one_application_ran
     assert killed.looks >= 5
 
 
+@pytest.mark.slow
 def test_control_without_following_a_second_application_runs(
     killed: KilledTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +112,7 @@ def test_control_without_following_a_second_application_runs(
     assert len(killed.runner.pids) == 1
 
 
+@pytest.mark.slow
 def test_fault_11_a_frozen_driver_that_was_fenced_stops_when_it_wakes_and_not_only_when_it_finishes(
     killed: KilledTask,
 ) -> None:
@@ -143,6 +145,7 @@ def test_fault_11_a_frozen_driver_is_fenced_and_cleans_up_when_it_wakes(killed: 
     assert len(killed.data(2)) == 1
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_gone_is_not_waited_for(killed: KilledTask) -> None:
     killed.driver.kill()
     wait_until(lambda: killed.is_driver_over, "the end of the driver")
@@ -151,6 +154,7 @@ def test_a_driver_that_is_gone_is_not_waited_for(killed: KilledTask) -> None:
     assert killed.looks == 0
 
 
+@pytest.mark.slow
 def test_a_driver_that_dies_while_it_is_followed_is_noticed_at_the_next_look(killed: KilledTask) -> None:
     killed.go(2)
     assert killed.next_try(HANG_S, lambda look: killed.driver.kill() if look == 3 else None).attempt == 2

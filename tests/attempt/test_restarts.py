@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from fakes import CHAIN, PAIR, Killed, Process, World
 
-from airflow_recovery.attempt import previous_attempt
+from airflow_recovery.attempt import previous_attempt, restarts
 from airflow_recovery.attempt.failed_attempt import FailedAttempt
 from airflow_recovery.attempt.restarts import Restarts, decision_of
 from airflow_recovery.attempt.run import RetryGrant
@@ -104,6 +104,33 @@ def test_fault_72_a_kill_counts_though_airflow_asks_no_policy_after_it():
     assert "died without a word" in attempts[1].outcome.detail
     assert dict(attempts[1].outcome.failure.labels)["class"] == "driver lost"
     assert world.airflow.state("P") == "failed"
+
+
+class TimedOut(BaseException):
+    """As Airflow's, at the end of ``execution_timeout``."""
+
+
+def out_of_time(world: Clocked) -> None:
+    def end() -> None:
+        raise TimedOut("Timeout, PID: 7")
+
+    with pytest.raises(TimedOut):
+        world.go("P", on_start=end)
+    world.airflow.lose_heartbeat("P")
+
+
+def test_fault_338_the_pre_check_that_ends_a_region_names_what_its_last_try_has_ended_with():
+    world = Clocked(PAIR, RestartLimits.of(maximum_per_task_failures=1))
+    out_of_time(world)
+    assert "The last failure: TimedOut: Timeout, PID: 7." in world.refused("P")
+
+
+@pytest.mark.control
+def test_fault_338_control_where_the_journal_is_not_asked_no_cause_is_named(monkeypatch):
+    monkeypatch.setattr(restarts, "_last_failure", lambda state, region: "")
+    world = Clocked(PAIR, RestartLimits.of(maximum_per_task_failures=1))
+    out_of_time(world)
+    assert "Timeout" not in world.refused("P")
 
 
 def test_fault_72_killed_every_time_the_pre_check_alone_ends_it():

@@ -109,6 +109,7 @@ def will_run(world: World) -> set[str]:
     return {region.name for region in found.regions if region.action in (Action.RUN, Action.WAIT)}
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.integers(0, 10**6))
 def test_fault_67_the_same_plan_whatever_was_cleared_emptied_or_dropped(seed: int) -> None:

@@ -141,6 +141,7 @@ def test_a_maker_that_was_taken_for_dead_adopts_what_the_other_has_made():
     assert [first.journal().read_outcome("S", 1).shared.attempt, made(backfill)] == [2, [("S", 1), ("S", 2)]]
 
 
+@pytest.mark.slow
 def test_control_without_the_owner_every_waiting_run_ends_the_attempt_of_a_living_one(monkeypatch):
     monkeypatch.setattr(Builder, "takes_over", lambda self, run, region, opened: False)
     most = 0

@@ -188,6 +188,7 @@ def test_fault_42_room_comes_back_in_time_and_the_history_has_no_hole(
     check_nothing_is_lost(world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "when"), [("full", "on_start"), ("quota", "on_written"), ("denied", "on_written")])
 def test_no_record_can_be_written_the_task_fails_by_name_and_the_next_try_goes_on(
     world: InABucket, proxy: S3Proxy, kind: str, when: str
@@ -219,6 +220,7 @@ def test_fault_27_nothing_can_be_asked_nothing_is_taken_for_lost(world: InABucke
 # slow
 
 
+@pytest.mark.slow
 def test_two_seconds_a_request_the_region_and_its_history_are_whole_and_nobody_waits_for_an_event(
     world: InABucket, proxy: SlowProxy
 ) -> None:

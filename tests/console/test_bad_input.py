@@ -191,6 +191,7 @@ def test_a_compression_that_unpacks_without_a_limit_is_refused(recorded, bundle)
     assert (code, "stored or deflated" in error) == (ExitCode.NO_ANSWER, True)
 
 
+@pytest.mark.slow
 def test_control_without_the_limit_a_small_file_takes_all_the_memory_it_asks_for(recorded, bundle, monkeypatch):
     copy = rewritten(bundle, huge_index)
     assert copy.stat().st_size < 1024 * 1024

@@ -45,6 +45,7 @@ def test_help_imports_no_command() -> None:
     assert imported("show", "--help") & COMMANDS == {"airflow_recovery.console.show"}
 
 
+@pytest.mark.slow
 def test_control_a_journal_on_s3_imports_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     modules = imported("show", "dag", "run", "--journal", "s3://b/j", "--endpoint-url", "http://127.0.0.1:1")

@@ -107,6 +107,7 @@ def test_without_a_journal_the_rest_is_looked_at(capsys: pytest.CaptureFixture[s
     assert "WRONG journal: " in said
 
 
+@pytest.mark.slow
 def test_a_store_that_does_not_answer_does_not_hold_the_process(tmp_path: Path) -> None:
     """A server that takes connections and says nothing, and boto3, which would wait for two minutes."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -134,6 +135,7 @@ leave(9)
 """
 
 
+@pytest.mark.slow
 def test_a_check_that_is_left_behind_does_not_hold_the_process() -> None:
     """As Spark's client does, with threads for which Python waits."""
     held = [sys.executable, "-c", HELD]

@@ -28,6 +28,7 @@ from airflow_recovery.model.components import Component
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import PlanRecord
 from airflow_recovery.model.region_plan import RegionPlan
+from airflow_recovery.story import deploy_impact
 
 
 @pytest.fixture
@@ -115,6 +116,7 @@ def total(by_route):
     assert {region for region, _ in world.ran} == {"raw", *AGAIN}
 
 
+@pytest.mark.slow
 def test_rows_that_may_come_out_the_same_may_run_again_and_count_for_the_limit(bundle: Bundle) -> None:
     verified = ("def by_route(clean)", "def by_route(clean, at=1)")
     base = ("@flights.vertex(result=BLOCKING)", '@flights.vertex(result=BLOCKING, deterministic="verify")')
@@ -127,6 +129,7 @@ def test_rows_that_may_come_out_the_same_may_run_again_and_count_for_the_limit(b
     assert bundle.impact(old, new, "--max-seconds", "20")[0] == ExitCode.DONE
 
 
+@pytest.mark.slow
 def test_what_would_run_without_the_deploy_is_not_the_deploys(bundle: Bundle) -> None:
     old, new = bundle.write("old"), bundle.write("new", ('version="1"', 'version="2"'))
     world = bundle.ran(old)
@@ -137,6 +140,7 @@ def test_what_would_run_without_the_deploy_is_not_the_deploys(bundle: Bundle) ->
     assert answer["seconds"] == 0
 
 
+@pytest.mark.slow
 def test_a_result_that_is_gone_is_made_again_for_a_reader_that_has_changed(bundle: Bundle) -> None:
     old, new = bundle.write("old"), bundle.write("new", ('version="1"', 'version="2"'))
     world = bundle.ran(old)
@@ -153,6 +157,7 @@ def test_a_result_that_is_gone_is_made_again_for_a_reader_that_has_changed(bundl
 CONF = ('"least": 3', '"least": "{{ conf.least }}"')
 
 
+@pytest.mark.slow
 def test_parameters_of_a_runs_conf_are_compared_as_they_are_written(bundle: Bundle) -> None:
     old = bundle.write("old", CONF)
     same = bundle.write("same", CONF, ("# the ids", "# ids"))
@@ -181,6 +186,7 @@ def test_parameters_of_a_runs_conf_are_compared_as_they_are_written(bundle: Bund
     assert run["notes"] == ["clean: can't be known without rendering it over conf: it counts as one that may run"]
 
 
+@pytest.mark.slow
 def test_a_region_that_the_old_version_does_not_have_and_one_before_it_had(bundle: Bundle) -> None:
     """`clean` was cut off, is glued, and is cut off again: what it wrote first may be its own still."""
     cut = bundle.write("cut", CONF)
@@ -200,6 +206,7 @@ def test_a_region_that_the_old_version_does_not_have_and_one_before_it_had(bundl
     assert "clean: can't be known without rendering it over conf: it counts as one that may run" in run["notes"]
 
 
+@pytest.mark.slow
 def test_of_a_run_without_conf_the_journal_tells_what_its_templates_came_to(bundle: Bundle) -> None:
     conf = ('"least": 3', '"least": "{{ conf.get(\'least\', 3) }}"')
     old = bundle.write("old", conf)
@@ -209,6 +216,7 @@ def test_of_a_run_without_conf_the_journal_tells_what_its_templates_came_to(bund
     assert effects(bundle.answer("journal", other)) == dict.fromkeys(AGAIN, "maybe")
 
 
+@pytest.mark.slow
 def test_the_plan_in_a_journal_in_place_of_the_old_code(bundle: Bundle) -> None:
     old, new = bundle.write("old"), bundle.write("new", ("rows.distinct()", "rows"))
     bundle.ran(old)
@@ -220,6 +228,7 @@ def test_the_plan_in_a_journal_in_place_of_the_old_code(bundle: Bundle) -> None:
     assert effects(bundle.answer("journal", old)) == {}
 
 
+@pytest.mark.slow
 def test_equal_versions_a_pipeline_that_was_cut_differently_and_no_runs(bundle: Bundle) -> None:
     old = bundle.write("old")
     earlier = bundle.write("earlier", ("@flights.vertex(result=BLOCKING)", "@flights.vertex"))
@@ -262,6 +271,7 @@ def fail() -> None:
     raise RegionFailed("boom")
 
 
+@pytest.mark.slow
 def test_a_run_in_which_nothing_has_finished_is_named(bundle: Bundle) -> None:
     old, new = bundle.write("old"), bundle.write("new", ('version="1"', 'version="2"'))
     plan = DeclaredWorld.declared = bundle.plan(old)
@@ -389,6 +399,19 @@ def test_code_that_can_not_be_seen_is_named_if_its_region_does_not_run_again(bun
     assert note.endswith(f": clean: {jar.name}. They are taken to be unchanged"), "busiest runs again anyway"
 
 
+@pytest.mark.slow
+@pytest.mark.control
+def test_control_where_nobody_looks_for_unseen_code_impact_takes_it_to_be_unchanged_and_says_nothing(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploy_impact, "unseen_code", lambda view: {})
+    old = bundle.write("old")
+    made_of(bundle.ran(old).journal(), "clean", Component("jars s3://code/a.jar", "s3://code/a.jar", seen=False))
+    answer = bundle.answer(old, old)
+    assert effects(answer) == {}
+    assert [run["notes"] for job in answer["jobs"] for run in job["runs"]] == [[]]
+
+
 def test_only_the_runs_that_are_asked_for(bundle: Bundle) -> None:
     undated = ("{{ ds }}", "any")
     old, new = bundle.write("old", undated), bundle.write("new", undated, ('version="1"', 'version="2"'))
@@ -422,6 +445,7 @@ MARKDOWN = """### What this deploy runs again
 """
 
 
+@pytest.mark.slow
 def test_the_markdown_of_a_pull_request(bundle: Bundle) -> None:
     old, new = bundle.write("old"), bundle.write("new", ('version="1"', 'version="2"'))
     bundle.ran(old)
@@ -683,6 +707,7 @@ def test_wheels_of_dag_bundles_are_as_they_would_be_installed(bundle: Bundle, tm
     assert effects(bundle.answer(moved, after, "--dags", "flight_dags")) == {"busiest": "again"}
 
 
+@pytest.mark.slow
 def test_control_of_a_wheel_the_folder_of_dags_alone_is_not_enough(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -727,6 +752,7 @@ def total(by_month, airports):
 """
 
 
+@pytest.mark.slow
 def test_subtasks_run_again_one_by_one_and_a_shared_result_counts_once(bundle: Bundle) -> None:
     old, new, feb = (bundle.write(name, files={"jobs/flights.py": PARALLEL}) for name in ("old", "new", "feb"))
     (Path(new) / "jobs/flights.py").write_text(PARALLEL.replace('version="1"', 'version="2"'))

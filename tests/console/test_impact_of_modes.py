@@ -181,6 +181,7 @@ def split_run(bundle: Bundle, version: str) -> Written:
 NUMBERS = {"numbers[0]": "again", "numbers[1]": "again", "counted": "again"}
 
 
+@pytest.mark.slow
 def test_other_code_of_splits_reads_all_of_them_and_another_reader_none(bundle: Bundle) -> None:
     old = version(bundle, "old", SPLITS)
     split_run(bundle, old).is_finished()
@@ -202,6 +203,7 @@ def test_other_code_of_splits_reads_all_of_them_and_another_reader_none(bundle: 
     assert effects(asked(bundle, old, smaller)) == {}
 
 
+@pytest.mark.slow
 def test_a_job_that_is_read_as_a_whole_from_now_on_is_told(bundle: Bundle) -> None:
     old = version(bundle, "old", SPLITS)
     split_run(bundle, old).is_finished()
@@ -218,6 +220,7 @@ def test_a_job_that_is_read_as_a_whole_from_now_on_is_told(bundle: Bundle) -> No
     assert effects(asked(bundle, whole, old)) == {}  # back to what has made the run
 
 
+@pytest.mark.slow
 def test_another_number_of_subtasks_makes_all_of_them_again(bundle: Bundle) -> None:
     old = version(bundle, "old", SPLITS)
     split_run(bundle, old).is_finished()
@@ -228,6 +231,7 @@ def test_another_number_of_subtasks_makes_all_of_them_again(bundle: Bundle) -> N
     assert costs(answer)["numbers[2]"] == (20.0, None, True)
 
 
+@pytest.mark.slow
 def test_a_finish_made_of_batches_of_several_attempts_costs_what_all_of_them_did(bundle: Bundle) -> None:
     old = version(bundle, "old", SPLITS)
     run = split_run(bundle, old).is_finished(but=("numbers[0]",))
@@ -247,6 +251,7 @@ def test_a_finish_made_of_batches_of_several_attempts_costs_what_all_of_them_did
     assert costs(answer)["numbers[0]"] == (40.0, 200, False)
 
 
+@pytest.mark.slow
 def test_batches_of_an_unfinished_region_that_other_code_does_not_adopt_are_named(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +290,7 @@ def stream_run(bundle: Bundle, version: str) -> Written:
 ALL = {"events": "again", "scores": "again", "table": "again", "report": "again"}
 
 
+@pytest.mark.slow
 def test_other_code_of_one_streaming_region_begins_all_that_channels_connect_with_it(bundle: Bundle) -> None:
     old = version(bundle, "old", STREAMS)
     stream_run(bundle, old).is_finished()
@@ -300,6 +306,7 @@ def test_other_code_of_one_streaming_region_begins_all_that_channels_connect_wit
     assert effects(asked(bundle, old, budget)) == {}
 
 
+@pytest.mark.slow
 def test_a_channel_that_is_a_written_result_from_now_on_and_back(bundle: Bundle) -> None:
     old = version(bundle, "old", STREAMS)
     written = version(
@@ -315,6 +322,7 @@ def test_a_channel_that_is_a_written_result_from_now_on_and_back(bundle: Bundle)
     assert changes(answer)["events"] == ("changed", 'result= was "PIPELINED_APPROXIMATE", now "BLOCKING"')
 
 
+@pytest.mark.slow
 def test_written_results_that_are_channels_from_now_on(bundle: Bundle) -> None:
     written = STREAMS.replace("result=LATEST", "result=BLOCKING")
     old = bundle.write("old", files={"jobs/flights.py": written})
@@ -323,6 +331,7 @@ def test_written_results_that_are_channels_from_now_on(bundle: Bundle) -> None:
     assert effects(answer) == ALL
 
 
+@pytest.mark.slow
 def test_of_a_stream_that_went_on_the_seconds_are_a_least_number(bundle: Bundle) -> None:
     old = version(bundle, "old", STREAMS)
     run = stream_run(bundle, old)
@@ -338,6 +347,7 @@ def test_of_a_stream_that_went_on_the_seconds_are_a_least_number(bundle: Bundle)
     assert notes(answer) == ["events: attempt 2 went on from earlier ones: it takes at least as long"]
 
 
+@pytest.mark.slow
 def test_a_stream_at_work_is_not_disturbed_by_a_deploy_and_what_a_clear_of_it_gives_up_is_named(
     bundle: Bundle,
 ) -> None:

@@ -15,6 +15,7 @@ from airflow_recovery.store.object_store import MAX_OBJECT_BYTES
 RUN = ("flights", "2026-01-01")
 
 
+@pytest.mark.slow
 def test_every_reader_names_it_and_what_to_do_and_that_gets_the_run_going(recorded, tmp_path: Path) -> None:
     world = recorded.world()
     world.go_all(["raw", "by_route"])

@@ -110,6 +110,7 @@ def test_fault_61_the_newest_claim_names_the_plan_and_what_was_renamed_is_told(r
     assert set(old) - set(world.upstream) == {"by_route", "by_carrier"}
 
 
+@pytest.mark.slow
 def test_fault_61_control_by_the_order_of_their_hashes_an_old_plan_is_shown(recorded, monkeypatch):
     from airflow_recovery.journal import in_use
 

@@ -181,6 +181,7 @@ def test_what_can_not_be_meant(recorded, world, command):
     assert recorded.errors.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough(recorded, world):
     """As in ``... events | head``: the pipe is closed before anything is written."""
     reading, writing = os.pipe()

@@ -125,6 +125,7 @@ def test_a_folder_is_warned_of_where_several_machines_need_it() -> None:
     assert "lost for the next" in results.next_step
 
 
+@pytest.mark.slow
 @pytest.mark.s3
 def test_a_lifecycle_rule_over_the_journal(server: MotoServer) -> None:
     store = S3Store("s3://expiring/recovery", endpoint_url=server.endpoint_url, session=server.session())

@@ -125,16 +125,19 @@ def checked(python: str) -> dict[str, CheckResult]:
     return wrongs(check_archive(environment, ["s3://b"]))
 
 
+@pytest.mark.slow
 def test_a_driver_imports_all_of_the_archive() -> None:
     assert checked(sys.executable) == {}
 
 
+@pytest.mark.slow
 def test_a_python_with_nothing_of_its_own_imports_it_too(tmp_path: Path) -> None:
     """Neither pendulum nor Jinja, nor a client of S3: as in a stock image of Spark."""
     venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
     assert checked(str(tmp_path / "bare" / "bin" / "python")) == {}
 
 
+@pytest.mark.slow
 def test_control_an_archive_that_lacks_a_package_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a wheel had that listed its packages by hand."""
     less = tmp_path / "less.zip"

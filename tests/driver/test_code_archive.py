@@ -42,6 +42,7 @@ def names(archive: Path) -> set[str]:
     return {name for name in zipfile.ZipFile(archive).namelist() if not name.endswith((".pyc", "/"))}
 
 
+@pytest.mark.slow
 def test_holds_our_airflow_free_packages_and_the_jobs_package(code: Path) -> None:
     found = names(build_archive("shippedjobs.deep.steps:job"))
     jobs = {name for name in found if not name.startswith("airflow_recovery/")}
@@ -51,6 +52,7 @@ def test_holds_our_airflow_free_packages_and_the_jobs_package(code: Path) -> Non
     assert not {name.split("/")[1] for name in found} & {"operators", "sensors", "hooks", "plugins", "testing"}
 
 
+@pytest.mark.slow
 def test_single_module_and_extra_packages(code: Path) -> None:
     found = names(build_archive("lonely:job", ["shippedjobs"]))
     assert {"lonely.py", "shippedjobs/deep/steps.py"} <= found
@@ -72,6 +74,7 @@ def test_named_by_content_and_reused(code: Path, own_cache: Path) -> None:
     assert {path.suffix for path in own_cache.iterdir()} == {".zip"}
 
 
+@pytest.mark.slow
 def test_code_is_taken_from_its_folder_where_an_archive_stands_before_it_on_the_path(
     code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,11 +120,13 @@ def imported(archive: Path) -> tuple[str, str]:
     return module.removeprefix(f"{archive}/"), answer
 
 
+@pytest.mark.slow
 def test_a_package_without_init_is_imported(code: Path) -> None:
     done = python_with(build_archive("shippedjobs.deep.steps:job"), "import shippedjobs.deep.steps")
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="a newer Python knows folders by the files in them")
 def test_control_without_its_folder_it_is_not_found(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_recovery.driver.code_archive._folders", lambda names: [])
@@ -139,11 +144,13 @@ def altered(archive: Path, name: str, old: bytes, new: bytes) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_python_like_the_makers_compiles_nothing_and_tracebacks_show_the_source(code: Path) -> None:
     (code / "lonely.py").write_text(LONELY)
     assert imported(build_archive("lonely:job")) == ("lonely.pyc", "('lonely.py', True)")
 
 
+@pytest.mark.slow
 def test_another_python_takes_the_sources_and_so_does_one_that_finds_them_altered(code: Path) -> None:
     (code / "lonely.py").write_text(LONELY)
     archive = build_archive("lonely:job")
@@ -152,12 +159,14 @@ def test_another_python_takes_the_sources_and_so_does_one_that_finds_them_altere
     assert imported(altered(archive, "lonely.py", b"return where", b"return 'altered', where"))[1].startswith("('alt")
 
 
+@pytest.mark.slow
 def test_each_version_of_python_has_an_archive_of_its_own(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = build_archive("lonely:job")
     monkeypatch.setattr("importlib.util.MAGIC_NUMBER", b"\x00\x00\r\n")
     assert build_archive("lonely:job") != first
 
 
+@pytest.mark.slow
 def test_a_file_that_can_not_be_compiled_is_shipped_as_it_is(code: Path) -> None:
     (code / "lonely.py").write_text("{{ not Python }")
     with zipfile.ZipFile(build_archive("lonely:job")) as archive:
@@ -165,6 +174,7 @@ def test_a_file_that_can_not_be_compiled_is_shipped_as_it_is(code: Path) -> None
         assert archive.read("lonely.py") == b"{{ not Python }"
 
 
+@pytest.mark.slow
 def test_the_fingerprint_of_code_is_the_same_in_an_archive(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code / "lonely.py").write_text(LONELY)
     on_disk = find_module("lonely")
@@ -200,6 +210,7 @@ def replaced_after_hashing(code: Path) -> list[str]:
     return [shipped(archive, name) for name in HASHED]
 
 
+@pytest.mark.slow
 def test_the_bytes_that_were_hashed_are_shipped_though_the_files_were_replaced(code: Path) -> None:
     assert replaced_after_hashing(code) == [f"# {name}\n" for name in HASHED]
     hash_all()
@@ -207,6 +218,7 @@ def test_the_bytes_that_were_hashed_are_shipped_though_the_files_were_replaced(c
     assert [shipped(archive, name) for name in HASHED] == ["# another deploy\n"] * 2, "the next fingerprint is of them"
 
 
+@pytest.mark.slow
 @pytest.mark.control
 def test_control_read_again_other_code_is_shipped_than_was_hashed(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package_files.HashedFiles, "content", lambda _, path: Path(path).read_bytes())
@@ -271,12 +283,14 @@ def zip_names(archive: Path) -> list[str]:
     return sorted(name for name in names(archive) if name.endswith(".py"))
 
 
+@pytest.mark.slow
 def test_a_driver_imports_all_that_it_has_of_ours_from_the_archive_alone(code: Path, tmp_path: Path) -> None:
     answer = import_all(build_archive("lonely:job"), tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_control_a_room_that_does_not_travel_is_missed(
     code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,5 +317,6 @@ def missing_from(archive: Path) -> set[str]:
     return {candidate for candidate in imported if candidate not in held and candidate.rpartition(".")[0] not in held}
 
 
+@pytest.mark.slow
 def test_whatever_a_function_in_it_may_import_of_ours_is_in_it(code: Path) -> None:
     assert missing_from(build_archive("lonely:job")) == set()

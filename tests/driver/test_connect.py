@@ -243,6 +243,7 @@ def test_other_urls_are_refused_without_being_shown() -> None:
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_importing_the_client_leaves_the_collector_as_it_was() -> None:
     code = (
         "import gc\nfrom airflow_recovery.driver.connect_session import import_client\n"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
+from pathlib import Path
+
+import pyspark
 import pytest
 
 from airflow_recovery import errors
@@ -11,9 +16,11 @@ from airflow_recovery.driver.failure_class import (
     FailureClass,
     MemoryOf,
     classify,
+    is_malformed,
     label_of,
     labelled,
     memory_of,
+    read_advice,
 )
 from airflow_recovery.errors import Failure
 
@@ -30,7 +37,11 @@ BEYOND = "Container [pid=7] is running 9B beyond the 'PHYSICAL' memory limit."
         (Failure("Py4JJavaError", "x", chain=("java.io.FileNotFoundException: No such file",)),
          FailureClass.PARTITION_MISSING),
         (Failure("SparkException", "x", "FAILED_READ_FILE.NO_HINT", chain=("a: b is not a Parquet file",)),
-         FailureClass.INPUT_ALTERED),
+         FailureClass.INPUT_UNREADABLE),
+        (Failure("Py4JJavaError", "x", chain=("S3Exception: InvalidObjectState, Status Code: 403",)),
+         FailureClass.DENIED),
+        (Failure("Py4JJavaError", "x", chain=("S3Exception: KMS.DisabledException, Status Code: 400",)),
+         FailureClass.DENIED),
         (Failure("Py4JJavaError", "x", chain=("org.apache.hadoop.fs.s3a.RemoteFileChangedException: etag",)),
          FailureClass.INPUT_ALTERED),
         (Failure("Py4JJavaError", "x", chain=("java.nio.file.AccessDeniedException: s3a://lake/x: 403",)),
@@ -129,3 +140,39 @@ def test_labels_of_others_stay() -> None:
 def test_our_own_errors_are_classified_by_their_type() -> None:
     assert classify(describe(errors.StoreTimeout("t"))) is FailureClass.TIMED_OUT
     assert classify(describe(errors.StoreAccessDenied("d"))) is FailureClass.DENIED
+
+
+def test_fault_335_every_condition_by_which_spark_says_that_a_file_can_not_be_read() -> None:
+    """As the installed Spark lists them: a new one needs an answer."""
+    [jar] = Path(pyspark.__file__).parent.glob("jars/spark-common-utils_*.jar")
+    with zipfile.ZipFile(jar) as archive:
+        [listed] = [name for name in archive.namelist() if name.endswith("error-conditions.json")]
+        conditions = json.loads(archive.read(listed))
+    found = {}
+    for name in conditions["FAILED_READ_FILE"]["subClass"]:
+        failure = Failure("SparkException", "while reading file s3a://b/f.", f"FAILED_READ_FILE.{name}", "KD001")
+        found[name] = classify(failure), is_malformed(failure)
+    assert found == {
+        "CANNOT_READ_FILE_FOOTER": (FailureClass.INPUT_UNREADABLE, True),
+        "FILE_NOT_EXIST": (FailureClass.PARTITION_MISSING, False),
+        "NO_HINT": (FailureClass.INPUT_UNREADABLE, False),
+        "PARQUET_COLUMN_DATA_TYPE_MISMATCH": (FailureClass.INPUT_UNREADABLE, True),
+        "UNSUPPORTED_FILE_SYSTEM": (FailureClass.INPUT_UNREADABLE, True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("InvalidObjectState: The operation is not valid for the object's storage class (Status Code: 403)", "restore"),
+        ("KMS.DisabledException: key is disabled (Status Code: 400)", "Enable the key"),
+        ("AccessDenied: not authorized to perform: kms:Decrypt (Status Code: 403)", "kms:Decrypt and"),
+        ("RequestTimeTooSkewed: The difference between ... (Status Code: 403)", "clock"),
+        ("AccessDenied: no (Status Code: 403)", None),
+    ],
+)
+def test_fault_334_what_is_to_be_mended_before_a_store_lets_an_object_be_read(said: str, advice: str | None) -> None:
+    failure = Failure("Py4JJavaError", "x", chain=(f"S3Exception: {said}",))
+    assert classify(failure) is FailureClass.DENIED
+    told = read_advice(failure)
+    assert told is None if advice is None else advice in (told or "")

@@ -81,6 +81,7 @@ def said(spec: RegionSpec, code: int, output: str) -> NotSetUp:
     return failed
 
 
+@pytest.mark.slow
 def test_fault_122_an_archive_that_lacks_a_package_is_named(spec: RegionSpec, archive: Path, tmp_path: Path) -> None:
     code, output = run(spec, tmp_path, without(archive, tmp_path, "airflow_recovery/journal/"))
     told = str(said(spec, code, output))
@@ -89,6 +90,7 @@ def test_fault_122_an_archive_that_lacks_a_package_is_named(spec: RegionSpec, ar
     assert "Use one version of airflow_recovery" in told
 
 
+@pytest.mark.slow
 def test_fault_122_control_a_whole_archive_starts_and_says_what_else_is_missing(
     spec: RegionSpec, archive: Path, tmp_path: Path
 ) -> None:

@@ -129,6 +129,7 @@ def build_another(tmp_path: Path, content: str) -> None:
     assert build_archive("lonely:job").exists()
 
 
+@pytest.mark.slow
 def test_an_archive_that_is_asked_for_again_is_not_an_old_one(tmp_path: Path) -> None:
     archive = build_archive("lonely:job")
     os.utime(archive, (LONG_AGO_S, LONG_AGO_S))
@@ -136,6 +137,7 @@ def test_an_archive_that_is_asked_for_again_is_not_an_old_one(tmp_path: Path) ->
     assert archive.stat().st_mtime > LONG_AGO_S
 
 
+@pytest.mark.slow
 def test_an_archive_that_is_removed_before_it_is_held_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
     removed: list[Path] = []
 
@@ -151,6 +153,7 @@ def test_an_archive_that_is_removed_before_it_is_held_is_built_again(monkeypatch
     assert archive.exists()
 
 
+@pytest.mark.slow
 def test_control_an_archive_that_is_not_held_is_removed_under_a_living_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ def test_manifest_has_the_files_the_rows_and_the_schema(spark: SparkSession, tmp
     assert ids(read_manifest(spark, found)) == list(range(100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["plain~x", "with space", "100%25", "ünïcødé", "k=v", "br[ac]k{et}s", "sta*r?", "com,ma", "a+b&c#d;e"]
 )
@@ -62,6 +63,7 @@ def test_any_base_folder(spark: SparkSession, tmp_path: Path, name: str) -> None
     assert ids(read_manifest(spark, found)) == list(range(10))  # now by naming each file
 
 
+@pytest.mark.slow
 def test_fault_53_truncated_file_of_a_speculative_task_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
     found = written(spark, tmp_path, spark.range(0, 50, 1, 2))
     whole = (tmp_path / "r" / found.objects[0].path).read_bytes()
@@ -75,6 +77,7 @@ def test_fault_53_truncated_file_of_a_speculative_task_is_not_read(spark: SparkS
         spark.read.schema("id long").parquet(f"file://{tmp_path}/r").collect()
 
 
+@pytest.mark.slow
 def test_fault_53_whole_stray_file_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
     found = written(spark, tmp_path, spark.range(0, 50, 1, 2))
     stray = tmp_path / "r" / f"part-00000-{OTHER}-c000.snappy.parquet"
@@ -95,6 +98,7 @@ def test_stray_file_that_comes_after_planning_is_not_read(spark: SparkSession, t
     assert ids(planned) == list(range(50))
 
 
+@pytest.mark.slow
 def test_fault_48_success_marker_decides_nothing(spark: SparkSession, tmp_path: Path) -> None:
     found = written(spark, tmp_path, spark.range(0, 50, 1, 2))
     marker = tmp_path / "r" / "_SUCCESS"
@@ -111,6 +115,7 @@ def test_fault_48_success_marker_decides_nothing(spark: SparkSession, tmp_path: 
     assert spark.read.schema("id long").parquet(f"file://{tmp_path}/r").count() == 25
 
 
+@pytest.mark.slow
 def test_fault_50_empty_results_are_results(spark: SparkSession, tmp_path: Path) -> None:
     for number, frame in enumerate(
         (spark.range(10).where("id < 0"), spark.createDataFrame([], "id long, name string"))
@@ -182,6 +187,7 @@ def unobserved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.sql.Observation.get", property(lambda observation: {}))
 
 
+@pytest.mark.slow
 def test_what_the_server_does_not_say_is_counted_in_the_files(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -210,6 +216,7 @@ def test_what_the_server_does_not_say_and_the_files_cannot_is_refused(
         written(spark, tmp_path / "none", spark.range(0, 25, 1, 1))
 
 
+@pytest.mark.slow
 def test_several_files_a_task_are_counted(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark.conf.set("spark.sql.files.maxRecordsPerFile", "10")
     try:

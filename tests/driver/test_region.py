@@ -74,6 +74,7 @@ def test_fault_124_what_spark_lacks_is_not_retried(spark: SparkSession, tmp_path
     assert dict(labelled(found.cause).labels) == {"class": "not set up", "recoverable": "no"}
 
 
+@pytest.mark.slow
 def test_fault_124_control_an_error_of_another_kind_is_retried(spark: SparkSession, tmp_path: Path) -> None:
     found = failed(spark, region_spec(tmp_path, *troubled("udf")))
     assert not isinstance(found, NotSetUp)
@@ -81,6 +82,7 @@ def test_fault_124_control_an_error_of_another_kind_is_retried(spark: SparkSessi
     assert dict(labelled(found.cause).labels)["recoverable"] == "yes"
 
 
+@pytest.mark.slow
 def test_a_source_is_given_each_file_by_its_name_and_not_by_a_glob(spark: SparkSession, tmp_path: Path) -> None:
     externals = write_numbers(tmp_path / "in", "day1.csv", "day[1] {EU}*.csv")
     spec = region_spec(tmp_path, vertex("raw", is_result=True), externals=externals, region="raw")
@@ -88,6 +90,7 @@ def test_a_source_is_given_each_file_by_its_name_and_not_by_a_glob(spark: SparkS
     assert rows(spark, manifest) == [(number,) for number in range(20)]
 
 
+@pytest.mark.slow
 def test_two_readers_of_an_unstable_pipelined_vertex_see_the_same_rows(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -111,6 +114,7 @@ def test_two_readers_of_an_unstable_pipelined_vertex_see_the_same_rows(
     assert f"left wrote 20 rows: {len(left.objects)} files, {left.size} bytes" in said
 
 
+@pytest.mark.slow
 def test_without_scratch_two_readers_see_different_rows(spark: SparkSession, tmp_path: Path) -> None:
     left, right = run(spark, diamond(tmp_path, doubled(spark, tmp_path), is_scratch=False)).outputs
     assert rows(spark, left) != rows(spark, right)
@@ -124,6 +128,7 @@ def test_result_that_is_read_in_its_own_region_is_read_back(spark: SparkSession,
     assert rows(spark, written) == rows(spark, right)
 
 
+@pytest.mark.slow
 def test_fault_53_stray_file_of_the_input_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
     given = doubled(spark, tmp_path)
     whole = tmp_path / "data/doubled/1/doubled" / given.objects[0].path
@@ -202,6 +207,7 @@ def test_spec_of_other_code_is_refused(spark: SparkSession, tmp_path: Path) -> N
         run(spark, region_spec(tmp_path, vertex("noisy", params={"salt": 1})))
 
 
+@pytest.mark.slow
 def test_attempt_never_writes_twice(spark: SparkSession, tmp_path: Path) -> None:
     spec = region_spec(tmp_path, *troubled("none"))
     run(spark, spec)

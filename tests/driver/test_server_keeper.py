@@ -108,6 +108,7 @@ def test_a_server_that_nobody_has_recorded_ends_with_the_task_that_started_it(or
     assert not leftovers()
 
 
+@pytest.mark.slow
 def test_fault_144_a_task_is_killed_before_it_has_recorded_its_server(order: Order) -> None:
     document = json.dumps({**order.__dict__, "store": order.store.__dict__})
     task = subprocess.Popen([sys.executable, "-c", STARTER, document], stdout=subprocess.PIPE)
@@ -120,6 +121,7 @@ def test_fault_144_a_task_is_killed_before_it_has_recorded_its_server(order: Ord
     assert not leftovers()
 
 
+@pytest.mark.slow
 def test_fault_144_a_keeper_is_killed_and_its_server_dies_with_it(order: Order) -> None:
     keeper, server = started(order)
     keeper.leave(1)
@@ -183,6 +185,7 @@ def test_fault_146_a_server_that_its_run_does_not_need_ends_when_the_last_one_ha
     assert looks.now_s == 7
 
 
+@pytest.mark.slow
 def test_how_a_server_has_ended_is_told_without_its_secrets(order: Order) -> None:
     keeper, _ = started(replace(order, python_path="/of/the/server"))
     keeper.leave(1)

@@ -104,6 +104,7 @@ def botocore_of(folder: Path, version: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.s3
 def test_fault_155_a_python_without_an_sdk_writes_the_journal_with_the_workers(write: Write, journal: S3Store) -> None:
     done = write(sdk_archives("s3://b")[0])
@@ -111,6 +112,7 @@ def test_fault_155_a_python_without_an_sdk_writes_the_journal_with_the_workers(w
     assert journal.get("a").body == b"1"
 
 
+@pytest.mark.slow
 @pytest.mark.s3
 def test_fault_155_control_without_the_archive_there_is_none(write: Write, journal: S3Store) -> None:
     done = write()
@@ -118,12 +120,14 @@ def test_fault_155_control_without_the_archive_there_is_none(write: Write, journ
     assert [*journal.list()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.s3
 def test_fault_155_a_version_that_knows_no_conditional_write_is_replaced(write: Write, tmp_path: Path) -> None:
     done = write(sdk_archives("s3://b")[0], path=botocore_of(tmp_path / "old", "1.34.162"))
     assert done.stdout.split() == [botocore.__version__, "True"], done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.s3
 def test_one_that_will_do_is_left_alone(write: Write, tmp_path: Path) -> None:
     done = write(sdk_archives("s3://b")[0], path=botocore_of(tmp_path / "new", "1.99.0"))

@@ -153,6 +153,7 @@ def test_fault_235_what_is_kept_lives_on_when_the_task_and_its_group_are_killed(
     assert (beat.tag, beat.ended, beat.succeeded, beat.rests_on) == (TAG, False, True, "code 1")
 
 
+@pytest.mark.slow
 def test_fault_235_a_failure_after_the_task_has_gone_is_told_with_the_end_of_the_output(
     keep: Callable[..., Kept],
 ) -> None:
@@ -170,6 +171,7 @@ def test_fault_235_a_failure_after_the_task_has_gone_is_told_with_the_end_of_the
     assert failure.message.endswith("the end\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gives_signs", [True, False])
 def test_fault_236_a_driver_that_nobody_follows_is_ended(keep: Callable[..., Kept], gives_signs: bool) -> None:
     kept = keep(left_alone_s=1.0, gives_signs=gives_signs)
@@ -177,6 +179,7 @@ def test_fault_236_a_driver_that_nobody_follows_is_ended(keep: Callable[..., Kep
     kept.wait_gone()
 
 
+@pytest.mark.slow
 def test_fault_236_control_a_driver_that_somebody_follows_is_not_ended(keep: Callable[..., Kept]) -> None:
     kept = keep(left_alone_s=2.0)
     kept.kill_task()
@@ -192,6 +195,7 @@ def test_fault_236_control_a_driver_that_somebody_follows_is_not_ended(keep: Cal
     kept.wait_gone()  # and then nobody does
 
 
+@pytest.mark.slow
 def test_fault_237_a_kept_application_whose_attempt_was_fenced_is_ended(keep: Callable[..., Kept]) -> None:
     kept = keep(gives_signs=True)
     kept.journal.claim(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.cloud_connections import azure_access, google_access
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
+from airflow_recovery.store import azure
 from airflow_recovery.store.azure import AzureStore
 from airflow_recovery.store.cloud import CloudAccess, CloudStore
 from airflow_recovery.store.google import GoogleStore
@@ -124,6 +128,58 @@ def test_a_connection_of_another_account_is_refused(connect: Any, fields: dict[s
     connect("wasb", **fields)
     with pytest.raises(ConfigurationError, match=r"'cloud' to be of the storage account 'acc'.*found 'other'"):
         azure_access("cloud", BOX)
+
+
+@dataclass
+class Clients:
+    """In place of obstore's store of Azure: the endpoints that clients were made for."""
+
+    endpoints: list[str] = field(default_factory=list)
+
+    def __call__(self, container: str, *, config: dict[str, str], **_: Any) -> None:
+        self.endpoints.append(config["endpoint"])
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> Clients:
+    made = Clients()
+    monkeypatch.setitem(sys.modules, "obstore.store", SimpleNamespace(AzureStore=made))
+    return made
+
+
+HOSTS = ("dfs.evil.example", "dfs.core.windows.net.evil.example", "dfs.evilcore.windows.net", "dfs.localhost")
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_credentials_go_to_no_host_that_a_location_names(connect: Any, clients: Clients, host: str) -> None:
+    connect("wasb", login="acc", extra={"sas_token": "?sv=1&sig=2"})
+    location = f"abfss://box@acc.{host}/x"
+    with pytest.raises(ConfigurationError, match=rf"host of Azure .*found '{host.removeprefix('dfs.')}'.*endpoint_url"):
+        AzureStore(location, azure_access("cloud", location)).prepare()
+    assert clients.endpoints == []
+
+
+def test_control_every_host_is_taken(connect: Any, clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(azure, "_CLOUDS", ("evil.example",))
+    connect("wasb", login="acc", extra={"sas_token": "?sv=1&sig=2"})
+    location = "abfss://box@acc.dfs.evil.example/x"
+    AzureStore(location, azure_access("cloud", location)).prepare()
+    assert set(clients.endpoints) == {"https://acc.blob.evil.example"}
+
+
+@pytest.mark.parametrize("cloud", azure._CLOUDS)
+def test_each_cloud_of_azure_is_reached(connect: Any, clients: Clients, cloud: str) -> None:
+    connect("wasb", login="acc", password="k")
+    location = f"abfss://box@acc.dfs.{cloud}/x"
+    AzureStore(location, azure_access("cloud", location)).prepare()
+    assert set(clients.endpoints) == {f"https://acc.blob.{cloud}"}
+
+
+def test_an_endpoint_of_the_connection_gets_all_requests(connect: Any, clients: Clients) -> None:
+    connect("wasb", login="acc", password="k", extra={"endpoint_url": "https://storage.mine.example"})
+    location = "abfss://box@acc.dfs.evil.example/x"
+    AzureStore(location, azure_access("cloud", location)).prepare()
+    assert set(clients.endpoints) == {"https://storage.mine.example"}
 
 
 @pytest.mark.parametrize("uri", ["gs://b/journal", f"{BOX}/journal"])

@@ -44,11 +44,13 @@ def test_the_provider_finds_it_when_it_asks(provider: str) -> None:
     assert said("import airflow_recovery.operators", provider, caught) == "True"
 
 
+@pytest.mark.slow
 def test_what_looks_at_every_module_does_not_import_it() -> None:
     looks = "import inspect, sys; [inspect.getmodule(module) for module in list(sys.modules.values())]"
     assert said("import airflow_recovery.operators", looks, IS_THERE) == "False False"
 
 
+@pytest.mark.slow
 def test_where_there_is_none_nothing_stands_for_it() -> None:
     none = "from airflow_recovery.hooks import kubernetes_client; kubernetes_client._PROVIDER = 'airflow.no_provider'"
     assert said(none, "print(kubernetes_client.import_when_used())") == "None"

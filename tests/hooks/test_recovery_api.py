@@ -65,7 +65,7 @@ class Api:
 @pytest.fixture
 def api() -> Iterator[Api]:
     made = Api()
-    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
+    thread = threading.Thread(target=made.server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     yield made
     made.server.shutdown()
@@ -137,6 +137,7 @@ def test_a_wrong_password_names_the_connection(api: Api, monkeypatch: pytest.Mon
         connect(monkeypatch, host=api.url, password="wrong").observe("d", "r")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_restarting_is_asked_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     api.answers = [(503, {}), (503, {})]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pipeline import DagRun, Pipeline
 
+from airflow_recovery.story.deploy_impact import DECLARED_OTHERWISE
+
 pytestmark = [pytest.mark.airflow, pytest.mark.s3]
 
 WRITTEN, OTHERWISE = '"bash $SCRIPT > {output:o}/o"', "\"bash $SCRIPT > {{ '{output:o}' }}/o\""
@@ -21,6 +23,12 @@ def content(run: DagRun, region: str) -> str:
     location = run.journal().manifest(f"{region}.o")["location"].removeprefix("file://")
     with open(f"{location}/o") as file:
         return file.read().strip()
+
+
+def is_warned_of(run: DagRun, named: str) -> bool:
+    """Whether the tab's plan of the run names what the DAG declares otherwise, now that Airflow has parsed its file."""
+    plan = run.airflow.request("POST", f"/airflow-recovery/v1/dags/declared/runs/{run.run_id}/plan", {}).json()
+    return f"{DECLARED_OTHERWISE.format(named)}." in plan["warnings"]
 
 
 def test_fault_240_new_code_of_a_producer_runs_before_its_consumer_that_was_cleared_alone(pipeline: Pipeline) -> None:
@@ -48,6 +56,7 @@ def test_fault_240_arguments_that_are_only_written_otherwise_are_asked_about_onc
     assert WRITTEN in deployed
     try:
         file.write_text(deployed.replace(WRITTEN, OTHERWISE))
+        run.airflow.wait_until(lambda: is_warned_of(run, "make (bash_command)"), "the tab's plan to name the deploy")
         run.clear("read")
         once = run.ends()
         tries = run.tries("make")

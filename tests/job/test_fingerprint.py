@@ -12,8 +12,9 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import date
 from enum import Enum
 from functools import partial, wraps
@@ -28,7 +29,7 @@ import airflow_recovery
 from airflow_recovery import BLOCKING, FingerprintError, Job, JobDefinitionError, files, job
 from airflow_recovery.job import package_files, vertex_fingerprint
 from airflow_recovery.job.bound_values import BoundValues
-from airflow_recovery.job.fingerprint import vertex_code
+from airflow_recovery.job.fingerprint import _FunctionCode, value_digest, vertex_code
 from airflow_recovery.model.groups import region_fingerprint
 
 JOB = '''
@@ -544,6 +545,56 @@ def test_control_values_as_sorted_json_are_taken_for_equal(case: str, monkeypatc
     monkeypatch.setattr(BoundValues, "describe", lambda self, value: json.dumps(value, sort_keys=True))
     one, other = DIFFERENT_VALUES[case]
     assert vertex_fingerprint(make_job(one), "raw", {"n": 1}) == vertex_fingerprint(make_job(other), "raw", {"n": 1})
+
+
+def local_class(n: int) -> type:
+    class Rules:
+        least = n
+
+    return Rules
+
+
+def local_dataclass(n: int) -> type:
+    @dataclass
+    class Rules:
+        least: int = n
+
+    return Rules
+
+
+def row_of_one(n: int) -> Any:
+    row: Any = namedtuple("Row", [f"column_{n}"])
+    return row(7)
+
+
+def class_below(n: int) -> type:
+    return type("Below", (type("Above", (), {"least": n}),), {})
+
+
+MADE_BY_CALLS: dict[str, Callable[[int], Any]] = {
+    "a member of an enumeration": lambda n: Enum("Level", {"high": n}).high,  # type: ignore[attr-defined]
+    "an enumeration": lambda n: Enum("Level", {"high": n}),
+    "a named tuple": lambda n: namedtuple("Row", [f"column_{n}"]),
+    "a row of one": row_of_one,
+    "a dataclass": lambda n: make_dataclass("Rules", [("least", int, n)]),
+    "a class": lambda n: type("Limits", (), {"least": n}),
+    "a method": lambda n: type("Limits", (), {"least": lambda self: n}),
+    "a class above": class_below,
+    "a class in a function": local_class,
+    "a dataclass in a function": local_dataclass,
+}
+
+
+@pytest.mark.parametrize("made", MADE_BY_CALLS.values(), ids=list(MADE_BY_CALLS))
+def test_a_class_that_a_call_has_made_counts_by_its_attributes(made: Callable[[int], Any]) -> None:
+    assert value_digest(made(1)) == value_digest(made(1))
+    assert value_digest(made(1)) != value_digest(made(2))
+
+
+def test_control_by_its_name_such_a_class_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_FunctionCode, "_is_written", lambda self, value: True)
+    made = MADE_BY_CALLS["a named tuple"]
+    assert value_digest(made(1)) == value_digest(made(2))
 
 
 def values_in_process(seed: str) -> str:

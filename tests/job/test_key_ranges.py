@@ -47,6 +47,7 @@ def keys(frame: DataFrame) -> list[int]:
     return sorted(row["ID"] for row in frame.collect())
 
 
+@pytest.mark.slow
 def test_every_row_between_the_bounds_is_read_once_each_range_by_a_query_of_its_own(
     spark: SparkSession, table: str
 ) -> None:

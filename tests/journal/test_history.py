@@ -77,6 +77,7 @@ def test_the_frame_is_as_documented(stream: Stream) -> None:
     assert stream.read() == [skipped(number) for number in range(1, 6)]
 
 
+@pytest.mark.slow
 def test_fault_34_a_torn_last_record_is_dropped_at_every_length_and_counted(stream: Stream) -> None:
     lengths = set()
     for cut in range(1, len(stream.second)):
@@ -96,6 +97,7 @@ def test_fault_34_control_a_cut_in_the_middle_of_the_stream_is_loud(stream: Stre
         assert stream.refused("cut in the middle") == [skipped(n) for n in (1, 2, 3)][: len(stream.read([]))]
 
 
+@pytest.mark.slow
 def test_fault_35_every_damaged_byte_is_found(stream: Stream) -> None:
     for at in range(len(stream.second)):
         damaged = bytearray(stream.second)

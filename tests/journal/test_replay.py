@@ -265,6 +265,7 @@ def test_the_history_and_the_fold_come_to_the_same_state(history) -> None:
     assert found.gaps == ()
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(steps(CALM + PURGES))
 def test_fault_43_what_was_purged_counts_in_neither_even_where_its_events_are_left(history) -> None:
@@ -275,6 +276,7 @@ def test_fault_43_what_was_purged_counts_in_neither_even_where_its_events_are_le
     assert [difference for difference in differences(fold, found.state) if not difference.startswith("plans")] == []
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(steps(CALM + KILLS))
 def test_where_processes_are_killed_the_history_may_lack_something_and_never_contradicts(history) -> None:

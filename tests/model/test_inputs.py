@@ -193,6 +193,7 @@ def test_a_claim_of_a_subtask_with_10_000_inputs_has_at_most_16_kib(attempts: Ca
     assert list(read.groups["made"].attempts) == [attempts(at) for at in range(10_000)]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 54), min_size=WIDE, max_size=200)
     | st.lists(st.integers(50, 70) | st.just(1_000), min_size=WIDE, max_size=200)

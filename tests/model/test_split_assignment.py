@@ -135,6 +135,7 @@ def test_another_number_of_subtasks_gives_new_homes() -> None:
     assert [len(found.of(index)) for index in (0, 1)] == [2, 2]
 
 
+@pytest.mark.slow
 @given(st.lists(SPLITS, min_size=1, max_size=5), st.integers(1, 4))
 def test_fault_55_after_any_changes_what_is_read_is_what_a_fresh_run_reads(
     listings: list[list[Split]], parallelism: int

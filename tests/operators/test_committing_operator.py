@@ -198,6 +198,7 @@ def commits(target: Path) -> list[str]:
     return target.read_text().splitlines() if target.exists() else []
 
 
+@pytest.mark.slow
 def test_a_try_commits_before_it_succeeds_and_the_next_one_keeps_it(target: Path, submitted: Path) -> None:
     assert run_try(operator(PROBED))["decision"] == "ran"
     assert run_try(operator(PROBED), try_number=2)["decision"] == "kept"
@@ -206,6 +207,7 @@ def test_a_try_commits_before_it_succeeds_and_the_next_one_keeps_it(target: Path
     assert len(submissions(submitted)) == 1
 
 
+@pytest.mark.slow
 def test_what_was_certainly_not_done_is_done_by_the_next_try_without_spark(target: Path, submitted: Path) -> None:
     target.with_suffix(".refuses").touch()
     with pytest.raises(SinkNotApplied, match="closed"):
@@ -273,6 +275,7 @@ ICEBERG = IcebergTable(uri="iceberg://lake/db.delays")
 LINEAGE = "d/date-2024-01-02T000000Z/~28operators~29/t"
 
 
+@pytest.mark.slow
 def test_fault_178_rows_whose_token_has_expired_are_not_appended_twice(iceberg: IcebergLake, submitted: Path) -> None:
     run_try(operator(ICEBERG))
     once = iceberg.rows
@@ -290,6 +293,7 @@ def test_fault_178_rows_whose_token_has_expired_are_not_appended_twice(iceberg: 
     assert iceberg.rows == once
 
 
+@pytest.mark.slow
 def test_fault_178_control_nobody_asks_what_the_table_has_forgotten_and_the_rows_are_there_twice(
     iceberg: IcebergLake, submitted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +305,7 @@ def test_fault_178_control_nobody_asks_what_the_table_has_forgotten_and_the_rows
     assert iceberg.rows == 2 * once
 
 
+@pytest.mark.slow
 def test_a_person_takes_a_token_out_of_an_iceberg_table_with_its_rows(iceberg: IcebergLake, submitted: Path) -> None:
     run_try(operator(ICEBERG))
     once = iceberg.rows
@@ -425,6 +430,7 @@ def test_fault_12_control_without_the_token_they_are_there_twice(
     assert table.carriers() == ["AA"] * 4
 
 
+@pytest.mark.slow
 def test_other_code_replaces_its_rows_and_never_appends_a_second_time(table: Table, submitted: Path) -> None:
     replace = PostgresTable(conn_id="warehouse", table="delays", mode="replace")
     run_try(operator(replace))
@@ -459,6 +465,7 @@ def strict(table: Table) -> Table:
     return table
 
 
+@pytest.mark.slow
 def test_fault_97_other_code_gets_out_of_a_commit_that_is_refused_for_good(strict: Table, submitted: Path) -> None:
     sink = PostgresTable(conn_id="warehouse", table="delays", mode="replace")
     for number in (1, 2):
@@ -508,6 +515,7 @@ def test_fault_97_what_is_appended_is_abandoned_by_a_person(strict: Table, recov
     assert "there is nothing to abandon" in again.stderr
 
 
+@pytest.mark.slow
 def test_fault_100_a_target_that_the_code_does_not_declare_is_left_alone(
     table: Table, recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -528,6 +536,7 @@ def test_fault_100_a_target_that_the_code_does_not_declare_is_left_alone(
     assert table.ask("SELECT count(*) FROM payroll") == [(2,)]
 
 
+@pytest.mark.slow
 def test_of_the_declared_target_it_is_todays_mode_that_counts(
     table: Table, submitted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

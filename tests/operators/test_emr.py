@@ -76,6 +76,7 @@ def test_a_job_on_emr_writes_to_the_place_of_its_attempt_and_is_kept(cluster: Em
     assert len(cluster.jobs) == 1
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_job_on_emr_that_fails_ends_its_attempt(cluster: EmrCluster, make: Any, recovery: Path) -> None:
     with pytest.raises(RegionFailed, match=r"t@1: the application failed: .*(EMR Steps|Serverless Job) failed"):
@@ -85,6 +86,7 @@ def test_a_job_on_emr_that_fails_ends_its_attempt(cluster: EmrCluster, make: Any
     assert (attempts[1].is_finished, attempts[2].is_finished) == (False, True)
 
 
+@pytest.mark.slow
 @BOTH
 def test_the_next_attempt_of_one_task_is_another_job(cluster: EmrCluster, make: Any, recovery: Path) -> None:
     """Its client's token was drawn when the DAG was parsed: for one token EMR Serverless has one job."""
@@ -95,6 +97,7 @@ def test_the_next_attempt_of_one_task_is_another_job(cluster: EmrCluster, make: 
     assert len(cluster.jobs) == 2
 
 
+@pytest.mark.slow
 def test_control_with_one_token_for_all_attempts_the_next_one_is_given_the_failed_job(
     cluster: EmrCluster, recovery: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +119,7 @@ def failing_once(folder: Path) -> str:
     return str(program)
 
 
+@pytest.mark.slow
 def test_a_job_is_given_up_after_as_many_questions_as_the_operator_was_told(
     cluster: EmrCluster, recovery: Path
 ) -> None:

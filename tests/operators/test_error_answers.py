@@ -30,10 +30,10 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
     ("final", 502, "misconfigured", "USAGE"): "ConfigurationError",
     ("final", 502, "store_denied", "NO_ANSWER"): "StoreAccessDenied",
     ("final", 502, "unreadable", "NO_ANSWER"): """
-        AppendedAlready ChannelFailed FingerprintError HoldsOther InputDenied InputFailed InputUnreachable InputsUnknown
-        LossBudgetExceeded ClearNotConfigured NotSetUp ObjectTooLarge RecordInvalid RestartsExhausted
-        SinkInDoubt SinkRefused SplitIdentityError SplitsNotCovered SplitsVanished StreamDamaged SubtasksUnknown
-        UserCodeError""",
+        AppendedAlready ChannelFailed FingerprintError HoldsOther InputDenied InputFailed InputMalformed
+        InputUnreachable InputsUnknown LossBudgetExceeded ClearNotConfigured NotSetUp ObjectTooLarge RecordInvalid
+        RestartsExhausted SinkInDoubt SinkRefused SinkUnreadable SplitIdentityError SplitsNotCovered SplitsVanished
+        StreamDamaged SubtasksUnknown UserCodeError""",
     ("final", 502, "unreadable", "USAGE"): "JobDefinitionError",
     ("final", 503, "no_answer", "NO_ANSWER"): "StoreMisconfigured StoreUnsuitable",
     ("later", 404, "not_found", "NOT_FOUND"): "NothingRecorded RunMissing UnknownRegion",

@@ -211,6 +211,7 @@ def test_fault_296_control_by_its_files_it_is_as_it_was(
         assert run_try(b)["decision"] == "kept"
 
 
+@pytest.mark.slow
 def test_fault_296_an_output_that_is_such_a_table_is_lost_by_a_commit_of_others(recovery: Path) -> None:
     program = recovery / "write.py"
     program.write_text(

@@ -265,6 +265,7 @@ def test_a_job_that_outlives_its_worker_is_waited_for_and_finished_by_the_next_t
     assert submitter.attempt(1).is_finished
 
 
+@pytest.mark.slow
 def test_fault_192_the_ids_and_links_of_a_job_are_left_again_also_of_one_that_was_found_again(
     submitter: Submitter,
 ) -> None:
@@ -300,6 +301,7 @@ def test_a_job_of_other_code_is_not_waited_for_and_is_ended(submitter: Submitter
     assert (job.is_ended_by_request, job.code) == (True, -9)
 
 
+@pytest.mark.slow
 def test_a_job_that_has_failed_since_is_made_again(submitter: Submitter) -> None:
     task = submitter.task(gated(submitter.folder))
     submitter.lose_worker(task)

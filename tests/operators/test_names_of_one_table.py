@@ -237,6 +237,7 @@ def test_fault_302_what_one_database_has_under_two_names_is_refused_at_the_claim
         second_of(first, second)
 
 
+@pytest.mark.slow
 @pytest.mark.control
 @pytest.mark.parametrize(("first", "second"), IN_ONE_DATABASE)
 def test_fault_302_control_without_owners_the_second_one_replaces_the_rows(

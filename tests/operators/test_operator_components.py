@@ -422,6 +422,7 @@ def in_process(seed: int) -> list[str]:
     return done.stdout.split()[-5:]
 
 
+@pytest.mark.slow
 def test_sets_in_values_are_written_alike_in_every_process() -> None:
     assert in_process(1) == in_process(2)
 
@@ -781,6 +782,19 @@ def test_the_note_of_a_kept_task_ends_with_how_to_run_it_again(recovery: Path, m
     assert "to run it again" not in notes[0]
     assert notes[1].startswith("kept: attempt 1 is valid")
     assert notes[1].endswith("; to run it again: airflow recovery restart d date-2024-01-02T000000Z t")
+
+
+@pytest.mark.control
+def test_control_where_nobody_looks_for_unseen_code_the_note_of_a_kept_task_hides_it(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr("airflow_recovery.operators.recovering.leave_note", lambda context, text: notes.append(text))
+    monkeypatch.setattr("airflow_recovery.operators.drop_in.unseen_in", lambda components: ())
+    try_of(deployed(), 1, RETRIES)
+    try_of(deployed(), 2, RETRIES)
+    assert notes[1].startswith("kept: attempt 1 is valid")
+    assert "can't be seen" not in "".join(notes)
 
 
 @pytest.mark.control

@@ -343,6 +343,7 @@ def test_a_lost_result_is_named_and_made_again(recovery: Path) -> None:
     assert (location_of(made) / "part-0").read_text() == "rows\nrows\n"
 
 
+@pytest.mark.slow
 def test_a_failure_counts_and_the_next_attempt_has_a_place_of_its_own(recovery: Path) -> None:
     flag = recovery / "flag"
     operator = bash(bash_command=f"{WRITE} && test -e {flag}")

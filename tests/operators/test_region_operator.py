@@ -73,6 +73,7 @@ def test_a_region_runs_once_and_is_kept_afterwards(recovery: Path, drivers: Driv
     json.dumps(again)  # it becomes an XCom
 
 
+@pytest.mark.slow
 def test_code_is_packed_only_if_the_region_runs(
     recovery: Path, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +146,7 @@ def test_an_inner_region_costs_the_journal_three_puts_a_listing_and_a_get_an_inp
     assert len(truth) == 7
 
 
+@pytest.mark.slow
 def test_own_retry_works_without_any_clear_client(recovery: Path, drivers: Drivers) -> None:
     aside = tasks()["aside"]
 

@@ -203,6 +203,7 @@ def test_fault_270_control_known_by_its_name_new_code_is_kept(way: Way, monkeypa
     assert way.run(2) == ("kept", "one")
 
 
+@pytest.mark.slow
 def test_fault_272_the_rows_of_a_bad_deploy_that_was_rolled_back_never_count(way: Way) -> None:
     """The bad program waits for ever: its attempt ends as soon as it is loaded, and not when it is over."""
     gate = str(way.folder / "gate")
@@ -232,6 +233,7 @@ def test_fault_272_control_without_the_second_look_the_bad_rows_are_kept(
     assert way.run(2) == ("kept", "bad")
 
 
+@pytest.mark.slow
 def test_fault_272_a_bad_program_that_fails_is_no_failure_of_the_good_one(way: Way) -> None:
     way.code.deploy("good", way.begin)
     with (

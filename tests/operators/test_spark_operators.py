@@ -210,6 +210,7 @@ def test_a_transfer_is_kept_until_what_it_reads_has_changed(
     assert one["arguments"] == two["arguments"]
 
 
+@pytest.mark.slow
 def test_fault_177_a_transfer_is_made_again_where_one_of_other_input_was_begun_after_it(
     recovery: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ def test_the_snapshot_of_the_attempts_own_token_is_registered(tables: Path) -> N
     assert len(CALLS) == 1
 
 
+@pytest.mark.slow
 def test_another_snapshot_of_an_input_means_run_again_and_as_of_does_not(tables: Path) -> None:
     first = lake().load_table("db.source").metadata.current_snapshot_id
     pinned = f"{SOURCE}?as_of={first}"
@@ -152,6 +153,7 @@ def test_after_a_lost_reply_the_next_attempt_is_the_one_that_counts(tables: Path
     assert lake().load_table("db.cleaned").scan().to_arrow().num_rows == 2
 
 
+@pytest.mark.slow
 def test_fault_173_a_zombies_late_commit_is_never_read(tables: Path) -> None:
     with pytest.raises(RegionFailed):
         run_try(made_by("lose the reply"))
@@ -165,6 +167,7 @@ def test_fault_173_a_zombies_late_commit_is_never_read(tables: Path) -> None:
     assert lake().load_table("db.report").scan().to_arrow().num_rows == 2, "the zombie's nine are above"
 
 
+@pytest.mark.slow
 def test_fault_170_a_result_that_was_rolled_back_is_lost_for_its_reader_and_made_again(tables: Path) -> None:
     with new_dag():
         task = copying("t", SOURCE)
@@ -216,6 +219,7 @@ def test_fault_171_a_result_that_has_expired_is_lost_for_its_reader_and_made_aga
     assert [call["version"] for call in CALLS][-1] == registered(tables).objects[0].path
 
 
+@pytest.mark.slow
 def test_fault_174_a_branch_that_was_forced_elsewhere_stops_or_is_made_again_as_declared(tables: Path) -> None:
     commit("db.cleaned", 5)
     task, reader = make_and_read()
@@ -233,6 +237,7 @@ def test_fault_174_a_branch_that_was_forced_elsewhere_stops_or_is_made_again_as_
     assert lake().load_table("db.cleaned").scan().to_arrow().num_rows == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [170, 174])
 def test_fault_170_174_control_nobody_asks_the_table_and_its_reader_reads_what_is_not_in_it(
     tables: Path, monkeypatch: pytest.MonkeyPatch, fault: int
@@ -250,6 +255,7 @@ def test_fault_170_174_control_nobody_asks_the_table_and_its_reader_reads_what_i
     assert lake().load_table("db.cleaned").scan().to_arrow().num_rows in (5, 7)
 
 
+@pytest.mark.slow
 def test_fault_171_control_nobody_asks_the_table_and_its_reader_can_never_run(
     tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +268,7 @@ def test_fault_171_control_nobody_asks_the_table_and_its_reader_can_never_run(
             run_try(reader)
 
 
+@pytest.mark.slow
 def test_fault_173_control_who_reads_the_newest_snapshot_reads_the_zombies(tables: Path) -> None:
     with pytest.raises(RegionFailed):
         run_try(made_by("lose the reply"))
@@ -313,6 +320,7 @@ catalog.load_table("db.cleaned").append(rows, snapshot_properties={{"{ICEBERG_TO
 """
 
 
+@pytest.mark.slow
 def test_a_reader_that_is_not_told_the_version_of_what_a_template_came_to_is_refused(
     tables: Path, submitted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

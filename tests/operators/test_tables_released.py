@@ -145,6 +145,7 @@ def test_as_consumed_the_last_vertex_that_reads_it_takes_the_tag_away(
     assert refs() == {"main"}
 
 
+@pytest.mark.slow
 def test_on_run_success_the_publish_takes_it_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(RETENTION, "on-run-success")
     run_both()
@@ -153,6 +154,7 @@ def test_on_run_success_the_publish_takes_it_away(monkeypatch: pytest.MonkeyPatc
     assert refs() == {"main"}
 
 
+@pytest.mark.slow
 def test_a_publish_whose_catalog_gives_no_answer_is_good_and_says_which_tag_is_left(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -176,6 +178,7 @@ def test_a_publish_whose_catalog_gives_no_answer_is_good_and_says_which_tag_is_l
     assert not ours()
 
 
+@pytest.mark.slow
 def test_kept_it_stays_until_the_policy_lets_it_go(capsys: pytest.CaptureFixture[str]) -> None:
     run_both()
     run_try(tasks()["publish"])
@@ -187,6 +190,7 @@ def test_kept_it_stays_until_the_policy_lets_it_go(capsys: pytest.CaptureFixture
     assert not ours()
 
 
+@pytest.mark.slow
 def test_gc_takes_our_tag_and_nothing_else_and_a_dry_run_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     run_both()
     [mine] = ours()
@@ -201,6 +205,7 @@ def test_gc_takes_our_tag_and_nothing_else_and_a_dry_run_nothing(capsys: pytest.
     assert lake().load_table("db.cleaned").scan().to_arrow().num_rows == 2
 
 
+@pytest.mark.slow
 def test_an_attempt_that_is_superseded_lets_go_of_its_own_alone() -> None:
     run_try(tasks()["make"])
     [first] = ours()
@@ -217,6 +222,7 @@ def test_an_attempt_that_is_superseded_lets_go_of_its_own_alone() -> None:
     assert ours() == {second}, "the second one counts, and has a reader to come"
 
 
+@pytest.mark.slow
 def test_an_attempt_that_died_with_its_tag_set_is_found_once_another_has_finished(recovery: Path) -> None:
     with new_dag():
         task = copying("make", SOURCE, say="lose the reply")
@@ -232,6 +238,7 @@ def test_an_attempt_that_died_with_its_tag_set_is_found_once_another_has_finishe
     assert ours() == {second}
 
 
+@pytest.mark.slow
 def test_by_hand_it_goes_and_a_dry_run_takes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     run_both()
     for dry, left in ((("--dry-run",), 1), ((), 0)):
@@ -240,6 +247,7 @@ def test_by_hand_it_goes_and_a_dry_run_takes_nothing(capsys: pytest.CaptureFixtu
     assert "tag" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_catalog_without_an_answer_keeps_the_tag_and_the_next_gc_takes_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], recovery: Path
 ) -> None:
@@ -258,6 +266,7 @@ def test_a_catalog_without_an_answer_keeps_the_tag_and_the_next_gc_takes_it(
     assert [info.key for info in journal.store.list(journal.layout.attempts)] == []
 
 
+@pytest.mark.slow
 def test_released_by_hand_without_an_answer_it_goes_with_the_next_gc_whatever_the_policy(
     monkeypatch: pytest.MonkeyPatch, recovery: Path
 ) -> None:
@@ -287,6 +296,7 @@ def test_without_airflow_the_table_is_named_and_its_tag_stays(
     assert ours()
 
 
+@pytest.mark.slow
 def test_control_without_the_hook_the_tag_stays(recovery: Path) -> None:
     run_both()
     attempt = state_in(recovery, OPERATORS_GROUP, "make").of("make").attempts[1]
@@ -294,6 +304,7 @@ def test_control_without_the_hook_the_tag_stays(recovery: Path) -> None:
     assert ours()
 
 
+@pytest.mark.slow
 def test_with_a_wrong_name_a_tag_of_a_user_stays_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     run_both()
     tag("nightly")
@@ -303,6 +314,7 @@ def test_with_a_wrong_name_a_tag_of_a_user_stays_all_the_same(monkeypatch: pytes
     assert refs() == before
 
 
+@pytest.mark.slow
 def test_control_by_the_run_alone_another_deployments_tag_would_go(monkeypatch: pytest.MonkeyPatch) -> None:
     run_both()
     tag(OTHER)

@@ -196,6 +196,7 @@ def test_a_plan_of_groups_is_planned_as_its_regions_written_out(drawn) -> None:
     assert regions_told(mine_plan) == regions_told(its_plan)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(runs(), st.randoms(use_true_random=False))
 def test_a_region_that_is_asked_for_alone_gets_the_same_answer(drawn, random) -> None:
@@ -276,6 +277,7 @@ def test_a_run_that_is_listed_again_is_evaluated_as_if_it_were_the_first_time(da
     check_again(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forgets", ["who has changed", "who reads them"])
 def test_control_where_a_change_is_not_looked_at_another_answer_is_found(monkeypatch, forgets: str) -> None:
     if forgets == "who has changed":
@@ -421,6 +423,7 @@ def test_control_where_every_subtask_fails_the_search_costs_more_with_each() -> 
     assert calls_of_search(800, failed=many) > 6 * calls_of_search(100, failed=few)
 
 
+@pytest.mark.slow
 def test_control_where_what_was_read_is_compared_one_by_one_the_cost_is_quadratic(monkeypatch) -> None:
     def one_by_one(self: Evaluation, consumer: str, node: str) -> list[InputRef]:
         pins = self.pins(consumer)

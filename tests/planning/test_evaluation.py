@@ -393,6 +393,7 @@ def judge_a_chain(length: int) -> int:
     return int(pstats.Stats(calls).total_calls)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_chain_of_ten_thousand_regions_is_judged_without_recursion_and_ten_times_as_long_costs_ten_times_as_much():
     assert judge_a_chain(10_000) < 12 * judge_a_chain(1_000)
 

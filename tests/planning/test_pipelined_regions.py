@@ -65,6 +65,7 @@ def test_a_chain_of_waiting_regions_closes_into_one() -> None:
     assert len(regions_of(inputs)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("must_run_together", "count"), [(PIPELINED, 1), (BLOCKING, 100_000)])
 def test_a_chain_of_100_000_nodes(must_run_together: bool, count: int) -> None:
     size = 100_000

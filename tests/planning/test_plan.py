@@ -402,6 +402,7 @@ def test_the_difference_of_two_topologies():
 # size
 
 
+@pytest.mark.slow
 def test_a_chain_of_five_thousand_regions_without_recursion():
     names = [f"r{at}" for at in range(5_000)]
     case = RunCase({name: (names[at - 1],) if at else () for at, name in enumerate(names)})

@@ -257,6 +257,7 @@ def test_a_skip_is_one_stretch_of_days() -> None:
     assert not_in_a_row(flights, missing(flights, {**kept, date(2013, 1, 4): 1})) is None  # an end that is frayed
 
 
+@pytest.mark.slow
 def test_a_kill_ends_every_process_of_a_driver() -> None:
     import psutil
 

@@ -198,6 +198,7 @@ def test_a_rehearsed_pause_lasts_while_its_file_is_there(tmp_path: Path) -> None
     assert not paused.is_alive()
 
 
+@pytest.mark.slow
 def test_the_lake_is_filled_from_the_installed_package_without_importing_it(tmp_path: Path) -> None:
     from scripts.demo.lake import TABLES as ALL_TABLES
     from scripts.demo.lake import fill_lake

@@ -60,6 +60,7 @@ def test_it_builds_with_every_warning_an_error(site: Path) -> None:
     assert {path.stem for path in site.glob("*.html")} == {"404", *(candidate.stem for candidate in PAGES)}
 
 
+@pytest.mark.slow
 def test_control_a_link_to_nowhere_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     text = (REPOSITORY / "mkdocs.yml").read_text()

@@ -19,7 +19,7 @@ TABLE = ROOT / "docs" / "faults.md"
 
 def named_in(file: str) -> frozenset[str]:
     path = ROOT / file
-    return frozenset(read(path).tests) if path.exists() else frozenset()
+    return frozenset(read(path, ROOT).tests) if path.exists() else frozenset()
 
 
 def unresolved(text: str) -> list[str]:

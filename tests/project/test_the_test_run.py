@@ -86,6 +86,7 @@ def test_control_by_hypothesis_own_profile_a_slow_example_fails(profile: str) ->
             slow()
 
 
+@pytest.mark.slow
 def test_a_skipped_test_fails_the_run_only_where_asked(tmp_path: Path) -> None:
     assert run_pytest(tmp_path, MOTO, "-k", "skipped").returncode == 0
     answer = run_pytest(tmp_path, MOTO, "-k", "skipped", "--fail-on-skip")
@@ -130,6 +131,7 @@ def test_each_server_is_held_to_the_contract_and_all_else_runs_on_a_real_one(pyt
     assert servers_for(TESTS / "results" / "test_sweep.py", ["moto"]) == ["moto"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ci", ["", "1"])
 def test_what_fails_is_not_run_again(tmp_path: Path, ci: str) -> None:
     answer = run_pytest(tmp_path, MOTO, "-k", "fails", CI=ci)
@@ -161,6 +163,7 @@ def is_run_by_pytest(node: ast.FunctionDef) -> bool:
     return is_fixture or node.name.startswith("test_")
 
 
+@pytest.mark.slow
 def test_whoever_asks_for_a_spark_of_the_session_is_run_by_the_one_worker_that_has_it(
     pytestconfig: pytest.Config,
 ) -> None:

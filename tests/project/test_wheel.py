@@ -171,6 +171,7 @@ def test_with_each_extra_a_job_is_declared_and_a_dag_parsed(installed: tuple[str
     assert json.loads(answer.stdout.splitlines()[-1]) == ["orders.best", "orders.kept", "orders.publish"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", USES)
 def test_what_needs_an_extra_names_it_where_it_is_missing(
     installed: tuple[str, Environment], tmp_path: Path, extra: str

@@ -87,6 +87,7 @@ def test_producers_are_initialised_before_consumers_and_only_once() -> None:
         graph.initialise(0, 3)
 
 
+@pytest.mark.slow
 @given(logical_topologies())
 def test_every_link_is_there_from_both_ends(logical: LogicalTopology) -> None:
     graph = ExecutionTopology(logical).graph

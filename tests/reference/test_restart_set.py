@@ -312,6 +312,7 @@ def test_the_region_strategy_agrees_with_a_naive_fixed_point(failure: Failures) 
     assert found == sorted(set(found))
 
 
+@pytest.mark.slow
 @given(failures())
 def test_the_individual_strategy_agrees_with_a_naive_fixed_point(failure: Failures) -> None:
     logical, failed, gone, _ = failure
@@ -347,6 +348,7 @@ def test_i7_a_restart_set_is_closed(failure: Failures) -> None:
                     assert graph.producer_of(partition) in restarted, "producers of unavailable inputs"
 
 
+@pytest.mark.slow
 @given(failures())
 def test_a_bigger_loss_never_restarts_less(failure: Failures) -> None:
     logical, failed, gone, lost = failure

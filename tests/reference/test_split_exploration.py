@@ -49,6 +49,7 @@ def test_fault_91_in_every_way_through_a_small_case_each_split_is_read_once(case
     assert found.worlds > 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [pytest.param(15, id="few"), pytest.param(2_000, id="many", marks=pytest.mark.drill)])
 @pytest.mark.parametrize("case", SOME_WAYS, ids=lambda each: each.text())
 def test_fault_91_in_some_ways_through_a_large_case_each_split_is_read_once(case: Case, seeds: int):
@@ -69,6 +70,7 @@ def test_fault_91_control_without_one_rule_what_it_is_for_happens(control: Contr
     assert again.violation is None, again.text()  # the same way, with the rule on
 
 
+@pytest.mark.slow
 def test_by_hand_a_case_is_said_on_the_command_line(capsys: pytest.CaptureFixture[str]):
     assert main(["--splits", "1", "--faults", "1", "--fault", "kill", "--change", "code"]) == 0
     assert "dynamic, drop: 1 splits, 2 subtasks, 1 changes (code), 1 faults (kill)" in capsys.readouterr().out

@@ -120,7 +120,7 @@ def test_files_and_rows_are_never_equal(attempts: Attempts) -> None:
     files = attempts.written({part(0): '{"a":2}\n{"a":1}\n'}, None)
     assert rows is not None
     assert files is not None
-    assert (rows.partition("-")[0], files.partition("-")[0]) == ("rows2", "files1")
+    assert (rows.partition("-")[0], files.partition("-")[0]) == ("rows3", "files1")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_place_of_the_users_own_that_is_altered_while_it_is_read_has_no_digest
     monkeypatch.setattr(output_digest, "_is_altered", lambda *given: False)
     control = attempts.written({part(0): "[]"}, managed=False, store_type=Shared)
     assert control is not None
-    assert control.startswith("rows2-")
+    assert control.startswith("rows3-")
 
 
 def test_an_output_without_files_has_a_digest(attempts: Attempts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -83,6 +84,7 @@ def table_of(rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.table({f"c{at}": pa.array([row[at] for row in rows], kind) for at, kind in enumerate(VALUES)})
 
 
+@pytest.mark.slow
 @given(ROWS, st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 5))
 def test_neither_order_nor_batches_count(rows, random, size, other_size) -> None:
     shuffled = rows[:]
@@ -101,6 +103,83 @@ def test_control_sorted_by_name_the_order_of_columns_is_not_noticed(monkeypatch:
     monkeypatch.setattr(row_digest, "_ordered", sorted)
     table = pa.table({"net": [1], "gross": [2]})
     assert digest(table) == digest(table.select(["gross", "net"]))
+
+
+def footed(*fields: dict[str, Any], pandas: dict[str, Any] | None = None) -> pa.Table:
+    """A table with the footer that Spark, or pandas, writes into Parquet."""
+    metadata = {row_digest._OF_SPARK: json.dumps({"type": "struct", "fields": fields})} if fields else {}
+    if pandas is not None:
+        metadata[b"pandas"] = json.dumps(pandas)
+    return pa.table({"c": pa.array([1], pa.int32())}).replace_schema_metadata(metadata)
+
+
+def field(kind: Any = "integer", **others: Any) -> dict[str, Any]:
+    return {"name": "c", "type": kind, "nullable": True, "metadata": {}, **others}
+
+
+LIST = {"type": "array", "elementType": "string", "containsNull": True}
+CATEGORY = {"name": "c", "pandas_type": "categorical", "numpy_type": "int8"}
+NUMBER = {"name": "c", "pandas_type": "int32", "numpy_type": "int32"}
+RANGE = {"kind": "range", "start": 0, "stop": 1, "step": 1}
+APART = {
+    "no footer": footed(),
+    "an interval of months": footed(field("interval year to month")),
+    "an interval of years": footed(field("interval year")),
+    "a text of three letters": footed(field("string", metadata={"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"})),
+    "a text of four letters": footed(field("string", metadata={"__CHAR_VARCHAR_TYPE_STRING": "varchar(4)"})),
+    "a collation within a list": footed(field(LIST, metadata={"__COLLATIONS": {"c.element": "icu.UNICODE_CI"}})),
+    "a user type": footed(field({"type": "udt", "class": "VectorUDT", "sqlType": "integer"})),
+    "attributes of a model": footed(field(metadata={"ml_attr": {"vals": ["a", "b"]}})),
+    "a member with metadata": footed(field({"type": "struct", "fields": [field(metadata={"x": 1})]})),
+    "a column of pandas": footed(pandas={"index_columns": [RANGE], "columns": [NUMBER]}),
+    "an index": footed(pandas={"index_columns": ["c"], "columns": [NUMBER]}),
+    "a category": footed(pandas={"index_columns": [], "columns": [CATEGORY]}),
+}
+ALIKE = {
+    "plain types say nothing": footed(field()),
+    "may not be null": footed(field(nullable=False)),
+    "items may not be null": footed(field({**LIST, "containsNull": False})),
+    "a comment": footed(field(metadata={"comment": "net of tax"})),
+    "plain types within others": footed(field({"type": "struct", "fields": [field(LIST)]})),
+    "a decimal": footed(field("decimal(10,2)")),
+}
+
+
+def test_fault_344_what_a_footer_tells_spark_and_pandas_counts() -> None:
+    digests = {digest(table): name for name, table in APART.items()}
+    assert sorted(digests.values()) == sorted(APART)
+
+
+def test_fault_344_what_no_consumer_sees_in_a_footer_does_not_count() -> None:
+    assert {name for name, table in ALIKE.items() if digest(table) != digest(footed())} == set()
+    one, other = (footed(pandas={"index_columns": [{**RANGE, "stop": n}], "columns": [NUMBER]}) for n in (1, 2))
+    assert digest(one) == digest(other)
+
+
+def test_a_footer_of_a_form_that_is_not_known_counts_as_it_is() -> None:
+    tables = [footed().replace_schema_metadata({row_digest._OF_SPARK: text}) for text in ("{", "[]", '{"fields": [1]}')]
+    assert len({digest(table) for table in (footed(), *tables)}) == 4
+
+
+def test_fault_344_the_order_of_folders_counts() -> None:
+    """Spark appends the columns that are folders in the order of the folders."""
+    assert in_folders("year", "day") != in_folders("day", "year")
+
+
+def in_folders(*names: str) -> str:
+    added = RowDigest()
+    added.add(pa.record_batch({"c": [1]}), dict.fromkeys(names, "1"))
+    return added.text
+
+
+@pytest.mark.control
+def test_fault_344_control_without_the_footer_and_the_order_of_folders_they_are_not_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(row_digest, "_footer", lambda metadata: [])
+    assert len({digest(table) for table in APART.values()}) == 1
+    monkeypatch.setattr(row_digest, "_ordered", sorted)
+    assert in_folders("year", "day") == in_folders("day", "year")
 
 
 @given(ROWS.filter(bool), st.data())
@@ -206,7 +285,7 @@ def test_a_name_that_stands_twice_and_a_type_that_is_not_known_are_named() -> No
 def test_the_form_is_the_one_that_journals_hold() -> None:
     """Another result here would make every reader run again after an update: give `KIND` another number then."""
     table = pa.table({"i": [1, None], "s": ["x", None], "f": [0.5, None], "l": [[1, 2], None]})
-    assert digest(table) == "rows2-d81ebcf161a0-2-838b8f1ad91ae2c573f1e4d8be14f1db"
+    assert digest(table) == "rows3-8fd28c59da26-2-69991858593139a50bf6c8717d73ca45"
 
 
 def test_the_hash_of_one_word_is_xxh64s() -> None:

@@ -76,6 +76,7 @@ def left_in(world: World, begun: dict[str, Upload]) -> set[str]:
     return {name for name, upload in begun.items() if upload.upload_id in ids}
 
 
+@pytest.mark.slow
 def test_fault_31_32_only_what_own_ended_attempts_have_left_is_aborted(s3_server, world):
     begun = begun_in(s3_server, world)
     assert left_in(world, begun) == set(begun)
@@ -88,6 +89,7 @@ def test_fault_31_32_only_what_own_ended_attempts_have_left_is_aborted(s3_server
     assert entries[f"upload to {begun['open'].key}"].why == "its attempt is open"
 
 
+@pytest.mark.slow
 def test_fault_32_control_where_every_old_upload_is_aborted_another_writers_goes_too(s3_server, world, monkeypatch):
     monkeypatch.setattr(sweep_uploads, "_why_kept", lambda upload, runs, now_s, grace_s: None)
     begun = begun_in(s3_server, world)

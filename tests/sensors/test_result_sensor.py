@@ -255,6 +255,7 @@ def test_while_nothing_is_published_airflow_is_not_asked(run: PublishedRun, runs
     assert runs.asked == 1
 
 
+@pytest.mark.slow
 def test_fault_201_a_driver_that_is_at_work_on_a_newer_attempt_is_waited_for(
     run: PublishedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,6 +293,7 @@ def test_what_a_newer_attempt_has_finished_is_waited_for_until_it_is_published(r
     assert sensor(logical_date=DATE, deferrable=False).poke({})
 
 
+@pytest.mark.slow
 def test_a_process_that_looks_once_waits_for_the_next_heartbeat(
     run: PublishedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from staging import Resources, stage, token
 from airflow_recovery.errors import InputAltered, JobDefinitionError, SinkRefused, SinkUnavailable
 from airflow_recovery.sinks import CommitMode, Committable, Committer, DeltaTable, Probe, Rows
 from airflow_recovery.sinks import delta as module
+from airflow_recovery.sinks.answers import Answer
 from airflow_recovery.sinks.staged import StagedRows
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.s3 import S3Store
@@ -239,7 +240,7 @@ def test_a_value_of_another_type_is_refused_and_not_shown(tmp_path):
 
 
 def test_control_taken_for_a_commit_that_met_another_they_are_read_five_times(strict, monkeypatch):
-    monkeypatch.setattr(module, "_has_met_another", lambda error: True)
+    monkeypatch.setattr(module, "of_delta", lambda error: (Answer.MET_ANOTHER, str(error)))
     ((_, given), _), counted = unfit(strict), Counted(monkeypatch)
     with pytest.raises(SinkUnavailable) as error:
         strict.committer().commit(given)

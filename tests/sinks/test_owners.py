@@ -5,8 +5,9 @@ The real protocol, PostgreSQL, Delta and Iceberg tables; in place of Spark rows 
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +30,8 @@ from airflow_recovery.console.main import main
 from airflow_recovery.errors import AppendedAlready, RecoveryError, Refused, SinkRefused
 from airflow_recovery.journal.layout import xcoms_key
 from airflow_recovery.model.records import CommitEnd, RunIdentity, StoredXComs
+from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.planning.plan_text import plan_text
 from airflow_recovery.sinks import (
     Committable,
     CommittingSink,
@@ -44,6 +47,9 @@ from airflow_recovery.sinks import (
 )
 from airflow_recovery.sinks.owners import date_of
 from airflow_recovery.store.local import LocalStore
+from airflow_recovery.story.run_view import view_run
+from airflow_recovery.story.what_if import plan_run
+from airflow_recovery.task.notes import note_of
 from airflow_recovery.verify import verify_run
 
 DAY_1, DAY_2, DAY_3 = (f"date-2026-01-0{day}T000000Z" for day in (1, 2, 3))
@@ -117,7 +123,10 @@ class Target:
         return sink.open(self.lake if self.warehouse is None else self.warehouse.resources)
 
 
-@pytest.fixture(params=["postgres", "delta", "iceberg"])
+KINDS = ("postgres", "delta", "iceberg")
+
+
+@pytest.fixture(params=KINDS)
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     warehouse = request.getfixturevalue("warehouse") if request.param == "postgres" else None
     return Target(request.param, tmp_path, warehouse)
@@ -143,9 +152,16 @@ def expected(first: str, second: str, other: str) -> str:
     return THE_LATER if first in ("all", "latest") and second == "latest" and "date" in other else REFUSED
 
 
-@pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("second", SINKS)
-@pytest.mark.parametrize("first", SINKS)
+def each_pair_of_sinks() -> Iterator[Any]:
+    """Each pair with each other owner on each kind of table. `make test` has each of them on one of the kinds."""
+    pairs = itertools.product(SINKS, SINKS, OTHERS)
+    for number, pair in enumerate(pairs):
+        for kind in KINDS:
+            marks = () if kind == KINDS[number % len(KINDS)] else pytest.mark.slow
+            yield pytest.param(kind, *pair, marks=marks)
+
+
+@pytest.mark.parametrize(("target", "first", "second", "other"), each_pair_of_sinks(), indirect=["target"])
 def test_faults_220_to_222_nobody_deletes_the_rows_of_another(
     target: Target, first: str, second: str, other: str
 ) -> None:
@@ -495,7 +511,9 @@ def test_fault_260_a_dag_and_its_task_are_renamed_at_once(target: Target) -> Non
     case.task()
     new = RENAMED["DAG"](RENAMED["task"](case))
     assert adopt(target, case, f"dag/{GROUP}/load", f"ren_v2/{GROUP}/load_rows") == ExitCode.DONE
-    assert [new.task().decision for _ in range(2)] == [Decision.KEPT] * 2
+    results = [new.task() for _ in range(2)]
+    assert [result.decision for result in results] == [Decision.KEPT] * 2
+    assert all("; adopted from load@1 of dag" in note_of(result) for result in results)
     assert target.carriers() == ["AA"]
 
 
@@ -533,8 +551,14 @@ def test_fault_260_the_name_of_a_vertex_is_a_part_of_its_fingerprint_so_adopt_is
     case.task()
     assert adopt(target, case, *OLD_AND_NEW["task"].split()) == ExitCode.DONE
     new = replace(RENAMED["task"](case), code="the fingerprint under the new name")
-    assert new.task().decision is Decision.KEPT
+    note = note_of(new.task())
+    assert note.startswith("kept: attempt 1 is valid")
+    assert "adopted from load@1 of dag, and its code is taken to be the same but for the name" in note
     assert "load_rows: its code is taken to be that of load but for the name" in caplog.text
+    view = view_run(new.journal_of())
+    evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=lambda region, attempt, result: None)
+    planned = plan_text(plan_run(view, evaluation))
+    assert "adopted from load@1 of dag, and its code is taken to be the same but for the name" in planned
     with pytest.raises(AppendedAlready, match="holds attempt 1 already"):
         replace(new, code="changed since").task()
     assert target.carriers() == ["AA"]

@@ -156,6 +156,7 @@ def test_fault_12_a_transaction_that_breaks_leaves_nothing(warehouse, monkeypatc
     assert warehouse.rows() == GIVEN
 
 
+@pytest.mark.slow
 def test_whoever_is_frozen_with_the_token_holds_nobody_up(warehouse, monkeypatch):
     """The server ends a transaction that does nothing, and the next process goes on."""
     monkeypatch.setattr(module, "LOCK_TIMEOUT_S", NEVER_S)
@@ -417,7 +418,7 @@ def test_fault_99_of_a_connections_extra_libpq_gets_what_is_libpqs_and_the_conne
 def test_control_libpq_refuses_what_is_airflows(warehouse, monkeypatch):
     monkeypatch.setattr(module, "_OPTIONS", set(EXTRA))
     warehouse.resources = WithOptions(warehouse.address, **EXTRA)
-    with pytest.raises(SinkUnavailable, match="invalid dsn"):
+    with pytest.raises(SinkRefused, match="invalid dsn"):
         committer(warehouse).probe(token())
 
 

@@ -51,6 +51,7 @@ def manifest(spark: SparkSession, tmp_path: Path) -> PartitionManifest:
     return PartitionManifest("delays", store.base_uri, objects)
 
 
+@pytest.mark.slow
 def test_for_copy_a_null_is_nothing_and_an_empty_string_is_quoted(manifest: PartitionManifest) -> None:
     (batch,) = StagedRows(manifest, LocalStore).batches()
     first, second = _csv(batch).read().decode().splitlines()
@@ -58,6 +59,7 @@ def test_for_copy_a_null_is_nothing_and_an_empty_string_is_quoted(manifest: Part
     assert second == '2,"",,,,,'
 
 
+@pytest.mark.slow
 def test_in_a_delta_table(manifest: PartitionManifest, tmp_path: Path) -> None:
     into = DeltaTable(uri=f"{tmp_path}/table").open(Local())
     into.commit(Committable(CommitToken("d", "k", "g", "delays", 1), manifest))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_recovery.errors import JobDefinitionError
+from airflow_recovery.splits import plan_guard
 from airflow_recovery.splits.plan_guard import RowLocalGuard
+from airflow_recovery.splits.watched_calls import ACTIONS, WRITES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +45,8 @@ def check(spark: SparkSession, frames: tuple[DataFrame, DataFrame], make: Make, 
     splits, side = frames
     guard = RowLocalGuard()
     guard.mark(splits)
-    made = make(spark, splits, side)
+    with guard.calling(WHERE, (splits, side), is_source=False):
+        made = make(spark, splits, side)
     guard.check(made, WHERE, is_result=is_result)
     return made
 
@@ -86,6 +91,25 @@ ALLOWED: dict[str, Make] = {
     "unpivot": lambda spark, splits, side: splits.unpivot("id", ["day", "words"], "what", "value"),
     "the file's name": lambda spark, splits, side: splits.select("id", functions().input_file_name().alias("file")),
     "a hidden column": lambda spark, splits, side: splits.select("id", "_metadata.file_path"),
+    "show": lambda spark, splits, side: (splits.show(), splits)[1],
+    "names and types": lambda spark, splits, side: (splits.columns, splits.schema, splits.explain(), splits)[-1],
+    "an action on a side input": lambda spark, splits, side: splits.where(
+        functions().col("id").isin([row.id for row in side.collect()])
+    ),
+    "a checkpoint of a side input": lambda spark, splits, side: splits.join(side.localCheckpoint(), "id"),
+    "a lazy checkpoint of a side input": lambda spark, splits, side: splits.join(
+        side.groupBy("id").count().localCheckpoint(eager=False), "id"
+    ),
+    "constants beside the splits": lambda spark, splits, side: splits.join(
+        spark.createDataFrame([(1, "one")], "id long, name string"), "id"
+    ),
+    "values beside the splits": lambda spark, splits, side: splits.join(spark.sql("values (1L) as v(id)"), "id"),
+    "a cached side input": lambda spark, splits, side: splits.join(side.groupBy("id").count().cache(), "id"),
+    "cached splits": lambda spark, splits, side: splits.cache().where("id > 0"),
+    "mapInPandas in more partitions": lambda spark, splits, side: pandas_map(splits.repartition(8)),
+    "rows written elsewhere": lambda spark, splits, side: (splits.write.format("noop").mode("append").save(), splits)[
+        1
+    ],
 }
 
 REFUSED: dict[str, tuple[Make, str]] = {
@@ -169,6 +193,294 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "no splits at all": (lambda spark, splits, side: side, "reads none of them"),
     "constants": (lambda spark, splits, side: spark.range(3), "reads none of them"),
 }
+
+
+def counted(splits: DataFrame) -> DataFrame:
+    return splits.groupBy("day").count()
+
+
+def broadcast_map(spark: SparkSession, splits: DataFrame) -> DataFrame:
+    known: Any = spark.sparkContext.broadcast({row.day: row[1] for row in counted(splits).collect()})
+    return splits.select(functions().udf(lambda day: known.value[day], "long")("day").alias("n"))
+
+
+def in_a_thread(splits: DataFrame) -> DataFrame:
+    with ThreadPoolExecutor(1) as pool:
+        return splits.where(functions().lit(pool.submit(splits.count).result()) > 0)
+
+
+def swallowed(splits: DataFrame) -> DataFrame:
+    with suppress(Exception):
+        splits.count()
+    return splits
+
+
+def observed(splits: DataFrame) -> DataFrame:
+    from pyspark.sql import Observation
+
+    seen = Observation()
+    splits.observe(seen, functions().count(functions().lit(1)).alias("n")).write.format("noop").mode("append").save()
+    return splits.withColumn("n", functions().lit(seen.get["n"]))
+
+
+def fitted(splits: DataFrame) -> DataFrame:
+    from pyspark.ml.feature import StringIndexer
+
+    return StringIndexer(inputCol="day", outputCol="n").fit(splits).transform(splits)
+
+
+def stored(spark: SparkSession, splits: DataFrame, folder: str) -> DataFrame:
+    """What was written row by row is read back and counted."""
+    splits.write.parquet(folder)
+    return splits.join(counted(spark.read.parquet(folder)), "day")
+
+
+def by_sql(spark: SparkSession, splits: DataFrame, command: str) -> DataFrame:
+    splits.createOrReplaceTempView("guarded_splits")
+    spark.sql(command)
+    return splits
+
+
+def set_by_sql(spark: SparkSession, splits: DataFrame) -> DataFrame:
+    spark.sql("declare or replace variable guarded_n bigint")
+    by_sql(spark, splits, "set var guarded_n = (select count(*) from guarded_splits)")
+    return splits.selectExpr("id", "guarded_n")
+
+
+HIDDEN: dict[str, tuple[Callable[[SparkSession, DataFrame, str], DataFrame], str]] = {
+    "localCheckpoint": (lambda spark, splits, at: splits.join(counted(splits).localCheckpoint(), "day"), "localCheckp"),
+    "a lazy localCheckpoint": (
+        lambda spark, splits, at: splits.join(counted(splits).localCheckpoint(eager=False), "day"),
+        r"localCheckpoint\(\)",
+    ),
+    "checkpoint": (lambda spark, splits, at: splits.join(counted(splits).checkpoint(), "day"), r" checkpoint\(\)"),
+    "a checkpoint that Python does not see": (
+        lambda spark, splits, at: splits.join(type(splits)(counted(splits)._jdf.localCheckpoint(), spark), "day"),
+        "rows behind a checkpoint",
+    ),
+    "an RDD that Python does not see": (
+        lambda spark, splits, at: splits.join(
+            type(splits)(
+                spark._jsparkSession.createDataFrame(counted(splits)._jdf.toJavaRDD(), counted(splits)._jdf.schema()),
+                spark,
+            ),
+            "day",
+        ),
+        "an RDD that was made of a frame",
+    ),
+    "collect": (
+        lambda spark, splits, at: splits.join(
+            spark.createDataFrame(counted(splits).collect(), "day string, n long"), "day"
+        ),
+        r"collect\(\)",
+    ),
+    "toPandas": (
+        lambda spark, splits, at: splits.join(spark.createDataFrame(counted(splits).toPandas()), "day"),
+        r"toPandas\(\)",
+    ),
+    "toArrow": (
+        lambda spark, splits, at: splits.join(spark.createDataFrame(counted(splits).toArrow()), "day"),
+        r"toArrow\(\)",
+    ),
+    "count": (lambda spark, splits, at: splits.withColumn("n", functions().lit(splits.count())), r"count\(\)"),
+    "first": (lambda spark, splits, at: splits.where(splits.id > splits.first().id), r"first\(\)"),
+    "head": (lambda spark, splits, at: splits.where(splits.id > splits.head(1)[0].id), r"head\(\)"),
+    "take": (lambda spark, splits, at: splits.where(splits.id > splits.take(1)[0].id), r"take\(\)"),
+    "tail": (lambda spark, splits, at: splits.where(splits.id > splits.tail(1)[0].id), r"tail\(\)"),
+    "isEmpty": (lambda spark, splits, at: splits.limit(0) if splits.isEmpty() else splits, r"isEmpty\(\)"),
+    "toLocalIterator": (
+        lambda spark, splits, at: splits.where(splits.id > min(row.id for row in splits.toLocalIterator())),
+        r"toLocalIterator\(\)",
+    ),
+    "foreach": (lambda spark, splits, at: (splits.foreach(print), splits)[1], r"foreach\(\)"),
+    "foreachPartition": (
+        lambda spark, splits, at: (splits.foreachPartition(lambda rows: None), splits)[1],
+        r"foreachPartition",
+    ),
+    "the RDD": (
+        lambda spark, splits, at: spark.createDataFrame(
+            splits.rdd.groupBy(lambda row: row.day).keys().map(lambda d: (d,))
+        ),
+        "the property rdd",
+    ),
+    "toJSON": (lambda spark, splits, at: spark.read.json(splits.toJSON()), r"toJSON\(\)"),
+    "pandas on Spark": (lambda spark, splits, at: splits.pandas_api().to_spark(), r"pandas_api\(\)"),
+    "approxQuantile": (
+        lambda spark, splits, at: splits.where(splits.id > splits.approxQuantile("id", [0.5], 0.1)[0]),
+        r"approxQuantile\(\)",
+    ),
+    "stat.corr": (lambda spark, splits, at: splits.where(splits.id > splits.stat.corr("id", "id")), r"corr\(\)"),
+    "describe": (lambda spark, splits, at: splits.describe(), r"describe\(\)"),
+    "transpose": (lambda spark, splits, at: splits.select("id").transpose(), r"transpose\(\)"),
+    "a broadcast variable": (lambda spark, splits, at: broadcast_map(spark, splits), r"collect\(\)"),
+    "an action in a thread": (lambda spark, splits, at: in_a_thread(splits), r"count\(\)"),
+    "a refusal that was caught": (lambda spark, splits, at: swallowed(splits), r"count\(\)"),
+    "an observation": (lambda spark, splits, at: observed(splits), r"get\(\)"),
+    "a model": (lambda spark, splits, at: fitted(splits), r"fit\(\)"),
+    "a table of counts": (
+        lambda spark, splits, at: (counted(splits).write.parquet(at), splits.join(spark.read.parquet(at), "day"))[1],
+        "an aggregate",
+    ),
+    "a table of rows, counted": (
+        lambda spark, splits, at: stored(spark, splits, at),
+        "files or tables that are no inp",
+    ),
+    "create table as": (
+        lambda spark, splits, at: by_sql(
+            spark,
+            splits,
+            f"insert overwrite directory '{at}' using parquet select day, count(*) as n from guarded_splits group by 1",
+        ),
+        "an aggregate",
+    ),
+    "a variable of SQL": (lambda spark, splits, at: set_by_sql(spark, splits), "a command of SQL"),
+    "a function over all rows": (lambda spark, splits, at: pandas_map(splits.coalesce(1)), r"coalesce\(1\)"),
+    "a function over a key": (
+        lambda spark, splits, at: pandas_map(splits.repartition("day")),
+        "repartition by columns",
+    ),
+    "a cached aggregate": (lambda spark, splits, at: splits.join(counted(splits).cache(), "day"), "an aggregate"),
+    "a persisted aggregate": (lambda spark, splits, at: splits.join(counted(splits).persist(), "day"), "an aggregate"),
+    "a view of an aggregate": (
+        lambda spark, splits, at: (
+            counted(splits).createOrReplaceTempView("counts"),
+            splits.join(spark.table("counts"), "day"),
+        )[1],
+        "an aggregate",
+    ),
+    "a cached table of an aggregate": (
+        lambda spark, splits, at: (
+            by_sql(spark, splits, "cache table counted_days as select day, count(*) n from guarded_splits group by 1"),
+            splits.join(spark.table("counted_days"), "day"),
+        )[1],
+        "an aggregate",
+    ),
+}
+
+
+COVER = (
+    "localCheckpoint",
+    "a lazy localCheckpoint",
+    "a checkpoint that Python does not see",
+    "collect",
+    "count",
+    "the RDD",
+    "a broadcast variable",
+    "an action in a thread",
+    "a refusal that was caught",
+    "an observation",
+    "a table of counts",
+    "a table of rows, counted",
+    "a variable of SQL",
+    "a function over all rows",
+)
+"""One of each mechanism; `make drill` runs all."""
+
+
+@pytest.mark.parametrize(
+    "what", [what if what in COVER else pytest.param(what, marks=pytest.mark.drill) for what in HIDDEN]
+)
+def test_fault_340_what_hides_a_plan_is_refused_by_name(spark: SparkSession, frames, tmp_path: Path, what: str) -> None:
+    import pyspark.ml.base  # noqa: F401  a vertex's module has imported what it uses
+
+    spark.sparkContext.setCheckpointDir(str(tmp_path / "checkpoints"))
+    make, said = HIDDEN[what]
+    try:
+        with pytest.raises(JobDefinitionError, match=said) as caught:
+            check(spark, frames, lambda session, splits, side: make(session, splits, str(tmp_path / "made")))
+        assert str(caught.value).startswith(WHERE)
+        assert "result=BLOCKING" in str(caught.value)
+    finally:
+        spark.catalog.clearCache()
+
+
+SOURCES: dict[str, tuple[Callable[[SparkSession, str], DataFrame], str]] = {
+    "count": (
+        lambda spark, at: (raw := read(spark, at)).withColumn("n", functions().lit(raw.count())),
+        r"count\(\) on rows of the splits",
+    ),
+    "collected rows": (
+        lambda spark, at: spark.createDataFrame(counted(read(spark, at)).collect(), "day string, n long"),
+        r"collect\(\) in a source whose rows come from the driver",
+    ),
+    "localCheckpoint": (
+        lambda spark, at: counted(read(spark, at)).localCheckpoint(),
+        r"localCheckpoint\(\) in a source",
+    ),
+    "an RDD with a shuffle": (
+        lambda spark, at: (
+            spark.sparkContext.textFile(at)
+            .map(lambda line: (line.split(",")[1], 1))
+            .reduceByKey(lambda a, b: a + b)
+            .toDF("day string, n long")
+        ),
+        "an RDD that brings rows together",
+    ),
+    "an RDD of a frame": (
+        lambda spark, at: spark.createDataFrame(counted(read(spark, at)).rdd, "day string, n long"),
+        "the property rdd in a source",
+    ),
+}
+GOOD_SOURCES: dict[str, Callable[[SparkSession, str], DataFrame]] = {
+    "files": lambda spark, at: read(spark, at),
+    "rows of Python": lambda spark, at: spark.createDataFrame([(1,)], "id long"),
+    "an RDD row by row": lambda spark, at: spark.sparkContext.textFile(at).map(lambda line: (line,)).toDF("l string"),
+    "a look at another table": lambda spark, at: read(spark, at).where(f"id < {spark.range(5).count()}"),
+    "inferred types": lambda spark, at: spark.read.csv(at, inferSchema=True),
+}
+
+
+def read(spark: SparkSession, at: str) -> DataFrame:
+    return spark.read.schema("id long, day string, words string").csv(at)
+
+
+def check_source(spark: SparkSession, at: str, make: Callable[[SparkSession, str], DataFrame]) -> None:
+    guard = RowLocalGuard()
+    with guard.calling(WHERE, (), is_source=True):
+        made = make(spark, at)
+    guard.mark(made)
+    guard.check(made, WHERE, is_result=True)
+
+
+@pytest.mark.parametrize("what", SOURCES)
+def test_fault_340_a_source_that_hides_a_plan_is_refused(spark: SparkSession, frames, what: str) -> None:
+    make, said = SOURCES[what]
+    with pytest.raises(JobDefinitionError, match=said):
+        check_source(spark, frames[0].inputFiles()[0], make)
+
+
+@pytest.mark.parametrize("what", GOOD_SOURCES)
+def test_a_source_that_reads_row_by_row_is_allowed(spark: SparkSession, frames, what: str) -> None:
+    check_source(spark, frames[0].inputFiles()[0], GOOD_SOURCES[what])
+
+
+@pytest.mark.control
+def test_fault_340_control_unwatched_the_counts_are_those_of_a_batch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counts(*files: str) -> list[tuple[str, int]]:
+        splits = read(spark, [f"{tmp_path}/{file}" for file in files])  # type: ignore[arg-type]
+        made = check(
+            spark, (splits, splits), lambda session, mine, side: mine.join(counted(mine).localCheckpoint(), "day")
+        )
+        return sorted((row.day, row["count"]) for row in made.collect())
+
+    for file in "ab":
+        (tmp_path / f"{file}.csv").write_text("1,monday,x\n")
+    with pytest.raises(JobDefinitionError, match="localCheckpoint"):
+        counts("a.csv")
+    monkeypatch.setattr(RowLocalGuard, "calling", lambda *args, **kwargs: nullcontext())
+    monkeypatch.setattr(plan_guard, "_cut", lambda rdd, *, is_of_splits: "")
+    assert counts("a.csv", "b.csv") == [("monday", 2), ("monday", 2)]
+    assert counts("a.csv") + counts("b.csv") == [("monday", 1), ("monday", 1)]
+
+
+def test_what_was_watched_is_left_as_it_was(spark: SparkSession, frames) -> None:
+    before = {name: type(frames[0]).__dict__.get(name) for name in (*ACTIONS, *WRITES)}
+    with pytest.raises(JobDefinitionError):
+        check(spark, frames, lambda session, splits, side: splits.limit(splits.count()))
+    assert {name: type(frames[0]).__dict__.get(name) for name in before} == before
+    assert frames[0].count() == 2
 
 
 @pytest.mark.parametrize("what", ALLOWED)

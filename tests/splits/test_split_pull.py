@@ -181,6 +181,7 @@ def test_fault_92_what_was_given_back_and_has_vanished_since_it_was_put_is_the_z
 # four processes, one of which is killed
 
 
+@pytest.mark.slow
 def test_fault_56_four_processes_of_which_one_is_killed_while_every_write_loses_its_reply(one_s3_server: S3Server):
     uri = f"s3://recovery-tests/{uuid.uuid4().hex}"
     store = S3Store(uri, endpoint_url=one_s3_server.endpoint_url, session=one_s3_server.session())

@@ -300,7 +300,7 @@ class OddBucket(BaseHTTPRequestHandler):
 
 def test_a_name_that_the_library_cannot_list_is_named() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), OddBucket) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         access = CloudAccess({"skip_signature": "true"}, f"http://127.0.0.1:{server.server_port}")
         with pytest.raises(StoreMisconfigured, match=r'"base/a//b" contained .* Rename that object, or delete it'):
             list(GoogleStore("gs://bucket/base", access).list())

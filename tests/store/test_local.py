@@ -21,6 +21,7 @@ from airflow_recovery.errors import (
 from airflow_recovery.store import local as local_module
 from airflow_recovery.store import open_store
 from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.object_store import FolderStore
 
 
 def raising(code: int) -> Any:
@@ -75,6 +76,16 @@ def test_temporary_files_of_dead_writers_are_never_seen(local_store: LocalStore,
     assert [each.key for each in local_store.list("a/.tmp")] == []
     with pytest.raises(ValueError, match="tmp-"):
         local_store.put("a/.tmp-mine", b"")
+
+
+def test_folders_that_hold_nothing_are_found(local_store: LocalStore, tmp_path: Path) -> None:
+    assert list(local_store.empty_folders()) == []
+    local_store.put("a/b", b"x")
+    (tmp_path / "store/_temporary/0/_temporary").mkdir(parents=True)
+    (tmp_path / "store/a/none").mkdir()
+    assert [each.key for each in local_store.empty_folders()] == ["_temporary/0/_temporary/", "a/none/"]
+    assert [each.key for each in local_store.list()] == ["a/b"]
+    assert isinstance(local_store, FolderStore)
 
 
 def test_no_temporary_file_is_left(local_store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

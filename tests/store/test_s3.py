@@ -104,6 +104,7 @@ def _answers_404(store: S3Store, key: str, max_bytes: int | None) -> None:
     raise from_code("404", 404, before=f"read {key}", text="Not Found")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("request_", REQUESTS)
 def test_no_answer_is_a_time_out(black_hole: S3Store, request_: str) -> None:
     with pytest.raises(StoreTimeout, match=r"s3://bucket/base"):
@@ -236,6 +237,7 @@ def test_folder_markers_are_no_objects(s3_store: S3Store) -> None:
     assert [each.key for each in s3_store.sibling(f"{s3_store.base_uri}/marker").list()] == ["a"]
 
 
+@pytest.mark.slow
 def test_a_key_with_an_empty_part_is_deleted_as_it_was_listed(start_s3_server: Callable[[str], S3Server]) -> None:
     """Others may write one; a server over a folder, as versitygw, has none."""
     server = start_s3_server("moto")

@@ -151,6 +151,7 @@ def test_fault_23_a_storm_of_503_over_http_is_met_with_pauses_and_progress(remot
     assert pauses == sorted(pauses)
 
 
+@pytest.mark.slow
 def test_fault_23_reads_are_repeated_by_the_sdk_and_then_told(remote: S3Store, proxy: S3Proxy) -> None:
     remote.put("a", b"1")
     happens(proxy, SLOW_DOWN, SLOW_DOWN)
@@ -176,6 +177,7 @@ def test_fault_23_many_writers_through_a_storm_all_get_through_and_one_wins(remo
     assert writes(proxy) < 40
 
 
+@pytest.mark.slow
 def test_fault_25_a_proxy_that_drops_the_condition_is_found_by_the_probe(
     start_s3_server: Callable[[str], S3Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,7 @@ def test_fault_11_14_59_a_sink_is_frozen_woken_late_and_killed(channel_store: S3
     assert sorted(committed + lost) == sorted(source.sent.values())
 
 
+@pytest.mark.slow
 def test_fault_13_a_scorer_dies_between_its_two_logs(channel_store: S3Store, start: Start) -> None:
     """Killed with its output published and its input not committed; the neighbours go on as they are."""
     source = Source(channel_store)

@@ -49,6 +49,7 @@ def test_an_open_channel_is_never_listed(s3_store: S3Store, asked: list[str]) ->
     assert "list_objects_v2" not in asked
 
 
+@pytest.mark.slow
 def test_control_with_confirmed_looks_each_empty_slot_is_listed(
     s3_store: S3Store, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

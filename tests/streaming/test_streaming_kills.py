@@ -92,6 +92,7 @@ def requests_of_a_whole_run(tmp_path, monkeypatch, edge) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("edge", ["raw", "scores"])
 def test_a_region_that_is_killed_at_any_request_loses_and_repeats_nothing(tmp_path, monkeypatch, edge, after):
@@ -131,6 +132,7 @@ def control(tmp_path, monkeypatch, edge: str = "scores") -> list[int]:
     return numbers
 
 
+@pytest.mark.slow
 def test_control_batch_0_that_is_repeated_from_where_the_log_is_by_now(tmp_path, monkeypatch):
     def now(self):
         return to_json(self._place(self._state().done))
@@ -139,6 +141,7 @@ def test_control_batch_0_that_is_repeated_from_where_the_log_is_by_now(tmp_path,
     assert control(tmp_path, monkeypatch)
 
 
+@pytest.mark.slow
 def test_control_a_completed_batch_that_is_not_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr(ChannelReader, "_again", lambda *given: [])
     assert control(tmp_path, monkeypatch)

@@ -456,6 +456,7 @@ def test_a_budget_that_is_exceeded_fails_the_run_by_name_and_publishes_nothing(
     assert state_in(recovery, "g", *REGIONS).newest_publish == 0
 
 
+@pytest.mark.slow
 def test_what_nobody_knows_is_reported_as_unknown_and_never_as_zero(recovery: Path, drivers: StreamingDrivers) -> None:
     dag = job_dag("dagjobs.streams:unreplayed")
     drivers.meanwhile = fail_with(RuntimeError("once"))

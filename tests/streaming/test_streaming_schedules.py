@@ -148,6 +148,7 @@ def test_control_without_what_claims_tell_some_schedule_ends_with_half_a_channel
     assert any(map(is_broken, range(SEEDS)))
 
 
+@pytest.mark.slow
 def test_control_without_the_look_after_the_claim_some_attempt_runs_in_a_generation_that_nobody_feeds(monkeypatch):
     started: list[tuple[str, int]] = []
 

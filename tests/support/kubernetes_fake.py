@@ -84,7 +84,7 @@ class FakePods:
 def fake_pods() -> Iterator[FakePods]:
     """An API server with no pods."""
     fake = FakePods()
-    threading.Thread(target=fake.server.serve_forever, daemon=True).start()
+    threading.Thread(target=fake.server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield fake
     finally:

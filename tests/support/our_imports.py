@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 
-def imports_of(source: str, package: str) -> Iterator[str]:
+@cache
+def imports_of(source: str, package: str) -> tuple[str, ...]:
     """Every module that the source may import, at any depth, inside functions and under TYPE_CHECKING too."""
+    return tuple(_imports(source, package))
+
+
+def _imports(source: str, package: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

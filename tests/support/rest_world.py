@@ -92,6 +92,7 @@ class RestWorld:
         self.world = KeptWorld(base, upstream, RunIdentity(DAG, KEY, group), **more)
         self.stores = FakeStores(*self.world.stores)
         self.audited: list[tuple[str, str, dict[str, Any]]] = []
+        self.otherwise: dict[str, tuple[str, ...]] = {}
         self.run_state = "failed"
         self.deployment: str | None = None
         self.path = f"/dags/{DAG}/runs/{RUN}"
@@ -138,6 +139,7 @@ class RestWorld:
         patch.setattr(rest_run, "newest_dag_runs", lambda session, dag, most: [self._find(session, dag, RUN)])
         patch.setattr(rest_run, "may_act", lambda user, dag: user.get_name() == "admin")
         patch.setattr(rest_plan, "clear", self._clear)
+        patch.setattr(rest_plan, "declared_otherwise", lambda session, dag_id, run_id: self.otherwise)
 
     def _find(self, session: Any, dag_id: str, run_id: str) -> RunRow:
         if (dag_id, run_id) != (DAG, RUN):

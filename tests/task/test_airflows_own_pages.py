@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 from job_tasks import Drivers, job_dag
 from tries import RUN_KEY, dag_run, run_try, task_context
 
@@ -93,13 +93,22 @@ def test_a_note_that_can_not_be_left_changes_nothing(
     assert run_try(aside())["decision"] == "ran"
 
 
-def ended(task: Any, error: Exception, *, max_tries: int = 3, **run: Any) -> Any:
+def ended(task: Any, error: BaseException, *, max_tries: int = 3, **run: Any) -> Any:
     """A try of the task that ends so; its task instance's task is what Airflow asks for callbacks."""
     instance = SimpleNamespace(dag_id="d", run_id="manual 1/2", task=task, try_number=1, max_tries=max_tries)
     context = {"ti": instance, "task": task, "dag_run": dag_run(run_id="manual 1/2", **run)}
     with pytest.raises(type(error)), noting_failure(context):
         raise error
     return context
+
+
+def test_fault_338_the_note_of_a_try_that_has_taken_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[str] = []
+    monkeypatch.setattr("airflow_recovery.task.notes.leave_note", lambda context, text: left.append(text))
+    ended(aside(), AirflowTaskTimeout("Timeout, PID: 7"), max_tries=0)
+    ended(aside(), AirflowTaskTimeout("Timeout, PID: 7"))
+    told = "AirflowTaskTimeout: the try has taken longer than execution_timeout (Timeout, PID: 7)"
+    assert left == [f"failed: {told}", f"not yet: {told}"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 from kubernetes.client import models as k8s
@@ -236,12 +237,40 @@ def test_sparks_defaults_on_this_machine_count_unless_a_properties_file_is_given
     assert with_properties == before[1]
 
 
+@pytest.mark.parametrize("is_own_operator", [True, False])
+def test_a_jar_that_sparks_defaults_name_counts(
+    folder: Path, is_own_operator: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_submit() -> str:
+        if is_own_operator:
+            return fingerprint(application=f"{folder}/clean.py")
+        with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+            submit = recoverable(SparkSubmitOperator)(
+                task_id="t", application=f"{folder}/clean.py", application_args=["{output:out}"], outputs=["out"]
+            )
+        return str(submit.fingerprint())
+
+    monkeypatch.setenv("SPARK_CONF_DIR", str(folder))
+    (folder / "spark-defaults.conf").write_text(f"spark.jars {folder}/rates.jar\n")
+    (folder / "rates.jar").write_text("one")
+    before = of_submit()
+    (folder / "rates.jar").write_text("two")
+    changed = of_submit()
+    assert changed != before
+    # The control.
+    monkeypatch.setattr(drop_in, "all_settings", row_settings.declared_settings)
+    monkeypatch.setattr(drop_in_operator, "defaults_of", lambda operator: {})
+    without = of_submit()
+    (folder / "rates.jar").write_text("three")
+    assert of_submit() == without
+
+
 @pytest.mark.control
 def test_control_without_sparks_defaults_another_time_zone_is_not_noticed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(folder))
-    monkeypatch.setattr(row_settings, "_defaults_of", lambda operator: {})
+    monkeypatch.setattr(row_settings, "defaults_of", lambda operator: {})
     before = fingerprint(application=f"{folder}/clean.py")
     (folder / "spark-defaults.conf").write_text("spark.sql.session.timeZone Europe/Berlin\n")
     assert fingerprint(application=f"{folder}/clean.py") == before
@@ -256,6 +285,8 @@ SHELL: dict[str, tuple[str, str | None, list[Place]]] = {
     "a module": ("python3 -m tools.text", "{folder}", [Place("file", "{folder}/tools/text.py")]),
     "a module that is not found": ("python -m nobody", "{folder}", [Place("module", "nobody", PlaceKind.ELSEWHERE)]),
     "programs of the system": ("/bin/cat x.csv | /usr/bin/python3 -c 'print(1)' > out.py", None, []),
+    "by PATH": ("clean_orders --day 1", None, [Place("file", "{folder}/bin/clean_orders")]),
+    "by PATH, installed by pip": ("clean_rows --day 1", None, []),
     "a placeholder": ("python {{output:out}}/x.py", "{folder}", []),
 }  # fmt: skip
 
@@ -265,10 +296,12 @@ def test_fault_273_what_a_command_of_a_shell_runs(tmp_path: Path, case: str) -> 
     (tmp_path / "tools").mkdir()
     for name in ("clean.py", "run.sh", "run", "tools/text.py"):
         (tmp_path / name).write_text("")
+    for name in ("bin/clean_orders", "venv/bin/clean_rows", "venv/bin/python"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch(0o755)
     command, cwd, expected = SHELL[case]
-    found = places_of_shell(
-        command.format(folder=tmp_path), cwd and cwd.format(folder=tmp_path), {"ETL": str(tmp_path)}
-    )
+    env = {"ETL": str(tmp_path), "PATH": f"/usr/bin:{tmp_path}/bin:{tmp_path}/venv/bin"}
+    found = places_of_shell(command.format(folder=tmp_path), cwd and cwd.format(folder=tmp_path), env)
     found = [place._replace(uri=os.path.normpath(place.uri)) for place in found]
     assert found == [place._replace(uri=place.uri.format(folder=tmp_path)) for place in expected]
 
@@ -676,7 +709,7 @@ class Web:
                 """Says nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         self.port = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
 
@@ -775,6 +808,7 @@ def test_code_of_databricks_is_read_by_its_api(
     assert not values(ApplicationCode(None, stores), Place("application", uri))[0][2], "without a connection"
 
 
+@pytest.mark.slow
 def test_a_job_that_glue_keeps_counts_with_its_script(
     start_s3_server: Callable[[str], S3Server], stores: Stores, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ LOSSES = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     st.sets(st.sampled_from(NAMES), max_size=4),

@@ -359,6 +359,7 @@ def test_a_connection_that_is_not_there_stops_nothing_else(monkeypatch: pytest.M
     assert set(found) == {"[recovery] aws_conn_id", "connection no_spark"}
 
 
+@pytest.mark.slow
 def test_a_connection_to_the_api_server_of_another_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     connection(monkeypatch, "api", conn_type="http", host="http://127.0.0.1:1")
     set_all(monkeypatch, RECOVERY__API_CONN_ID="api")

@@ -137,6 +137,7 @@ def drop_in(recovery: Path, pods: FakePods, monkeypatch: pytest.MonkeyPatch) -> 
 # --- the end of a pod -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_pod_is_named_by_its_claim_and_deleted_after_its_success(drop_in: PodDropIn) -> None:
     assert drop_in.run()["decision"] == "ran"
     name = drop_in.settings()["spark.kubernetes.driver.pod.name"]
@@ -146,6 +147,7 @@ def test_a_pod_is_named_by_its_claim_and_deleted_after_its_success(drop_in: PodD
     assert f"{NAMESPACE}:{name}" in drop_in.store.values()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ends", "log", "raised", "says"),
     [
@@ -187,6 +189,7 @@ def test_fault_150_only_a_pod_that_succeeded_finishes_an_attempt(
     assert drop_in.outcome().cause is FenceCause.OWN_FAILURE
 
 
+@pytest.mark.slow
 def test_fault_150_control_by_the_providers_words_alone_an_eviction_is_of_no_class(
     drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +253,7 @@ def test_an_api_server_that_is_restarted_ends_no_attempt(monkeypatch: pytest.Mon
 # --- what the API server refuses --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fault_152_a_quota_is_named_and_the_task_retries(drop_in: PodDropIn, monkeypatch: pytest.MonkeyPatch) -> None:
     quota = "exceeded quota: limits, requested: pods=1, used: pods=4, limited: pods=4"
     monkeypatch.setenv("SAYS", REFUSED.format(quota))

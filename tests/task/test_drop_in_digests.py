@@ -25,6 +25,7 @@ out, lines = pathlib.Path(sys.argv[1].removeprefix("file://")), pathlib.Path({li
 out.mkdir(parents=True)
 for at, text in enumerate(lines.split("|")):
     (out / f"part-{{at:05}}-{{uuid.uuid4()}}-c000.json").write_text(text)
+(out / "_SUCCESS").touch()
 """
 ROWS = '{"a":1}\n{"a":2}\n'
 SHUFFLED = '{"a":2}|{"a":1}'

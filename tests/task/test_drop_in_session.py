@@ -173,6 +173,7 @@ def test_fault_148_a_kill_ends_it_and_what_it_has_begun_on_the_server(
     assert (session_of(recovery, 1), "airflow-recovery") in interrupted
 
 
+@pytest.mark.slow
 def test_fault_148_the_session_of_an_attempt_that_was_left_open_is_interrupted_before_the_next_one_begins(
     recovery: Path, interrupted: list[tuple[str, str]]
 ) -> None:

@@ -70,6 +70,7 @@ def fail_with_the_secret() -> None:
     raise RegionFailed(f"can't open jdbc:postgresql://etl:{SECRET}@db/warehouse?token={SECRET}")
 
 
+@pytest.mark.slow
 def test_fault_84_no_secret_that_airflow_knows_gets_into_the_journal(
     recovery: Path, drivers: Drivers, secret: None
 ) -> None:

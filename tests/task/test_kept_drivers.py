@@ -150,6 +150,7 @@ def test_fault_235_the_next_try_registers_what_the_driver_of_an_ended_task_has_w
     assert client_mode.drivers() == [driver]
 
 
+@pytest.mark.slow
 def test_fault_235_control_with_a_timeout_of_0_the_driver_ends_with_its_task(
     client_mode: ClientMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +163,7 @@ def test_fault_235_control_with_a_timeout_of_0_the_driver_ends_with_its_task(
     assert client_mode.next_try()["attempt"] == 2
 
 
+@pytest.mark.slow
 def test_fault_235_a_driver_that_fails_after_its_task_has_gone_is_a_failure_of_its_own(client_mode: ClientMode) -> None:
     client_mode.end(client_mode.begin(), signal.SIGTERM)
     (driver,) = client_mode.drivers()

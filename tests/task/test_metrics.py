@@ -61,6 +61,7 @@ def fail() -> None:
     raise RegionFailed("boom")
 
 
+@pytest.mark.slow
 def test_a_failure_a_second_attempt_and_a_kept_result(recovery: Path, drivers: Drivers, sent: Sent) -> None:
     drivers.meanwhile = fail
     with pytest.raises(RegionFailed):

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
 from test_drop_in_application import dag_of
 from test_not_set_up import failure_in, says, spark_submit, write  # noqa: F401 - a fixture
 from tries import run_try
 
 from airflow_recovery.driver.failure_class import CLASS_LABEL, label_of
-from airflow_recovery.errors import DriverLost, RegionFailed
+from airflow_recovery.errors import DriverLost, RegionFailed, kind_of
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators.spark_submit import RecoverableSparkSubmitOperator
 from airflow_recovery.task import drop_in
@@ -56,6 +57,7 @@ def test_fault_215_control_where_the_output_is_not_read_the_driver_is_said_to_be
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(drop_in, "raised_in", lambda output: None)
+    monkeypatch.setattr(drop_in, "exit_first", str)
     write(spark_submit, says(ENDED))
     with pytest.raises(DriverLost, match="Cannot execute: "):
         run_try(dag_of({"task_id": "t"})["t"])
@@ -71,6 +73,69 @@ def test_an_application_that_was_killed_is_lost_whatever_it_has_handled_before(
     write(spark_submit, text)
     with pytest.raises(DriverLost, match="Error code is: -9"):
         run_try(dag_of({"task_id": "t"})["t"])
+
+
+LONG = "x" * 3_000
+
+
+def ended_with(spark_submit: Path, end: str) -> str:  # noqa: F811
+    """What a try fails with whose arguments are long, and whose program ends so behind lines of Spark's log."""
+    write(spark_submit, f"#!{sys.executable}\nimport os, signal, sys\nprint({INFO!r}, flush=True)\n{end}\n")
+    with pytest.raises(RegionFailed) as caught:
+        run_try(dag_of({"task_id": "t", "say": ["--say", LONG]})["t"])
+    return str(caught.value)
+
+
+def test_fault_336_the_exit_code_stands_first_and_sparks_log_does_not(
+    recovery: Path,
+    spark_submit: Path,  # noqa: F811
+) -> None:
+    killed = ended_with(spark_submit, "os.kill(os.getpid(), signal.SIGKILL)")
+    told = "Error code is: -9. It was killed by SIGKILL.\nCannot execute: spark-submit"
+    assert killed.startswith(f"t@1: the application failed: {told}")
+    assert "ShutdownHookManager" not in killed
+    failure = failure_in(recovery, OPERATORS_GROUP, "t")
+    assert failure.message.startswith("Error code is: -9.")
+    assert label_of(failure, CLASS_LABEL) == "driver lost"
+
+
+def test_fault_336_an_exit_code_of_the_applications_own(recovery: Path, spark_submit: Path) -> None:  # noqa: F811
+    said = ended_with(spark_submit, "print('no rows today')\nsys.exit(3)")
+    assert "the application failed: Error code is: 3." in said
+    assert said.index("no rows today") < said.index("Cannot execute: ")
+
+
+@pytest.mark.control
+def test_fault_336_control_behind_the_command_a_record_does_not_have_the_exit_code(
+    recovery: Path,
+    spark_submit: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(drop_in, "exit_first", str)
+    ended_with(spark_submit, "os.kill(os.getpid(), signal.SIGKILL)")
+    assert "Error code is" not in failure_in(recovery, OPERATORS_GROUP, "t").message
+
+
+def test_fault_337_an_argument_that_is_too_long_is_refused_at_once(
+    recovery: Path,
+    spark_submit: Path,  # noqa: F811
+) -> None:
+    write(spark_submit, says("never called"))
+    with pytest.raises(AirflowFailException, match=r"Argument list too long \(Errno 7\).*pass its path"):
+        run_try(dag_of({"task_id": "t", "say": ["--say", "x" * 200_000]})["t"])
+
+
+@pytest.mark.control
+def test_fault_337_control_of_an_error_of_the_system_it_would_be_tried_again(
+    recovery: Path,
+    spark_submit: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(drop_in, "start_failure", lambda error: None)
+    write(spark_submit, says("never called"))
+    with pytest.raises(RegionFailed, match="Argument list too long") as caught:
+        run_try(dag_of({"task_id": "t", "say": ["--say", "x" * 200_000]})["t"])
+    assert not kind_of(caught.value).is_final
 
 
 @pytest.mark.spark

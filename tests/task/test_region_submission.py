@@ -38,6 +38,7 @@ def launched(folder: Path, *, deploy_mode: str, journal: str) -> Any:
     return job
 
 
+@pytest.mark.slow
 def test_a_driver_that_has_a_journal_on_s3_is_given_a_client_of_it(tmp_path: Path) -> None:
     job = launched(tmp_path, deploy_mode="client", journal="s3://lake/journal")
     spec, sdk = job.application_args

@@ -138,6 +138,7 @@ def lost_reply() -> LostReply:
     return LostReply()
 
 
+@pytest.mark.slow
 def test_fault_121_the_answer_comes_after_the_application_has_read_half_of_its_input(race: Race) -> None:
     run_try(tasks()["p"])
     race.before_claim = race.release_p
@@ -148,6 +149,7 @@ def test_fault_121_the_answer_comes_after_the_application_has_read_half_of_its_i
     check_the_next_tries_make_it_whole(race)
 
 
+@pytest.mark.slow
 def test_fault_121_the_look_beside_the_application_fails_and_is_made_again_before_the_finish(race: Race) -> None:
     run_try(tasks()["p"])
     race.before_claim = race.release_p
@@ -160,6 +162,7 @@ def test_fault_121_the_look_beside_the_application_fails_and_is_made_again_befor
     check_the_next_tries_make_it_whole(race)
 
 
+@pytest.mark.slow
 def test_fault_121_without_any_answer_nothing_is_finished(race: Race) -> None:
     run_try(tasks()["p"])
     race.before_claim = race.release_p
@@ -170,6 +173,7 @@ def test_fault_121_without_any_answer_nothing_is_finished(race: Race) -> None:
     check_the_next_tries_make_it_whole(race)
 
 
+@pytest.mark.slow
 def test_fault_121_control_where_the_finish_does_not_wait_half_of_the_input_is_green(
     race: Race, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +186,7 @@ def test_fault_121_control_where_the_finish_does_not_wait_half_of_the_input_is_g
     assert (answer["decision"], rows(answer)) == ("ran", "b")
 
 
+@pytest.mark.slow
 def test_an_input_that_is_kept_costs_the_one_listing_that_is_made_anyway(race: Race) -> None:
     run_try(tasks()["p"])
     answer = run_try(tasks()["c"])
@@ -189,6 +194,7 @@ def test_an_input_that_is_kept_costs_the_one_listing_that_is_made_anyway(race: R
     assert race.listings == 1 + 1  # beside the application, and at the end of a leaf (final check)
 
 
+@pytest.mark.slow
 def test_a_look_that_failed_costs_one_more_listing_and_no_attempt(race: Race) -> None:
     run_try(tasks()["p"])
     race.lists_when = race.is_claimed

@@ -70,7 +70,7 @@ class Master:
             def log_message(self, *_: Any) -> None: ...
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
 
 class KilledDropIn:
@@ -170,6 +170,7 @@ def attempts(folder: Path) -> dict[int, bool]:
     return {n: each.is_finished for n, each in state_in(folder, OPERATORS_GROUP, "t").of("t").attempts.items()}
 
 
+@pytest.mark.slow
 def test_fault_3_a_job_that_runs_is_followed_and_what_it_wrote_is_registered(
     killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +196,7 @@ def test_fault_19_a_failed_job_never_counts_and_a_new_attempt_has_a_key_of_its_o
     assert len([key for key in killed_drop_in.store.all() if key.startswith("spark_job_id.")]) == 2
 
 
+@pytest.mark.slow
 def test_fault_76_an_unknown_status_is_no_answer(killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch) -> None:
     killed_drop_in.killed_try(monkeypatch)
     killed_drop_in.master.states = ["UNKNOWN"]
@@ -203,6 +205,7 @@ def test_fault_76_an_unknown_status_is_no_answer(killed_drop_in: KilledDropIn, m
     assert attempts(killed_drop_in.folder) == {1: False, 2: True}
 
 
+@pytest.mark.slow
 def test_fault_18_a_job_that_is_kept_under_another_tag_is_never_asked_about(
     killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +216,7 @@ def test_fault_18_a_job_that_is_kept_under_another_tag_is_never_asked_about(
     assert killed_drop_in.master.asked == []
 
 
+@pytest.mark.slow
 def test_a_job_that_runs_other_code_is_killed_and_not_adopted(
     killed_drop_in: KilledDropIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +342,7 @@ def reader(recovery: Path, killed_drop_in: KilledDropIn, monkeypatch: pytest.Mon
     return KilledReader(recovery, killed_drop_in.master, monkeypatch)
 
 
+@pytest.mark.slow
 def test_fault_121_what_a_followed_job_has_read_is_looked_at_before_its_finish(
     reader: KilledReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,6 +354,7 @@ def test_fault_121_what_a_followed_job_has_read_is_looked_at_before_its_finish(
     assert (outcome.cause, outcome.detail) == (FenceCause.LOST_INPUT, "p@1 was released")
 
 
+@pytest.mark.slow
 def test_fault_121_control_a_followed_job_is_finished_on_what_was_released(
     reader: KilledReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,10 +69,12 @@ def test_every_fault_at_every_step_keeps_the_account(settings):
     assert tally.ended.keys() == {"drained"}
 
 
+@pytest.mark.slow
 def test_every_pair_of_steps_keeps_the_account():
     assert every_pair(PAIR).schedules > 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "faults"),
     [
@@ -96,6 +98,7 @@ def test_every_pair_of_faults_at_every_pair_of_records_keeps_the_account(setting
     assert tally.ended.keys() == {"drained"}
 
 
+@pytest.mark.slow
 def test_what_is_frozen_wakes_at_any_step_and_changes_nothing():
     steps = simulate(1, PAIR).steps
     woken = [
@@ -107,10 +110,12 @@ def test_what_is_frozen_wakes_at_any_step_and_changes_nothing():
     assert {each.committed for each in woken} == {3}
 
 
+@pytest.mark.slow
 def test_pairs_of_faults_in_a_chain_keep_the_account():
     assert every_pair(replace(LATEST, overflow=Overflow.DROP, max_bytes=3), stride=9).schedules > 100
 
 
+@pytest.mark.slow
 def test_drawn_schedules_keep_the_account():
     tally = Tally()
     for seed in range(100):
@@ -124,6 +129,7 @@ def test_a_schedule_is_replayed_by_its_seed():
     assert simulate(7, Settings.drawn(7)) == simulate(7, Settings.drawn(7))
 
 
+@pytest.mark.slow
 def test_who_restarts_is_what_the_planner_says():
     step = simulate(1, SMALL).steps // 2
     attempts = {
@@ -190,6 +196,7 @@ def test_control_of_fault_59_a_fold_that_does_not_ask_whose_record_it_is(found):
     assert found(folding, "is_void", lambda state, record: False, faults=[Fault.STRAY])
 
 
+@pytest.mark.slow
 def test_control_of_fault_11_a_woken_attempt_that_takes_the_view_although_a_newer_one_had_it(monkeypatch):
     """Frozen before its view, woken when the new attempt is at work."""
 
@@ -259,6 +266,7 @@ def test_control_of_death_between_two_logs_the_input_is_committed_first(found):
     assert "vanished" in found(RegionAttempt, "_commit", input_first, faults=[Fault.KILL])
 
 
+@pytest.mark.slow
 def test_control_of_death_between_two_logs_the_output_is_read_before_it_is_opened(found, monkeypatch):
     opened = RegionAttempt._opened
 
@@ -299,6 +307,7 @@ def test_control_back_pressure_that_waits_for_the_release(found):
     assert "all wait for each other" in found(retention, "backlog_bytes", retained, settings=settings)
 
 
+@pytest.mark.slow
 def test_control_a_slot_that_is_not_the_next_one(found):
     def refresh(self):
         body = yield ReadSlot(self.state.slots)

@@ -174,6 +174,7 @@ def test_fault_56_a_kill_around_every_commit_of_a_batch_once_and_twice(setup):
     loop.crash(batches[-1], harm=Harm.FREEZE)
 
 
+@pytest.mark.slow
 def test_splits_that_are_committed_are_not_read_again(setup):
     course = CrashLoop(setup(DAILIES)).crash(*at("task of days try 1, after batch 2"))
     again = [each.point for each in course.passed if (each.point.task, each.point.try_number) == ("days", 2)]
@@ -181,6 +182,7 @@ def test_splits_that_are_committed_are_not_read_again(setup):
     assert course.started == {"days": 2, "months": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.s3
 def test_fault_7_fault_11_with_journal_and_results_behind_http(start_s3_server, s3_server_names, monkeypatch):
     server: S3Server = start_s3_server(s3_server_names[-1])
@@ -206,16 +208,19 @@ def test_fault_11_fault_14_a_frozen_task_wakes_when_all_is_green(setup):
     assert loop.tally.crashes == len(points) > 10
 
 
+@pytest.mark.slow
 def test_fault_6_what_was_finished_is_not_started_again(setup):
     course = CrashLoop(setup()).crash(*at("task of baton try 1, before report 1"))
     assert course.started == {"baton": 1, "goal": 1}
 
 
+@pytest.mark.slow
 def test_fault_3_a_task_whose_driver_has_finished_is_not_started_again(setup):
     course = CrashLoop(setup()).crash(*at("task of baton try 1, after finish 1"))
     assert course.started == {"baton": 1, "goal": 1}
 
 
+@pytest.mark.slow
 def test_fault_4_results_without_a_finish_are_made_again(setup):
     course = CrashLoop(setup()).crash(*at("task of baton try 1, before finish 1"))
     assert course.started == {"baton": 2, "goal": 1}
@@ -232,6 +237,7 @@ def finds(loop: CrashLoop, what: str, *crashes: str, harm: Harm = Harm.KILL) -> 
     assert re.search("Again: python -m airflow_recovery.testing.crash_kit .* --crash 'task of ", str(error.value))
 
 
+@pytest.mark.slow
 def test_without_the_fence_an_attempt_is_claimed_beside_an_open_one(setup, monkeypatch):
     monkeypatch.setattr(RegionState, "open_attempt", property(lambda self: None))
     finds(CrashLoop(setup()), "I2 is violated", "task of baton try 1, after claim 1")
@@ -250,12 +256,14 @@ def test_adopted_blindly_a_dead_attempt_passes_for_a_result(setup, monkeypatch):
     finds(CrashLoop(setup()), "storm|stuck|is open", "task of goal try 1, after result 2")
 
 
+@pytest.mark.slow
 def test_without_conditional_writes_a_zombie_finishes_what_was_fenced(setup, monkeypatch):
     monkeypatch.setattr(LocalStore, "put_if_absent", LocalStore.put)
     monkeypatch.setattr("airflow_recovery.testing.crash_kit.task_process.probe", lambda store: None)
     finds(CrashLoop(setup()), "I[1-7]", "task of baton try 1, before finish 1", harm=Harm.FREEZE)
 
 
+@pytest.mark.slow
 def test_fault_8_a_fence_of_the_last_try_alone_survives_one_crash_and_not_two(setup, monkeypatch):
     """Whoever looks back by one try only misses the attempt whose fence was killed, too."""
 
@@ -277,6 +285,7 @@ def test_fault_8_a_fence_of_the_last_try_alone_survives_one_crash_and_not_two(se
     finds(loop, "I2 is violated", *FENCED_TWICE)
 
 
+@pytest.mark.slow
 def test_where_finished_regions_are_not_looked_for_they_run_again(setup, monkeypatch):
     evaluate = region_task.RegionTask._act_on
 
@@ -290,6 +299,7 @@ def test_where_finished_regions_are_not_looked_for_they_run_again(setup, monkeyp
     finds(CrashLoop(setup()), "I7", "task of baton try 1, before report 1")
 
 
+@pytest.mark.slow
 def test_where_who_finds_a_dead_attempt_dies_of_it_the_run_never_ends(setup, monkeypatch):
     def refuses(*args):
         raise previous_attempt.AttemptLost("somebody else's")
@@ -298,6 +308,7 @@ def test_where_who_finds_a_dead_attempt_dies_of_it_the_run_never_ends(setup, mon
     finds(CrashLoop(setup()), "storm", "task of baton try 1, after claim 1")
 
 
+@pytest.mark.slow
 def test_rolled_forward_without_a_probe_a_sink_is_committed_twice(setup, monkeypatch):
     monkeypatch.setattr(region_task, "roll_forward", lambda run, prepared, *more: commit_own(run, prepared.outcome))
     finds(CrashLoop(setup(LEDGERS)), "I10", "task of probed try 1, after commit 1")
@@ -318,6 +329,7 @@ def test_the_command_line_lists_points_and_replays_one(capsys):
     assert main(["crash_jobs:no_such_job"]) == 2
 
 
+@pytest.mark.slow
 def test_the_command_line_tells_of_a_violation(capsys, monkeypatch):
     monkeypatch.setattr(RegionState, "open_attempt", property(lambda self: None))
     assert main([RELAY, "--crash", FENCED_TWICE[0]]) == 1

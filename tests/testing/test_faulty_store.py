@@ -83,6 +83,7 @@ def test_seeded_faults_are_the_same_for_a_seed_and_stop(local_store: LocalStore)
     assert set(outcomes(1)[100:]) == {ObjectMissing.__name__}
 
 
+@pytest.mark.slow
 def test_requests_are_counted_by_page_and_batch(local_store: LocalStore) -> None:
     store = CountingStore(local_store)
     keys = [f"k/{number:05d}" for number in range(1001)]
@@ -100,6 +101,7 @@ def test_requests_are_counted_by_page_and_batch(local_store: LocalStore) -> None
     assert store.counts() == {Verb.LIST: 4, Verb.DELETE: 2}
 
 
+@pytest.mark.slow
 def test_a_listing_of_exactly_one_page_is_one_request(local_store: LocalStore) -> None:
     for number in range(1000):
         local_store.put(f"k/{number:05d}", b"")

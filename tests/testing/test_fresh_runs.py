@@ -112,3 +112,12 @@ def test_what_the_order_of_ends_decides_is_not_certain():
     assert fresh_run(job, {"branch": frozenset("XY")}).is_certain
     assert not fresh_run(job, {"branch": frozenset("Y")}).is_certain
     assert not fresh_run(decided(PAIR, {"C": "always"}), {}).is_certain
+
+
+@pytest.mark.parametrize(("join", "below"), [("skipped", "success"), ("upstream_failed", "upstream_failed")])
+def test_how_a_run_has_ended_says_which_of_a_skip_and_a_failure_came_first(join: str, below: str):
+    """Seed 202973 of `--decided`: the task below runs if the skip came first."""
+    upstream = {**JOIN, "E": ("J",)}
+    job = decided(upstream, {"E": "none_failed"}, optional={"E": ("J",)}, branches=BRANCH).with_code("Y", 1, FAILS)
+    fresh = fresh_run(job, {"branch": frozenset("Y")}, {}, {"J": join})
+    assert states(fresh, "X", "Y", "J", "E") == ["skipped", "failed", join, below]

@@ -74,6 +74,21 @@ def marks_c_as_failed_and_loses_p(history: History) -> None:
     history.clear("P")
 
 
+def marks_what_is_above_as_skipped(history: History) -> None:
+    history.mark("C", "failed")
+    history.mark("P", "skipped")
+
+
+def test_a_person_who_marks_what_is_above_lets_airflow_clear_a_task_that_was_marked_as_failed():
+    job = decided(PAIR, {"C": "always"}, optional={"C": ("P",)})
+    play(0, Known(job), [marks_what_is_above_as_skipped])
+
+
+@pytest.mark.parametrize("seed", [116_137, 1_029_336, 2_000_568, 3_000_677])
+def test_seeds_of_long_searches_at_which_the_model_was_wrong_are_not_against_the_rule(seed):
+    play(seed, Known(drawn_job_of(seed)))
+
+
 def test_fault_242_a_task_that_was_marked_as_failed_runs_again_only_if_a_person_clears_it():
     for seed in range(20):
         known = Known(decided(PAIR, operators="PC"))
@@ -104,7 +119,11 @@ def names_what_is_there(evaluation: Evaluation, states: Mapping[str, str | None]
     return frozenset(name for name in skipped if evaluation.why_must_run(name) is not None)
 
 
-WITHOUT = Product(lambda question: says_nothing(replace(question, trigger_rule="all_success")), names_what_is_there)
+WITHOUT = Product(
+    lambda question: says_nothing(replace(question, trigger_rule="all_success")),
+    names_what_is_there,
+    is_declared_otherwise=lambda made_by, today: False,
+)
 
 
 @pytest.mark.parametrize("name", AGAINST_THE_RULE)
@@ -144,6 +163,8 @@ WITHOUT_ONE = {
     "what was prepared is taken to be there": Product(
         keeps_rows=lambda found, mode, is_gone: keeps_rows(found, mode, False)
     ),
+    "nobody looks what the DAG declares": Product(is_declared_otherwise=lambda made_by, today: False),
+    "a publish does not wait": Product(not_over=lambda named, states: ()),
     "an input is known by its number": Product(has_tokens=False),
 }
 
@@ -164,6 +185,7 @@ def plain_job_of(seed: int) -> SimulatedJob:
     return replace(job, rules={}, branches={}, operators=frozenset(), pulls={})
 
 
+@pytest.mark.slow
 def test_declared_jobs_without_trigger_rules_and_branches_keep_to_the_rule():
     found = search(0, 1_000, Product(look, by_states), job_of_seed=plain_job_of)
     assert (found.histories, found.against) == (1_000, {})

@@ -10,14 +10,14 @@ import pytest
 from decided_jobs import BRANCH, JOIN, MIN_ONE, SOLO_BESIDE, decided
 from simulated_controls import SAFE, finds
 
-from airflow_recovery.attempt import data_interval, publish, region_task
-from airflow_recovery.attempt.run import Run
+from airflow_recovery.attempt import data_interval, declarations, first_attempt, publish, region_task
+from airflow_recovery.attempt.run import DeclaredOperators, Run
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.testing.fake_airflow import FakeAirflow
-from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, Trouble, simulate
+from airflow_recovery.testing.simulation import TOPOLOGIES, Settings, SimulatedJob, Trouble, simulate, world
 from airflow_recovery.testing.simulation.drill import main
 from airflow_recovery.testing.simulation.jobs import FAILS, SKIPS
 from airflow_recovery.testing.simulation.spark import FakeSpark
@@ -57,6 +57,7 @@ def test_fault_179_to_182_control_without_the_protections_it_would_not(name, mon
     monkeypatch.setattr(region_task, "absent_inputs", lambda run, region: ())
     monkeypatch.setattr(RegionState, "outdated_since", None)
     monkeypatch.setattr(publish, "left_out_by_states", lambda plan, states: frozenset())
+    without_declarations(monkeypatch)
     finds(settings, f"against the rule: {what}", 40, start=seed)
 
 
@@ -145,6 +146,67 @@ def test_control_without_the_protection_what_a_run_renders_is_another_ones(name,
     finds(settings, f"against the rule: {what}", 40)
 
 
+CHAIN = TOPOLOGIES["chain"]
+ALONE = Settings(decided(CHAIN, operators="PCE"), {Trouble.ALONE: 1})
+UNEVEN = Settings(replace(ALONE.job, uneven=frozenset("PC")), {Trouble.ALONE: 1})
+UNSTEADY = replace(UNEVEN, job=replace(ALONE.job, unsteady=frozenset("PC")))
+
+
+def test_fault_240_what_a_try_succeeds_with_was_made_by_the_code_that_the_dag_declares():
+    for seed in range(SAFE):
+        simulate(seed, ALONE)
+
+
+@pytest.mark.control
+def test_fault_240_control_without_the_look_at_declarations_it_was_made_by_older_code(monkeypatch):
+    without_declarations(monkeypatch)
+    finds(ALONE, "succeeds with P@1 of 'P', and the DAG declares 'P v1'")
+
+
+def without_declarations(monkeypatch):
+    """Nobody looks whether an operator is declared otherwise than its attempt says."""
+    for module in (region_task, publish):
+        monkeypatch.setattr(module, "declared_otherwise", lambda run, state, regions: {})
+    monkeypatch.setattr(first_attempt, "is_as_declared", lambda run, region, outcome: True)
+
+
+@pytest.mark.parametrize("settings", [UNEVEN, UNSTEADY], ids=["on each worker", "at each reading"])
+def test_fault_241_operators_that_are_declared_otherwise_each_time_end_as_in_a_fresh_run(settings):
+    for seed in range(SAFE // 2):
+        simulate(seed, settings)
+
+
+@pytest.mark.control
+def test_fault_241_control_without_the_look_at_answers_all_retries_are_used_up(monkeypatch):
+    monkeypatch.setattr(declarations, "_was_answered_otherwise", lambda run, name, state, current: False)
+    finds(UNEVEN, "against the rule: the run ends as {'P': 'success', 'C': 'failed'")
+
+
+@pytest.mark.control
+def test_fault_241_control_without_a_second_reading_all_retries_are_used_up(monkeypatch):
+    monkeypatch.setattr(declarations, "_was_answered_otherwise", lambda run, name, state, current: False)
+    simulate(0, UNSTEADY)
+    monkeypatch.setattr(world, "DeclaredOperators", lambda own, own_again: DeclaredOperators(own, own))
+    finds(UNSTEADY, "against the rule: the run ends as {'P': 'success', 'C': 'failed'")
+
+
+OVERLAP: dict[str, tuple[str, ...]] = {**JOIN, "K": ()}
+OVERLAPPING = Settings(
+    decided(OVERLAP, {"J": "always"}, optional={"J": ("X", "Y")}, branches=BRANCH), {Trouble.BRANCH: 1, Trouble.HAND: 1}
+)
+
+
+def test_fault_350_a_publish_names_no_result_of_a_region_that_may_yet_be_skipped():
+    for seed in range(27, 27 + SAFE):
+        simulate(seed, OVERLAPPING)
+
+
+@pytest.mark.control
+def test_fault_350_control_where_it_does_not_wait_it_names_what_is_skipped_then(monkeypatch):
+    monkeypatch.setattr(publish, "not_over", lambda named, states: ())
+    finds(OVERLAPPING, "names X@1, and X is skipped", 20, start=27)
+
+
 MARKED_UPSTREAM: dict[str, tuple[str, ...]] = {"P": (), "C": ("P",), "E": ("P", "C")}
 MARKED = Settings(
     decided(MARKED_UPSTREAM, {"E": "all_done"}, optional={"E": ("C",)}), {Trouble.HAND: 1, Trouble.DELETE: 1}
@@ -167,11 +229,27 @@ def test_fault_242_control_where_the_clear_does_not_know_of_the_mark_it_is(monke
     finds(MARKED, "against the rule", 20, start=52)
 
 
-def test_still_against_the_rule_a_task_that_starts_early_renders_the_xcom_of_an_input_that_was_cleared():
+STALE_XCOMS: dict[str, tuple[SimulatedJob, dict[str, tuple[str, ...]], Trouble, str]] = {
+    "a task starts before its input has ended": (
+        decided({"A": (), "B": (), "C": ("A", "B")}, {"C": "one_success"}, optional={"C": ("A", "B")}, operators="AC"),
+        {"C": ("A",)},
+        Trouble.CLEAR,
+        "C@2",
+    ),
+    "an input is skipped in this run": (
+        decided(JOIN, {"J": MIN_ONE}, optional={"J": ("X", "Y")}, branches=BRANCH, operators="XYJ"),
+        {"J": ("X", "Y")},
+        Trouble.BRANCH,
+        "J@2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STALE_XCOMS)
+def test_still_against_the_rule_a_task_renders_the_xcom_that_an_input_has_left_in_an_earlier_try(name):
     """Airflow deletes it when the input starts again. Turn this round once such an argument is refused."""
-    job = decided({"A": (), "B": (), "C": ("A", "B")}, {"C": "one_success"}, optional={"C": ("A", "B")}, operators="AC")
-    settings = Settings(replace(job, pulls={"C": ("A",)}), {Trouble.CLEAR: 1})
-    finds(settings, "C@2 has other rows than in a fresh run", 200)
+    job, pulls, trouble, what = STALE_XCOMS[name]
+    finds(Settings(replace(job, pulls=pulls), {trouble: 1}), f"{what} has other rows than in a fresh run", 200)
 
 
 def test_a_seed_replays_exactly_and_the_command_line_has_it(capsys):

@@ -19,6 +19,7 @@ def hasty(ran: list[tuple[Schedule, Report]]) -> list[str]:
     return [each for schedule, _ in ran for each in schedule.world.cluster.hasty]
 
 
+@pytest.mark.slow
 def test_fault_3_no_application_is_started_while_the_driver_of_another_gives_signs_of_life() -> None:
     ran = schedules()
     assert hasty(ran) == []
@@ -29,6 +30,7 @@ def test_fault_3_no_application_is_started_while_the_driver_of_another_gives_sig
     assert len(adopted) > len(followed) / 2
 
 
+@pytest.mark.slow
 def test_control_without_following_a_second_application_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(region_task, "reconnect", lambda *given: False)
     assert hasty(schedules())

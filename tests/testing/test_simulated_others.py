@@ -103,6 +103,7 @@ PATIENT = Settings(
 RELEASING = {Trouble.RESTART: 4, Trouble.HEARTBEAT: 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [ONCE, PATIENT], ids=["shared results", "clocks that jump"])
 def test_nothing_is_made_twice_for_it(settings):
     for seed in range(30):

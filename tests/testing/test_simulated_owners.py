@@ -52,6 +52,7 @@ def whatever_the_date(*given: Any) -> None:
         return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replaces", [Replaces.ALL, Replaces.LATEST])
 def test_control_where_nobody_looks_whose_rows_there_are_a_commit_deletes_those_of_others(replaces, monkeypatch):
     settings = Settings(with_table(PAIR, "C", replaces), {**DATES, **DAGS})
@@ -61,6 +62,7 @@ def test_control_where_nobody_looks_whose_rows_there_are_a_commit_deletes_those_
     finds(settings, "T: C@", 200)
 
 
+@pytest.mark.slow
 def test_control_where_dates_are_not_compared_an_older_one_goes_over_a_newer_one(monkeypatch):
     settings = Settings(with_table(PAIR, "C", Replaces.LATEST), DATES)
     for seed in range(SAFE):
@@ -69,6 +71,7 @@ def test_control_where_dates_are_not_compared_an_older_one_goes_over_a_newer_one
     finds(settings, "replaces rows of a later date", 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replaces", [Replaces.NOTHING, Replaces.RUN])
 def test_control_where_a_task_does_not_look_for_its_old_name_its_rows_are_there_twice(replaces, monkeypatch):
     settings = Settings(with_table(CHAIN, "E", replaces, renamed=True), NAMES)
@@ -98,3 +101,8 @@ def test_a_table_commit_names_what_it_replaces():
 def test_a_seed_replays_exactly(troubles):
     settings = Settings(with_table(PAIR, "C", Replaces.RUN, renamed=True), troubles)
     assert simulate(5, settings).trace == simulate(5, settings).trace
+
+
+def test_a_person_leaves_a_task_alone_that_was_renamed_before_the_repair() -> None:
+    """Seed 4619 of `--decided`: the simulation itself failed here."""
+    simulate(4619, Settings.sharing_a_table(4619))

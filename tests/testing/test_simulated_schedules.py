@@ -47,6 +47,7 @@ def test_drawn_schedules_keep_the_promises(topology, count):
     assert tally.tries > count * 5
 
 
+@pytest.mark.slow
 def test_fault_1_to_7_a_crash_after_every_single_step():
     settings = Settings(job_of(DIAMOND))
     steps = simulate(5, settings).steps
@@ -93,18 +94,21 @@ def test_every_mode_with_rows_that_are_not_the_same_again(mode):
         simulate(seed, Settings(job, {Trouble.DELETE: 1, Trouble.RESTART: 1}, page_keys=3))
 
 
+@pytest.mark.slow
 def test_the_strategy_full():
     job = job_of(DIAMOND, strategy=FailoverStrategy.FULL)
     for seed in range(20):
         simulate(seed, Settings(job, {Trouble.KILL: 1, Trouble.DELETE: 1}, trouble=0.1))
 
 
+@pytest.mark.slow
 def test_a_loss_costs_its_producer_one_more_attempt():
     for seed in range(30):
         most = {"P": 2, **dict.fromkeys(["C1", "C2", "C3", "C4"], 3)}
         simulate(seed, Settings(job_of(TOPOLOGIES["fan-out"]), {Trouble.DELETE: 1}, max_attempts=most))
 
 
+@pytest.mark.slow
 def test_fault_52_a_loss_costs_consumers_of_equal_rows_one_attempt_at_most():
     """They had not read it all when it was lost, or are what was lost; nobody runs again because of another."""
     fork = TOPOLOGIES["fork"]
@@ -117,6 +121,7 @@ def test_fault_52_a_loss_costs_consumers_of_equal_rows_one_attempt_at_most():
     assert kept < ran(Settings(job_of(fork), {Trouble.DELETE: 1}))
 
 
+@pytest.mark.slow
 def test_a_seed_replays_exactly():
     for seed in range(15):
         assert simulate(seed).trace == simulate(seed).trace
@@ -129,6 +134,7 @@ def test_the_command_line_tells_what_it_did(capsys):
     assert "P try 1: begins" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_declared_job_goes_through_it(monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "integration" / "dags")
     job = declared_job("integration_jobs.diamond:diamond")

@@ -69,12 +69,14 @@ def no_cover(assigned: object, batches: object) -> None:
     pass
 
 
+@pytest.mark.slow
 def test_control_where_the_base_is_looked_up_twice_a_split_counts_twice(monkeypatch):
     monkeypatch.setattr(SplitDriver, "_adopted", second_look)
     monkeypatch.setattr(split_driver, "check_cover", no_cover)
     finds(ZOMBIES, "I14: P@")
 
 
+@pytest.mark.slow
 def test_where_the_base_is_looked_up_twice_the_cover_keeps_it_from_counting(monkeypatch):
     monkeypatch.setattr(SplitDriver, "_adopted", second_look)
     for seed in range(120):

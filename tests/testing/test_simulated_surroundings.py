@@ -44,6 +44,7 @@ def test_an_external_input_that_has_not_changed_makes_nothing_run_again():
         simulate(seed, Settings(job, {Trouble.CLEAR_ALL: 2}, max_attempts={"P": 1, "C": 1}, detached_share=0.0))
 
 
+@pytest.mark.slow
 def test_readers_of_what_is_made_again_of_another_input_keep_theirs_only_where_they_assume_it():
     for mode in Determinism:
         job = with_externals(job_of(TOPOLOGIES["fork"], {"P": mode}), "P")

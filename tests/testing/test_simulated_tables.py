@@ -62,6 +62,7 @@ ALONE: dict[str, Any] = {"publishes": False, "detached_share": 0.0}
 KEPT = Settings(with_tables(PAIR, "P"), {Trouble.EXPIRE: 3, Trouble.NEIGHBOUR: 2}, max_attempts={"P": 1}, **ALONE)
 
 
+@pytest.mark.slow
 def test_maintenance_has_nothing_made_again_that_is_read():
     for seed in range(40):
         simulate(seed, KEPT)
@@ -102,6 +103,7 @@ def test_control_where_a_commit_without_a_reply_is_not_looked_for_it_is_made_twi
     control(monkeypatch, settings, "was committed to its table twice", off)
 
 
+@pytest.mark.slow
 def test_control_where_a_table_refuses_nobody_a_zombie_replaces_a_later_attempt(monkeypatch):
     settings = Settings(with_tables(PAIR, "PC"), {Trouble.HEARTBEAT: 2}, **ALONE)
     control(monkeypatch, settings, "was put in place of", (iceberg_result, "_committed", refuses_nobody))
@@ -112,16 +114,19 @@ def test_control_where_the_branch_is_not_looked_at_a_rollback_is_missed(monkeypa
     control(monkeypatch, settings, "its data is not there", (_Iceberg, "why_lost", asks_whether_it_is_there))
 
 
+@pytest.mark.slow
 def test_control_without_a_tag_what_is_read_expires_and_is_made_again(monkeypatch):
     control(monkeypatch, KEPT, "waste: P", (_Iceberg, "keep", lambda self, version, tag: True))
 
 
+@pytest.mark.slow
 def test_control_where_the_newest_snapshot_is_registered_it_is_a_zombies(monkeypatch):
     settings = Settings(with_tables(with_folders(PAIR, "PC"), "PC"), {Trouble.HEARTBEAT: 3, Trouble.PAUSE: 2}, **ALONE)
     what = "is given as its result what"
     control(monkeypatch, settings, what, (_Iceberg, "committed_by", lambda self, token: self.newest()))
 
 
+@pytest.mark.slow
 def test_fault_177_control_where_code_comes_back_its_table_has_what_was_given_up(monkeypatch):
     troubles = {Trouble.DEPLOY: 3, Trouble.KILL: 2, Trouble.HEARTBEAT: 2}
     settings = Settings(with_tables(PAIR, "PC"), troubles, **ALONE)
@@ -143,11 +148,13 @@ def takes_the_newest(spark, path, commit, met):
     return newest["version"], newest["operationMetrics"]
 
 
+@pytest.mark.slow
 def test_control_where_delta_is_told_no_attempt_a_zombie_replaces_a_later_one(monkeypatch):
     settings = Settings(DELTA, {Trouble.HEARTBEAT: 2}, **ALONE)
     control(monkeypatch, settings, "was put in place of", (_Frame, "option", tells_no_attempt))
 
 
+@pytest.mark.slow
 def test_control_where_deltas_newest_version_is_taken_it_is_of_others(monkeypatch):
     settings = Settings(DELTA, {Trouble.TABLE: 3}, **ALONE)
     control(monkeypatch, settings, "which is not there like that", (delta_result, "_committed", takes_the_newest))

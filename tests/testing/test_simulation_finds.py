@@ -82,6 +82,7 @@ def test_1_without_the_final_check_green_is_false(broken):
     broken(alone(PAIR, {Trouble.RESTART: 1}), "false green", (region_task, "final_check", no_final_check))
 
 
+@pytest.mark.slow
 def test_2_where_the_final_check_spares_running_tasks_green_is_false(broken):
     two_restarts = alone(PAIR, {Trouble.RESTART: 2})
     broken(two_restarts, "false green", (final_check, "RUNNING_STATES", frozenset()), start=600)
@@ -135,6 +136,7 @@ def test_4_where_a_consumers_report_resets_its_producer(broken):
     broken(alone(PAIR, {Trouble.DELETE: 1}), "I5: P@1 was reset by C", (wake, "clear_producers", with_authority))
 
 
+@pytest.mark.slow
 def test_5_where_the_try_is_that_of_the_finish_record_nobody_is_ever_woken(broken):
     def of_the_record(self, observation):
         state = self.journal.load(self.list())
@@ -168,6 +170,7 @@ def test_7_where_kept_needs_all_its_outputs_a_release_makes_them_again(broken):
     broken(settings, "waste: P", (Evaluation, "_wanted", lambda self, name, is_read: self._regions[name].results))
 
 
+@pytest.mark.slow
 def test_8_where_a_finish_found_while_fencing_is_adopted_blindly(broken):
     def adopts(self, state, externals):
         opened = state.of(self._region).open_attempt
@@ -185,6 +188,7 @@ def test_8_where_a_finish_found_while_fencing_is_adopted_blindly(broken):
     broken(alone(SOLO, {Trouble.RESTART: 1, Trouble.HEARTBEAT: 1}), "was not done", *off, start=900)
 
 
+@pytest.mark.slow
 def test_9_without_comparing_tries_the_producer_runs_more_than_once():
     settings = Settings(job_of(FAN_OUT), {Trouble.DELETE: 1}, max_attempts={"P": 2})
     for seed in range(SAFE):
@@ -192,6 +196,7 @@ def test_9_without_comparing_tries_the_producer_runs_more_than_once():
     finds(replace(settings, compares=False), "waste: P")
 
 
+@pytest.mark.slow
 def test_10_where_a_loser_of_a_claim_fights_back(broken):
     def fights(self, state, *others):
         try:
@@ -207,11 +212,13 @@ def test_10_where_a_loser_of_a_claim_fights_back(broken):
     broken(alone(SOLO, {Trouble.HEARTBEAT: 1}), "I7: P@2 was claimed without a cause", *off)
 
 
+@pytest.mark.slow
 def test_12_without_the_sweepers_second_look_a_reader_loses_its_input(broken):
     settings = Settings(job_of(PAIR), {Trouble.SWEEP: 2, Trouble.DELETE: 1, Trouble.CLEAR_ALL: 1})
     broken(settings, "I8", (readers.Readers, "of", lambda self, region, *numbers: []))
 
 
+@pytest.mark.slow
 def test_13_where_a_users_restart_clears_only_what_has_finished(broken):
     def if_finished(schedule: Schedule, regions: Iterable[str]) -> None:
         for name in regions:
@@ -242,6 +249,7 @@ def test_without_the_fence_an_attempt_is_claimed_beside_an_open_one(broken):
     broken(alone(PAIR, {Trouble.HEARTBEAT: 1}), "I2", off)
 
 
+@pytest.mark.slow
 def test_without_conditional_writes_an_outcome_is_overwritten():
     settings = replace(alone(PAIR, {Trouble.HEARTBEAT: 1}), is_conditional=False)
     finds(settings, "I1")
@@ -261,6 +269,7 @@ def test_fault_51_where_verify_takes_any_digest_for_equal(broken):
     broken(settings, "false green", (Evaluation, "why_superseded", lambda self, consumer, pin: None))
 
 
+@pytest.mark.slow
 def test_fault_61_where_fingerprints_are_not_compared_old_code_stays(broken):
     def same_code(self, *given):
         reason = evaluate(self, *given)
@@ -283,6 +292,7 @@ def sink(kind: CommitKind, mode: CommitMode, troubles: dict[Trouble, int]) -> Se
     return Settings(with_sinks(job_of(SOLO), {"P": (kind, mode)}), troubles, publishes=False)
 
 
+@pytest.mark.slow
 def test_14_where_a_finish_is_not_rolled_forward_two_attempts_commit(broken):
     def of_what_counts(self):
         return self.current if self.current is not None and self.current.is_prepared else None
@@ -292,6 +302,7 @@ def test_14_where_a_finish_is_not_rolled_forward_two_attempts_commit(broken):
     broken(settings, "I10: P@2 was appended to its sink, which has P@1", off)
 
 
+@pytest.mark.slow
 def test_15_where_nothing_is_in_doubt_a_zombie_commits_too(broken):
     off = commit._Commit, "_is_dead", True
     settings = sink(CommitKind.PROBE_ONLY, CommitMode.APPEND, {Trouble.HEARTBEAT: 1})
@@ -303,6 +314,7 @@ def test_without_committed_success_is_reported_before_the_sink_holds_it(broken):
     broken(sink(CommitKind.TOKEN, CommitMode.REPLACE, {}), "nothing says that it was committed", off)
 
 
+@pytest.mark.slow
 def test_where_a_sink_that_appends_runs_again_its_rows_are_there_twice(broken):
     off = (region_task, "check_not_appended", lambda run, region, state: None)
     settings = sink(CommitKind.PROBE_ONLY, CommitMode.APPEND, {Trouble.RESTART: 1})

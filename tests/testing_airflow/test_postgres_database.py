@@ -87,6 +87,7 @@ def family(pid: int) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
+@pytest.mark.slow
 def test_a_database_is_lost_and_restored_while_somebody_is_connected(
     server: tuple[Bare, Processes], tmp_path: Path
 ) -> None:
@@ -106,6 +107,7 @@ def test_a_database_is_lost_and_restored_while_somebody_is_connected(
     assert database.runs() == []
 
 
+@pytest.mark.slow
 def test_a_database_that_was_away_has_what_it_had(server: tuple[Bare, Processes]) -> None:
     database, processes = server
     database.add("first")
@@ -127,6 +129,7 @@ def user_of(process: psutil.Process) -> str | None:
         return None
 
 
+@pytest.mark.slow
 def test_it_does_not_run_as_root_and_leaves_nothing(tmp_path: Path) -> None:
     database, processes = started(tmp_path)
     folder = database.folder
@@ -145,6 +148,7 @@ def test_it_does_not_run_as_root_and_leaves_nothing(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     owner = subprocess.Popen([sys.executable, "-c", OWNER, str(tmp_path), str(Path(__file__).parent)])
     try:

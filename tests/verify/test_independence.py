@@ -48,6 +48,7 @@ def test_it_reads_every_object_once_and_writes_nothing(published: Spoiled) -> No
     assert set(journal.counts()) == {Verb.LIST, Verb.GET}
 
 
+@pytest.mark.slow
 def test_all_results_of_a_run_are_one_listing() -> None:
     world = fakes.World({f"r{at}": () for at in range(200)})
     world.go_all()

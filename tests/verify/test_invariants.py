@@ -79,6 +79,7 @@ def test_what_the_protocol_makes_of_any_order_of_requests_and_faults_passes(topo
         assert set(found.violated) <= seen, f"seed {seed}\n{found.text()}"
 
 
+@pytest.mark.slow
 def test_control_without_the_final_check_the_checker_sees_the_false_green(monkeypatch) -> None:
     monkeypatch.setattr(region_task, "final_check", lambda run, region, attempt: None)
     numbers: set[int] = set()

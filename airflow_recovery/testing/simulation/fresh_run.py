@@ -32,11 +32,15 @@ class FreshRun:
 
 
 def fresh_run(
-    job: SimulatedJob, followed: Mapping[str, frozenset[str]], by_hand: Mapping[str, str] | None = None
+    job: SimulatedJob,
+    followed: Mapping[str, frozenset[str]],
+    by_hand: Mapping[str, str] | None = None,
+    ended: Mapping[str, str | None] | None = None,
 ) -> FreshRun:
     """The run of ``job`` in which each branch follows what ``followed`` says of it.
 
     ``by_hand``: tasks that a person has marked ``failed`` or ``skipped`` before they start.
+    ``ended``: the states in which a run has ended. There a failure or a skip above a task has come first.
     """
     marks = by_hand or {}
     states: dict[str, str] = {branch: marks.get(branch, "success") for branch in job.branches}
@@ -50,9 +54,12 @@ def fresh_run(
         is_left = any(states[branch] == "success" and name not in followed[branch] for branch in branches)
         # The scheduler takes what ends first.
         has_both = rule == ALL_SUCCESS and "skipped" in above and BLOCKING & set(above)
-        is_certain &= not (has_both or (is_left and found == "upstream_failed"))
+        is_open = has_both or (is_left and found == "upstream_failed")
+        is_certain &= not is_open
         if name in marks:
             states[name] = marks[name]
+        elif is_open and ended is not None and ended.get(name) in {"skipped", "upstream_failed"}:
+            states[name] = ended[name] or ""
         elif is_left:
             states[name] = "skipped"
         elif found == RUNS:

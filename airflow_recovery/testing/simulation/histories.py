@@ -35,7 +35,7 @@ from airflow_recovery.testing.fake_sink import FakeTarget
 from airflow_recovery.testing.simulation.dag_run import PUBLISH, PUBLISH_RULE, InRun
 from airflow_recovery.testing.simulation.fresh_run import fresh_run
 from airflow_recovery.testing.simulation.history_decisions import WAITS, Decision, Gone, Kept, Known
-from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows, xcom_of
+from airflow_recovery.testing.simulation.jobs import SimulatedJob, code_of, rows, xcom_of
 from airflow_recovery.testing.simulation.settings import Violation
 
 MOST_WAITS = 4
@@ -192,6 +192,7 @@ class History:
             for name in self._below((task,)):
                 if self.states[name] in BLOCKING:
                     self.states[name] = None
+                    self._marked_failed.discard(name)
 
     def settle(self, tries: int = MOST_TRIES) -> None:
         """Airflow starts tasks until none can start, or so many tries are over. Raises `Violation`."""
@@ -458,6 +459,9 @@ class History:
 
     def _publish(self) -> None:
         decision = self.known.decide(self.job, tuple(self.numbers), PUBLISH, self.states, self.gone, self.in_run)
+        if decision.ends_as == WAITS:
+            self._retries(PUBLISH)
+            return
         if decision.ends_as is not None:
             self._ends(PUBLISH, decision.ends_as, decision.ends_as)
             return
@@ -468,9 +472,10 @@ class History:
         self._published = {name: self._number(name) for name in decision.handed_out}
         self.told.append(f"publish {', '.join(f'{name}@{n}' for name, n in self._published.items())}")
         for name, n in self._published.items():
-            if self.states[name] in ENDED - {"success"}:
+            if self.states[name] != "success":
                 raise Violation(f"the publish names {name}@{n}, and {name} is {self.states[name]}")
             self._check_rows(name, self.judged.get(name))
+            self._check_is_as_declared(PUBLISH, name)
 
     # the rule
 
@@ -497,6 +502,7 @@ class History:
         self.judged[region] = judged = None if is_early else seen
         for name in present:
             self._check_is_of_newest_code(region, name)
+            self._check_is_as_declared(region, name)
         self._check_rows(region, judged)
         self._check_target(region)
 
@@ -516,6 +522,17 @@ class History:
             made = current.outcome.fingerprint, current.outcome.externals
             if self._tried.get(name, made) != made:
                 raise Violation(f"{region} rests on {name}@{current.number}, and a later try of {name} was of others")
+
+    def _check_is_as_declared(self, reader: str, name: str) -> None:
+        """All that a success rests on was made by the code that the DAG declares now."""
+        outcome = current.outcome if (current := self._region(name).current) is not None else None
+        if outcome is None:
+            return
+        made_by, declared = code_of(outcome.fingerprint), code_of(self.job.regions[name].fingerprint)
+        if made_by != declared and name not in self.job.unsteady:
+            raise Violation(f"{reader} rests on {name}@{outcome.attempt} of {made_by!r}; the DAG declares {declared!r}")
+        for ref in outcome.inputs:
+            self._check_is_as_declared(reader, ref.region)
 
     def _check_rows(self, region: str, judged: Judged | None) -> None:
         made = self.made[region, self._writer_of(region)]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from airflow_recovery.attempt.absent_inputs import absent_by_states
 from airflow_recovery.attempt.data_interval import of_another_interval
-from airflow_recovery.attempt.publish import left_out_by_states
+from airflow_recovery.attempt.publish import left_out_by_states, not_over
 from airflow_recovery.attempt.region_task import outdated_finish
 from airflow_recovery.errors import InputFailed, InputPending, InputSkipped
 from airflow_recovery.journal.run_state import NEVER_STARTED, Attempt, RegionState, RunState
@@ -25,7 +25,7 @@ from airflow_recovery.planning.reason import Reason, Why
 from airflow_recovery.sinks.committer import FoundRows, Rows
 from airflow_recovery.testing.fake_airflow import ALL_SUCCESS
 from airflow_recovery.testing.simulation.dag_run import PUBLISH, InRun
-from airflow_recovery.testing.simulation.jobs import SimulatedJob
+from airflow_recovery.testing.simulation.jobs import SimulatedJob, code_of
 
 WAITS = "waits"
 Gone = frozenset[tuple[str, str]]
@@ -122,6 +122,14 @@ def left_out(evaluation: Evaluation, states: Mapping[str, str | None]) -> frozen
         return None
 
 
+def is_declared_otherwise(made_by: str | None, today: str | None) -> bool:
+    """Whether another task has the operator look first, as `airflow_recovery.attempt.declarations` does.
+
+    ``made_by``, ``today``: fingerprints, of which others know the part that is not rendered.
+    """
+    return code_of(made_by) != code_of(today)
+
+
 class Product(NamedTuple):
     """What is searched for histories against the rule: the decisions that a control replaces by others."""
 
@@ -129,6 +137,10 @@ class Product(NamedTuple):
     """Which attempts count for a try, and which inputs are absent."""
     left_out: Callable[[Evaluation, Mapping[str, str | None]], frozenset[str] | None] = left_out
     """The regions of which a publish hands out no result, by the states of all tasks; `None`: the publish fails."""
+    is_declared_otherwise: Callable[[str | None, str | None], bool] = is_declared_otherwise
+    """Of an operator's attempt: whether the operator has to look before another task rests on it."""
+    not_over: Callable[[Iterable[str], Mapping[str, str | None]], Sequence[str]] = not_over
+    """Of the regions whose results a publish would name, those for which it waits."""
     respects_marks: bool = True
     """Recovery clears no task that a person has marked as failed."""
     leaves: Callable[[bool], Kept] = leaves
@@ -253,8 +265,9 @@ class Known:
     ) -> Decision:
         planned, rule = job.regions[region], job.rules.get(region, ALL_SUCCESS)
         of_inputs = {name: states[name] for name in planned.inputs}
+        otherwise = self._declared_otherwise(job, state, {region})
         question = Question(
-            job.plan_of(region), state, region, rule, of_inputs, job.externals_of(region), _available(gone)
+            job.plan_of(region), state, region, rule, of_inputs, job.externals_of(region), _available(gone), otherwise
         )
         seen = self.product.look(question)
         if seen.ends_as is not None:
@@ -266,7 +279,7 @@ class Known:
             if xcoms is not Kept.RUNS:
                 return Decision(kept=seen.kept, xcoms=xcoms)
             unkept = Reason(region, Why.XCOMS_LOST)
-            seen = self.product.look(replace(question, unkept={region: unkept}))
+            seen = self.product.look(replace(question, unkept={**otherwise, region: unkept}))
             evaluation = seen.evaluation
             assert evaluation is not None
         if not run.by_timetable and self.product.refuses(run.record, self._finishes(state, (region, *planned.inputs))):
@@ -281,6 +294,17 @@ class Known:
             finished=seen.finished,
         )
 
+    def _declared_otherwise(self, job: SimulatedJob, state: RunState, but: Container[str] = ()) -> dict[str, Reason]:
+        """The operators of which the DAG declares other code than made their attempts, as far as that is known."""
+        found = {}
+        for name in job.operators - job.unsteady:
+            current = state.of(name).current
+            if name in but or current is None or current.outcome is None:
+                continue
+            if self.product.is_declared_otherwise(current.outcome.fingerprint, job.regions[name].fingerprint):
+                found[name] = Reason(name, Why.DECLARED_OTHERWISE)
+        return found
+
     def _leaves(self, state: RunState, region: str, gone: Gone) -> Kept:
         current = state.of(region).current
         if current is None or current.outcome is None or current.outcome.xcoms is None:
@@ -293,7 +317,8 @@ class Known:
         return [now.outcome for now in currents if now is not None and now.outcome is not None]
 
     def _publish(self, job: SimulatedJob, state: RunState, states: Mapping[str, str | None], gone: Gone) -> Decision:
-        evaluation = Evaluation(job.shared_plan, state, available=_available(gone))
+        otherwise = self._declared_otherwise(job, state)
+        evaluation = Evaluation(job.shared_plan, state, available=_available(gone), unkept=otherwise)
         without = self.product.left_out(evaluation, {name: states[name] for name in job.regions})
         if without is None:
             return Decision(ends_as="failed")
@@ -305,7 +330,10 @@ class Known:
         if lost:
             return _waits(evaluation, lost)
         valid = (name for name in job.regions if evaluation.invalid_because(name) is None)
-        return Decision(handed_out=tuple(name for name in valid if name not in without))
+        handed_out = tuple(name for name in valid if name not in without)
+        if self.product.not_over(handed_out, states):
+            return Decision(ends_as=WAITS)
+        return Decision(handed_out=handed_out)
 
     def overtaken(self, job: SimulatedJob, numbers: tuple[int, ...]) -> tuple[str, ...]:
         """The regions whose results rest on what does not count any more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from airflow_recovery.model.committing import CommitKind, CommitMode
@@ -37,7 +37,9 @@ def drawn_job_of(seed: int) -> SimulatedJob:
     rng = random.Random(f"job of histories {number}")
     job = with_drawn_arguments(drawn_decided_job(name, rng), rng)
     kinds = {name: (CommitKind.TOKEN, rng.choice(list(CommitMode))) for name in job.finals if rng.random() < 0.4}
-    return with_sinks(job, kinds) if rng.random() < 0.7 else job
+    job = with_sinks(job, kinds) if rng.random() < 0.7 else job
+    # Of those only their own tasks can see other code.
+    return replace(job, unsteady=job.operators) if rng.random() < 0.5 else job
 
 
 def play(seed: int, known: Known, acts: Iterable[Callable[[History], object]] | None = None) -> History:
@@ -233,6 +235,7 @@ def _text(job: SimulatedJob) -> str:
         + (f" without {', '.join(job.optional[name])}?" if name in job.optional else "")
         + (" reads from outside" if name in job.reading else "")
         + (" by an operator" if name in job.operators else "")
+        + (" other at each reading" if name in job.unsteady else "")
         + (" skips itself without files" if name in job.skipping else "")
         + (f" pulls {', '.join(job.pulls[name])}" if name in job.pulls else "")
         + (" with XComs that can't be stored" if name in job.unstored else "")

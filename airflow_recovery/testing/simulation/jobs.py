@@ -64,6 +64,12 @@ class SimulatedJob:
     """The branches of its DAG, each with the regions directly below it. At first each follows the first of these."""
     operators: frozenset[str] = frozenset()
     """Regions that are operators, whose fingerprints only their own tasks know."""
+    texts: Mapping[str, int] = field(default_factory=dict)
+    """How often the DAG's file was changed about such a region, so that it computes the same as before."""
+    uneven: frozenset[str] = frozenset()
+    """Regions in ``operators`` that each worker reads otherwise in the DAG's file: it has other files."""
+    unsteady: frozenset[str] = frozenset()
+    """Regions in ``operators`` that the DAG's file declares otherwise each time it is read."""
     skipping: frozenset[str] = frozenset()
     """Regions in ``reading`` whose code skips its task if it finds no file."""
     pulls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -142,6 +148,15 @@ class SimulatedJob:
             for planned in self.plan.regions
         )
         return replace(self, plan=replace(self.plan, regions=tuple(regions)))
+
+    def with_text(self, region: str, version: int) -> SimulatedJob:
+        """The job after the DAG's file declares ``region`` with other words, for that many times."""
+        return replace(self, texts={**self.texts, region: version})
+
+    def declares(self, region: str) -> str | None:
+        """What the DAG's file says of an operator before its arguments are rendered; `None` of all others."""
+        is_operator = region in self.operators
+        return f"{self.regions[region].fingerprint}, text {self.texts.get(region, 0)}" if is_operator else None
 
     def of_run(self, interval: str, param: int) -> SimulatedJob:
         """The job with the arguments that it has in a run of this data interval, and with this value of the param."""
@@ -243,6 +258,11 @@ class SimulatedJob:
         """The results of ``producer`` that ``consumer`` reads."""
         reads = self.regions[consumer].reads
         return tuple(result for result in self.regions[producer].results if not reads or result in reads)
+
+
+def code_of(fingerprint: str | None) -> str:
+    """The part of a fingerprint that is not rendered."""
+    return (fingerprint or "").rpartition("code of ")[2]
 
 
 def xcom_of(made: tuple[str, ...] | None) -> str | None:
@@ -371,10 +391,19 @@ def with_drawn_arguments(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
         # Where the rule does not wait, Airflow may render the XCom that an input has left before it was cleared.
         if name in job.operators and job.rules.get(name) not in EARLY_RULES
     }
+    # Nor what it has left that is absent in this run: Airflow keeps it as long as its task is not started again.
+    pulls = {name: tuple(a for a in above if a not in job.optional.get(name, ())) for name, above in pulls.items()}
     chosen = {name: above for name, above in pulls.items() if above}
     dated, using = (frozenset(name for name in job.regions if rng.random() < 0.4) for _ in range(2))
     unstored = frozenset(name for name in sorted(job.operators) if rng.random() < 0.3)
     return replace(job, pulls=chosen, unstored=unstored, dated=dated, using=using)
+
+
+def with_drawn_declarations(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
+    """``job``, some of whose operators are declared otherwise on each worker, or each time the DAG's file is read."""
+    drawn = {name: rng.random() for name in sorted(job.operators)}
+    uneven = frozenset(name for name, draw in drawn.items() if draw < 0.1)
+    return replace(job, uneven=uneven, unsteady=frozenset(name for name, draw in drawn.items() if draw > 0.9))
 
 
 def with_sinks(job: SimulatedJob, kinds: Mapping[str, tuple[CommitKind, CommitMode]]) -> SimulatedJob:

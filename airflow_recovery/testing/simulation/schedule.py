@@ -17,7 +17,7 @@ from airflow_recovery.errors import (
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.testing.simulation import neighbours
 from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_time
-from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM
+from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM, SimulatedJob
 from airflow_recovery.testing.simulation.readers import check_given
 from airflow_recovery.testing.simulation.settings import Report, Settings, Trouble, Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
@@ -25,7 +25,7 @@ from airflow_recovery.testing.simulation.sinks import STOPPED, repair
 from airflow_recovery.testing.simulation.spark import SkipsItself
 from airflow_recovery.testing.simulation.strands import Process, Strand, Terminated, current_runner
 from airflow_recovery.testing.simulation.troubles import PAUSED, Troubles
-from airflow_recovery.testing.simulation.verdict import check_end, check_green, check_history
+from airflow_recovery.testing.simulation.verdict import check_declared, check_end, check_green, check_history
 
 MAX_STEPS = 60_000
 """Runs that share results, each listing its journal by pages of two keys, have come to an end after 25,700."""
@@ -290,7 +290,7 @@ class Schedule(SimulatedRun):
         self.world.airflow.end_branch(own, followed)
 
     def _try(self, own: TaskTry, process: Process) -> None:
-        task, airflow = own.task_id, self.world.airflow
+        task, airflow, declared = own.task_id, self.world.airflow, self.world.job
         try:
             attempt = self.world.execute(own, process)
         except InputUnreachable as error:
@@ -314,10 +314,16 @@ class Schedule(SimulatedRun):
         else:
             current_runner().switch(f"reports success with {attempt or 'a publish'}")
             if airflow.end(own, "success"):
-                if attempt is not None:
-                    self.served[task] = attempt
-                if airflow.is_green:
-                    check_green(self)
+                self._has_succeeded(task, attempt, declared)
+
+    def _has_succeeded(self, task: str, attempt: int | None, declared: SimulatedJob) -> None:
+        """``declared``: the job as it was when the try began."""
+        if attempt is not None:
+            self.served[task] = attempt
+        if Trouble.ALONE in self.settings.troubles and self.world.job is declared:
+            check_declared(self, task)
+        if self.world.airflow.is_green:
+            check_green(self)
 
     def _fails_for_good(self, task: str, error: BaseException) -> None:
         """Not if a retry may help. A job that is decided may stay so; of any other a person mends what is wrong."""

@@ -16,6 +16,7 @@ from airflow_recovery.testing.simulation.jobs import (
     drawn_decided_job,
     drawn_job,
     with_drawn_arguments,
+    with_drawn_declarations,
     with_drawn_externals,
     with_drawn_folders,
     with_drawn_rows,
@@ -68,6 +69,7 @@ class Trouble(str, Enum):
     SKIP = "a task skips itself from now on: by its code, or because its input is empty; and the run is cleared"
     BRANCH = "a branch decides otherwise, and is cleared with the run, or with all below it"
     HAND = "a user marks a task, and it stays so"
+    ALONE = "the DAG's file declares a task otherwise, and a task below it is cleared alone"
     PARAM = "a param of the run changes, and a task or the run is cleared"
     AGAIN = "the run is deleted, and made again: by a backfill, or triggered"
     READER = "a sensor of another DAG waits for a published result"
@@ -81,6 +83,8 @@ DECISIONS = frozenset({Trouble.BREAK, Trouble.SKIP, Trouble.BRANCH, Trouble.HAND
 """Drawn for jobs that are decided alone (`Settings.decided`): others keep their schedules."""
 OF_RUNS = frozenset({Trouble.PARAM, Trouble.AGAIN})
 """Drawn for jobs that are decided alone: their arguments are rendered in the run."""
+OF_DECLARATIONS = frozenset({Trouble.ALONE})
+"""Drawn for jobs that are decided alone: in other runs whoever has new code is cleared."""
 OF_READERS = frozenset({Trouble.READER, Trouble.WITHDRAW})
 """Of runs that publish: drawn for jobs that are decided alone."""
 OF_A_TABLE = frozenset({Trouble.OTHER_DAG, Trouble.RENAME})
@@ -134,7 +138,7 @@ def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
     others = [
         trouble
         for trouble in Trouble
-        if trouble not in DECISIONS | OF_RUNS | OF_READERS | OF_A_TABLE | {Trouble.BACKUP}
+        if trouble not in DECISIONS | OF_RUNS | OF_DECLARATIONS | OF_READERS | OF_A_TABLE | {Trouble.BACKUP}
     ]
     weights = [1 if trouble in DRASTIC else 3 for trouble in others]
     kinds = rng.choices(others, weights, k=rng.randint(1, 3))
@@ -216,6 +220,10 @@ class Settings:
         kinds = rng.choices(sorted(DECISIONS | OF_RUNS), k=rng.randint(1, 3))
         kinds += rng.sample(BESIDE_DECISIONS, rng.randint(0, 2))
         kinds += rng.choices(sorted(OF_READERS), k=rng.randint(0, 2))
+        of_declarations = random.Random(f"declarations {seed}")
+        if of_declarations.random() < 0.3:
+            job = with_drawn_declarations(job, of_declarations)
+            kinds += [Trouble.ALONE] * of_declarations.randint(1, 2)
         return cls(
             job=job,
             troubles={kind: kinds.count(kind) for kind in kinds},
@@ -257,6 +265,8 @@ class Settings:
             + (" to a table" if self.job.tables.keys() & set(region.results) else "")
             + (" reads from outside" if region.name in self.job.reading else "")
             + (" by an operator" if region.name in self.job.operators else "")
+            + (" other on each worker" if region.name in self.job.uneven else "")
+            + (" other at each reading" if region.name in self.job.unsteady else "")
             + (" skips itself without files" if region.name in self.job.skipping else "")
             + (f" pulls {', '.join(self.job.pulls[region.name])}" if region.name in self.job.pulls else "")
             + (" with XComs that can't be stored" if region.name in self.job.unstored else "")

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.store.object_store import StoredObject
+from airflow_recovery.testing.simulation.jobs import SimulatedJob
 from airflow_recovery.testing.simulation.settings import Settings, Trouble
 from airflow_recovery.testing.simulation.strands import Process, Strand, StrandRunner
 from airflow_recovery.testing.simulation.world import World
@@ -30,9 +31,10 @@ class SimulatedRun:
     one do not count, as somebody was told. ``unseen_marks``: tasks that a person has called a success, and nobody has
     looked at since. ``followed``: what each branch follows when it runs; ``marked``: how somebody has marked tasks
     after the run was cleared for the last time. ``beside``: (DAG, region) of DAGs that Airflow has lost, where that
-    region had committed before, so that it is no new name. ``happened``: how often something has happened from outside;
-    ``given``: what readers of other DAGs were given; ``withdrawn``: what people have taken from them. ``hand``: who is
-    at work where no process is. Everything that is random comes from ``rng``.
+    region had committed before, so that it is no new name. ``unasked``: regions that have changed since a task has
+    asked about their declaration: no task has to ask again. ``happened``: how often something has happened from
+    outside; ``given``: what readers of other DAGs were given; ``withdrawn``: what people have taken from them.
+    ``hand``: who is at work where no process is. Everything that is random comes from ``rng``.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class SimulatedRun:
         self._processes: list[Process] = self.world.cluster.processes
         self._versions = 0
         self.beside: set[tuple[str, str]] = set()
+        self.unasked: set[str] = set()
         self.happened = 0
         self.given: list[Given] = []
         self.withdrawn: set[tuple[str, int]] = set()
@@ -122,10 +125,24 @@ class SimulatedRun:
 
         ``end``: as `SimulatedJob.with_code` has it.
         """
+        self._declares(region, lambda job: job.with_code(region, 0 if is_rollback else self._versions, end))
+        self.world.airflow.clear_all()
+
+    def deploy_alone(self, region: str, task: str, *, is_rollback: bool = False, is_text: bool = False) -> None:
+        """As `deploy`, and ``task``, which is below, is cleared alone. ``is_text``: the code computes the same."""
+        if is_text:
+            self._declares(region, lambda job: job.with_text(region, self._versions))
+        else:
+            self._declares(region, lambda job: job.with_code(region, 0 if is_rollback else self._versions))
+        self.world.airflow.clear(task)
+
+    def _declares(self, region: str, change: Callable[[SimulatedJob], SimulatedJob]) -> None:
         self.is_redeployed = True
         self._versions += 1
-        self.world.job = self.world.job.with_code(region, 0 if is_rollback else self._versions, end)
-        self.world.airflow.clear_all()
+        keys = (info.key for info in self.world.journal_store.list(""))
+        if any(f"/{region}/" in key and ".declared-" in key for key in keys):
+            self.unasked.add(region)
+        self.world.job = change(self.world.job)
 
     def decide(self, branch: str, followed: frozenset[str], *, clears_all: bool) -> None:
         """The branch follows others from now on, and is cleared with all below it, or with the whole run."""

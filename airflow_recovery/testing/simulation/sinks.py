@@ -70,6 +70,8 @@ def _repair_table(run: SimulatedRun, task: str, why: str) -> None:
     A person looks whose rows they are, and that no process is at work on them.
     """
     world, own = run.world, RegionKey.of(IDENTITY, task)
+    if task not in world.job.regions:
+        return  # it was renamed since
     gone = [key for key in world.table.tokens if is_old_name(run, key, own)]
     for process in run.alive():
         if process in run.tries and run.tries[process].task_id in {task, *(key.region for key in gone)}:

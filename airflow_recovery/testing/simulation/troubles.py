@@ -70,6 +70,7 @@ class Troubles:
             Trouble.SKIP: self._skip,
             Trouble.BRANCH: self._branch,
             Trouble.HAND: self._hand,
+            Trouble.ALONE: self._alone,
             Trouble.PARAM: self._param,
             Trouble.AGAIN: self._again,
             Trouble.READER: self._reader,
@@ -236,6 +237,18 @@ class Troubles:
             if self._run.has_other_code(name):
                 act = partial(self._run.deploy, name, is_rollback=True)
                 yield f"USER deploys the first code of {name} again and clears all", act
+
+    def _alone(self) -> Iterator[Act]:
+        pairs = [(name, task) for name in self._names for task in sorted(self._airflow.below({name}))]
+        for name, task in pairs:
+            act = partial(self._run.deploy_alone, name, task)
+            yield f"USER deploys other code of {name} and clears {task} alone", act
+            if name in self._world.job.operators:
+                act = partial(self._run.deploy_alone, name, task, is_text=True)
+                yield f"USER writes {name} otherwise and clears {task} alone", act
+            if self._run.has_other_code(name):
+                act = partial(self._run.deploy_alone, name, task, is_rollback=True)
+                yield f"USER deploys the first code of {name} again and clears {task} alone", act
 
     def _break(self) -> Iterator[Act]:
         for name in self._names:

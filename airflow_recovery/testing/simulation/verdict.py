@@ -9,7 +9,7 @@ from airflow_recovery.journal.replay import differences
 from airflow_recovery.model.determinism import Determinism
 from airflow_recovery.testing.simulation.dag_run import PUBLISH
 from airflow_recovery.testing.simulation.fresh_run import fresh_run
-from airflow_recovery.testing.simulation.jobs import SimulatedJob, rows
+from airflow_recovery.testing.simulation.jobs import SimulatedJob, code_of, rows
 from airflow_recovery.testing.simulation.settings import PURGES, Trouble, Violation
 from airflow_recovery.testing.simulation.simulated_run import SimulatedRun
 from airflow_recovery.testing.simulation.sinks import check_sinks, check_table
@@ -36,6 +36,32 @@ def check_green(run: SimulatedRun) -> None:
     # After green a late zombie may still finish: the results rest on what was reported, and the next pre-check sees it.
     if bad and ledger.why_incoherent(run.served, run.promised):
         raise Violation(f"I13: false green: {bad}; current {current}, reported {run.served}")
+
+
+def check_declared(run: SimulatedRun, task: str) -> None:
+    """What a try has just succeeded with was made by the code that the DAG's file declares, and so was all above it.
+
+    Not what each worker, or each reading of the file, finds otherwise: only its own task can judge that.
+    """
+    ledger, job = run.world.ledger, run.world.job
+    if task == PUBLISH:
+        number = max(ledger.publishes)
+        waiting = [(name, ledger.publishes[number][name]) for name in ledger.handed_out[number]]
+    else:
+        waiting = [(task, run.served[task])]
+    seen: set[tuple[str, int]] = set()
+    while waiting:
+        name, n = waiting.pop()
+        if (name, n) in seen or n <= ledger.regions[name].floor:
+            continue
+        seen.add((name, n))
+        finish = ledger.regions[name].finish(n)
+        waiting += [(ref["region"], ref["attempt"]) for ref in finish["inputs"]]
+        made_by, declared = code_of(finish["fingerprint"]), code_of(job.regions[name].fingerprint)
+        if made_by != declared and name not in job.uneven | job.unsteady | run.unasked:
+            raise Violation(
+                f"against the rule: {task} succeeds with {name}@{n} of {made_by!r}, and the DAG declares {declared!r}"
+            )
 
 
 def _holds(run: SimulatedRun, region: str, attempt: int) -> bool:
@@ -104,7 +130,7 @@ def _check_fresh(run: SimulatedRun, current: Mapping[str, int]) -> None:
         # A task that its rule starts early may have used up its retries before its inputs had ended. A task of a run
         # that was triggered stops rather than replace what another interval has made.
         failed = {name: state for name, state in states.items() if state == "failed"}
-        fresh = fresh_run(job, run.followed, {**run.marked, **failed})
+        fresh = fresh_run(job, run.followed, {**run.marked, **failed}, states)
     for name, state in states.items():
         if state == "success" and fresh.states[name] != state:
             raise Violation(

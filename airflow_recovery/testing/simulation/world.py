@@ -13,7 +13,7 @@ from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.attempt.region_task import Decision, RegionTask
 from airflow_recovery.attempt.release import release_consumed, release_published
-from airflow_recovery.attempt.run import Run, TaskIdentity
+from airflow_recovery.attempt.run import DeclaredOperators, Run, TaskIdentity
 from airflow_recovery.attempt.shared import SharedApplication
 from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import SubtasksUnknown
@@ -331,6 +331,7 @@ class World:
             log=self.log,
             publish_keys=of.publish_keys,
             fingerprints={name: job.regions[name].fingerprint or "" for name in job.operators & {own.task_id}},
+            declared=self._declared(of) if job.operators else None,
             components_of=lambda region: (UNSEEN,) if region in job.unseen else (),
             heartbeat_timeouts=HeartbeatTimeouts(
                 self.cluster.heartbeat_timeout_s,
@@ -346,6 +347,20 @@ class World:
         # In Python 3.11 all runs compute a cached property under one lock: no strand may give the turn away in there.
         run.__dict__["_digest_key"] = "simulated"
         return run
+
+    def _declared(self, dag_run: DagRun) -> DeclaredOperators:
+        """What a process that begins now reads in the DAG's file, and what it finds there if it reads that again."""
+        begun_with, worker = dag_run.job, f"worker {self._writers}"
+
+        def read(job: SimulatedJob, region: str, reading: str) -> str | None:
+            declared = job.declares(region)
+            if declared is None or region not in job.uneven | job.unsteady:
+                return declared
+            return f"{declared}, by {worker}{reading if region in job.unsteady else ''}"
+
+        return DeclaredOperators(
+            lambda region: read(begun_with, region, ""), lambda region: read(dag_run.job, region, " again")
+        )
 
     def committer(self, dag_run: DagRun, spec: CommitSpec) -> Committer:
         """The way to the target of a sink, as a process goes it."""

@@ -22,10 +22,10 @@ if not arguments.write_nothing:
     for n, line in enumerate(said.split("\n")):
         (out / f"part-{n}").write_text(line)
     (out / ".part-0.crc").write_text("crc")
-    (out / "_SUCCESS").write_text("")
     (out / "_temporary").mkdir(exist_ok=True)
     (out / "_temporary" / "part-9").write_text("of a dead task")
     (out / "_delta_log").mkdir(exist_ok=True)
     (out / "_delta_log" / "0.json").write_text("{}")
+    (out / "_SUCCESS").write_text("")
 if arguments.fail_after_writing:
     sys.exit(1)
