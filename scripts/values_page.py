@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from airflow_recovery.model.spark_types import Kind, delta_takes, iceberg_takes, kind_of, lake_has, sql_name
+from airflow_recovery.model.spark_types import Kind, delta_takes, iceberg_takes, lake_has, sql_name
 from airflow_recovery.sinks.postgres_columns import TableColumn, fit
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "values.md"
@@ -27,25 +27,27 @@ POSTGRES = (
     TableColumn("timestamptz(3)", "timestamptz", 3), TableColumn("interval", "interval", -1),
     TableColumn("json", "json", -1), TableColumn("uuid", "uuid", -1), TableColumn("money", "money", -1),
 )  # fmt: skip
-LAKE: tuple[Kind, ...] = (
+DELTA: tuple[Kind, ...] = (
     "boolean", "byte", "short", "integer", "long", "float", "double", "decimal(10,2)", "decimal(38,0)",
     "decimal(38,18)", "decimal(38,38)", "string", "binary", "date", "timestamp", "timestamp_ntz",
     ("array", "integer"), ("array", "long"), ("map", "string", "integer"),
     ("struct", (("a", "integer"), ("b", "string"))),
 )  # fmt: skip
+ICEBERG: tuple[Kind, ...] = (*(kind for kind in DELTA if kind not in ("byte", "short")), "time")
 
 
 def tables() -> dict[str, str]:
     """The generated part between each pair of marks, by the name in the marks."""
+    makes = {kind: "yes" if lake_has(kind) else "refused" for kind in KINDS}
     return {
         "postgres": _table(("Spark", "as it is", "if each value fits"), map(_postgres_row, KINDS)),
         "delta": _table(
             ("Spark", "a table that the commit makes", "a column that exists"),
-            ((_name(kind), "yes" if lake_has(kind) else "refused", _taking(kind, delta_takes)) for kind in KINDS),
+            ((_name(kind), makes[kind], _taking(kind, delta_takes, DELTA)) for kind in KINDS),
         ),
         "iceberg": _table(
             ("Spark", "a column that exists"),
-            ((_name(kind), _taking(kind, iceberg_takes, ("time",))) for kind in KINDS),
+            ((_name(kind), _taking(kind, iceberg_takes, ICEBERG)) for kind in KINDS),
         ),
     }
 
@@ -63,26 +65,21 @@ def _postgres_row(kind: Kind) -> Sequence[str]:
     fits = [(column.sql, fit(kind, column)) for column in POSTGRES]
     as_it_is = [name for name, found in fits if found is not None and found.unlike is None]
     by_value = [name for name, found in fits if found is not None and found.unlike is not None]
-    return _name(kind), _names(as_it_is), _names(by_value)
+    is_each = len(as_it_is) + len(by_value) == len(POSTGRES)
+    return _name(kind), _names(as_it_is, is_each and not by_value), _names(by_value, is_each, "each other one")
 
 
-def _taking(kind: Kind, takes: Callable[[Kind, Kind], bool], more: Sequence[Kind] = ()) -> str:
-    return _names(
-        sql_name(kind_of(target)) if isinstance(target, str) else sql_name(target)
-        for target in (*LAKE, *more)
-        if takes(kind, target)
-    )
+def _taking(kind: Kind, takes: Callable[[Kind, Kind], bool], targets: Sequence[Kind]) -> str:
+    taking = [sql_name(target) for target in targets if takes(kind, target)]
+    return _names(taking, len(taking) == len(targets))
 
 
 def _name(kind: Kind) -> str:
     return f"`{sql_name(kind)}`"
 
 
-def _names(names: Iterable[str]) -> str:
-    found = list(names)
-    if len(found) > len(POSTGRES) // 2 + 6:
-        return "each"
-    return ", ".join(f"`{name}`" for name in found) or "none"
+def _names(names: Sequence[str], is_each: bool, each: str = "each") -> str:
+    return each if is_each and names else ", ".join(f"`{name}`" for name in names) or "none"
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

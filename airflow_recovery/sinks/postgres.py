@@ -31,7 +31,7 @@ from airflow_recovery.sinks.committer import (
 )
 from airflow_recovery.sinks.declaration import CommittingSink, check_replaced_rows
 from airflow_recovery.sinks.owners import check_adoptable, check_owners, no_keys
-from airflow_recovery.sinks.postgres_columns import Fit, TableColumn, columns_of, copied, fit, native
+from airflow_recovery.sinks.postgres_columns import Fit, TableColumn, cast_to, columns_of, copied, fit, native
 from airflow_recovery.sinks.staged import StagedRows, cure, unfit_columns
 
 TOKENS = "airflow_recovery_commits"
@@ -553,7 +553,7 @@ class _PostgresCommitter:
             "CREATE TEMPORARY TABLE {stage} ON COMMIT DROP AS SELECT {columns} FROM {target} WITH NO DATA",
             stage=(_STAGE,),
             columns=[
-                name if each.stage is None else _Piece(f"CAST(NULL AS {each.stage}) AS {{0}}", name)
+                name if each.via is None else _Piece(f"CAST(NULL AS {each.via}) AS {{0}}", name)
                 for name, each in fits.items()
             ],
             target=target,
@@ -566,7 +566,7 @@ class _PostgresCommitter:
             values[name] = name
             if each.unlike is not None:
                 self._check_values(cursor, token, name, sql_name(kinds[name]), columns[name], each.unlike)
-                values[name] = _Piece(f"CAST({{0}} AS {columns[name].sql})", name)
+                values[name] = _Piece(cast_to(columns[name]), name)
         return values
 
     def _copy_batch(

@@ -30,26 +30,38 @@ _AS_IS = {
     "short": ("int2", "int4", "int8", "numeric", "float4", "float8", *_TEXTS),
     "integer": ("int4", "int8", "numeric", "float8", *_TEXTS),
     "long": ("int8", "numeric", *_TEXTS),
-    "float": ("float4", "float8"),
-    "double": ("float8",),
+    "float": ("float4", "float8", *_TEXTS),
+    "double": ("float8", *_TEXTS),
     "decimal": ("numeric", *_TEXTS),
-    "string": (*_TEXTS, "json", "jsonb", "xml", "uuid"),
+    "string": _TEXTS,
     "date": ("date", "timestamp", *_TEXTS),
-    "timestamp": ("timestamptz",),
-    "timestamp_ntz": ("timestamp",),
-    "time": ("time",),
+    "timestamp": ("timestamptz", "timestamp", *_TEXTS),
+    "timestamp_ntz": ("timestamp", *_TEXTS),
+    "time": ("time", *_TEXTS),
     "interval": ("interval",),
 }
 """Types of columns, as the server's catalogue names them, that hold every value of Spark's type.
 
-The server reads a string for a column of JSON, XML or UUID, and refuses one that is none.
+A moment is its clock time in UTC in a column without a zone.
 """
 _BY_VALUE = {
     "integer": ("int2", "float4"),
     "long": ("int2", "int4", "float4", "float8"),
-    "double": ("float4",),
-    "decimal": ("int2", "int4", "int8"),
+    "float": ("int2", "int4", "int8", "numeric"),
+    "double": ("int2", "int4", "int8", "numeric", "float4"),
+    "decimal": ("int2", "int4", "int8", "float8"),
+    "string": (
+        "int2", "int4", "int8", "numeric", "float4", "float8", "bpchar", "name", "bytea", "date", "time", "timetz",
+        "timestamp", "timestamptz", "bit", "varbit", "money",
+    ),
+}  # fmt: skip
+"""Of a string, the types whose text can be another one. Each other type reads its own text, or refuses it."""
+_WRITTEN = {
+    "timestamp": "[0-9]+-[0-9]+-[0-9]+([ T][0-9]+:[0-9]+(:[0-9]+([.][0-9][0-9]?[0-9]?[0-9]?[0-9]?[0-9]?)?)?)?",
+    "timestamptz": "[0-9]+-[0-9]+-[0-9]+[ T][0-9]+:[0-9]+(:[0-9]+([.][0-9][0-9]?[0-9]?[0-9]?[0-9]?[0-9]?)?)? ?"
+    "(Z|[+-][0-9]+(:?[0-9]+)?)",
 }
+"""How a string says a time, so that the server reads it as it is: without a zone, or with one."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +72,16 @@ class TableColumn:
     sql: str
     base: str
     limit: int
-    is_enum: bool = False
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How a column is copied. ``stage``: the type that it is copied into, if that is not the table's own.
+    """How a column is copied. ``via``: the type that it is copied into, if that is not the table's own.
 
     ``unlike``: SQL that is true of a value ``{0}`` that would be another one in the table.
     """
 
-    stage: str | None = None
+    via: str | None = None
     unlike: str | None = None
 
 
@@ -82,18 +93,43 @@ def fit(kind: Kind, column: TableColumn) -> Fit | None:
         return None
     digits = decimal_digits(kind)
     name = "decimal" if digits is not None else "interval" if is_interval(kind) else kind
-    if name == "string" and column.is_enum:
-        return Fit()
     if column.base in _AS_IS.get(name, ()):
         if column.limit == -1 or (digits is not None and _has_room(digits, column)):
             return Fit()
-    elif name != "string" and column.base not in _BY_VALUE.get(name, ()):
-        return None
-    if name == "string" and column.base == "bpchar":
-        # The server fills a shorter text with blanks, and takes blanks at the end for nothing.
-        return Fit("text", f"char_length({{0}}) <> {column.limit - 4}")
-    stage = "text" if name == "string" or column.base in _TEXTS else native(kind)
-    return Fit(stage, f"(CAST({{0}} AS {column.sql}))::{stage} IS DISTINCT FROM {{0}}")
+    elif column.base not in _BY_VALUE.get(name, ()):
+        return Fit() if name == "string" else None
+    if name == "string":
+        return Fit("text", _unlike_text(column))
+    if name in ("float", "double") and column.base == "numeric":
+        # By its text, since the server's cast to numeric keeps fewer digits than the number has.
+        own = native(kind)
+        return Fit("text", f"{cast_to(column)}::{own} IS DISTINCT FROM {{0}}::{own}")
+    via = "text" if column.base in _TEXTS else native(kind)
+    if (name, column.base) == ("timestamp", "timestamp"):
+        via = NATIVE["timestamp_ntz"]
+    return Fit(via, f"{cast_to(column)}::{via} IS DISTINCT FROM {{0}}")
+
+
+def cast_to(column: TableColumn) -> str:
+    """SQL that makes a value of the column's type of ``{0}``."""
+    return f"CAST({{0}} AS {column.sql.replace('{', '{{').replace('}', '}}')})"
+
+
+def _unlike_text(column: TableColumn) -> str:
+    if column.base == "varchar":
+        return f"char_length({{0}}) > {column.limit - 4}"
+    cast = cast_to(column)
+    if column.base == "numeric":
+        return f"{cast} IS DISTINCT FROM {{0}}::numeric"
+    if column.base in ("float4", "float8"):
+        return f"{cast}::text::numeric IS DISTINCT FROM {{0}}::numeric"
+    unlike = f"{cast}::text IS DISTINCT FROM {{0}}"
+    if column.base == "bpchar":
+        # The server fills a shorter text with blanks, and takes those at the end for nothing.
+        return f"char_length({{0}}) <> {column.limit - 4} AND {unlike}"
+    if column.base in _WRITTEN and column.limit == -1:
+        return f"{{0}} !~ '^{_WRITTEN[column.base]}$' OR {cast} <> {cast}"
+    return unlike
 
 
 def native(kind: Kind) -> str | None:
@@ -105,7 +141,7 @@ def native(kind: Kind) -> str | None:
 
 def copied(array: Any, kind: Kind, column: TableColumn) -> Any:
     """The values in the form in which COPY reads them right."""
-    import pyarrow
+    import pyarrow  # type: ignore[import-untyped]
     import pyarrow.compute  # type: ignore[import-untyped]
 
     if is_interval(kind):
@@ -119,7 +155,7 @@ def columns_of(cursor: Any, schema: str, table: str) -> dict[str, TableColumn]:
     """The columns of a table, by its exact name."""
     cursor.execute(
         "SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), b.typname, "
-        "CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, b.typtype = 'e' "
+        "CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END "
         "FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
         "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace JOIN pg_catalog.pg_type t ON t.oid = a.atttypid "
         "JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END "

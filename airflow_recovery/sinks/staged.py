@@ -136,11 +136,8 @@ def check_lake_columns(
     """
     twice = spark_types.same_but_for_case([*found])
     if twice:
-        raise unfit_columns(
-            token,
-            table,
-            [f"the columns {' and '.join(twice)} differ by case alone, which Spark takes for one: rename one"],
-        )
+        found_twice = f"the columns {' and '.join(twice)}, whose names differ by case alone: rename one"
+        raise unfit_columns(token, table, [found_twice])
     folded = {name.lower(): name for name in columns or ()}
     unfit = []
     for name, kind in found.items():

@@ -147,6 +147,7 @@ def test_fault_310_an_iceberg_table_takes_no_interval_for_a_number(tmp_path: Pat
 
 
 MOMENT = pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)])
+CLOCK = pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 678901)])
 BY_VALUE = [
     ("decimal(10,4)", pa.array([Decimal("1.2345")]), "numeric(10,2)", None),
     ("decimal(10,4)", pa.array([Decimal("1.2300")]), "numeric(10,2)", "1.23"),
@@ -155,13 +156,32 @@ BY_VALUE = [
     ("long", pa.array([7]), "integer", "7"),
     ("double", pa.array([0.1]), "real", None),
     ("float", pa.array([0.1], pa.float32()), "double precision", "0.10000000149011612"),
-    ("string", pa.array(["ab"]), "character(3)", None),
+    ("double", pa.array([0.1]), "numeric", "0.1"),
+    ("double", pa.array([0.1 + 0.2]), "numeric", "0.30000000000000004"),
+    ("double", pa.array([12.34]), "numeric(10,2)", "12.34"),
+    ("double", pa.array([12.345]), "numeric(10,2)", None),
+    ("double", pa.array([7.0]), "integer", "7"),
+    ("double", pa.array([7.5]), "integer", None),
+    ("double", pa.array([1.5]), "text", "1.5"),
+    ("decimal(10,2)", pa.array([Decimal("0.10")]), "double precision", "0.1"),
+    ("string", pa.array(["ab"]), "character(3)", "ab"),
+    ("string", pa.array(["ab "]), "character(4)", None),
+    ("string", pa.array(["1.5"]), "numeric(10,2)", "1.50"),
+    ("string", pa.array(["1.234"]), "numeric(10,2)", None),
+    ("string", pa.array(["10.0.0.1"]), "inet", "10.0.0.1/32"),
+    ("string", pa.array(["2026-01-02T03:04:05"]), "timestamp without time zone", "2026-01-02 03:04:05"),
+    ("string", pa.array(["2026-01-02T03:04:05Z"]), "timestamp without time zone", None),
+    ("string", pa.array(["2026-01-02 03:04:05"]), "timestamp with time zone", None),
+    ("string", pa.array(["now"]), "timestamp with time zone", None),
     ("string", pa.array(["abc"]), "character(3)", "abc"),
     ("string", pa.array(["abcd"]), "character varying(3)", None),
     ("string", pa.array(["007"]), "integer", None),
     ("string", pa.array(["a\0b"]), "text", None),
     ("string", pa.array(["{"]), "json", None),
-    ("timestamp", MOMENT, "timestamp without time zone", None),
+    ("timestamp", MOMENT, "timestamp without time zone", "2026-01-02 03:04:05.678901"),
+    ("timestamp", MOMENT, "text", "2026-01-02 03:04:05.678901Z"),
+    ("timestamp", MOMENT, "timestamp(3) without time zone", None),
+    ("timestamp_ntz", CLOCK, "timestamp with time zone", None),
     ("timestamp", MOMENT, "timestamp(3) with time zone", None),
     ("date", pa.array([datetime.date(2026, 1, 2)]), "timestamp without time zone", "2026-01-02 00:00:00"),
 ]
@@ -181,6 +201,15 @@ def test_fault_311_a_value_that_would_be_another_one_is_refused(
         into.commit(given)
     assert target in str(refused.value)
     assert into.texts == []
+
+
+@pytest.mark.postgres
+def test_a_domain_whose_name_has_braces_is_a_type_as_any(warehouse: Warehouse, tmp_path: Path) -> None:
+    domain = f'{warehouse.schema}."a{{b}} %c"'
+    warehouse.ask(f"CREATE DOMAIN {domain.replace('%', '%%')} AS numeric(10,2)")
+    into = Column(warehouse, domain.replace("%", "%%"))
+    into.commit(staged(tmp_path, {"v": ("double", pa.array([12.34, None]))}))
+    assert into.texts == ["12.34", None]
 
 
 @pytest.mark.postgres
@@ -255,13 +284,28 @@ SWAPPED = (
 )
 
 
+def swapped(warehouse: Warehouse, folder: Path) -> str:
+    """Commit them to a table of PostgreSQL, and return its name."""
+    name = f"{warehouse.schema}.two"
+    warehouse.ask(f"CREATE TABLE {name} (a text, b text)")
+    given = staged(folder, *SWAPPED)
+    PostgresTable(conn_id="warehouse", table=name).open(warehouse.resources).commit(given)
+    return name
+
+
 @pytest.mark.postgres
 def test_fault_313_a_file_with_its_columns_in_another_order_is_named(warehouse: Warehouse, tmp_path: Path) -> None:
-    warehouse.ask(f"CREATE TABLE {warehouse.schema}.two (a text, b text)")
-    into = PostgresTable(conn_id="warehouse", table=f"{warehouse.schema}.two").open(warehouse.resources)
     with pytest.raises(SinkRefused, match=r"a string, b string in part-0.parquet and b string, a string in part-1"):
-        into.commit(staged(tmp_path, *SWAPPED))
+        swapped(warehouse, tmp_path)
     assert warehouse.ask(f"SELECT * FROM {warehouse.schema}.two") == []
+
+
+@pytest.mark.postgres
+def test_fault_313_control_without_the_look_one_column_is_in_the_other(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged_module, "_kinds", lambda file: {"a": "string", "b": "string"})
+    assert warehouse.ask(f"SELECT a, b FROM {swapped(warehouse, tmp_path)}") == [("a", "b"), ("b", "a")]
 
 
 def test_columns_whose_names_differ_by_case_alone_are_refused_by_a_lake(tmp_path: Path) -> None:

@@ -301,14 +301,25 @@ def means_the_same(expected: Value, found: Value) -> bool:
             )
         return bool(value == other)
     widened: dict[tuple[str, str], Callable[[], bool]] = {
-        ("number", "float"): lambda: math.isfinite(other) and Decimal(other) == value,
+        # The shortest text that means this number: what PostgreSQL compares as well.
+        ("number", "float"): lambda: (
+            math.isfinite(other) and (Decimal(other) == value or Decimal(repr(other)) == value)
+        ),
+        ("float", "number"): lambda: _same_float(value + 0.0, _as_wide(other, value)),
+        ("float", "text"): lambda: _same_float(value, _as_wide(other, value)),
+        ("moment", "clock"): lambda: value == other,
+        ("moment", "text"): lambda: other.endswith("Z") and _micros(other.removesuffix("Z")) == value,
+        ("clock", "text"): lambda: _micros(other) == value,
+        ("time", "text"): lambda: _micros(f"1970-01-01 {other}") == value,
+        ("text", "filled"): lambda: other == value or other.rstrip(" ") == value,
         ("number", "text"): lambda: other == f"{value:f}" or Decimal(other) == value,
         ("bool", "text"): lambda: other == str(value).lower(),
         ("date", "clock"): lambda: value * DAY_US == other,
         ("date", "text"): lambda: other == (datetime.date(1970, 1, 1) + datetime.timedelta(value)).isoformat(),
-        ("text", "number"): lambda: str(other) == value,
-        ("text", "bool"): lambda: str(other).lower() == value,
-        ("text", "float"): lambda: f"{other:g}" == value,
+        ("text", "number"): lambda: Decimal(value) == other and value != "007",
+        ("text", "bool"): lambda: (value in ("true", "yes")) == other,
+        ("text", "float"): lambda: float(value) == other,
+        ("text", "clock"): lambda: _micros(value) == other,
         ("text", "micros"): lambda: (value, other) == ("01:00:00", 3_600_000_000),
         ("text", "time"): lambda: (value, other) == ("01:00:00", 3_600_000_000),
         ("text", "date"): lambda: (datetime.date(1970, 1, 1) + datetime.timedelta(other)).isoformat() == value,
@@ -320,6 +331,20 @@ def means_the_same(expected: Value, found: Value) -> bool:
         return check is not None and check()
     except (ArithmeticError, ValueError):
         return False
+
+
+def _as_wide(number: Any, like: float) -> float:
+    """A number as the floating point number nearest to it, of 32 bits if ``like`` is one of those."""
+    found = float(number)
+    narrow = pa.scalar(found, pa.float64()).cast(pa.float32(), safe=False).as_py()
+    is_narrow = like == pa.scalar(like, pa.float64()).cast(pa.float32(), safe=False).as_py()
+    return float(narrow) if is_narrow else found
+
+
+def _micros(text: str) -> int:
+    """The microseconds from 1970 to a time in ISO's form."""
+    since = datetime.datetime.fromisoformat(text) - datetime.datetime(1970, 1, 1)
+    return since // datetime.timedelta(microseconds=1)
 
 
 def _same_float(one: float, other: float) -> bool:

@@ -83,7 +83,7 @@ def run_cell(staged: Staged, way: str, target: str, make: Any) -> Cell:
             into.drop()
 
     whole, text = outcome(staged.manifest(), staged.values)
-    if whole == REFUSED and "value" in text:
+    if whole == REFUSED and re.search("has a value that|a value (would be|is none)", text):
         alone = [outcome(staged.manifest(at), [value]) for at, value in enumerate(staged.values) if value is not None]
         bad = [each for each in alone if each[0] not in (EQUAL, REFUSED)]
         if bad:
@@ -171,12 +171,12 @@ class Postgres:
             "bytea": ("bytes", "v"),
             "date": ("date", "v - DATE '1970-01-01'"),
             "time without time zone": ("time", moment),
-            "character": ("text", "v::bpchar"),
+            "character": ("filled", "v::bpchar"),
         }
         if self._kind.startswith("timestamp"):
             return ("moment" if self._kind.endswith("with time zone") else "clock"), moment
         if kind in ("smallint", "integer", "bigint", "numeric"):
-            return "number", "CASE v::text WHEN 'NaN' THEN NULL ELSE v::numeric END"
+            return "number", "v::numeric"
         if kind in ("text", "character varying", "name"):
             return "text", "v"
         if kind in ("json", "jsonb", "uuid"):
