@@ -77,7 +77,7 @@ class OwnTaskInstance:
         self.write(ALIVE_KEY, self.ti_id)
 
     def states(self, keys: Collection[str]) -> dict[str, str | None]:
-        """The states of tasks of its run, by key; `None` before one is scheduled. A task that is not there is left out."""
+        """The states of tasks of its run, by key; `None` before one is scheduled. A task that is not there has none."""
         tasks: dict[int, dict[str, str]] = {}
         for key in keys:
             task = TaskKey.parse(key)
