@@ -1,4 +1,4 @@
-"""What Airflow has of a DAG: whether there is still a file of it, and what that declares. API server only."""
+"""Read Airflow's records of a DAG: whether a file still has it, and what it declares. API server only."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def has_dag(session: Session, dag_id: str) -> bool:
 
 
 def declared_otherwise(session: Session, dag_id: str, run_id: str) -> dict[str, tuple[str, ...]]:
-    """What the DAG declares of the tasks of a run otherwise than when each was tried last, by task id.
+    """Return which declarations of a run's tasks have changed since their last try, by task id.
 
-    ``class``, `TRIGGER_RULE` and templated fields, as they are written. Airflow has no other arguments of an operator,
-    no code and no local files. Empty for a run that keeps the version of its bundle: a clear runs that version again.
+    Compares ``class``, `TRIGGER_RULE` and templated fields, unrendered. Airflow stores no other arguments, no code and
+    no local files. Empty for a run that keeps its bundle version, because a clear runs that version again.
     """
     of_run = DagRun.dag_id == dag_id, DagRun.run_id == run_id
     newest = session.scalar(

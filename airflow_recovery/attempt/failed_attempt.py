@@ -131,7 +131,7 @@ class FailedAttempt:
             return None
 
     def _malformed(self, error: BaseException) -> BaseException:
-        """The same, or what stands for it if nothing was altered: then the next try would read the same."""
+        """Replace the error of a malformed file: `InputAltered` if an input was altered, else `InputMalformed`."""
         if not isinstance(error, InputUnreadable) or not is_malformed(error.cause):
             return error
         try:
@@ -147,9 +147,9 @@ class FailedAttempt:
             command = recovery_command("restart", RegionKey.of(self._run.journal.identity, name))
             restart = f" If it is a result of {name}: {command}."
         malformed = InputMalformed(
-            f"{error} No input was altered since it was registered, so a retry would read the same. Look at the file "
-            "that is named: is it whole, of the expected format (no web page), and has it the expected columns and "
-            f"types? Replace it or leave it out, and clear this task.{restart}",
+            f"{error} No input was altered since it was registered, so a retry would read the same. Check the "
+            "named file: is it complete, does it have the expected format (and is not a web page, for example), and "
+            f"does it have the expected columns and types? Replace or exclude it, and clear this task.{restart}",
             error.cause,
         )
         malformed.forget = error.forget

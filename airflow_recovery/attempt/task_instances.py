@@ -131,7 +131,10 @@ class TaskInstances(Protocol):
         ...
 
     def states(self, keys: Collection[str]) -> Mapping[str, str | None]:
-        """The present states of tasks of the run, by `TaskTry.key`. Needs no clear client: any task may ask this."""
+        """The present states of tasks of the run, by `TaskTry.key`; a task that Airflow does not have is left out.
+
+        Needs no clear client: any task may ask this.
+        """
         ...
 
     def live_check(self) -> None:

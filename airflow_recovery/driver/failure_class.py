@@ -196,7 +196,7 @@ def is_malformed(failure: Failure | None) -> bool:
 
 
 def read_advice(failure: Failure) -> str | None:
-    """What must be mended before what could not be read can be; `None`: nothing is known."""
+    """Return what to repair before the object can be read; `None` if that is not known."""
     return next((advice for pattern, advice in _ADVICE if pattern.search(_text(failure))), None)
 
 

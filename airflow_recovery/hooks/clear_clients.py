@@ -77,7 +77,7 @@ class OwnTaskInstance:
         self.write(ALIVE_KEY, self.ti_id)
 
     def states(self, keys: Collection[str]) -> dict[str, str | None]:
-        """The states of tasks of its run, by key; `None` before it is scheduled, and where there is none."""
+        """The states of tasks of its run, by key; `None` before one is scheduled. A task that is not there has none."""
         tasks: dict[int, dict[str, str]] = {}
         for key in keys:
             task = TaskKey.parse(key)
@@ -89,7 +89,8 @@ class OwnTaskInstance:
                 dag_id=self.dag_id, map_index=index, task_ids=list(named.values()), run_ids=[self.run_id]
             )
             states_of_run = answer.get(self.run_id, {})
-            states |= {key: states_of_run.get(name if index < 0 else f"{name}_{index}") for key, name in named.items()}
+            answered = {key: name if index < 0 else f"{name}_{index}" for key, name in named.items()}
+            states |= {key: states_of_run[name] for key, name in answered.items() if name in states_of_run}
         return states
 
     def _raise(self, error: Any) -> NoReturn:

@@ -285,21 +285,27 @@ def defaults_of(operator: object) -> dict[str, str]:
     is_submitted = any(parent.__module__.startswith(_SPARK_PROVIDER) for parent in type(operator).__mro__)
     if not is_submitted or any(getattr(operator, name, None) for name in PROPERTIES_FIELDS):
         return {}
-    given = getattr(operator, "env_vars", None)
-    env = {**os.environ, **(given if isinstance(given, Mapping) else {})}
-    folder = env.get("SPARK_CONF_DIR") or (f"{env['SPARK_HOME']}/conf" if env.get("SPARK_HOME") else "")
-    path = Path(str(folder), "spark-defaults.conf")
-    return settings_in(path.read_text(encoding="utf-8", errors="replace")) if folder and path.is_file() else {}
+    path = _sparks_configuration(_environment(operator)) / "spark-defaults.conf"
+    return settings_in(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else {}
 
 
 def configuration_folders(operator: object) -> list[Path]:
-    """The folders from which Spark and Hadoop read their configuration on this machine, if ``operator`` submits."""
+    """Return the folders from which Spark and Hadoop read their configuration on this machine."""
+    env = _environment(operator)
+    hadoops = (Path(env[name]) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if env.get(name))
+    return [_sparks_configuration(env), *hadoops]
+
+
+def _environment(operator: object) -> dict[str, str]:
     given = getattr(operator, "env_vars", None)
-    env = {**os.environ, **(given if isinstance(given, Mapping) else {})}
+    return {**os.environ, **(given if isinstance(given, Mapping) else {})}
+
+
+def _sparks_configuration(env: Mapping[str, str]) -> Path:
+    """Its folder, by the environment, else beside the spark-submit that PATH finds."""
     program = shutil.which("spark-submit", path=env.get("PATH"))
-    home = env.get("SPARK_HOME") or (str(Path(program).resolve().parents[1]) if program else "")
-    named = [env.get(name) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")]
-    return [Path(folder) for folder in (*map(str, filter(None, named)), *([f"{home}/conf"] if home else []))]
+    home = env.get("SPARK_HOME") or (Path(program).resolve().parents[1] if program else "/")
+    return Path(env.get("SPARK_CONF_DIR") or Path(home, "conf"))
 
 
 def declared_settings(operator: object) -> dict[str, Any]:

@@ -21,7 +21,7 @@ _TOKEN = re.compile(
 _WORTH_IT = re.compile(r"\b(?:insert|load|merge|update|copy|set)\b", re.IGNORECASE)
 _READS_ONLY = frozenset({"explain", "describe", "desc", "set", "reset"})
 _BEFORE_A_STATEMENT = frozenset({"begin", "then", "else", "do", "loop", "repeat"})
-"""Of SQL scripts. ``then`` is also of MERGE, which has neither INTO nor a table after INSERT and UPDATE."""
+"""Words of SQL scripts after which a statement begins. MERGE and CASE have ``then`` or ``else`` too: `_is_of_merge`."""
 _OF_ROWS = frozenset({"select", "values", "table", "from", "with", "("})
 _SIGNS = frozenset({"+", "-", "*", "/", "%", "||", "^", "~", "!", "not", "div"})
 _COMBINES = re.compile(r"concat\w*|array_\w+|map_\w+|list_append")
@@ -32,7 +32,7 @@ Tokens = Sequence[str]
 
 
 def how_sql_appends(texts: Iterable[str]) -> str | None:
-    """What in ``texts`` appends, in words; `None` if nothing is seen to."""
+    """Return how ``texts`` append, as words for a message; `None` if no append is seen."""
     pieces = [tokens for text in texts if _WORTH_IT.search(text) for tokens in _readings(text)]
     statements = [statement for piece in pieces for statement in _statements(piece)]
     for statement in statements:

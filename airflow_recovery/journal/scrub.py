@@ -67,7 +67,7 @@ def _form(name: str, between: str, value: str = _VALUE, after: str = "") -> re.P
 
 
 def _encoded_form(name: str, between: str) -> re.Pattern[str]:
-    """The letters of the value count, whether they are capitals or not."""
+    """A form whose value must look encoded (`_ENCODED`). The value is matched case-sensitively, the name is not."""
     value = f"(?-i:{_ENCODED})"
     return _form(name, between, value)
 
@@ -187,7 +187,7 @@ _BAR = re.compile(r"[|\u2502\u2503]")
 
 
 def _columns(text: str) -> str:
-    """Mask what stands below such a name in tables that are drawn with bars, as ``show()`` draws them."""
+    """Mask the columns named like a secret (``password``) in tables with vertical bars, such as those of ``show()``."""
     lines, hidden = text.split("\n"), frozenset[int]()
     for at, line in enumerate(lines):
         cells = _BAR.split(line)

@@ -64,10 +64,11 @@ class OnUnfinished(str, Enum):
 
 @dataclass(frozen=True)
 class Earlier:
-    """What lay in a folder before an attempt began: nothing in a folder of its own.
+    """What was in a folder before an attempt began. Empty for a managed folder, which is new for each attempt.
 
-    ``objects`` and ``uploads`` as they were listed before. If another process has begun the attempt, the time alone
-    tells: ``claimed_s``, in seconds since the epoch.
+    ``objects`` and ``uploads``: as listed before the job. ``claimed_s``: set if another process has started the job, so
+    that there is no such listing. Then only times decide: an object older than the claim (seconds since the epoch) is
+    an earlier one.
     """
 
     objects: Mapping[str, ObjectInfo] = field(default_factory=dict)
@@ -94,7 +95,7 @@ class Earlier:
 
 @dataclass(frozen=True)
 class Leftovers:
-    """Work of unfinished writes: by the name of a folder or a file, an object of it and whose work it is.
+    """Work of unfinished writes: path of a folder or file -> (key of one object in it, description of the writer).
 
     ``unfinished``: of this attempt. ``passed_over``: of an earlier one, in a folder in which this attempt has written.
     """
@@ -145,9 +146,10 @@ def without_success(listed: Sequence[ObjectInfo], new: Iterable[str], earlier: E
 def writes_success(settings: Mapping[str, object], paths: Collection[str], *, managed: bool, sees_all: bool) -> bool:
     """Whether the writer of ``paths`` is known to end with a ``_SUCCESS`` in the output or in a folder of it.
 
-    It is, if only Spark's file formats give such names, and no setting can switch the marker off. ``settings``: of the
-    job, as Spark has them. ``sees_all``: no other setting decides. A job that sets the marker itself to true needs no
-    such sight. A write of partitions may have its marker above an output that is not ``managed``.
+    True if all names are those of Spark's file formats, and no setting can switch the marker off.
+
+    ``settings``: the job's settings that are known. ``sees_all``: no unknown setting can decide; not needed if
+    ``settings`` switch the marker on. ``managed``: if False, a partitioned write may leave its marker above the output.
     """
     deciding = {name: str(value).strip() for name, value in settings.items() if DECIDES_ON_SUCCESS.search(name)}
     marks = [value.lower() == "true" for name, value in deciding.items() if name.endswith(_MARKS)]

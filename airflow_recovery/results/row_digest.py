@@ -3,9 +3,9 @@
 Each row gets a hash of 128 bits; the digest is the sum of these, beside the number of rows and the schema. A sum sees
 duplicates, which an exclusive or does not, and depends neither on the order of rows nor on how they lie in files. A row
 is hashed as XXH64 does with a text of whole 64-bit words, under two seeds; every value becomes words first, so that
-what differs differs. The order of columns counts, for a reader may take them by their position. Columns that are
-folders come last, as Spark has them, in the order of the folders. What the footer of a file says beyond Arrow's types
-counts, if Spark or pandas reads other columns by it: intervals, lengths of texts, collations, user types, an index.
+what differs differs. The order of columns counts, for a reader may take them by their position. Partition columns come
+last, as in Spark, in the order of the folders. Metadata in a file's footer counts if it changes the columns that Spark
+or pandas reads: intervals, ``char`` and ``varchar`` lengths, collations, user-defined types, a pandas index.
 
 What Spark holds to be equal is equal: -0.0 and 0.0, any two NaN, a map in whatever order. Times with a zone are
 moments: in which zone they are shown does not count. The members of a struct and the items of a list count by their

@@ -16,14 +16,14 @@ from airflow_recovery.store import s3_errors
 class Answer(Enum):
     """What is known after an error of a target's library."""
 
-    MET_ANOTHER = "met another"
+    CONFLICT = "conflict"
     """Another process has committed since the table was read. Nothing was committed: read it and try again."""
     REFUSED = "refused"
     """The table will refuse the same commit again. Nothing was committed."""
     UNREADABLE = "unreadable"
     """No retry helps, and whether something was committed is not known: the table, or the way to it, must be mended."""
     UNKNOWN = "unknown"
-    """Perhaps no retry is needed but a later one. Whether something was committed is not known."""
+    """A later retry may succeed. It is not known whether something was committed."""
 
 
 _CASE = " (upper and lower case count in the names of columns)"
@@ -68,9 +68,9 @@ def of_delta(error: Exception) -> tuple[Answer, str]:
         # A value of one type where the table has another: delta-rs quotes it.
         return Answer.REFUSED, "a column has another type there, and not all values fit"
     if "Error during planning" in text:
-        return Answer.REFUSED, f"a constraint or a generated column needs what delta-rs does not have: {text}"
+        return Answer.REFUSED, f"delta-rs could not evaluate a constraint or a generated column of the table: {text}"
     if isinstance(error, deltalake.exceptions.DeltaError) and _DELTA_CONFLICT.search(text):
-        return Answer.MET_ANOTHER, text
+        return Answer.CONFLICT, text
     is_transfer = _TRANSFER.search(text) is not None
     if isinstance(error, deltalake.exceptions.DeltaError) and _DELTA_DAMAGED.search(text) and not is_transfer:
         return Answer.UNREADABLE, f"its log is damaged: {text.partition(_LINE)[0]}. {_DELTA_CURE}"
@@ -89,8 +89,8 @@ def refused_features(error: Exception) -> list[str]:
 
 _LINE = "\n"
 _DELTA_CURE = (
-    "Look which file of _delta_log is missing or is not what Delta wrote. Bring it back from a backup or an earlier "
-    "version of the object, or make the table again"
+    "Find the file of _delta_log that is missing or was not written by Delta. Bring it back from a backup or an "
+    "earlier version of the object, or create the table again"
 )
 
 
@@ -137,7 +137,7 @@ def of_iceberg(error: Exception) -> tuple[Answer, str]:
 
     text, name = f"{type(error).__name__}: {error}", type(error).__name__
     if isinstance(error, exceptions.CommitFailedException):
-        return Answer.MET_ANOTHER, text
+        return Answer.CONFLICT, text
     if isinstance(error, ImportError) or name in _ICEBERG_MISSING:
         return Answer.UNREADABLE, f"{text}. Install what the catalog needs where the task runs, or correct the catalog"
     if name in _ICEBERG_REFUSED:
@@ -162,13 +162,16 @@ def of_iceberg(error: Exception) -> tuple[Answer, str]:
 
 
 _ICEBERG_CURE = (
-    "Look which file of the table is missing or is not what Iceberg wrote. Bring it back, or register the table with "
-    "an earlier metadata file, or make it again"
+    "Find the file of the table that is missing or was not written by Iceberg. Bring it back, register the table with "
+    "an earlier metadata file, or create the table again"
 )
 
 
 def _is_reply(error: Exception) -> bool:
-    """Whether a reply, to a commit too, could not be read: of a proxy, cut short, or there was none."""
+    """Return whether the catalog's reply could not be read: missing, cut short, or sent by a proxy.
+
+    The commit may have succeeded anyway.
+    """
     from pydantic import ValidationError
 
     return isinstance(error, (json.JSONDecodeError, UnicodeError, ValidationError)) or _NO_REPLY in str(error)
@@ -180,7 +183,7 @@ def _required(text: str) -> str:
     if wrong is None:
         return ""
     return (
-        ". The table's column is required, and Spark takes the result's for one that may be null: give it a value "
-        "that can't be null, coalesce(column, lit(...)), in the function that makes the result, or make the table's "
-        "column optional (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL)"
+        ". The table's column is required, but the result's column is nullable in Spark. Use "
+        "coalesce(column, lit(...)) in the function that returns the result, or make the table's column optional "
+        "(ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL)"
     )

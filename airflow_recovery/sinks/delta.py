@@ -355,7 +355,7 @@ class _DeltaCommitter:
         except Exception as error:
             if not own:
                 answer, why = of_delta(error)
-                if answer is Answer.MET_ANOTHER:
+                if answer is Answer.CONFLICT:
                     return error
                 if answer is not Answer.REFUSED:
                     raise self._no_answer(token, error) from error

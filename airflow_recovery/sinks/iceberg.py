@@ -317,7 +317,7 @@ class _IcebergCommitter:
                 table.append(rows, snapshot_properties=properties, branch=self._branch)
         except Exception as error:
             answer, why = of_iceberg(error)
-            if answer is Answer.MET_ANOTHER:
+            if answer is Answer.CONFLICT:
                 return error
             if answer is Answer.REFUSED:
                 raise SinkRefused(

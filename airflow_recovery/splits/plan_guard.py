@@ -93,9 +93,9 @@ _OF_A_PLAN = ("SQLExecutionRDD", "FileScanRDD", "DataSourceRDD", "JDBCRDD")
 """RDDs that Spark has made of a plan, which the lineage of an RDD does not show."""
 
 _NEEDS_ALL = "it needs the rows of all splits at once"
-_PICKS = "which rows it takes is up to the moment, and every batch would take its own"
-_COMES_AGAIN = "those would come once in every batch"
-_OF_A_BATCH = "the result is that of the rows of one batch, and nothing shows what becomes of it"
+_PICKS = "the rows that it takes are not fixed, so each batch would take different rows"
+_COMES_AGAIN = "every batch would add these rows again"
+_OF_A_BATCH = "its result covers the rows of one batch only, and recovery can't see how the code uses it"
 _UNSEEN = "Spark does not show what these rows were made of"
 _OF_THE_ROW = "make such a value of the row itself, for example with xxhash64 of its columns"
 
@@ -126,15 +126,15 @@ class RowLocalGuard:
     def calling(self, where: str, inputs: Iterable[DataFrame], *, is_source: bool) -> Iterator[None]:
         """Look on while the vertex that ``where`` names is called with ``inputs``.
 
-        Raises `JobDefinitionError` where it is, in the line of the vertex that is refused; and at the end, if the
-        vertex has caught that. What a source reads is known only when it has returned: `check` refuses then.
+        Raises `JobDefinitionError` in the line of the refused call. If the vertex catches that error, raises it again
+        at the end. The leaves that a source reads are known only after it has returned, so `check` refuses its calls.
         """
         thread, refused = threading.get_ident(), list[JobDefinitionError]()
         for frame in inputs:
             self._given += _leaves(_plan(frame))
 
         def look(frame: DataFrame | None, name: str) -> None:
-            # Another thread may write another batch: only of a frame it can be known that it is none of this one.
+            # A call in another thread may belong to another batch. Without a frame, or in a source, this is unknown.
             if (is_source or frame is None) and thread != threading.get_ident():
                 return
             try:
@@ -235,9 +235,7 @@ class RowLocalGuard:
             and not is_of_splits
             and not any(_reads_the_same(on, leaf) for on in self._given)
         ):
-            text = (
-                f"files or tables that are no input, in a batch that has written rows of the splits ({self._written})"
-            )
+            text = f"files or tables that are no input, read after {self._written} has written rows of the splits"
             raise _refused(where, text, _UNSEEN, _INSTEAD_OF_CUTS)
         return is_of_splits
 
@@ -283,8 +281,8 @@ _INSTEAD = (
     "committed split by split, and this one runs on all their rows"
 )
 _INSTEAD_OF_ACTIONS = (
-    "To count for a log, use context.accumulators, or the rows in the attempt's finish. To take a schema, name it. If "
-    f"a row depends on the result: {_INSTEAD[0].lower()}{_INSTEAD[1:]}"
+    "To log a count, use context.accumulators, or the number of rows in the attempt's finish record. To use a schema, "
+    f"declare it. If a row depends on the result: {_INSTEAD[0].lower()}{_INSTEAD[1:]}"
 )
 _INSTEAD_OF_CUTS = (
     "If they are made of a side input, make them in this vertex and without RDDs, or in a vertex without "

@@ -49,7 +49,7 @@ ACTIONS = (
     "toPandas",
     "transpose",
 )
-"""Of a frame: what gives the program its rows, or values made of them. ``show`` only prints."""
+"""Methods and properties of a DataFrame that return its rows, or values computed from them. ``show`` only prints."""
 
 CUTS = frozenset({"checkpoint", "localCheckpoint"})
 """Those that return a frame without the plan that it was made by."""

@@ -16,7 +16,7 @@ _CLOUDS = (
     *("core.windows.net", "core.chinacloudapi.cn", "core.usgovcloudapi.net", "core.cloudapi.de"),
     "fabric.microsoft.com",
 )
-"""The domains of Azure. Whoever writes a location could name any other host, and would be sent the credentials."""
+"""The domains of Azure. Only these get the credentials, because a location, from a run's conf, can have any host."""
 
 
 class AzureStore(CloudStore):

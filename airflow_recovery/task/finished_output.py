@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 3
 _CURE = (
-    "Find out why the job ended with exit code 0 all the same: an exception that was swallowed, os._exit, a shell "
-    "without `set -o pipefail`. The next try writes again. docs/finished-writes.md has what tells a finished write, "
-    "and when on_unfinished='accept' is right."
+    "Find out why the job ended with exit code 0 anyway. Common reasons: the code swallows an exception or calls "
+    "os._exit, or a shell runs without `set -o pipefail`. The next try writes again. docs/finished-writes.md lists the "
+    "signs of an unfinished write, and explains when on_unfinished='accept' is right."
 )
 
 
@@ -84,10 +84,11 @@ class FinishedOutputs:
         )
         if work and self._drop_in.on_unfinished is OnUnfinished.STOP:
             raise RegionFailed(
-                f"{unfinished}: expected no work of a writer there, found {work}. Nothing was registered. {_CURE}"
+                f"{unfinished}: expected no temporary files of a writer there, found {work}. Nothing was registered. "
+                f"{_CURE}"
             )
         if work:
-            self._log.warning("Output %s: found %s. on_unfinished='accept': registered all the same.", name, work)
+            self._log.warning("Output %s: found %s. Registered anyway (on_unfinished='accept').", name, work)
         for at, (_, whose) in found.passed_over.items():
             self._log.warning(
                 "Output %s: %s/%s was there before attempt %d, left by %s. It is passed over; delete it.",

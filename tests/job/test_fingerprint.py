@@ -563,8 +563,8 @@ def local_dataclass(n: int) -> type:
 
 
 def row_of_one(n: int) -> Any:
-    row: Any = namedtuple("Row", [f"column_{n}"])
-    return row(7)
+    make: Any = namedtuple
+    return make("Row", [f"column_{n}"])(7)
 
 
 def class_below(n: int) -> type:

@@ -240,7 +240,7 @@ def test_a_value_of_another_type_is_refused_and_not_shown(tmp_path):
 
 
 def test_control_taken_for_a_commit_that_met_another_they_are_read_five_times(strict, monkeypatch):
-    monkeypatch.setattr(module, "of_delta", lambda error: (Answer.MET_ANOTHER, str(error)))
+    monkeypatch.setattr(module, "of_delta", lambda error: (Answer.CONFLICT, str(error)))
     ((_, given), _), counted = unfit(strict), Counted(monkeypatch)
     with pytest.raises(SinkUnavailable) as error:
         strict.committer().commit(given)

@@ -1,4 +1,4 @@
-"""What each error of a target's library means: refused for good, to be mended first, met another, or no answer.
+"""What each error of a target's library means: refused for good, to be mended first, a conflict, or no answer.
 
 The tables are generated from what is installed: Delta's table features, pyiceberg's classes, PostgreSQL's SQLSTATEs.
 """
@@ -146,7 +146,7 @@ def test_fault_330_control_taken_for_a_conflict_it_is_read_five_times_and_no_ans
 
     def before(error: Exception) -> tuple[Answer, str]:
         is_commit = isinstance(error, deltalake.exceptions.CommitFailedError)
-        return (Answer.MET_ANOTHER if is_commit else Answer.UNKNOWN), str(error)
+        return (Answer.CONFLICT if is_commit else Answer.UNKNOWN), str(error)
 
     tries, write = [], module._DeltaCommitter._write
 
@@ -267,7 +267,7 @@ def test_a_broken_transfer_inside_an_error_of_the_log_is_no_damage() -> None:
 # Iceberg
 
 OF_PYICEBERG = {
-    Answer.MET_ANOTHER: "CommitFailedException",
+    Answer.CONFLICT: "CommitFailedException",
     Answer.REFUSED: "BadRequestError NoSuchIcebergTableError NoSuchNamespaceError NoSuchTableError ResolveError",
     Answer.UNREADABLE: """
         ForbiddenError NoSuchPropertyException NotInstalledError OAuthError UnauthorizedError ValidationError""",

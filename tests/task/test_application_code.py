@@ -217,12 +217,14 @@ def test_what_decides_the_jars_of_packages_counts(folder: Path) -> None:
     assert len({fingerprint(**given), *others}) == 3
 
 
-@pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "SPARK_HOME"])
+@pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "SPARK_HOME", "PATH"])
 def test_sparks_defaults_on_this_machine_count_unless_a_properties_file_is_given(
     folder: Path, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(variable, str(folder))
-    defaults = folder / ("conf" if variable == "SPARK_HOME" else ".") / "spark-defaults.conf"
+    monkeypatch.setenv(variable, f"{folder}/bin" if variable == "PATH" else str(folder))
+    (folder / "bin").mkdir()
+    (folder / "bin" / "spark-submit").touch(0o755)
+    defaults = folder / ("." if variable == "SPARK_CONF_DIR" else "conf") / "spark-defaults.conf"
     defaults.parent.mkdir(exist_ok=True)
 
     def both(text: str) -> tuple[str, str]:

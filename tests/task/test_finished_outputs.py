@@ -68,7 +68,7 @@ def test_fault_320_half_a_write_is_refused_and_the_next_try_writes_elsewhere(rec
         run_try(task_that_writes(recovery, HALF))
     for said in (
         "t@1: the application ended without an error, and its write to output 'o' at ",
-        "is not finished: expected no work of a writer there, found _temporary/ (a file output committer",
+        "is not finished: expected no temporary files of a writer there, found _temporary/ (a file output committer",
         "as in _temporary/0/_temporary/attempt_1/part-1. Nothing was registered.",
         "The next try writes again",
     ):
@@ -80,7 +80,9 @@ def test_fault_320_half_a_write_is_refused_and_the_next_try_writes_elsewhere(rec
 
 @pytest.mark.parametrize("names", [["_temporary/0/part-0"], ["part-0", "_temporary/0/_temporary/"]])
 def test_fault_320_work_alone_and_an_empty_folder_of_work(recovery: Path, submitted: Path, names: list[str]) -> None:
-    with pytest.raises(RegionFailed, match="is not finished: expected no work of a writer there, found _temporary/"):
+    with pytest.raises(
+        RegionFailed, match="is not finished: expected no temporary files of a writer there, found _temporary/"
+    ):
         run_try(task_that_writes(recovery, names))
 
 
@@ -100,7 +102,7 @@ def test_fault_320_a_pipe_that_hides_the_exit_code(recovery: Path) -> None:
         task = recoverable(BashOperator, paths="plain")(
             task_id="t", bash_command=f"{command} | tee log", outputs=["o"], env={"OUT": "{output:o}"}, append_env=True
         )
-    with pytest.raises(RegionFailed, match="expected no work of a writer there, found _temporary/"):
+    with pytest.raises(RegionFailed, match="expected no temporary files of a writer there, found _temporary/"):
         run_try(task)
 
 

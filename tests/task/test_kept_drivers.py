@@ -237,7 +237,9 @@ def test_a_driver_ends_with_the_time_of_its_task(client_mode: ClientMode) -> Non
 
 def test_the_error_of_a_driver_that_failed_shows_the_command_of_spark_submit_alone(client_mode: ClientMode) -> None:
     client_mode.let_drivers_end(5)
-    with pytest.raises(Exception, match=r"Cannot execute: \S*spark-submit --master .*Error code is: 5\."):
+    with pytest.raises(
+        Exception, match=r"Error code is: 5\.\nthe last words\nCannot execute: \S*spark-submit --master "
+    ):
         run_try(client_mode.operator(), task_context("t"))
 
 

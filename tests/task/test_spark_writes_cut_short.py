@@ -70,7 +70,7 @@ def test_fault_320_the_jvm_ends_while_a_task_writes(recovery: Path, committer: s
     with pytest.raises(RegionFailed) as caught:
         run_try(operator(conf, "--writer", writer, *ends))
     work = ".spark-staging-" if writer == "partitions" else "_temporary/"
-    assert f"is not finished: expected no work of a writer there, found {work}" in str(caught.value)
+    assert f"is not finished: expected no temporary files of a writer there, found {work}" in str(caught.value)
 
 
 @pytest.mark.parametrize("writer", ["parquet", "partitions"])
