@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 FOOTER = b"org.apache.spark.sql.parquet.row.metadata"
@@ -123,11 +123,3 @@ def same_but_for_case(names: Sequence[str]) -> list[str]:
     """The names that differ from another one by case alone. Spark and the tables of lakes take them for one."""
     folded = [name.lower() for name in names]
     return [name for name in names if folded.count(name.lower()) > 1]
-
-
-def misread(columns: Mapping[str, Kind]) -> dict[str, str]:
-    """The columns of which a Parquet file alone does not tell Spark's type, and that type."""
-    hidden = ("interval", "variant", "geometry", "geography", "timestamp_ntz")
-    return {
-        name: sql_name(kind) for name, kind in columns.items() if any(leaf.startswith(hidden) for leaf in leaves(kind))
-    }
