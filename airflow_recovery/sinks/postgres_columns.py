@@ -52,7 +52,7 @@ _BY_VALUE = {
     "decimal": ("int2", "int4", "int8", "float8"),
     "string": (
         "int2", "int4", "int8", "numeric", "float4", "float8", "bpchar", "name", "bytea", "date", "time", "timetz",
-        "timestamp", "timestamptz", "bit", "varbit", "money",
+        "timestamp", "timestamptz", "interval", "bit", "varbit", "money",
     ),
 }  # fmt: skip
 """Of a string, the types whose text can be another one. Each other type reads its own text, or refuses it."""
@@ -60,8 +60,9 @@ _WRITTEN = {
     "timestamp": "[0-9]+-[0-9]+-[0-9]+([ T][0-9]+:[0-9]+(:[0-9]+([.][0-9][0-9]?[0-9]?[0-9]?[0-9]?[0-9]?)?)?)?",
     "timestamptz": "[0-9]+-[0-9]+-[0-9]+[ T][0-9]+:[0-9]+(:[0-9]+([.][0-9][0-9]?[0-9]?[0-9]?[0-9]?[0-9]?)?)? ?"
     "(Z|[+-][0-9]+(:?[0-9]+)?)",
+    "interval": "([+-]?[0-9]+ ?[a-z]+ ?)*([+-]?[0-9]+:[0-9]+(:[0-9]+([.][0-9]+)?)?)?",
 }
-"""How a string says a time, so that the server reads it as it is: without a zone, or with one."""
+"""How a string says a time, so that the server reads it as it is: without a zone, with one, and how long it is."""
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,8 @@ def _unlike_text(column: TableColumn) -> str:
     if column.base == "varchar":
         return f"char_length({{0}}) > {column.limit - 4}"
     cast = cast_to(column)
-    if column.base == "numeric":
-        return f"{cast} IS DISTINCT FROM {{0}}::numeric"
-    if column.base in ("float4", "float8"):
-        return f"{cast}::text::numeric IS DISTINCT FROM {{0}}::numeric"
+    if column.base in ("numeric", "float4", "float8"):
+        return f"{cast}::text::numeric IS DISTINCT FROM {{0}}::numeric OR {{0}} ~ '^[+-]?0[0-9]'"
     unlike = f"{cast}::text IS DISTINCT FROM {{0}}"
     if column.base == "bpchar":
         # The server fills a shorter text with blanks, and takes those at the end for nothing.
