@@ -30,6 +30,7 @@ from airflow_recovery.locations import DELTA, comparable, delta_rs_uri, scheme_o
 from airflow_recovery.model.codec import later
 from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
 from airflow_recovery.model.keys import RegionKey
+from airflow_recovery.model.spark_types import columns_of, delta_takes
 from airflow_recovery.sinks.answers import Answer, delta_features, of_delta, refused_features
 from airflow_recovery.sinks.committer import (
     Committable,
@@ -46,7 +47,7 @@ from airflow_recovery.sinks.committer import (
 from airflow_recovery.sinks.declaration import CommittingSink, check_replaced_rows, check_run_column
 from airflow_recovery.sinks.own_rows import OwnRows, rows_of_key
 from airflow_recovery.sinks.owners import check_adoptable, check_owners, date_of, date_text, no_keys
-from airflow_recovery.sinks.staged import StagedRows, with_key
+from airflow_recovery.sinks.staged import StagedRows, check_lake_columns, with_key
 
 if TYPE_CHECKING:
     import deltalake
@@ -321,6 +322,8 @@ class _DeltaCommitter:
         if token.writer is not None:
             versions[_writers(token)] = _mark(token.attempt, token.writer)
         column, replaces = self._sink.run_column, self._sink.replaces
+        columns = None if table is None else columns_of(table.schema().to_json())
+        check_lake_columns(token, f"the Delta table {self._uri}", staged.kinds, columns, delta_takes)
         schema, batches = staged.schema, staged.batches()
         if column is not None:
             schema, batches = with_key(schema, batches, column, token)

@@ -25,6 +25,7 @@ from airflow_recovery.locations import ICEBERG, TableLocation
 from airflow_recovery.model.codec import later
 from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
 from airflow_recovery.model.keys import RegionKey
+from airflow_recovery.model.spark_types import Kind, iceberg_takes
 from airflow_recovery.sinks.answers import Answer, of_iceberg
 from airflow_recovery.sinks.committer import (
     Committable,
@@ -41,12 +42,13 @@ from airflow_recovery.sinks.committer import (
 from airflow_recovery.sinks.declaration import CommittingSink, check_replaced_rows, check_run_column
 from airflow_recovery.sinks.own_rows import OwnRows, rows_of_key
 from airflow_recovery.sinks.owners import check_adoptable, check_owners, no_keys
-from airflow_recovery.sinks.staged import StagedRows, with_key
+from airflow_recovery.sinks.staged import StagedRows, check_lake_columns, with_key
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import IcebergType
 
 ROUNDS = 5
 """How often a commit is tried, when others commit to the table at the same time."""
@@ -281,6 +283,8 @@ class _IcebergCommitter:
         import pyarrow
 
         column = self._sink.run_column
+        columns = {field.name: kind_of(field.field_type) for field in table.schema().fields}
+        check_lake_columns(token, f"the Iceberg table {self._sink.uri}", staged.kinds, columns, iceberg_takes)
         schema, batches = staged.schema, staged.batches()
         if column is not None:
             schema, batches = with_key(schema, batches, column, token)
@@ -406,6 +410,20 @@ class _IcebergCommitter:
             f"{token.text}: pyiceberg said of {self._sink.uri}: {type(error).__name__}: {error}. Whether it was "
             "committed, the next try finds by the token: nothing is committed twice."
         )
+
+
+def kind_of(given: IcebergType) -> Kind:
+    """Spark's type for a type of Iceberg; of one that Spark does not have, Iceberg's name."""
+    from pyiceberg.types import ListType, MapType, StructType
+
+    if isinstance(given, ListType):
+        return "array", kind_of(given.element_type)
+    if isinstance(given, MapType):
+        return "map", kind_of(given.key_type), kind_of(given.value_type)
+    if isinstance(given, StructType):
+        return "struct", tuple((field.name, kind_of(field.field_type)) for field in given.fields)
+    names = {"int": "integer", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
+    return names.get(str(given), str(given))
 
 
 def _entries(table: Table, snapshot: Snapshot) -> Iterator[Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from airflow_recovery.checks import check_arguments
 from airflow_recovery.errors import ConfigurationError, JobDefinitionError, SinkRefused, SinkUnavailable
@@ -16,6 +16,7 @@ from airflow_recovery.model.codec import later
 from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.names import encode
+from airflow_recovery.model.spark_types import Kind, sql_name
 from airflow_recovery.sinks.committer import (
     Committable,
     CommitToken,
@@ -30,7 +31,8 @@ from airflow_recovery.sinks.committer import (
 )
 from airflow_recovery.sinks.declaration import CommittingSink, check_replaced_rows
 from airflow_recovery.sinks.owners import check_adoptable, check_owners, no_keys
-from airflow_recovery.sinks.staged import StagedRows
+from airflow_recovery.sinks.postgres_columns import Fit, TableColumn, cast_to, columns_of, copied, fit, native
+from airflow_recovery.sinks.staged import StagedRows, cure, unfit_columns
 
 TOKENS = "airflow_recovery_commits"
 """The table of tokens, in the target's schema: for each lineage and target table, the attempt whose rows are there.
@@ -180,7 +182,6 @@ class _PostgresCommitter:
         """``again``: what the commit before was called, which this one repeats if its rows were removed."""
         token = committable.token
         staged = StagedRows(committable.manifest, self._resources.open_location)
-        schema = staged.schema
         self._make_tokens(token)
         with self._transaction(token) as cursor:
             # Asked before all the work, and decided again below.
@@ -189,7 +190,7 @@ class _PostgresCommitter:
             if is_held and again is None:
                 return f"{self._sink.table}: applied before"
             self._check_owners(cursor, token)
-            columns = self._copy(cursor, schema, staged)
+            columns = self._copy(cursor, token, staged)
             if is_held and not self._may_repeat(cursor, committable, again or ""):
                 return f"{self._sink.table}: applied before"
             if is_held:
@@ -542,48 +543,108 @@ class _PostgresCommitter:
         found = [row[0] for row in cursor.fetchall()]
         return self._sink.table if self._sink.table in found or not found else str(found[0])
 
-    def _copy(self, cursor: Any, schema: Any, staged: StagedRows) -> list[str]:
-        columns = [field.name for field in schema]
-        target = self._target(cursor)
-        self._check_columns(schema, _columns(cursor, *target))
+    def _copy(self, cursor: Any, token: CommitToken, staged: StagedRows) -> dict[str, Any]:
+        """Copy the rows. Returns the result's columns, each with the SQL that reads its value for the table."""
+        target, kinds = self._target(cursor), staged.kinds
+        columns = self._check_columns(token, kinds, columns_of(cursor, *target))
+        fits = {name: fit(kinds[name], column) or Fit() for name, column in columns.items()}
         _execute(
             cursor,
             "CREATE TEMPORARY TABLE {stage} ON COMMIT DROP AS SELECT {columns} FROM {target} WITH NO DATA",
             stage=(_STAGE,),
-            columns=columns,
+            columns=[
+                name if each.via is None else _Piece(f"CAST(NULL AS {each.via}) AS {{0}}", name)
+                for name, each in fits.items()
+            ],
             target=target,
         )
-        copy = _statement("COPY {stage} ({columns}) FROM STDIN WITH (FORMAT csv)", stage=(_STAGE,), columns=columns)
+        copy = _statement("COPY {stage} ({columns}) FROM STDIN WITH (FORMAT csv)", stage=(_STAGE,), columns=[*columns])
         for batch in _kept_alive(cursor, staged.batches()):
-            cursor.copy_expert(copy, _csv(batch))
-        return columns
+            self._copy_batch(cursor, token, copy, batch, kinds, columns)
+        values: dict[str, Any] = {}
+        for name, each in fits.items():
+            values[name] = name
+            if each.unlike is not None:
+                self._check_values(cursor, token, name, sql_name(kinds[name]), columns[name], each.unlike)
+                values[name] = _Piece(cast_to(columns[name]), name)
+        return values
 
-    def _check_columns(self, schema: Any, columns: set[str]) -> None:
+    def _copy_batch(
+        self,
+        cursor: Any,
+        token: CommitToken,
+        copy: Any,
+        batch: Any,
+        kinds: Mapping[str, Kind],
+        columns: Mapping[str, TableColumn],
+    ) -> None:
+        import psycopg2
         import pyarrow  # type: ignore[import-untyped]
 
-        unfit = [
-            f"{field.name} ({field.type})"
-            for field in schema
-            if pyarrow.types.is_nested(field.type) or pyarrow.types.is_binary(field.type)
+        arrays = [
+            copied(array, kinds[name], columns[name])
+            for name, array in zip(batch.schema.names, batch.columns, strict=True)
         ]
-        if unfit:
-            raise ConfigurationError(
-                f"Expected columns that COPY can take for {self._sink.table}, found {', '.join(unfit)}: cast them to "
-                "strings in the sink's function, nested ones with to_json()."
-            )
+        try:
+            cursor.copy_expert(copy, _csv(pyarrow.RecordBatch.from_arrays(arrays, names=batch.schema.names)))
+        except psycopg2.DataError as error:
+            # The context of the error has the row, too.
+            context = re.match(r"COPY \w+, line \d+, column (.+?)(?:: |$)", str(error.diag.context or ""))
+            texts = [name for name, kind in kinds.items() if kind == "string"]
+            named = [context[1]] if context is not None and context[1] in columns else texts
+            unfit = [
+                f"column {name} ({sql_name(kinds[name])}) into {columns[name].sql}: {_safe_message(error)}: a value is "
+                "none there"
+                for name in named
+            ]
+            raise unfit_columns(token, self._sink.table, unfit) from None
+
+    def _check_values(
+        self, cursor: Any, token: CommitToken, name: str, kind: str, column: TableColumn, unlike: str
+    ) -> None:
+        """Raise `SinkRefused` if a value would be another one in the table."""
+        import psycopg2
+
+        cursor.execute("SET LOCAL DateStyle = 'ISO'; SET LOCAL IntervalStyle = 'postgres'")
+        names: dict[str, Any] = {"stage": (_STAGE,), "unlike": [_Piece(unlike, name)]}
+        try:
+            _execute(cursor, "SELECT EXISTS (SELECT FROM {stage} WHERE {unlike})", **names)
+            if not cursor.fetchone()[0]:
+                return
+        except psycopg2.DataError:
+            pass
+        raise unfit_columns(
+            token,
+            self._sink.table,
+            [f"column {name} ({kind}) into {column.sql}: a value would be another one there, or is too large"],
+        ) from None
+
+    def _check_columns(
+        self, token: CommitToken, kinds: Mapping[str, Kind], columns: Mapping[str, TableColumn]
+    ) -> dict[str, TableColumn]:
+        """The table's columns that the result has. Raises `ConfigurationError` and `SinkRefused` if they don't fit."""
         own = {self._sink.run_column} if self._sink.run_column is not None else set()
-        missing = sorted(({*schema.names} | own) - columns)
-        if missing or own & {*schema.names}:
+        missing = sorted(({*kinds} | own) - {*columns})
+        if missing or own & {*kinds}:
             what = f"no {', '.join(missing)}" if missing else f"{self._sink.run_column} in the result as well"
             raise ConfigurationError(
-                f"Expected the columns {', '.join(sorted({*schema.names} | own))} in {self._sink.table}, found {what}: "
+                f"Expected the columns {', '.join(sorted({*kinds} | own))} in {self._sink.table}, found {what}: "
                 "add them to the table, or change the sink's function."
             )
+        unfit = [
+            f"column {name} ({sql_name(kind)}) into {columns[name].sql}: {_cure(kind)}"
+            for name, kind in kinds.items()
+            if fit(kind, columns[name]) is None
+        ]
+        if unfit:
+            raise unfit_columns(token, self._sink.table, unfit)
+        return {name: columns[name] for name in kinds}
 
-    def _insert(self, cursor: Any, token: CommitToken, columns: list[str]) -> int:
+    def _insert(self, cursor: Any, token: CommitToken, values: Mapping[str, Any]) -> int:
         run_column = self._sink.run_column
         own = [] if run_column is None else [run_column]
-        names: dict[str, Any] = {"target": self._target(cursor), "stage": (_STAGE,), "columns": columns, "own": own}
+        names: dict[str, Any] = {"target": self._target(cursor), "stage": (_STAGE,), "own": own}
+        names |= {"columns": [*values], "given": [*values.values()]}
         key = () if run_column is None else (token.lineage,)
         # Else two runs that replace at once would each leave the rows that the other has just inserted.
         self._lock(cursor)
@@ -591,9 +652,9 @@ class _PostgresCommitter:
             where = "" if run_column is None else " WHERE {own} = %s"
             _execute(cursor, f"DELETE FROM {{target}}{where}", key, **names)
         if run_column is None:
-            _execute(cursor, "INSERT INTO {target} ({columns}) SELECT {columns} FROM {stage}", **names)
+            _execute(cursor, "INSERT INTO {target} ({columns}) SELECT {given} FROM {stage}", **names)
         else:
-            _execute(cursor, "INSERT INTO {target} ({own}, {columns}) SELECT %s, {columns} FROM {stage}", key, **names)
+            _execute(cursor, "INSERT INTO {target} ({own}, {columns}) SELECT %s, {given} FROM {stage}", key, **names)
         return int(cursor.rowcount)
 
     @contextmanager
@@ -666,6 +727,12 @@ def _kept_alive(cursor: Any, batches: Iterator[Any]) -> Iterator[Any]:
             yield batch
 
 
+def _cure(kind: Kind) -> str:
+    """What to do with a column that does not fit, as the end of a sentence."""
+    known = native(kind)
+    return cure(kind) if known is None else f"make the table's column {known}, or cast it in the sink's function"
+
+
 def _safe_message(error: Any) -> str:
     """The server's message without rows: no detail and no context; class 22, and a trigger, quote values: the code."""
     from psycopg2 import errorcodes
@@ -692,23 +759,37 @@ def _columns(cursor: Any, schema: str, table: str) -> set[str]:
     return {row[0] for row in cursor.fetchall()}
 
 
+class _Piece(NamedTuple):
+    """A piece of SQL with a name in it, as ``{0}``."""
+
+    text: str
+    name: str
+
+
 def _execute(cursor: Any, statement: str, values: tuple[Any, ...] = (), **names: Any) -> None:
     cursor.execute(_statement(statement, has_values=bool(values), **names), values or None)
 
 
 def _statement(text: str, *, has_values: bool = False, **names: Any) -> Any:
-    """``text`` with quoted names: a tuple is one name of several parts, a list several names.
+    """``text`` with quoted names: a tuple is one name of several parts, a list several names, or pieces of SQL.
 
     With values psycopg2 takes a percent sign for theirs, in a quoted name too.
     """
     from psycopg2 import sql
 
-    def quoted(*parts: str) -> Any:
-        return sql.Identifier(*(part.replace("%", "%%") if has_values else part for part in parts))
+    def escaped(part: str) -> str:
+        return part.replace("%", "%%") if has_values else part
+
+    def quoted(part: str | _Piece) -> Any:
+        if isinstance(part, _Piece):
+            return sql.SQL(escaped(part.text)).format(sql.Identifier(escaped(part.name)))
+        return sql.Identifier(escaped(part))
 
     return sql.SQL(text).format(
         **{
-            key: quoted(*name) if isinstance(name, tuple) else sql.SQL(", ").join(map(quoted, name))
+            key: sql.Identifier(*map(escaped, name))
+            if isinstance(name, tuple)
+            else sql.SQL(", ").join(map(quoted, name))
             for key, name in names.items()
         }
     )

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-from airflow_recovery.errors import ConfigurationError, InputAltered
+from airflow_recovery.errors import ConfigurationError, InputAltered, SinkRefused
+from airflow_recovery.model import spark_types
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.spark_types import Kind, sql_name
 from airflow_recovery.sinks.committer import CommitToken
 from airflow_recovery.store.object_store import ObjectStore
 
 BATCH_ROWS = 65_536
+_DAY_US = 86_400_000_000
+_YEARS_1_TO_9999 = (-719_162, 2_932_896)
+"""The dates that all clients can read, in days since 1970-01-01."""
+_CALENDARS_AGREE = {"date": -141_427, "timestamp": -25_567}
+"""From which day on a file has the same dates and moments in each of Spark's calendars: 1582-10-15, 1900-01-01."""
+_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_VERSION = b"org.apache.spark.version"
 
 
 class StagedRows:
@@ -39,19 +49,59 @@ class StagedRows:
 
     @property
     def schema(self) -> Any:
-        """The `pyarrow.Schema` of the first file; all files of one write have the same."""
-        return _schema(self._open(0))
+        """The `pyarrow.Schema` of the first file. Another file must have the same columns."""
+        return self._first[0]
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """The columns of the first file with Spark's types; of a file that Spark has not written, Arrow's."""
+        return self._first[1]
+
+    @cached_property
+    def _first(self) -> tuple[Any, dict[str, Kind]]:
+        parquet = self._open(0)
+        return _schema(parquet), _kinds(parquet)
 
     def batches(self) -> Iterator[Any]:
         """Yield all rows, in the manifest's order, as `pyarrow.RecordBatch` of up to `BATCH_ROWS`.
 
-        Raises `InputAltered`.
+        Raises `InputAltered`, and `SinkRefused` for a file with other columns than the first one, and for a value that
+        no target holds.
         """
-        for at in range(len(self._files)):
+        import pyarrow
+
+        for at, file in enumerate(self._files):
             parquet = self._open(at)
-            schema = _schema(parquet)
+            kinds = _kinds(parquet)
+            if [*kinds.items()] != [*self.kinds.items()]:
+                raise SinkRefused(
+                    f"{self._manifest.result}: expected the same columns in all files of {self._manifest.location}, "
+                    f"found {_listed(self.kinds)} in {self._files[0].path} and {_listed(kinds)} in {file.path}. "
+                    "Nothing was committed, and no retry helps: write all files with the same columns, in the same "
+                    "order, and clear the task."
+                )
+            schema, is_legacy = _schema(parquet), _is_legacy(parquet.schema_arrow.metadata or {})
             for batch in parquet.iter_batches(batch_size=BATCH_ROWS):
-                yield batch.replace_schema_metadata(None).cast(schema)
+                columns = [self._checked(*column, is_legacy) for column in zip(schema, batch.columns, strict=True)]
+                yield pyarrow.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _checked(self, field: Any, column: Any, is_legacy: bool) -> Any:
+        """The column in the type of ``field``. Raises `SinkRefused` for a value that no target holds."""
+        import pyarrow
+
+        try:
+            column = column.cast(field.type)
+        except pyarrow.ArrowInvalid:
+            why: str | None = f"is not a whole number of microseconds ({field.type})"
+        else:
+            why = _why_not(column, is_legacy)
+        if why is None:
+            return column
+        raise SinkRefused(
+            f"{self._manifest.result}: column {field.name} ({sql_name(self.kinds[field.name])}) has a value that "
+            f"{why}. Nothing was committed, and no retry helps: change that value in the sink's function, and clear "
+            "the task."
+        )
 
     def _open(self, at: int) -> Any:
         import pyarrow.parquet
@@ -70,6 +120,55 @@ class StagedRows:
                 f"{stored.info.size} with {stored.info.etag}. Nothing was committed."
             )
         return stored.body
+
+
+def check_lake_columns(
+    token: CommitToken,
+    table: str,
+    found: Mapping[str, Kind],
+    columns: Mapping[str, Kind] | None,
+    takes: Callable[[Kind, Kind], bool],
+) -> None:
+    """Raise `SinkRefused` if a column of ``found`` would be another value in the table, before anything is written.
+
+    ``columns``: those of the table; `None`: the commit makes it. ``takes``: whether a column of the second type holds
+    every value of the first one.
+    """
+    twice = spark_types.same_but_for_case([*found])
+    if twice:
+        found_twice = f"the columns {' and '.join(twice)}, whose names differ by case alone: rename one"
+        raise unfit_columns(token, table, [found_twice])
+    folded = {name.lower(): name for name in columns or ()}
+    unfit = []
+    for name, kind in found.items():
+        mine = f"column {name} ({sql_name(kind)})"
+        if columns is None:
+            if not spark_types.lake_has(kind):
+                unfit.append(f"{mine}: such a table has no type for it: {cure(kind)}")
+        elif name not in columns:
+            other = folded.get(name.lower())
+            unfit.append(f"{mine}: the table has no such column" + (f", but {other}" if other is not None else ""))
+        elif not takes(kind, columns[name]):
+            unfit.append(f"{mine} into {sql_name(columns[name])}: a value could become another one: {cure(kind)}")
+    if unfit:
+        raise unfit_columns(token, table, unfit)
+
+
+def cure(kind: Kind) -> str:
+    """What to do with a column whose type a target does not have, as the end of a sentence."""
+    if any(map(spark_types.is_interval, spark_types.leaves(kind))):
+        return "make a number of one unit of it, such as seconds or months, or a string"
+    if isinstance(kind, tuple) or kind == "variant":
+        return "make a string of it with to_json(), or change the table's column"
+    return "cast it to the type of the table's column, or change that column"
+
+
+def unfit_columns(token: CommitToken, table: str, unfit: Sequence[str]) -> SinkRefused:
+    """The error for columns that a table can't hold; ``unfit``: each of them, and what to do."""
+    return SinkRefused(
+        f"{token.text}: expected columns whose values {table} holds as they are, found {'; '.join(unfit)}. Nothing was "
+        "committed, and no retry helps: change the sink's function or the table, and clear the task."
+    )
 
 
 def with_key(schema: Any, batches: Iterator[Any], column: str, token: CommitToken) -> tuple[Any, Iterator[Any]]:
@@ -100,6 +199,8 @@ def _schema(file: Any) -> Any:
     Spark writes moments as INT96, which Arrow reads without a zone; it writes times without a zone (NTZ) as INT64.
     """
     schema = file.schema_arrow.remove_metadata()
+    for at, field in enumerate(schema):
+        schema = schema.set(at, field.with_type(_in_microseconds(field.type)))
     stored = [file.schema.column(at).physical_type for at in range(len(file.schema))]
     if "INT96" not in stored:
         return schema
@@ -107,6 +208,15 @@ def _schema(file: Any) -> Any:
     for at, field in enumerate(schema):
         schema = schema.set(at, field.with_type(_in_utc(field.type, leaves)))
     return schema
+
+
+def _in_microseconds(kind: Any) -> Any:
+    """Timestamps and times of another unit, which no target has."""
+    import pyarrow
+
+    if pyarrow.types.is_timestamp(kind):
+        return pyarrow.timestamp("us", kind.tz)
+    return pyarrow.time64("us") if pyarrow.types.is_time(kind) else kind
 
 
 def _in_utc(kind: Any, stored: Iterator[str]) -> Any:
@@ -123,3 +233,95 @@ def _in_utc(kind: Any, stored: Iterator[str]) -> Any:
         key = _in_utc(kind.key_type, stored)
         return pyarrow.map_(key, kind.item_field.with_type(_in_utc(kind.item_type, stored)))
     return pyarrow.timestamp("us", "UTC") if next(stored) == "INT96" else kind
+
+
+def _kinds(file: Any) -> dict[str, Kind]:
+    """The columns of a `pyarrow.parquet.ParquetFile`, by the schema that Spark has put into its footer."""
+    footer = (file.schema_arrow.metadata or {}).get(spark_types.FOOTER)
+    given = {} if footer is None else spark_types.columns_of(footer.decode())
+    schema = _schema(file)
+    return {field.name: given.get(field.name, _arrow_kind(field.type)) for field in schema}
+
+
+def _arrow_kind(kind: Any) -> Kind:
+    """Spark's type for a type of Arrow; of one that Spark does not have, Arrow's name."""
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_dictionary(kind):
+        return _arrow_kind(kind.value_type)
+    if types.is_struct(kind):
+        return "struct", tuple((field.name, _arrow_kind(field.type)) for field in kind)
+    if types.is_map(kind):
+        return "map", _arrow_kind(kind.key_type), _arrow_kind(kind.item_type)
+    if types.is_list(kind) or types.is_large_list(kind):
+        return "array", _arrow_kind(kind.value_type)
+    if types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if types.is_timestamp(kind):
+        return "timestamp_ntz" if kind.tz is None else "timestamp"
+    if types.is_time(kind):
+        return "time"
+    names = {
+        "bool": "boolean", "int8": "byte", "int16": "short", "int32": "integer", "int64": "long", "float": "float",
+        "double": "double", "string": "string", "large_string": "string", "binary": "binary", "large_binary": "binary",
+        "date32[day]": "date", "null": "void",
+    }  # fmt: skip
+    return names.get(str(kind), str(kind))
+
+
+def _listed(kinds: Mapping[str, Kind]) -> str:
+    return ", ".join(f"{name} {sql_name(kind)}" for name, kind in kinds.items())
+
+
+def _is_legacy(metadata: Mapping[bytes, bytes]) -> bool:
+    """Whether Spark has written dates as Spark 2 did: in the Julian calendar, until October 1582."""
+    if any(key in metadata for key in _LEGACY):
+        return True
+    if spark_types.FOOTER not in metadata:
+        return False
+    version = metadata.get(_VERSION, b"2.4").decode().split(".")
+    return (int(version[0]), int(version[1])) < (3, 1)
+
+
+def _why_not(array: Any, is_legacy: bool) -> str | None:
+    """What is wrong with a value of ``array``, or of what is in it, so that no target can hold it."""
+    import pyarrow
+
+    kind, types = array.type, pyarrow.types
+    if types.is_dictionary(kind):
+        return _why_not(array.dictionary, is_legacy)
+    if types.is_struct(kind):
+        return next(filter(None, (_why_not(member, is_legacy) for member in array.flatten())), None)
+    if types.is_map(kind):
+        return _why_not(array.keys, is_legacy) or _why_not(array.items, is_legacy)
+    if types.is_list(kind) or types.is_large_list(kind):
+        return _why_not(array.flatten(), is_legacy)
+    if types.is_string(kind) or types.is_large_string(kind):
+        try:
+            array.validate(full=True)
+        except pyarrow.ArrowInvalid:
+            return "is not UTF-8"
+    if types.is_date32(kind):
+        return _why_no_date(array.cast(pyarrow.int32()), 1, "date", is_legacy)
+    if types.is_timestamp(kind):
+        return _why_no_date(array.cast(pyarrow.int64()), _DAY_US, "timestamp", is_legacy)
+    return None
+
+
+def _why_no_date(numbers: Any, of_a_day: int, name: str, is_legacy: bool) -> str | None:
+    import pyarrow.compute  # type: ignore[import-untyped]
+
+    found = pyarrow.compute.min_max(numbers)
+    least, most = found["min"].as_py(), found["max"].as_py()
+    if least is None:
+        return None
+    first, last = _YEARS_1_TO_9999
+    if least < first * of_a_day or most >= (last + 1) * of_a_day:
+        return "is before year 1 or after year 9999"
+    if is_legacy and least < _CALENDARS_AGREE[name] * of_a_day:
+        return (
+            "is older than the calendar of today, in a file of Spark's LEGACY calendar (write it with "
+            "spark.sql.parquet.datetimeRebaseModeInWrite and spark.sql.parquet.int96RebaseModeInWrite set to CORRECTED)"
+        )
+    return None

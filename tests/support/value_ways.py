@@ -1,0 +1,299 @@
+"""The ways that a row of the matrix of values can go, each into one column ``v`` of a target: commit, and read back.
+
+What a target holds is read by its own client, and by nothing of the product.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import deltalake
+import psycopg2
+from pyiceberg.catalog import load_catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+from value_cells import Staged, Value, all_the_same, values_of
+
+from airflow_recovery.errors import ConfigurationError, SinkRefused
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.sinks import Committable, CommitToken, DatabaseAddress, DeltaTable, IcebergTable, PostgresTable
+from airflow_recovery.store.object_store import ObjectStore
+from airflow_recovery.store.opening import open_store
+
+NEW = "new table"
+"""The target's type, if the commit makes the table."""
+EQUAL, REFUSED, IN_PART, WRONG, UNNAMED = "equal", "refused", "by value", "WRONG", "refused without names"
+
+POSTGRES = (
+    "boolean", "smallint", "integer", "bigint", "numeric", "numeric(10,2)", "numeric(38,18)", "real",
+    "double precision", "text", "character varying", "character varying(10)", "character(3)", "name", "bytea", "date",
+    "time without time zone", "timestamp without time zone", "timestamp(3) without time zone",
+    "timestamp with time zone", "timestamp(3) with time zone", "interval", "interval second(0)", "json", "jsonb",
+    "uuid", "money", "integer[]", "text[]", "bit(3)",
+)  # fmt: skip
+"""Types of a column of PostgreSQL, as the server spells them."""
+LAKE = (
+    "boolean", "byte", "short", "integer", "long", "float", "double", "decimal(5,2)", "decimal(10,2)", "decimal(38,0)",
+    "decimal(38,18)", "string", "binary", "date", "timestamp", "timestamp_ntz", "time", "array<integer>",
+    "array<long>", "array<timestamp>", "map<string,integer>", "struct<a:integer,b:string>",
+    "struct<metadata:binary,value:binary>",
+)  # fmt: skip
+"""Types of a column of a table of Delta or Iceberg, by Spark's names. Not each format has each."""
+
+_numbers = itertools.count()
+
+
+class Target(Protocol):
+    """A table with one column ``v``."""
+
+    def commit(self, manifest: PartitionManifest) -> str: ...
+    def values(self) -> list[Value]: ...
+    def drop(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What became of one Spark type on one way. ``text``: the message, or what was found in place of the values."""
+
+    type: str
+    way: str
+    target: str
+    outcome: str
+    text: str = ""
+
+
+def token() -> CommitToken:
+    return CommitToken("dag", "date-1", "flights", "delays", 1)
+
+
+def run_cell(staged: Staged, way: str, target: str, make: Any) -> Cell:
+    """Commit all values; if one of them is refused for its value, each alone."""
+
+    def outcome(manifest: PartitionManifest, expected: Sequence[Value]) -> tuple[str, str]:
+        into = make()
+        try:
+            return _outcome(into, manifest, expected, staged.type.name.partition(" ")[0].partition("(")[0])
+        finally:
+            into.drop()
+
+    whole, text = outcome(staged.manifest(), staged.values)
+    if whole == REFUSED and re.search("has a value that|a value (would be|is none)", text):
+        alone = [outcome(staged.manifest(at), [value]) for at, value in enumerate(staged.values) if value is not None]
+        bad = [each for each in alone if each[0] not in (EQUAL, REFUSED)]
+        if bad:
+            whole, text = bad[0]
+        elif any(each[0] == EQUAL for each in alone):
+            whole = IN_PART
+    return Cell(staged.type.name, way, target, whole, text)
+
+
+def _outcome(into: Target, manifest: PartitionManifest, expected: Sequence[Value], kind: str) -> tuple[str, str]:
+    try:
+        into.commit(manifest)
+    except (SinkRefused, ConfigurationError) as error:
+        left = _left(into)
+        if left:
+            return WRONG, f"refused, and the table has {left}"
+        is_named = re.search(r"column '?v\b", str(error)) is not None
+        return (REFUSED if is_named else UNNAMED), str(error)
+    except Exception as error:
+        return UNNAMED, f"{type(error).__name__}: {str(error)[:300]}"
+    found = into.values()
+    return (EQUAL, "") if all_the_same(expected, found) else (WRONG, f"{expected} became {found}"[:400])
+
+
+def _left(into: Target) -> list[Value]:
+    with suppress(deltalake.exceptions.TableNotFoundError):
+        return into.values()
+    return []
+
+
+class _Local:
+    """The `SinkResources` of a folder and a database."""
+
+    def __init__(self, address: Any = None, properties: dict[str, str] | None = None) -> None:
+        self._address, self._properties = address, properties or {}
+
+    def database(self, conn_id: str) -> DatabaseAddress:
+        given = self._address
+        return DatabaseAddress(given["host"], int(given["port"]), given["dbname"], given["user"], given["password"])
+
+    def open_location(self, location: str) -> ObjectStore:
+        return open_store(location)
+
+    def catalog_properties(self, name: str) -> dict[str, str]:
+        return self._properties
+
+    def storage_options(self, location: str) -> dict[str, str]:
+        return {}
+
+
+class Postgres:
+    """A table in PostgreSQL with a column of type ``kind``."""
+
+    def __init__(self, address: dict[str, str | int], kind: str) -> None:
+        self._resources, self._kind = _Local(address), kind
+        self._connection = psycopg2.connect(**address)
+        self._connection.autocommit = True
+        self._table = f"values_{next(_numbers)}"
+        self._ask(f"SET TimeZone TO 'Asia/Tokyo'; CREATE TABLE {self._table} (v {kind})")
+
+    def _ask(self, query: str) -> list[Any]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(query)
+            return cursor.fetchall() if cursor.description else []
+
+    def commit(self, manifest: PartitionManifest) -> str:
+        sink = PostgresTable(conn_id="warehouse", table=self._table)
+        return sink.open(self._resources).commit(Committable(token(), manifest))  # type: ignore[arg-type]
+
+    def values(self) -> list[Value]:
+        tag, expression = self._reading()
+        return [
+            None if row[0] is None else (tag, row[0]) for row in self._ask(f"SELECT {expression} FROM {self._table}")
+        ]
+
+    def _reading(self) -> tuple[str, str]:
+        kind = self._kind.partition("(")[0]
+        if kind.startswith("interval"):
+            return self._interval()
+        moment = "(extract(epoch FROM v) * 1000000)::numeric::bigint"
+        readings = {
+            "boolean": ("bool", "v"),
+            "real": ("float", "v::float8"),
+            "double precision": ("float", "v"),
+            "bytea": ("bytes", "v"),
+            "date": ("date", "v - DATE '1970-01-01'"),
+            "time without time zone": ("time", moment),
+            "character": ("filled", "v::bpchar"),
+        }
+        if self._kind.startswith("timestamp"):
+            return ("moment" if self._kind.endswith("with time zone") else "clock"), moment
+        if kind in ("smallint", "integer", "bigint", "numeric"):
+            return "number", "v::numeric"
+        if kind in ("text", "character varying", "name"):
+            return "text", "v"
+        if kind in ("json", "jsonb", "uuid"):
+            return "parsed", "v::text"
+        return readings.get(kind, ("text", "v::text"))
+
+    def _interval(self) -> tuple[str, str]:
+        is_months = self._ask(
+            f"SELECT bool_or(extract(month FROM v) <> 0 OR extract(year FROM v) <> 0) FROM {self._table}"
+        )
+        if is_months[0][0]:
+            return "months", "(extract(year FROM v) * 12 + extract(month FROM v))::bigint"
+        micros = (
+            "(extract(day FROM v) * 86400000000 + extract(hour FROM v) * 3600000000 + extract(minute FROM v) * "
+            "60000000 + extract(second FROM v) * 1000000)::bigint"
+        )
+        return "micros", micros
+
+    def drop(self) -> None:
+        self._ask(f"DROP TABLE {self._table}; DROP TABLE IF EXISTS airflow_recovery_commits")
+        self._connection.close()
+
+
+class Delta:
+    """A Delta table with a column of type ``kind``, or none yet."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self._uri = str(folder / f"delta_{next(_numbers)}")
+        if kind != NEW:
+            schema = deltalake.Schema([deltalake.Field("v", delta_type(kind), nullable=True)])
+            deltalake.DeltaTable.create(self._uri, schema)
+
+    def commit(self, manifest: PartitionManifest) -> str:
+        return DeltaTable(uri=self._uri).open(_Local()).commit(Committable(token(), manifest))  # type: ignore[arg-type]
+
+    def values(self) -> list[Value]:
+        table = deltalake.DeltaTable(self._uri)
+        return values_of(table.to_pyarrow_table()["v"])
+
+    def drop(self) -> None: ...
+
+
+def delta_type(kind: str) -> Any:
+    """Raises `ValueError` if Delta has no such type."""
+    if kind == "time":
+        raise ValueError("Delta has no time")
+    if kind.startswith("array<"):
+        return deltalake.schema.ArrayType(delta_type(kind[6:-1]), contains_null=True)
+    if kind.startswith("map<"):
+        key, _, value = kind[4:-1].partition(",")
+        return deltalake.schema.MapType(delta_type(key), delta_type(value), value_contains_null=True)
+    if kind.startswith("struct<"):
+        fields = [each.split(":") for each in kind[7:-1].split(",")]
+        return deltalake.schema.StructType(
+            [deltalake.Field(name, delta_type(each), nullable=True) for name, each in fields]
+        )
+    return deltalake.schema.PrimitiveType(kind)
+
+
+class Iceberg:
+    """An Iceberg table with a column of type ``kind``."""
+
+    def __init__(self, properties: dict[str, str], kind: str) -> None:
+        self._resources = _Local(properties=properties)
+        self._catalog = load_catalog("lake", **properties)
+        self._name = f"db.t{next(_numbers)}"
+        self._catalog.create_namespace_if_not_exists("db")
+        self._catalog.create_table(self._name, Schema(NestedField(1, "v", iceberg_type(kind), required=False)))
+
+    def commit(self, manifest: PartitionManifest) -> str:
+        sink = IcebergTable(uri=f"iceberg://lake/{self._name}")
+        return sink.open(self._resources).commit(Committable(token(), manifest))  # type: ignore[arg-type]
+
+    def values(self) -> list[Value]:
+        return values_of(self._catalog.load_table(self._name).scan().to_arrow()["v"])
+
+    def drop(self) -> None:
+        self._catalog.drop_table(self._name)
+
+
+def iceberg_type(kind: str) -> Any:
+    """Raises `ValueError` if Iceberg has no such type."""
+    from pyiceberg import types as T
+
+    ids = itertools.count(100)
+    plain = {
+        "boolean": T.BooleanType(), "integer": T.IntegerType(), "long": T.LongType(), "float": T.FloatType(),
+        "double": T.DoubleType(), "string": T.StringType(), "binary": T.BinaryType(), "date": T.DateType(),
+        "timestamp": T.TimestamptzType(), "timestamp_ntz": T.TimestampType(), "time": T.TimeType(),
+    }  # fmt: skip
+
+    def made(text: str) -> Any:
+        if text.startswith("array<"):
+            return T.ListType(next(ids), made(text[6:-1]), element_required=False)
+        if text.startswith("map<"):
+            key, _, value = text[4:-1].partition(",")
+            return T.MapType(next(ids), made(key), next(ids), made(value), value_required=False)
+        if text.startswith("struct<"):
+            fields = [each.split(":") for each in text[7:-1].split(",")]
+            return T.StructType(*(NestedField(next(ids), name, made(each), required=False) for name, each in fields))
+        if text.startswith("decimal"):
+            return T.DecimalType(*map(int, re.findall(r"\d+", text)))
+        if text not in plain:
+            raise ValueError(f"Iceberg has no {text}")
+        return plain[text]
+
+    return made(kind)
+
+
+def targets_of(way: str) -> Iterator[str]:
+    """The types of a column on this way."""
+    if way == "PostgresTable":
+        yield from POSTGRES
+        return
+    if way == "DeltaTable":
+        yield NEW
+    for kind in LAKE:
+        with suppress(ValueError):
+            delta_type(kind) if way == "DeltaTable" else iceberg_type(kind)
+            yield kind
