@@ -151,7 +151,7 @@ class Postgres:
 
     def commit(self, manifest: PartitionManifest) -> str:
         sink = PostgresTable(conn_id="warehouse", table=self._table)
-        return sink.open(self._resources).commit(Committable(token(), manifest))  # type: ignore[arg-type]
+        return sink.open(self._resources).commit(Committable(token(), manifest))
 
     def values(self) -> list[Value]:
         tag, expression = self._reading()
@@ -210,7 +210,7 @@ class Delta:
             deltalake.DeltaTable.create(self._uri, schema)
 
     def commit(self, manifest: PartitionManifest) -> str:
-        return DeltaTable(uri=self._uri).open(_Local()).commit(Committable(token(), manifest))  # type: ignore[arg-type]
+        return DeltaTable(uri=self._uri).open(_Local()).commit(Committable(token(), manifest))
 
     def values(self) -> list[Value]:
         table = deltalake.DeltaTable(self._uri)
@@ -248,7 +248,7 @@ class Iceberg:
 
     def commit(self, manifest: PartitionManifest) -> str:
         sink = IcebergTable(uri=f"iceberg://lake/{self._name}")
-        return sink.open(self._resources).commit(Committable(token(), manifest))  # type: ignore[arg-type]
+        return sink.open(self._resources).commit(Committable(token(), manifest))
 
     def values(self) -> list[Value]:
         return values_of(self._catalog.load_table(self._name).scan().to_arrow()["v"])
