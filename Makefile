@@ -5,7 +5,7 @@ ON_WHEEL := $(PYTHON_BIN) -m scripts.wheel
 PYTEST_ARGS ?=
 # One worker runs the tests that share an Airflow, another one the tests that share a Spark (tests/conftest.py). The default
 # suits two cores: a worker often waits for processes that it has started.
-WORKERS ?= 3
+WORKERS ?= 4
 
 # Tests start hundreds of Pythons. Each would compile the same files again.
 unexport PYTHONDONTWRITEBYTECODE
