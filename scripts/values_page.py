@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from airflow_recovery.model.spark_types import Kind, delta_takes, iceberg_takes, lake_has, sql_name
 from airflow_recovery.sinks.postgres_columns import TableColumn, fit
+from scripts.generated_tables import drawn_into, table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "values.md"
 KINDS: tuple[Kind, ...] = (
@@ -40,25 +41,16 @@ def tables() -> dict[str, str]:
     """The generated part between each pair of marks, by the name in the marks."""
     makes = {kind: "yes" if lake_has(kind) else "refused" for kind in KINDS}
     return {
-        "postgres": _table(("Spark", "as it is", "if each value fits"), map(_postgres_row, KINDS)),
-        "delta": _table(
+        "postgres": table(("Spark", "as it is", "if each value fits"), map(_postgres_row, KINDS)),
+        "delta": table(
             ("Spark", "a table that the commit makes", "a column that exists"),
             ((_name(kind), makes[kind], _taking(kind, delta_takes, DELTA)) for kind in KINDS),
         ),
-        "iceberg": _table(
+        "iceberg": table(
             ("Spark", "a column that exists"),
             ((_name(kind), _taking(kind, iceberg_takes, ICEBERG)) for kind in KINDS),
         ),
     }
-
-
-def drawn_into(text: str) -> str:
-    """``text`` with all tables as the code has them today. Raises `ValueError` if a mark is missing."""
-    for name, table in tables().items():
-        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
-        before, rest = text.split(begin)
-        text = f"{before}{begin}{table}{end}{rest.split(end)[1]}"
-    return text
 
 
 def _postgres_row(kind: Kind) -> Sequence[str]:
@@ -82,14 +74,9 @@ def _names(names: Sequence[str], is_each: bool, each: str = "each") -> str:
     return each if is_each and names else ", ".join(f"`{name}`" for name in names) or "none"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def main() -> int:
     """Draw the tables into the page."""
-    PAGE.write_text(drawn_into(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(drawn_into(PAGE.read_text(encoding="utf-8"), tables()), encoding="utf-8")
     return 0
 
 
