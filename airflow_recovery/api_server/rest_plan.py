@@ -197,7 +197,7 @@ def _warnings(view: RunView, prepared: Prepared) -> list[str]:
 
 
 def _declared_otherwise(view: RunView, prepared: Prepared, otherwise: Mapping[str, Sequence[str]]) -> list[str]:
-    """Of the regions that the plan keeps. ``otherwise``: what the DAG declares otherwise of which tasks."""
+    """Return warnings of kept regions whose declaration has changed. ``otherwise``: the changed parts, by task id."""
     again, group = set(prepared.plan.running), view.journal.identity.group_id
     arguments, rules = [], []
     for region in view.in_use.plan.regions:

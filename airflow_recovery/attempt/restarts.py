@@ -281,7 +281,7 @@ def _seconds(moment: str) -> float:
 
 
 def _last_failure(state: RunState, region: str) -> str:
-    """What the newest attempt of ``region`` that has failed by itself was ended with; empty if none has."""
+    """Return the error of the newest attempt of ``region`` that failed by itself; empty if there is none."""
     attempts = sorted(state.of(region).attempts.items(), reverse=True)
     outcomes = (attempt.outcome for _, attempt in attempts if attempt.outcome is not None)
     return next((one.detail for one in outcomes if one.cause is FenceCause.OWN_FAILURE and one.detail), "")

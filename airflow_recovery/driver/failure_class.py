@@ -122,7 +122,7 @@ _ADVICE = (
         "The clock of the machine that sent the request is wrong by more than S3 allows (15 minutes). Set it (NTP).",
     ),
 )
-"""What must be mended before a store lets an object be read, by what the store says."""
+"""How to make an object readable again, by a text in the store's answer."""
 _EXPIRED = re.compile(r"ExpiredToken|TokenRefreshRequired|RequestExpired|token .{0,20}expired", re.I)
 _DENIED = re.compile(
     r"InvalidObjectState|KMS\.(?:Disabled|NotFound|InvalidState|KMSInvalidState)|KMSInvalidState|"

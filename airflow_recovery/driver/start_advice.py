@@ -129,7 +129,7 @@ _LOGGED = re.compile(
 )
 _STARTED_AND_FAILED = re.compile(r"(?:Error code is:|[Ee]xit ?[Cc]ode:?|exited with status) (?:1|2|78|101|126|127)\b")
 _SUBMISSION = re.compile(r"Cannot execute: (?P<command>.*?)\. (?P<rest>Error code is: (?P<code>-?\d+)\b.*)", re.DOTALL)
-"""What Airflow's hook says of a spark-submit that has failed."""
+"""The message of Airflow's hook for a spark-submit that has failed."""
 _TAIL = "Last spark-submit output:"
 _TOO_LONG = (
     "An argument of the job, or all of them together, are longer than the system lets a program have (on Linux 128 KiB "
@@ -191,7 +191,7 @@ def start_failure(error: BaseException) -> Failure | None:
 
 
 def exit_first(error: BaseException) -> str:
-    """What the failure of a spark-submit says, with the exit code first and the command last.
+    """Return the message for a failed spark-submit, with the exit code first and the command last.
 
     Notes and records are cut: a long command would hide the code.
     """
