@@ -10,6 +10,7 @@ from airflow_recovery.attempt.abandon import abandon, look_at_abandon
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.console.user import user_name
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.story.clearing import clear_text, task_keys
@@ -55,13 +56,13 @@ def run(args: argparse.Namespace) -> int:
             "clear": keys,
             "cleared": cleared,
         }
-        print(json.dumps(document, indent=1))
+        output(json.dumps(document, indent=1))
     else:
         where = f"{finish.spec.sink} with {finish.spec.config}; of it the target says: {finish.target_says}"
-        print(f"{finish.name} is prepared for {where}.")
+        output(f"{finish.name} is prepared for {where}.")
         does = "Would abandon" if args.dry_run else "Abandoned"
-        print(f"{does} {finish.name}: its rows are never committed, and {finish.region} runs again.")
+        output(f"{does} {finish.name}: its rows are never committed, and {finish.region} runs again.")
         if not args.dry_run:
             rest = clear_text(identity, run_id, keys) if cleared is None else f"Cleared: {', '.join(cleared) or '-'}."
-            print(rest)
+            output(rest)
     return ExitCode.CLEAR_BY_HAND if cleared is None and not args.dry_run else ExitCode.DONE

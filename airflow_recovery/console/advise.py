@@ -12,6 +12,7 @@ from airflow_recovery.advice.history import history_of
 from airflow_recovery.console.arguments import name
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.errors import ConfigurationError, RecoveryError
 from airflow_recovery.model.retention import parse_duration_s
 from airflow_recovery.planning.plan_text import table
@@ -49,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
     advice = advise(history_of(past.runs, inputs), Assumed(mtbf_s, args.mb_per_s * 1e6))
     if args.json:
         document = {"dag_id": args.dag, "group_id": past.group_id, "first_line": advice.first_line()}
-        print(json.dumps({**document, **asdict(advice), "notes": [*past.notes, *advice.notes]}, indent=1))
+        output(json.dumps({**document, **asdict(advice), "notes": [*past.notes, *advice.notes]}, indent=1))
     else:
-        print(advice_text(args.dag, past.group_id, advice, past.notes))
+        output(advice_text(args.dag, past.group_id, advice, past.notes))
     return ExitCode.DONE
 
 

@@ -11,6 +11,7 @@ from airflow_recovery.attempt.confirm import confirm_dead
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.console.user import user_name
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.story.clearing import clear_text, task_keys
@@ -36,9 +37,9 @@ def run(args: argparse.Namespace) -> int:
     run_id, keys = view.airflow_run_id(args.run), task_keys(identity, [region])
     cleared = deployment.clear(identity.dag_id, run_id, keys)
     if args.json:
-        print(json.dumps({**asdict(confirmed), "airflow_run_id": run_id, "clear": keys, "cleared": cleared}, indent=1))
+        output(json.dumps({**asdict(confirmed), "airflow_run_id": run_id, "clear": keys, "cleared": cleared}, indent=1))
     else:
         confirmation = f"Confirmed: process {confirmed.writer} commits {confirmed.region}@{confirmed.attempt} no more."
         rest = clear_text(identity, run_id, keys) if cleared is None else f"Cleared: {', '.join(cleared) or 'nothing'}."
-        print(f"{confirmation}\n{rest}")
+        output(f"{confirmation}\n{rest}")
     return ExitCode.CLEAR_BY_HAND if cleared is None else ExitCode.DONE

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.doctor.checking import TIMEOUT_S, Check, run_checks
 from airflow_recovery.doctor.components import DRIVING, READING, Component, Right
 from airflow_recovery.doctor.result import CheckResult, Status, is_wrong, not_checked, summary
@@ -50,11 +51,11 @@ def run(args: argparse.Namespace) -> int:
     for check in run_checks(_checks_of(args), args.timeout):
         results.append(check)
         if not args.json:
-            print(f"{_SIGNS[check.status]}{scrubbed(check.text())}", flush=True)
+            output(f"{_SIGNS[check.status]}{scrubbed(check.text())}", flush=True)
     if args.json:
-        print(json.dumps(_document(results), indent=1))
+        output(json.dumps(_document(results), indent=1))
     else:
-        print(summary(results))
+        output(summary(results))
     return ExitCode.UNFIT if is_wrong(results) else ExitCode.DONE
 
 

@@ -8,6 +8,7 @@ import json
 from airflow_recovery.console.arguments import add_run_arguments, run_to_read
 from airflow_recovery.console.event_text import about, region_of, words
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.errors import UnknownRegion
 from airflow_recovery.journal.events import EVENT_TYPES, event_to_json
 from airflow_recovery.journal.history import Gap, Recorded, read_stream
@@ -39,9 +40,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         events = [{"writer": event.writer, "seq": event.number, **event_to_json(event.event)} for event in chosen]
         holes = [{"writer": gap.writer, "kind": gap.kind.value, "text": gap.text} for gap in gaps]
-        print(json.dumps({"events": events, "gaps": holes}, indent=1))
+        output(json.dumps({"events": events, "gaps": holes}, indent=1))
     else:
-        print(_text(chosen, gaps))
+        output(_text(chosen, gaps))
     return ExitCode.DONE
 
 

@@ -16,6 +16,7 @@ from airflow_recovery.console.deployment import Deployment, deployment_of
 from airflow_recovery.console.doctor import results_for_bundle
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.plan import plan_document
+from airflow_recovery.console.terminal import output
 from airflow_recovery.errors import RecoveryError
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.story.run_view import view_run
@@ -47,11 +48,11 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.json:
         document = {"file": str(path), "objects": written.objects, "altered": written.altered}
-        print(json.dumps({**document, "missing": written.missing}, indent=1))
+        output(json.dumps({**document, "missing": written.missing}, indent=1))
     else:
         masked = f" In {len(written.altered)} of them something that looks like a secret was replaced."
         text = f"{path}: {written.objects:,} objects of the journal and of channels' logs, the plan, versions, doctor."
-        print(text + (masked if written.altered else "") + f"\nRead it with: show --bundle {path}")
+        output(text + (masked if written.altered else "") + f"\nRead it with: show --bundle {path}")
     return ExitCode.DONE
 
 

@@ -9,6 +9,7 @@ from airflow_recovery.console.arguments import name
 from airflow_recovery.console.connect import add_connect_argument, cache_server_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.owner import check_results, own_results
 from airflow_recovery.model.retention import Retention, parse_duration_s
@@ -80,5 +81,5 @@ def run(args: argparse.Namespace) -> int:
         live_run=deployment.live_run,
     )
     report = sweeper.sweep()
-    print(json.dumps(report.to_json(), indent=1) if args.json else report.text())
+    output(json.dumps(report.to_json(), indent=1) if args.json else report.text())
     return ExitCode.NO_ANSWER if report.unread else ExitCode.DONE

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from airflow_recovery.console.exit_codes import EXIT_CODES, ExitCode, exit_code_of
-from airflow_recovery.console.terminal import printable, printable_output
+from airflow_recovery.console.terminal import answers_only, printable
 from airflow_recovery.doctor.checking import CHECK_THREAD
 from airflow_recovery.errors import ConfigurationError, RecoveryError
 
@@ -62,7 +62,7 @@ def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
 
     try:
         _check_values(args)
-        with printable_output(), without_garbage_collection():
+        with answers_only(), without_garbage_collection():
             code = int(subcommand.load().run(args))
         sys.stdout.flush()
         return code

@@ -11,6 +11,7 @@ from airflow_recovery.attempt.pin import pin, unpin
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.journal.recorded import recorded_journal
@@ -41,18 +42,18 @@ def run(args: argparse.Namespace) -> int:
         if args.off or args.attempt is not None:
             raise ConfigurationError("Expected the REGION that --off or --attempt is about, found none.")
         pinned = _pinned(view)
-        print(json.dumps([asdict(kept) for kept in pinned], indent=1) if args.json else _text(view, pinned))
+        output(json.dumps([asdict(kept) for kept in pinned], indent=1) if args.json else _text(view, pinned))
         return ExitCode.DONE
     region = view.region(args.region).name
     change = unpin if args.off else pin
     with recorded_journal(view.journal) as journal:
         turn = change(journal, view.in_use.state, region, args.attempt, user_name(), args.why)
     if args.json:
-        print(json.dumps({**asdict(turn), "pinned": turn.is_pinned}, indent=1))
+        output(json.dumps({**asdict(turn), "pinned": turn.is_pinned}, indent=1))
     elif turn.is_pinned:
-        print(f"Pinned: {region}@{turn.attempt}, by {turn.who} ({turn.why}). Its data stay until `pin --off`.")
+        output(f"Pinned: {region}@{turn.attempt}, by {turn.who} ({turn.why}). Its data stay until `pin --off`.")
     else:
-        print(f"Unpinned: {region}@{turn.attempt}. The release policy counts again.")
+        output(f"Unpinned: {region}@{turn.attempt}. The release policy counts again.")
     return ExitCode.DONE
 
 

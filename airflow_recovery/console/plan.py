@@ -13,6 +13,7 @@ from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.connect import add_connect_argument, evaluation_of
 from airflow_recovery.console.deployment import Deployment, deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError, RecordInvalid
 from airflow_recovery.journal.codec import parse_json
@@ -68,15 +69,15 @@ def run(args: argparse.Namespace) -> int:
     plan = plan_run(view, evaluation, asked.request(user_name()))
     if args.apply is not None:
         if not args.json:
-            print(f"{view.header()}\n\n{plan_text(plan)}\n")
+            output(f"{view.header()}\n\n{plan_text(plan)}\n")
         return _apply(args, deployment, view, plan)
     if args.diff is not None:
         return _show_difference(args, _load(args.diff, view), plan)
     unseen = unseen_code(view)
     if args.json:
-        print(json.dumps({**plan_document(view, plan), "unseen_code": unseen}, indent=1))
+        output(json.dumps({**plan_document(view, plan), "unseen_code": unseen}, indent=1))
     else:
-        print("\n\n".join(part for part in (view.header(), plan_text(plan), unseen_text(unseen)) if part))
+        output("\n\n".join(part for part in (view.header(), plan_text(plan), unseen_text(unseen)) if part))
     return ExitCode.DONE
 
 
@@ -129,13 +130,13 @@ def _show_difference(args: argparse.Namespace, before: Plan, after: Plan) -> int
     differences = diff(before, after)
     if args.json:
         document = [{**to_json(difference), "text": difference.text()} for difference in differences]
-        print(json.dumps({"differences": document}, indent=1))
+        output(json.dumps({"differences": document}, indent=1))
     else:
-        print("\n".join(difference.text() for difference in differences) or f"No difference to {args.diff}.")
+        output("\n".join(difference.text() for difference in differences) or f"No difference to {args.diff}.")
     return ExitCode.DIFFERENT if differences else ExitCode.DONE
 
 
 def _apply(args: argparse.Namespace, deployment: Deployment, view: RunView, plan: Plan) -> int:
     done = apply_and_clear(deployment, view, plan, args.run)
-    print(json.dumps(done.document, indent=1) if args.json else done.text)
+    output(json.dumps(done.document, indent=1) if args.json else done.text)
     return done.code

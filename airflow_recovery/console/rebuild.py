@@ -12,6 +12,7 @@ from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.connect import add_connect_argument, evaluation_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.story.clearing import task_keys
 from airflow_recovery.story.run_view import view_run
@@ -43,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     left = {**finished.left, **rebuilt.left}
     if args.json:
         document = {"airflow_run_id": rebuilt.run_id, "dry_run": args.dry_run, "set": rebuilt.done, "left": left}
-        print(json.dumps(document, indent=1))
+        output(json.dumps(document, indent=1))
     else:
-        print(f"{view.header()}\n\n{_text(rebuilt, finished.notes, left, dry_run=args.dry_run)}")
+        output(f"{view.header()}\n\n{_text(rebuilt, finished.notes, left, dry_run=args.dry_run)}")
     return ExitCode.DONE
 
 

@@ -14,6 +14,7 @@ from airflow_recovery.console.connect import add_connect_argument, evaluation_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.pin import add_attempt_argument
+from airflow_recovery.console.terminal import output
 from airflow_recovery.console.user import user_name
 from airflow_recovery.journal.owner import check_results
 from airflow_recovery.journal.recorded import recorded_journal
@@ -49,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
     check_may_go(release, force=force)
     identity = view.journal.identity
     if not args.json:
-        print(f"DAG {identity.dag_id}, run {identity.run_key}, group {identity.group_id}")
-        print("\n".join(_given_up(release, preview)), flush=True)
+        output(f"DAG {identity.dag_id}, run {identity.run_key}, group {identity.group_id}")
+        output("\n".join(_given_up(release, preview)), flush=True)
     with recorded_journal(view.journal) as journal:
         tags = RunTags(deployment.tables, journal, view.in_use.state)
         deleted = release_by_hand(
@@ -70,9 +71,9 @@ def run(args: argparse.Namespace) -> int:
             "left_to": deleted.readers,
             "tags_left": deleted.tags_left,
         }
-        print(json.dumps(document, indent=1))
+        output(json.dumps(document, indent=1))
     else:
-        print("\n".join(_done(release, deleted, dry_run=args.dry_run)))
+        output("\n".join(_done(release, deleted, dry_run=args.dry_run)))
     return ExitCode.DONE
 
 

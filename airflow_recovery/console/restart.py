@@ -11,6 +11,7 @@ from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.connect import add_connect_argument, evaluation_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.planning.plan_text import plan_text
@@ -39,9 +40,9 @@ def run(args: argparse.Namespace) -> int:
     plan = plan_run(view, evaluation, request)
     done = None if args.dry_run else apply_and_clear(deployment, view, plan, args.run)
     if args.json:
-        print(json.dumps({"plan": plan.to_json(), **(done.document if done is not None else {})}, indent=1))
+        output(json.dumps({"plan": plan.to_json(), **(done.document if done is not None else {})}, indent=1))
     else:
-        print("\n\n".join([view.header(), plan_text(plan), done.text if done is not None else "Nothing was changed."]))
+        output("\n\n".join([view.header(), plan_text(plan), done.text if done is not None else "Nothing was changed."]))
     return ExitCode.DONE if done is None else done.code
 
 

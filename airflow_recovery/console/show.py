@@ -10,6 +10,7 @@ from typing import Any
 from airflow_recovery.console.arguments import add_run_arguments, run_to_read
 from airflow_recovery.console.bundle import BundleStore
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.planning.plan_text import cut, ranges, table
 from airflow_recovery.story.mode import story_modes
 from airflow_recovery.story.run_events import RunEvents, events_of
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         document = _document(view.journal.identity, view.in_use.plan_hash, story.all())
         of_bundle = {} if bundle is None else {"bundle": {"made_at": bundle.made_at, "versions": bundle.versions}}
         of_modes = {key: value for report in reports for key, value in report.to_json().items()}
-        print(json.dumps({**document, **of_modes, "history": asdict(history), **of_bundle}, indent=1))
+        output(json.dumps({**document, **of_modes, "history": asdict(history), **of_bundle}, indent=1))
     else:
         header = view.header() if bundle is None else f"{bundle.text()}\n{view.header()}"
         eventful = [] if is_whole else story.eventful()
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         attempts = _attempts(story.all() if is_whole else list(stories))
         history_text = history.text() if history is not None else _left_out(view, len(eventful))
         parts = [header, _regions(story.alike()), *(report.text() for report in reports), attempts, history_text]
-        print("\n\n".join(part for part in parts if part is not None))
+        output("\n\n".join(part for part in parts if part is not None))
     return ExitCode.DONE
 
 

@@ -20,24 +20,35 @@ def printable(text: str) -> str:
     return _NOT_PLAIN.sub(lambda match: _shown(match[0]), text)
 
 
+def output(text: str, *, flush: bool = False) -> None:
+    """Print a command's answer, as `printable` text. Standard output has nothing else: see `answers_only`."""
+    print(printable(text), file=getattr(sys.stdout, "answers", sys.stdout), flush=flush)
+
+
 @contextmanager
-def printable_output() -> Iterator[None]:
-    """All that is printed meanwhile goes through `printable`."""
-    stream: Any = _Printable(sys.stdout)
+def answers_only() -> Iterator[None]:
+    """What `output` prints goes to standard output, and what anybody else prints there goes to standard error.
+
+    A script reads the answer of ``--json``. Airflow logs to standard output while it is imported, and a DAG file or a
+    client may print.
+    """
+    stream: Any = _NotTheAnswer(sys.stdout)
     with redirect_stdout(stream):
         yield
 
 
-class _Printable:
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+class _NotTheAnswer:
+    """Standard output, for all that is no answer: it is printed on standard error, as `printable` text."""
+
+    def __init__(self, answers: Any) -> None:
+        self.answers = answers
 
     def write(self, text: str) -> int:
-        self._stream.write(printable(text))
+        sys.stderr.write(printable(text))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(sys.stderr, name)
 
 
 def _shown(character: str) -> str:

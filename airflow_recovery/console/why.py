@@ -10,6 +10,7 @@ from dataclasses import asdict
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.planning.plan_text import cut, table
 from airflow_recovery.story.compared_components import ComparedComponent, ComparedComponents, compared_components
 from airflow_recovery.story.run_view import view_run
@@ -26,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     """The subcommand. Changes nothing, and reads no data."""
     view = view_run(journal_of(args, deployment_of(args).journal, uuid.uuid4().hex))
     compared = compared_components(view, args.region)
-    print(json.dumps(asdict(compared), indent=1) if args.json else f"{view.header()}\n\n{text_of(compared)}")
+    output(json.dumps(asdict(compared), indent=1) if args.json else f"{view.header()}\n\n{text_of(compared)}")
     return ExitCode.DONE
 
 

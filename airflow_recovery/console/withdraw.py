@@ -11,6 +11,7 @@ from airflow_recovery.attempt.withdraw import withdraw
 from airflow_recovery.console.arguments import add_run_arguments, journal_of
 from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
+from airflow_recovery.console.terminal import output
 from airflow_recovery.console.user import user_name
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.story.run_view import view_run
@@ -36,10 +37,10 @@ def run(args: argparse.Namespace) -> int:
     with recorded_journal(view.journal) as journal:
         turns = withdraw(journal, args.region, user_name(), args.reason, withdrawn=not args.off)
     if args.json:
-        print(json.dumps([{**asdict(turn), "withdrawn": turn.is_withdrawn} for turn in turns], indent=1))
+        output(json.dumps([{**asdict(turn), "withdrawn": turn.is_withdrawn} for turn in turns], indent=1))
         return ExitCode.DONE
     for turn in turns:
-        print(f"Withdrawn: {turn.text()}" if turn.is_withdrawn else f"Readers are given {turn.region}@{turn.attempt}.")
+        output(f"Withdrawn: {turn.text()}" if turn.is_withdrawn else f"Readers are given {turn.region}@{turn.attempt}.")
     if not args.off:
-        print("Other DAGs are given none of it, nor what rests on it, until a publish names a newer attempt.")
+        output("Other DAGs are given none of it, nor what rests on it, until a publish names a newer attempt.")
     return ExitCode.DONE

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
+import sys
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from airflow_recovery.console import main as command_line
+from airflow_recovery.console import plan as plan_command
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.main import SUBCOMMANDS
 from airflow_recovery.console.terminal import printable
@@ -241,6 +246,36 @@ def test_nothing_that_a_terminal_obeys_is_in_an_error(recorded, failed):
 def test_control_printed_as_it_is_the_terminal_gets_its_orders(recorded, failed, monkeypatch):
     monkeypatch.setattr("airflow_recovery.console.terminal.printable", lambda text: text)
     assert "\x1b]0;owned\x07" in recorded.call("show", DAG, DATE)[1]
+
+
+@pytest.fixture
+def noisy(recorded, failed, monkeypatch, tmp_path):
+    """What a command imports prints a line, as Airflow and DAG files do."""
+    (tmp_path / "noisy_while_imported.py").write_text(
+        "import sys\nprint('noise')\nsys.stdout.buffer.write(b'more\\n')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "noisy_while_imported", raising=False)
+    view_run = plan_command.view_run
+
+    def viewed(*args, **kwargs):
+        import_module("noisy_while_imported")
+        return view_run(*args, **kwargs)
+
+    monkeypatch.setattr(plan_command, "view_run", viewed)
+    return recorded
+
+
+def test_only_the_answer_is_on_standard_output(noisy):
+    code, said = noisy.call("plan", DAG, DATE, "--json")
+    assert (code, json.loads(said)["dag_id"]) == (ExitCode.DONE, DAG)
+    assert "noise" in noisy.errors
+
+
+def test_control_with_one_stream_for_all_a_script_reads_no_json(noisy, monkeypatch):
+    monkeypatch.setattr(command_line, "answers_only", nullcontext)
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(noisy.call("plan", DAG, DATE, "--json")[1])
 
 
 def test_what_shows_itself_is_printed_as_it_is():
