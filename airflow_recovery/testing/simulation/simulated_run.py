@@ -28,13 +28,14 @@ class SimulatedRun:
     """The world of a run, its processes, and what was reported and promised. Who goes on next is asked of ``choose``.
 
     ``served``: the attempt of each region that its task reported last. ``promised``: attempts of each region up to this
-    one do not count, as somebody was told. ``unseen_marks``: tasks that a person has called a success, and nobody has
-    looked at since. ``followed``: what each branch follows when it runs; ``marked``: how somebody has marked tasks
-    after the run was cleared for the last time. ``beside``: (DAG, region) of DAGs that Airflow has lost, where that
-    region had committed before, so that it is no new name. ``unasked``: regions that have changed since a task has
-    asked about their declaration: no task has to ask again. ``happened``: how often something has happened from
-    outside; ``given``: what readers of other DAGs were given; ``withdrawn``: what people have taken from them.
-    ``hand``: who is at work where no process is. Everything that is random comes from ``rng``.
+    one do not count, as somebody was told. ``called_success``: tasks that a person has called a success.
+    ``unseen_marks``: those of them that nobody has looked at since. ``followed``: what each branch follows when it
+    runs; ``marked``: how somebody has marked tasks after the run was cleared for the last time. ``beside``: (DAG,
+    region) of DAGs that Airflow has lost, where that region had committed before, so that it is no new name.
+    ``unasked``: regions that have changed since a task has asked about their declaration: no task has to ask again.
+    ``happened``: how often something has happened from outside; ``given``: what readers of other DAGs were given;
+    ``withdrawn``: what people have taken from them. ``hand``: who is at work where no process is. Everything that is
+    random comes from ``rng``.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class SimulatedRun:
         self.tries: dict[Process, TaskTry] = {}
         self.promised = dict.fromkeys(settings.job.regions, 0)
         self.served = dict.fromkeys(settings.job.regions, 0)
+        self.called_success: set[str] = set()
         self.unseen_marks: set[str] = set()
         self.is_redeployed = self.is_relisted = False
         self.followed = {branch: frozenset(below[:1]) for branch, below in settings.job.branches.items()}
@@ -114,6 +116,7 @@ class SimulatedRun:
         """By hand. Nobody has looked at what a person calls a success before a task begins that does."""
         self.world.airflow.mark(task, state)
         if state == "success":
+            self.called_success.add(task)
             self.unseen_marks.add(task)
 
     def was_promised(self, region: str, attempt: int) -> None:
