@@ -14,7 +14,7 @@ import importlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from enum import Enum
@@ -27,10 +27,11 @@ from airflow_recovery.errors import FingerprintError
 from airflow_recovery.job.bound_values import BoundValues, Unstable
 from airflow_recovery.job.code_closure import CodeModules, CodeUnit, package_of
 from airflow_recovery.job.declaration import Job
+from airflow_recovery.job.made_classes import has_its_attributes
 from airflow_recovery.job.mode import modes_in
 from airflow_recovery.job.module_code import ADVICE, ModuleCode, find_module_spec
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
-from airflow_recovery.job.references import default_values, names_bound_around, references
+from airflow_recovery.job.references import bindings, default_values, names_bound_around, references
 from airflow_recovery.job.row_settings import IMAGES, row_settings
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.model.codec import digest_of
@@ -368,21 +369,35 @@ class _FunctionCode:
         return described
 
     def _is_written(self, value: type) -> bool:
-        """Whether a ``class`` statement at the top level of a module has made the class."""
-        module, path = _module_name(value.__module__), value.__qualname__.split(".")
+        """Whether its code tells all of a class: the one ``class`` statement of its name, which nothing has changed.
+
+        A name may be bound a second time, by a call or in another branch. A decorator, a metaclass or a later
+        assignment may give the class other attributes than its statement has.
+        """
+        module = _module_name(value.__module__)
         code = self._modules.find(module) if self._is_users(module) else None
         if code is None:
             found: Any = sys.modules.get(value.__module__)
-            for name in path:
+            for name in value.__qualname__.split("."):
                 found = getattr(found, name, None)
             return found is value
-        body: Sequence[ast.stmt] = code.tree.body
-        for name in path:
-            inner = [each for each in body if isinstance(each, ast.ClassDef) and each.name == name]
-            if not inner:
-                return bool(code.opaque)
-            body = inner[-1].body
-        return True
+        if code.opaque:
+            return True
+        statement = _statement_of(code, value.__qualname__)
+        return (
+            statement is not None
+            and not self._is_users(type(value).__module__)
+            and all(self._keeps_class(code, each) for each in statement.decorator_list)
+            and has_its_attributes(value, statement)
+        )
+
+    def _keeps_class(self, code: ModuleCode, decorator: ast.expr) -> bool:
+        """Whether a decorator is one of another package, which gives a class no attributes but what its code tells."""
+        top = decorator.func if isinstance(decorator, ast.Call) else decorator
+        while isinstance(top, ast.Attribute):
+            top = top.value
+        targets = code.imports.get(top.id, ()) if isinstance(top, ast.Name) and top.id not in code.bound else ()
+        return bool(targets) and not any(self._is_users(code.absolute(target)) for target in targets)
 
     def _code_of_attribute(self, value: Any) -> Any:
         try:
@@ -518,6 +533,17 @@ def _node_of(module: ModuleCode, function: FunctionType) -> _Definition | None:
     line = function.__code__.co_firstlineno
     if function.__name__ == "<lambda>":
         lambdas = [node for node in ast.walk(module.tree) if isinstance(node, ast.Lambda) and node.lineno == line]
+def _statement_of(code: ModuleCode, qualname: str) -> ast.ClassDef | None:
+    """The ``class`` statement of a class; `None` unless it alone binds the name, and in no branch."""
+    scope: ast.Module | ast.ClassDef = code.tree
+    for name in qualname.split("."):
+        bound = [each for each in bindings(scope) if each[0] == name]
+        if len(bound) != 1 or not isinstance(bound[0][1], ast.ClassDef) or bound[0][1] not in scope.body:
+            return None
+        scope = bound[0][1]
+    return scope if isinstance(scope, ast.ClassDef) else None
+
+
         return lambdas[0] if lambdas else None
     same_name = _functions_of(module.tree).get(function.__code__.co_name, [])
     for node in same_name:
@@ -534,3 +560,5 @@ def _functions_of(tree: ast.Module) -> dict[str, list[ast.FunctionDef | ast.Asyn
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             by_name.setdefault(node.name, []).append(node)
     return by_name
+    if function.__code__.co_filename.startswith("<"):
+        return None  # made from a text, by exec or eval
