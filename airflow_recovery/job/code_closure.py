@@ -27,7 +27,7 @@ from typing import Any
 from airflow_recovery.job.code_pieces import Piece, Pieces
 from airflow_recovery.job.declared_job import DeclaredJob
 from airflow_recovery.job.module_code import ModuleCode, canonical, find_module, without_docstring
-from airflow_recovery.job.package_files import data_files, modules_below
+from airflow_recovery.job.package_files import DataFile, FileIdentity, data_files, modules_below
 from airflow_recovery.job.references import ImportTarget
 
 _OURS = "airflow_recovery"
@@ -92,6 +92,13 @@ class CodeUnit:
     code: ModuleCode | None = None
     pieces: tuple[Piece, ...] = ()
 
+    data: DataFile | None = None
+
+    @property
+    def file(self) -> tuple[str, FileIdentity] | None:
+        """The path of its file, and the file's identity when it was read; `None` without a file of its own."""
+        found = self.data or self.code
+        return (found.path, found.identity) if found is not None and found.identity is not None else None
     @property
     def lines(self) -> list[tuple[int, str]]:
         """The numbers of its lines in the file, and their texts; empty without source."""
@@ -134,7 +141,7 @@ class CodeModules:
         self._own = own
         self._found: dict[str, ModuleCode | None] = {}
         self._pieces: dict[str, Pieces] = {}
-        self._data: dict[str, list[tuple[str, frozenset[str], Callable[[], str]]]] = {}
+        self._data: dict[str, list[tuple[str, frozenset[str], DataFile]]] = {}
         self._wraps: dict[tuple[str, str, int], bool] = {}
         self._bases: dict[Any, CodeClosure] = {}
 
@@ -146,7 +153,7 @@ class CodeModules:
             base.add_names(own_module, ())
         return self._bases[key].copy()
 
-    def data(self, code: ModuleCode) -> list[tuple[str, frozenset[str], Callable[[], str]]]:
+    def data(self, code: ModuleCode) -> list[tuple[str, frozenset[str], DataFile]]:
         """Return the files of a package that are no modules: paths, the words of their names, what hashes them."""
         if code.name not in self._data:
             self._data[code.name] = [
@@ -581,7 +588,7 @@ class CodeClosure:
             for path, words, read in self._modules.data(code):
                 is_read = reads or package.rpartition(".")[2] in self._words or not words.isdisjoint(self._words)
                 if is_read and not any(fnmatchcase(path, each) or path == each for each in self._ignored):
-                    yield CodeUnit(path, "", read())
+                    yield CodeUnit(path, "", read(), data=read)
 
 
 def package_of(module: str) -> str:

@@ -16,7 +16,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
@@ -30,6 +30,7 @@ from airflow_recovery.job.declaration import Job
 from airflow_recovery.job.made_classes import has_its_attributes
 from airflow_recovery.job.mode import modes_in
 from airflow_recovery.job.module_code import ADVICE, ModuleCode, find_module_spec
+from airflow_recovery.job.package_files import FileIdentity
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
 from airflow_recovery.job.references import bindings, default_values, names_bound_around, references
 from airflow_recovery.job.row_settings import IMAGES, row_settings
@@ -42,6 +43,14 @@ _LENGTH = 32
 _NOT_USERS = frozenset({"airflow", "airflow_recovery", "pyspark"})
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass
+class FilesFound:
+    """``read``: files of code, and what each was when it was read. ``named``: texts in values that may be paths."""
+
+    read: dict[str, FileIdentity] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
 
 
 class JobCode:
@@ -103,21 +112,23 @@ def vertex_units(job: Job, vertex: str) -> list[CodeUnit]:
     return JobCode(job).units(vertex)
 
 
-def function_code(function: Callable[..., Any], method_of: type | None = None) -> list[list[str]]:
+def function_code(
+    function: Callable[..., Any], method_of: type | None = None, found: FilesFound | None = None
+) -> list[list[str]]:
     """Return the components of the code of a function outside of any job, as ``[module, name, digest]``.
 
-    A bound value that can't be pickled counts by its attributes or its text, and a function without source by its
-    module. With ``method_of`` the code of that class is in it.
+    ``found`` gets the files of it. A bound value that can't be pickled counts by its attributes or its text,
+    and a function without source by its module. With ``method_of`` the code of that class is in it.
     """
     own = _module_name(inspect.unwrap(function).__module__ or "")
     code = _FunctionCode(_modules_beside(), own, lenient=True)
     code.add_own(function)
     if method_of is not None:
         code.add_used(method_of)
-    return _pieces(code.units())
+    return code.pieces(found)
 
 
-def class_code(used: type) -> list[list[str]]:
+def class_code(used: type, found: FilesFound | None = None) -> list[list[str]]:
     """Return the components of the code of a class and of what it inherits, as ``[module, name, digest]``.
 
     Classes of Airflow, of this package, of Spark and of Python count by no code; `[]` if there are no others.
@@ -128,7 +139,7 @@ def class_code(used: type) -> list[list[str]]:
     code = _FunctionCode(_modules_beside(), _module_name(users[0].__module__), lenient=True)
     for each in users:
         code.add_used(each)
-    return _pieces(code.units())
+    return code.pieces(found)
 
 
 def _is_users(module: str) -> bool:
@@ -136,19 +147,19 @@ def _is_users(module: str) -> bool:
     return top not in _NOT_USERS and top not in sys.stdlib_module_names
 
 
-def sink_code(sink: CommittingSink) -> list[list[str]]:
+def sink_code(sink: CommittingSink, found: FilesFound | None = None) -> list[list[str]]:
     """Return the components of the user's code that a sink runs when it commits: its class, or `ProbedSink.apply`."""
     code = _FunctionCode(_modules_beside(), "", lenient=True)
     for used in _runs_in(sink):
         code.add_used(used)
-    units = code.units()
-    return _pieces(units) if len(units) > 1 else []  # nothing but the order of no code
+    pieces = code.pieces(found)
+    return pieces if len(pieces) > 1 else []  # nothing but the order of no code
 
 
-def value_digest(value: Any) -> str:
+def value_digest(value: Any, found: FilesFound | None = None) -> str:
     """Return a digest of a value with its types, its order and the code of functions in it: equal in all processes."""
     code = _FunctionCode(_modules_beside(), "", lenient=True)
-    return digest_of([code.digest(value), *_pieces(code.units())])
+    return digest_of([code.digest(value), *code.pieces(found)])
 
 
 def _pieces(units: Iterable[CodeUnit]) -> list[list[str]]:
@@ -285,6 +296,14 @@ class _FunctionCode:
         """Return all components: the code by modules, then the values."""
         values = [CodeUnit("", label, digest) for label, digest in sorted(self._values.items())]
         return [*self._closure.units(), *values]
+
+    def pieces(self, found: FilesFound | None = None) -> list[list[str]]:
+        """Return all components as ``[module, name, digest]``. ``found`` gets the files of it."""
+        units = self.units()
+        if found is not None:
+            found.read.update(unit.file for unit in units if unit.file is not None)
+            found.named |= self._bound.paths
+        return _pieces(units)
 
     def _add_function(self, name: str, function: Callable[..., Any], label: str = "") -> None:
         """``name``: of the values that are bound to it. ``label``: of the function's own component."""
@@ -514,6 +533,17 @@ def _attributes_of(value: type) -> list[list[Any]]:
     return [[name, item] for name, item in sorted(vars(value).items()) if name not in _OF_EVERY_CLASS]
 
 
+def _statement_of(code: ModuleCode, qualname: str) -> ast.ClassDef | None:
+    """The ``class`` statement of a class; `None` unless it alone binds the name, and in no branch."""
+    scope: ast.Module | ast.ClassDef = code.tree
+    for name in qualname.split("."):
+        bound = [each for each in bindings(scope) if each[0] == name]
+        if len(bound) != 1 or not isinstance(bound[0][1], ast.ClassDef) or bound[0][1] not in scope.body:
+            return None
+        scope = bound[0][1]
+    return scope if isinstance(scope, ast.ClassDef) else None
+
+
 def _definition(modules: CodeModules, function: FunctionType, defined_in: str) -> tuple[ModuleCode, _Definition]:
     """Where the function is written. Raises `FingerprintError` where its source is not found."""
     module_name = _module_name(defined_in)
@@ -530,20 +560,11 @@ def _definition(modules: CodeModules, function: FunctionType, defined_in: str) -
 
 def _node_of(module: ModuleCode, function: FunctionType) -> _Definition | None:
     """The definition that the function was made from: by its first line, else (the file was edited) by its name."""
+    if function.__code__.co_filename.startswith("<"):
+        return None  # made from a text, by exec or eval
     line = function.__code__.co_firstlineno
     if function.__name__ == "<lambda>":
         lambdas = [node for node in ast.walk(module.tree) if isinstance(node, ast.Lambda) and node.lineno == line]
-def _statement_of(code: ModuleCode, qualname: str) -> ast.ClassDef | None:
-    """The ``class`` statement of a class; `None` unless it alone binds the name, and in no branch."""
-    scope: ast.Module | ast.ClassDef = code.tree
-    for name in qualname.split("."):
-        bound = [each for each in bindings(scope) if each[0] == name]
-        if len(bound) != 1 or not isinstance(bound[0][1], ast.ClassDef) or bound[0][1] not in scope.body:
-            return None
-        scope = bound[0][1]
-    return scope if isinstance(scope, ast.ClassDef) else None
-
-
         return lambdas[0] if lambdas else None
     same_name = _functions_of(module.tree).get(function.__code__.co_name, [])
     for node in same_name:
@@ -560,5 +581,3 @@ def _functions_of(tree: ast.Module) -> dict[str, list[ast.FunctionDef | ast.Asyn
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             by_name.setdefault(node.name, []).append(node)
     return by_name
-    if function.__code__.co_filename.startswith("<"):
-        return None  # made from a text, by exec or eval
