@@ -9,7 +9,8 @@ The closure begins with the function's own module and follows every import withi
 - files that a build has generated to hold a version.
 
 A module that computes the names that it looks up (``getattr(x, name)``, ``globals()``, ``importlib``, ``eval``) counts
-with its whole package. The package's other files count if any code in the closure can read them.
+with its whole package. The package's other files count if any code in the closure can read them; hidden files, if it
+names them.
 """
 
 from __future__ import annotations
@@ -91,7 +92,6 @@ class CodeUnit:
     used_by: Cause | None = None
     code: ModuleCode | None = None
     pieces: tuple[Piece, ...] = ()
-
     data: DataFile | None = None
 
     @property
@@ -99,6 +99,7 @@ class CodeUnit:
         """The path of its file, and the file's identity when it was read; `None` without a file of its own."""
         found = self.data or self.code
         return (found.path, found.identity) if found is not None and found.identity is not None else None
+
     @property
     def lines(self) -> list[tuple[int, str]]:
         """The numbers of its lines in the file, and their texts; empty without source."""
@@ -587,6 +588,8 @@ class CodeClosure:
                 continue
             for path, words, read in self._modules.data(code):
                 is_read = reads or package.rpartition(".")[2] in self._words or not words.isdisjoint(self._words)
+                if path.rpartition("/")[2].startswith("."):  # an editor's, say
+                    is_read = bool(words) and words <= self._words
                 if is_read and not any(fnmatchcase(path, each) or path == each for each in self._ignored):
                     yield CodeUnit(path, "", read(), data=read)
 
@@ -598,7 +601,7 @@ def package_of(module: str) -> str:
 
 
 def _has_no_effect(module: str) -> bool:
-    return module.partition(".")[0] in (_OURS, *sys.stdlib_module_names)
+    return module.partition(".")[0] in (_OURS, *sys.stdlib_module_names) and module != "__future__"
 
 
 def _binds_once(code: ModuleCode, name: str) -> bool:

@@ -11,7 +11,7 @@ import csv
 import hashlib
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -45,7 +45,7 @@ def modules_below(name: str, spec: ModuleSpec) -> tuple[str, ...]:
 def data_files(name: str, spec: ModuleSpec) -> Iterator[tuple[str, DataFile]]:
     """Return each file of a package that is no Python source, as its path on Python's path, and what hashes it.
 
-    Hidden files, ``py.typed``, stubs and bytecode beside its source are left out: no program reads them.
+    ``py.typed``, stubs, bytecode beside its source and hidden folders are left out: no program reads them.
     """
     files = dict(_files(spec))
     for below, digest in sorted(files.items()):
@@ -83,13 +83,29 @@ class DataFile:
             return hashlib.sha256(archive.read(self._member)).hexdigest()
 
 
-def _in_folder(root: str) -> Iterator[tuple[str, DataFile]]:
+def _in_folder(root: str, above: tuple[Path, ...] = ()) -> Iterator[tuple[str, DataFile]]:
+    """The files below a folder. ``above``: the real folders that links have led through."""
+    above = (*above, Path(os.path.realpath(root)))
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if not _is_left_out(name))
         below = os.path.relpath(folder, root).replace(os.sep, "/")
+        prefix = "" if below == "." else f"{below}/"
         for name in files:
-            if not _is_left_out(name):
-                yield (name if below == "." else f"{below}/{name}"), DataFile(os.path.join(folder, name))
+            yield f"{prefix}{name}", DataFile(os.path.join(folder, name))
+        for name in folders:
+            path = os.path.join(folder, name)
+            if _leads_to_data(path, above):
+                yield from ((f"{prefix}{name}/{inner}", file) for inner, file in _in_folder(path, above))
+
+
+def _leads_to_data(path: str, above: Sequence[Path]) -> bool:
+    """Whether a folder is a link, which `os.walk` does not follow, to another folder of the same deployment.
+
+    A deployment is the folder in which the package lies.
+    """
+    target = Path(os.path.realpath(path))
+    is_new = not any(each.is_relative_to(target) for each in above)
+    return os.path.islink(path) and is_new and target.is_relative_to(above[0].parent)
 
 
 def _in_archive(location: str) -> Iterator[tuple[str, DataFile]]:
@@ -99,7 +115,7 @@ def _in_archive(location: str) -> Iterator[tuple[str, DataFile]]:
     prefix = f"{os.path.relpath(location, archive).replace(os.sep, '/')}/"
     for member in _members(archive, identity_of(os.stat(archive))):
         below = member.removeprefix(prefix)
-        if below != member and not below.endswith("/") and not any(map(_is_left_out, below.split("/"))):
+        if below != member and not below.endswith("/") and not any(map(_is_left_out, below.split("/")[:-1])):
             yield below, DataFile(archive, member)
 
 
