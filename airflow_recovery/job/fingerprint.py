@@ -259,7 +259,7 @@ class _FunctionCode:
         self._is_versioned = is_versioned
         self._values: dict[str, str] = {}
         self._functions: dict[int, str] = {}
-        self._classes: dict[type, list[Any]] = {}
+        self._classes: dict[tuple[type, bool], list[Any]] = {}
         self._bound = BoundValues(self._code_of, lenient=lenient)
 
     def add_own(self, function: Callable[..., Any]) -> None:
@@ -285,6 +285,8 @@ class _FunctionCode:
             self._closure.add_package(module)
         if isinstance(used, str):
             self._closure.add_names(module, used.partition(":")[2].split("."))
+        elif isinstance(used, type):
+            self._class(used, is_value=False)
         else:
             self._code_of(used)
 
@@ -336,6 +338,9 @@ class _FunctionCode:
                 raise FingerprintError(
                     f"expected a value for closure variable {name!r}, found none yet: {ADVICE}"
                 ) from None
+            if name == "__class__" and isinstance(value, type):  # of a method that calls super()
+                self._class(value, is_value=False)
+                continue
             self._add_value(f"{label}.{name}", value)
         for name, value in _bound_defaults(module, node, function).items():
             self._add_value(f"{label}.{name}", value)
@@ -374,24 +379,29 @@ class _FunctionCode:
             return ["function", name, self._bound.describe(_compiled(value))]
         return ["function", self._closure.label(module), name, self._ordinal(value)]
 
-    def _class(self, value: type) -> list[Any]:
-        """A class by its name. If a call has made it or a class above it, these count by their attributes as well."""
-        if value in self._classes:
-            return self._classes[value]
+    def _class(self, value: type, *, is_value: bool = True) -> list[Any]:
+        """A class by its name. If a call has made it or a class above it, these count by their attributes as well.
+
+        ``is_value``: it is bound as a value, so that also what its code does not tell counts (`_is_told`).
+        """
+        if (value, is_value) in self._classes:
+            return self._classes[value, is_value]
         module = _module_name(value.__module__)
         self._is_users(module)
         self._closure.add_names(module, value.__qualname__.partition(".<locals>")[0].split("."))
-        described = self._classes[value] = ["class", self._closure.label(module), value.__qualname__]
-        made = [[each.__name__, _attributes_of(each)] for each in value.__mro__ if not self._is_written(each)]
+        described = ["class", self._closure.label(module), value.__qualname__]
+        self._classes[value, is_value] = described
+        made = [[each.__name__, _attributes_of(each)] for each in value.__mro__ if not self._is_told(each, is_value)]
         if made:
             described.append(BoundValues(self._code_of_attribute, lenient=True).digest(made))
         return described
 
-    def _is_written(self, value: type) -> bool:
+    def _is_told(self, value: type, is_value: bool) -> bool:
         """Whether its code tells all of a class: the one ``class`` statement of its name, which nothing has changed.
 
         A name may be bound a second time, by a call or in another branch. A decorator, a metaclass or a later
-        assignment may give the class other attributes than its statement has.
+        assignment may give the class other attributes than its statement has. That counts of a value alone: a class
+        that runs may count its own calls.
         """
         module = _module_name(value.__module__)
         code = self._modules.find(module) if self._is_users(module) else None
@@ -403,9 +413,10 @@ class _FunctionCode:
         if code.opaque:
             return True
         statement = _statement_of(code, value.__qualname__)
+        if statement is None or not is_value:
+            return statement is not None
         return (
-            statement is not None
-            and not self._is_users(type(value).__module__)
+            not self._is_users(type(value).__module__)
             and all(self._keeps_class(code, each) for each in statement.decorator_list)
             and has_its_attributes(value, statement)
         )

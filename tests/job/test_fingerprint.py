@@ -592,7 +592,7 @@ def test_a_class_that_a_call_has_made_counts_by_its_attributes(made: Callable[[i
 
 
 def test_control_by_its_name_such_a_class_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_FunctionCode, "_is_written", lambda self, value: True)
+    monkeypatch.setattr(_FunctionCode, "_is_told", lambda *_: True)
     made = MADE_BY_CALLS["a named tuple"]
     assert value_digest(made(1)) == value_digest(made(2))
 

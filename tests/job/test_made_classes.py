@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_recovery.job import fingerprint
-from airflow_recovery.job.fingerprint import value_digest
+from airflow_recovery.job.fingerprint import class_code, function_code, value_digest
 
 BEGIN = """
 import abc, dataclasses, enum, os, typing
@@ -247,7 +247,7 @@ def test_fault_356_a_class_that_its_statement_does_not_tell_counts_by_its_attrib
 def test_fault_356_control_by_the_statement_of_its_name_such_a_class_stays_the_same(
     load: Callable[[str, int], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fingerprint._FunctionCode, "_is_written", lambda *_: True)
+    monkeypatch.setattr(fingerprint._FunctionCode, "_is_told", lambda *_: True)
     source = MADE["a call after the statement"]
     assert value_digest(load(source, 1)) == value_digest(load(source, 2))
 
@@ -260,3 +260,19 @@ def test_a_class_that_its_statement_tells_counts_by_its_code_alone(
     monkeypatch.setattr(fingerprint, "_attributes_of", lambda value: described.append(value) or [])
     value_digest(load(source, 1))
     assert described == []
+
+
+def test_a_class_that_runs_may_change_its_own_attributes(load: Callable[[str, int], Any]) -> None:
+    """As an operator that counts its calls: what is bound in no value counts by its code."""
+    source = """
+        class Base:
+            def __init__(self): pass
+        class Made(Base):
+            calls = 0
+            def __init__(self): super().__init__()
+    """
+    made = load(source, 1)
+    before = class_code(made), function_code(made.__init__, made)
+    made.calls += 1
+    assert (class_code(made), function_code(made.__init__, made)) == before
+    assert value_digest(made) != value_digest(load(source, 1))
