@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from abc import ABCMeta
-from enum import Enum, EnumMeta
+from enum import Enum
 from types import FunctionType
 from typing import Any
 
@@ -34,7 +34,7 @@ def has_its_attributes(value: type, statement: ast.ClassDef) -> bool:
 
 def own_attributes(value: type) -> list[tuple[str, Any]]:
     """Return the attributes of a class that its author chooses: not the inherited ones, and no special names."""
-    if isinstance(value, EnumMeta):
+    if issubclass(value, Enum):
         return [(name, member.value) for name, member in value.__members__.items()]
     left_out = _OF_NAMED_TUPLES if issubclass(value, tuple) else ()
     return [
