@@ -63,6 +63,8 @@ _Version = FileIdentity
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
+_MOST_NAMED_BYTES = 256 * 1024**2
+"""A larger file that an argument names is taken for data, and not read in every try."""
 _LOADED = (".py", ".so", ".sql", ".hql", ".j2", ".jinja", ".jinja2")
 """Files beside a program that it loads, and does not write."""
 _SPARK_PROVIDER = "airflow.providers.apache.spark."
@@ -118,12 +120,14 @@ class ApplicationCode:
         """Return what stands for the file of this machine at ``path``; ``path`` itself if there is none.
 
         It is looked at again later. A file does not count if it lies in a declared output, or if ``ignore_changes_in=``
-        names it.
+        names it. A large file is not read: its size and time stand for its content.
         """
         plain, alias = split_alias(path)
         if self._is_left_out(local_path(plain)):
             return path
-        self._watch_named(local_path(plain))
+        version = self._watch_named(local_path(plain))
+        if version is not None and version[2] > _MOST_NAMED_BYTES:
+            return f"size:{version[2]} time:{version[3]}"
         file = self._files([plain])[plain] if os.path.isfile(local_path(plain)) else None
         return f"{file.content}{alias or '#'}" if isinstance(file, CodeFile) else path
 
@@ -148,9 +152,9 @@ class ApplicationCode:
         self._watched |= {path: version for path, version in self.found.read.items() if path not in loaded}
         return [digest for path in sorted(self.found.named) if (digest := self.file_digest(path)) != path]
 
-    def _watch_named(self, path: Path) -> None:
-        self._watched.setdefault(str(path), _version_of(path))
+    def _watch_named(self, path: Path) -> _Version | None:
         self._named.add(str(path))
+        return self._watched.setdefault(str(path), _version_of(path))
 
     def _is_left_out(self, path: Path) -> bool:
         """Whether a file is no input: it lies in a declared output, or the user has named it."""

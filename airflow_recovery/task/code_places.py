@@ -12,6 +12,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import takewhile
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -330,7 +331,7 @@ def places_of_shell(command: str, folder: str | None, env: Mapping[str, str]) ->
     found: list[Place] = []
     for part in re.split(r"&&|\|\||[;|\n]", command):
         words = [Template(word).safe_substitute(env) for word in _words(part)]
-        while words and (re.fullmatch(r"\w+=.*", words[0]) or words[0] in _BEFORE_PROGRAM):
+        while words and (_ASSIGNS.match(words[0]) or words[0] in _BEFORE_PROGRAM):
             del words[0]
         if words[:1] == ["cd"]:
             folder = os.path.join(folder or "", words[1]) if len(words) > 1 else None
@@ -367,10 +368,11 @@ def files_of_shell(command: str, folder: str | None, env: Mapping[str, str]) -> 
         if words[:1] == ["cd"]:
             folder = os.path.join(folder or "", words[1]) if len(words) > 1 else None
             continue
-        program = words[0].rpartition("/")[2] if words else ""
-        given = () if program in _WRITERS else words[: -1 if program in _COPIERS else None]
-        for at, word in enumerate(given):
-            if (at == 0 and not _WITH_VALUE.match(word)) or _CODE.search(word):
+        before = list(takewhile(lambda word: word in _BEFORE_PROGRAM or _ASSIGNS.match(word), words))
+        program = "".join(words[len(before) : len(before) + 1]).rpartition("/")[2]
+        arguments = words[len(before) + 1 : -1 if program in _COPIERS else None]
+        for word in (*before, *(() if program in _WRITERS else arguments)):
+            if _CODE.search(word):
                 continue
             path = os.path.join(folder or "", word.partition("=")[2] if _WITH_VALUE.match(word) else word)
             is_plain = path == os.path.normpath(path) and not any(sign in path for sign in "{$*?\n")
@@ -384,6 +386,7 @@ _WRITERS = frozenset(("echo", "mkdir", "printf", "rm", "rmdir", "tee", "test", "
 """Programs that read no content of the files that they are given."""
 _COPIERS = frozenset(("cp", "install", "ln", "mv", "rsync"))
 """Programs that write to the last place that they are given."""
+_ASSIGNS = re.compile(r"\w+=")
 _WITH_VALUE = re.compile(r"-[^=]*=|\w+=")
 _NO_DATA = re.compile(r"/(?:bin|dev|lib\w*|proc|sbin|sys|usr)/|.*/(?:python[\d.]*|java|spark-submit|(?:ba)?sh)$")
 _BEFORE_PROGRAM = (
@@ -399,6 +402,7 @@ _BEFORE_PROGRAM = (
     "else",
     "if",
     "while",
+    "until",
     "(",
     "{",
 )

@@ -7,6 +7,7 @@ another way).
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from airflow_recovery.errors import CodeReplaced, JobDefinitionError
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import FenceCause
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, recoverable
+from airflow_recovery.task import application_code
 from airflow_recovery.task.application_code import ApplicationCode
 
 Bash = recoverable(BashOperator, paths="plain")
@@ -252,7 +254,7 @@ def in_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_fault_358_a_path_from_the_folder_in_which_spark_submit_runs_counts(in_worker: Path) -> None:
     def fingerprint() -> str:
         arguments = ["{output:out}", "rates.csv"]
-        given = {"application": f"{in_worker}/app/clean.py", "application_args": arguments}
+        given: dict[str, Any] = {"application": f"{in_worker}/app/clean.py", "application_args": arguments}
         return str(in_dag(lambda: RecoverableSparkSubmitOperator(task_id="t", outputs=["out"], **given)).fingerprint())
 
     before = fingerprint()
@@ -263,7 +265,7 @@ def test_fault_358_a_path_from_the_folder_in_which_spark_submit_runs_counts(in_w
 
 def test_fault_358_code_at_a_uri_in_an_argument_of_an_application_is_a_component(in_worker: Path) -> None:
     arguments = ["{output:out}", "s3a://code/clean.sql", "--rules=s3://code/rules.sql", "s3://lake/rows.csv"]
-    given = {"application": f"{in_worker}/app/clean.py", "application_args": arguments}
+    given: dict[str, Any] = {"application": f"{in_worker}/app/clean.py", "application_args": arguments}
     operator = in_dag(lambda: RecoverableSparkSubmitOperator(task_id="t", outputs=["out"], **given))
     names = [name for name, _, _ in operator.computes()["code"] if name.startswith("file ")]
     assert names == ["file s3a://code/clean.sql", "file s3://code/rules.sql"]
@@ -273,6 +275,8 @@ COMMANDS: dict[str, tuple[str, bool]] = {
     "an argument": ("clean --config {path} --out '{{output:out}}'", True),
     "the value of an option": ("clean --config={path}", True),
     "a variable of one command": ("CONFIG={path} clean", True),
+    "a program in a condition": ("if grep -q x {path}; then clean; fi", True),
+    "waited for": ("until [ -e {path} ]; do sleep 1; done", False),
     "a variable of the shell": ("clean $FOLDER/rates.csv", True),
     "read by another program": ("cat {path} | clean", True),
     "standard input": ("clean < {path}", True),
@@ -301,6 +305,18 @@ def test_fault_358_a_file_that_a_command_of_a_shell_is_given_counts(case: str, t
 
     assert fingerprint("1") == fingerprint("1")
     assert (fingerprint("1") != fingerprint("2")) is counts
+
+
+def test_a_large_file_counts_by_its_size_and_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application_code, "_MOST_NAMED_BYTES", 3)
+    path = tmp_path / "rows.csv"
+    path.write_text("1234")
+    os.utime(path, (1, 1))
+    before = ApplicationCode().file_digest(str(path))
+    path.write_text("4321")
+    assert ApplicationCode().file_digest(str(path)) != before
+    os.utime(path, (1, 1))
+    assert ApplicationCode().file_digest(str(path)) == before == "size:4 time:1000000000"
 
 
 @dataclass
