@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -358,7 +358,7 @@ class DropInOperator(RecoveringOperator):
         from airflow_recovery.model.keys import OPERATORS_GROUP
         from airflow_recovery.task.application_code import ApplicationCode
         from airflow_recovery.task.dag_operators import on_altered_of, plan_of_dag, publish_tasks_of
-        from airflow_recovery.task.dag_read_again import declared_operators
+        from airflow_recovery.task.dag_read_again import declared_now, declared_operators
         from airflow_recovery.task.open_run import RunPlace, open_run
 
         self.check_rendered()
@@ -393,6 +393,7 @@ class DropInOperator(RecoveringOperator):
             self._application = self._job = application = self.new_application(opened, context)
             if self.recovers:
                 application.code = code
+                application.declared_now = partial(declared_now, dag, self.task_id)
             task = RegionTask(
                 opened.run,
                 self.task_id,

@@ -8,7 +8,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import cached_property, partial
@@ -223,6 +223,8 @@ class DropInApplication(SparkApplication):
         """What its fingerprint was made from."""
         self.made = ""
         """The files that an argument names and that were made while the job ran, in words for the note."""
+        self.declared_now: Callable[[], str | None] = lambda: None
+        """What the DAG declares of the operator, with the files of this machine as they are then."""
         self._look: threading.Thread | None = None
         """Looks whether the code was replaced, as soon as the job may have loaded it."""
         self._replaced: list[str] = []
@@ -674,6 +676,9 @@ class DropInApplication(SparkApplication):
             xcoms=self._store_left(claim, left),
         )
         outcome = replace(outcome, externals=(*outcome.externals, *found))
+        if self.made and outcome.declared is not None and (own := self.declared_now()) is not None:
+            # Consumers see the files that the job has made, which is no other declaration.
+            outcome = replace(outcome, declared=replace(outcome.declared, own=own))
         try:
             # The application was given its inputs as folders. A release names more than the files that it has deleted.
             ensure_inputs_kept(self._run, attempt)

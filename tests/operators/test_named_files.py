@@ -28,6 +28,7 @@ from airflow_recovery.model.records import FenceCause
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, recoverable
 from airflow_recovery.task import application_code
 from airflow_recovery.task.application_code import ApplicationCode
+from airflow_recovery.task.dag_read_again import declared_now
 
 Bash = recoverable(BashOperator, paths="plain")
 COMMAND = """
@@ -132,6 +133,20 @@ def test_fault_357_a_file_in_a_declared_output_does_not_count(job: Job) -> None:
     given = {"outputs": {"out": None, "side": f"file://{job.path.parent}"}}
     assert job.run(IN_PLACE, **given) == ("ran", "two")
     assert job.run(IN_PLACE, **given) == ("kept", "two")
+
+
+def test_fault_357_a_file_that_the_job_has_made_is_no_other_declaration_for_its_consumers(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEANWHILE", IN_PLACE.format(path=job.path))
+    env = {"NAMED": str(job.path)}
+    task = in_dag(lambda: Bash(task_id="t", bash_command=COMMAND, env=env, append_env=True, outputs=["out"]))
+    before = declared_now(task.dag, "t")
+    run_try(task)
+    outcome = state_in(job.folder, OPERATORS_GROUP, "t").of("t").attempts[1].outcome
+    assert outcome is not None
+    assert outcome.declared is not None
+    assert outcome.declared.own == declared_now(task.dag, "t") != before
 
 
 @pytest.mark.control
