@@ -12,9 +12,11 @@ import json
 import re
 from collections.abc import Callable
 from enum import Enum
+from pathlib import PurePath
 from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
+_MOST_PATH = 1024
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -34,6 +36,8 @@ class BoundValues:
         self._above: list[int] = []
         self._known: dict[int, tuple[Any, str]] = {}
         """By its id what was described, which keeps the id its own, and the digest of its description."""
+        self.paths: set[str] = set()
+        """The texts and paths in what was described that may be paths of files, from the root on."""
 
     def digest(self, value: Any) -> str:
         """Return the SHA-256 of what `describe` returns."""
@@ -41,6 +45,8 @@ class BoundValues:
 
     def describe(self, value: Any) -> Any:
         """Return JSON for the value. Raises `Unstable`."""
+        if isinstance(value, (str, PurePath)) and is_path(str(value)):
+            self.paths.add(str(value))
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) in (float, complex):
@@ -113,6 +119,11 @@ class BoundValues:
         if type(state) is dict and all(type(key) is str for key in state):
             return ["state", *([key, self.describe(state[key])] for key in sorted(state))]
         return self.describe(state)
+
+
+def is_path(text: str) -> bool:
+    """Whether a text may be the path of a file of this machine, from the root on."""
+    return text.startswith(("/", "file:/")) and "\n" not in text and len(text) <= _MOST_PATH
 
 
 def _parts_of(value: Any) -> list[Any] | None:

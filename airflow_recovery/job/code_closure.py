@@ -9,7 +9,8 @@ The closure begins with the function's own module and follows every import withi
 - files that a build has generated to hold a version.
 
 A module that computes the names that it looks up (``getattr(x, name)``, ``globals()``, ``importlib``, ``eval``) counts
-with its whole package. The package's other files count if any code in the closure can read them.
+with its whole package. The package's other files count if any code in the closure can read them; hidden files, if it
+names them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any
 from airflow_recovery.job.code_pieces import Piece, Pieces
 from airflow_recovery.job.declared_job import DeclaredJob
 from airflow_recovery.job.module_code import ModuleCode, canonical, find_module, without_docstring
-from airflow_recovery.job.package_files import data_files, modules_below
+from airflow_recovery.job.package_files import DataFile, FileIdentity, data_files, modules_below
 from airflow_recovery.job.references import ImportTarget
 
 _OURS = "airflow_recovery"
@@ -91,6 +92,13 @@ class CodeUnit:
     used_by: Cause | None = None
     code: ModuleCode | None = None
     pieces: tuple[Piece, ...] = ()
+    data: DataFile | None = None
+
+    @property
+    def file(self) -> tuple[str, FileIdentity] | None:
+        """The path of its file, and the file's identity when it was read; `None` without a file of its own."""
+        found = self.data or self.code
+        return (found.path, found.identity) if found is not None and found.identity is not None else None
 
     @property
     def lines(self) -> list[tuple[int, str]]:
@@ -134,7 +142,7 @@ class CodeModules:
         self._own = own
         self._found: dict[str, ModuleCode | None] = {}
         self._pieces: dict[str, Pieces] = {}
-        self._data: dict[str, list[tuple[str, frozenset[str], Callable[[], str]]]] = {}
+        self._data: dict[str, list[tuple[str, frozenset[str], DataFile]]] = {}
         self._wraps: dict[tuple[str, str, int], bool] = {}
         self._bases: dict[Any, CodeClosure] = {}
 
@@ -146,7 +154,7 @@ class CodeModules:
             base.add_names(own_module, ())
         return self._bases[key].copy()
 
-    def data(self, code: ModuleCode) -> list[tuple[str, frozenset[str], Callable[[], str]]]:
+    def data(self, code: ModuleCode) -> list[tuple[str, frozenset[str], DataFile]]:
         """Return the files of a package that are no modules: paths, the words of their names, what hashes them."""
         if code.name not in self._data:
             self._data[code.name] = [
@@ -580,8 +588,10 @@ class CodeClosure:
                 continue
             for path, words, read in self._modules.data(code):
                 is_read = reads or package.rpartition(".")[2] in self._words or not words.isdisjoint(self._words)
+                if path.rpartition("/")[2].startswith("."):  # an editor's, say
+                    is_read = bool(words) and words <= self._words
                 if is_read and not any(fnmatchcase(path, each) or path == each for each in self._ignored):
-                    yield CodeUnit(path, "", read())
+                    yield CodeUnit(path, "", read(), data=read)
 
 
 def package_of(module: str) -> str:
@@ -591,7 +601,7 @@ def package_of(module: str) -> str:
 
 
 def _has_no_effect(module: str) -> bool:
-    return module.partition(".")[0] in (_OURS, *sys.stdlib_module_names)
+    return module.partition(".")[0] in (_OURS, *sys.stdlib_module_names) and module != "__future__"
 
 
 def _binds_once(code: ModuleCode, name: str) -> bool:

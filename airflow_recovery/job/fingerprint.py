@@ -14,9 +14,9 @@ import importlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
@@ -27,10 +27,12 @@ from airflow_recovery.errors import FingerprintError
 from airflow_recovery.job.bound_values import BoundValues, Unstable
 from airflow_recovery.job.code_closure import CodeModules, CodeUnit, package_of
 from airflow_recovery.job.declaration import Job
+from airflow_recovery.job.made_classes import has_its_attributes
 from airflow_recovery.job.mode import modes_in
 from airflow_recovery.job.module_code import ADVICE, ModuleCode, find_module_spec
+from airflow_recovery.job.package_files import FileIdentity
 from airflow_recovery.job.parallelism import FixedParallelism, RunTimeSubtasks
-from airflow_recovery.job.references import default_values, names_bound_around, references
+from airflow_recovery.job.references import bindings, default_values, names_bound_around, references
 from airflow_recovery.job.row_settings import IMAGES, row_settings
 from airflow_recovery.job.vertex import Vertex
 from airflow_recovery.model.codec import digest_of
@@ -41,6 +43,14 @@ _LENGTH = 32
 _NOT_USERS = frozenset({"airflow", "airflow_recovery", "pyspark"})
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass
+class FilesFound:
+    """``read``: files of code, and what each was when it was read. ``named``: texts in values that may be paths."""
+
+    read: dict[str, FileIdentity] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
 
 
 class JobCode:
@@ -102,21 +112,23 @@ def vertex_units(job: Job, vertex: str) -> list[CodeUnit]:
     return JobCode(job).units(vertex)
 
 
-def function_code(function: Callable[..., Any], method_of: type | None = None) -> list[list[str]]:
+def function_code(
+    function: Callable[..., Any], method_of: type | None = None, found: FilesFound | None = None
+) -> list[list[str]]:
     """Return the components of the code of a function outside of any job, as ``[module, name, digest]``.
 
-    A bound value that can't be pickled counts by its attributes or its text, and a function without source by its
-    module. With ``method_of`` the code of that class is in it.
+    ``found`` gets the files of it. A bound value that can't be pickled counts by its attributes or its text,
+    and a function without source by its module. With ``method_of`` the code of that class is in it.
     """
     own = _module_name(inspect.unwrap(function).__module__ or "")
     code = _FunctionCode(_modules_beside(), own, lenient=True)
     code.add_own(function)
     if method_of is not None:
         code.add_used(method_of)
-    return _pieces(code.units())
+    return code.pieces(found)
 
 
-def class_code(used: type) -> list[list[str]]:
+def class_code(used: type, found: FilesFound | None = None) -> list[list[str]]:
     """Return the components of the code of a class and of what it inherits, as ``[module, name, digest]``.
 
     Classes of Airflow, of this package, of Spark and of Python count by no code; `[]` if there are no others.
@@ -127,7 +139,7 @@ def class_code(used: type) -> list[list[str]]:
     code = _FunctionCode(_modules_beside(), _module_name(users[0].__module__), lenient=True)
     for each in users:
         code.add_used(each)
-    return _pieces(code.units())
+    return code.pieces(found)
 
 
 def _is_users(module: str) -> bool:
@@ -135,19 +147,19 @@ def _is_users(module: str) -> bool:
     return top not in _NOT_USERS and top not in sys.stdlib_module_names
 
 
-def sink_code(sink: CommittingSink) -> list[list[str]]:
+def sink_code(sink: CommittingSink, found: FilesFound | None = None) -> list[list[str]]:
     """Return the components of the user's code that a sink runs when it commits: its class, or `ProbedSink.apply`."""
     code = _FunctionCode(_modules_beside(), "", lenient=True)
     for used in _runs_in(sink):
         code.add_used(used)
-    units = code.units()
-    return _pieces(units) if len(units) > 1 else []  # nothing but the order of no code
+    pieces = code.pieces(found)
+    return pieces if len(pieces) > 1 else []  # nothing but the order of no code
 
 
-def value_digest(value: Any) -> str:
+def value_digest(value: Any, found: FilesFound | None = None) -> str:
     """Return a digest of a value with its types, its order and the code of functions in it: equal in all processes."""
     code = _FunctionCode(_modules_beside(), "", lenient=True)
-    return digest_of([code.digest(value), *_pieces(code.units())])
+    return digest_of([code.digest(value), *code.pieces(found)])
 
 
 def _pieces(units: Iterable[CodeUnit]) -> list[list[str]]:
@@ -247,7 +259,7 @@ class _FunctionCode:
         self._is_versioned = is_versioned
         self._values: dict[str, str] = {}
         self._functions: dict[int, str] = {}
-        self._classes: dict[type, list[Any]] = {}
+        self._classes: dict[tuple[type, bool], list[Any]] = {}
         self._bound = BoundValues(self._code_of, lenient=lenient)
 
     def add_own(self, function: Callable[..., Any]) -> None:
@@ -273,6 +285,8 @@ class _FunctionCode:
             self._closure.add_package(module)
         if isinstance(used, str):
             self._closure.add_names(module, used.partition(":")[2].split("."))
+        elif isinstance(used, type):
+            self._class(used, is_value=False)
         else:
             self._code_of(used)
 
@@ -284,6 +298,14 @@ class _FunctionCode:
         """Return all components: the code by modules, then the values."""
         values = [CodeUnit("", label, digest) for label, digest in sorted(self._values.items())]
         return [*self._closure.units(), *values]
+
+    def pieces(self, found: FilesFound | None = None) -> list[list[str]]:
+        """Return all components as ``[module, name, digest]``. ``found`` gets the files of it."""
+        units = self.units()
+        if found is not None:
+            found.read.update(unit.file for unit in units if unit.file is not None)
+            found.named |= self._bound.paths
+        return _pieces(units)
 
     def _add_function(self, name: str, function: Callable[..., Any], label: str = "") -> None:
         """``name``: of the values that are bound to it. ``label``: of the function's own component."""
@@ -316,6 +338,9 @@ class _FunctionCode:
                 raise FingerprintError(
                     f"expected a value for closure variable {name!r}, found none yet: {ADVICE}"
                 ) from None
+            if name == "__class__" and isinstance(value, type):  # of a method that calls super()
+                self._class(value, is_value=False)
+                continue
             self._add_value(f"{label}.{name}", value)
         for name, value in _bound_defaults(module, node, function).items():
             self._add_value(f"{label}.{name}", value)
@@ -354,35 +379,55 @@ class _FunctionCode:
             return ["function", name, self._bound.describe(_compiled(value))]
         return ["function", self._closure.label(module), name, self._ordinal(value)]
 
-    def _class(self, value: type) -> list[Any]:
-        """A class by its name. If a call has made it or a class above it, these count by their attributes as well."""
-        if value in self._classes:
-            return self._classes[value]
+    def _class(self, value: type, *, is_value: bool = True) -> list[Any]:
+        """A class by its name. If a call has made it or a class above it, these count by their attributes as well.
+
+        ``is_value``: it is bound as a value, so that also what its code does not tell counts (`_is_told`).
+        """
+        if (value, is_value) in self._classes:
+            return self._classes[value, is_value]
         module = _module_name(value.__module__)
         self._is_users(module)
         self._closure.add_names(module, value.__qualname__.partition(".<locals>")[0].split("."))
-        described = self._classes[value] = ["class", self._closure.label(module), value.__qualname__]
-        made = [[each.__name__, _attributes_of(each)] for each in value.__mro__ if not self._is_written(each)]
+        described = ["class", self._closure.label(module), value.__qualname__]
+        self._classes[value, is_value] = described
+        made = [[each.__name__, _attributes_of(each)] for each in value.__mro__ if not self._is_told(each, is_value)]
         if made:
             described.append(BoundValues(self._code_of_attribute, lenient=True).digest(made))
         return described
 
-    def _is_written(self, value: type) -> bool:
-        """Whether a ``class`` statement at the top level of a module has made the class."""
-        module, path = _module_name(value.__module__), value.__qualname__.split(".")
+    def _is_told(self, value: type, is_value: bool) -> bool:
+        """Whether its code tells all of a class: the one ``class`` statement of its name, which nothing has changed.
+
+        A name may be bound a second time, by a call or in another branch. A decorator, a metaclass or a later
+        assignment may give the class other attributes than its statement has. That counts of a value alone: a class
+        that runs may count its own calls.
+        """
+        module = _module_name(value.__module__)
         code = self._modules.find(module) if self._is_users(module) else None
         if code is None:
             found: Any = sys.modules.get(value.__module__)
-            for name in path:
+            for name in value.__qualname__.split("."):
                 found = getattr(found, name, None)
             return found is value
-        body: Sequence[ast.stmt] = code.tree.body
-        for name in path:
-            inner = [each for each in body if isinstance(each, ast.ClassDef) and each.name == name]
-            if not inner:
-                return bool(code.opaque)
-            body = inner[-1].body
-        return True
+        if code.opaque:
+            return True
+        statement = _statement_of(code, value.__qualname__)
+        if statement is None or not is_value:
+            return statement is not None
+        return (
+            not self._is_users(type(value).__module__)
+            and all(self._keeps_class(code, each) for each in statement.decorator_list)
+            and has_its_attributes(value, statement)
+        )
+
+    def _keeps_class(self, code: ModuleCode, decorator: ast.expr) -> bool:
+        """Whether a decorator is one of another package, which gives a class no attributes but what its code tells."""
+        top = decorator.func if isinstance(decorator, ast.Call) else decorator
+        while isinstance(top, ast.Attribute):
+            top = top.value
+        targets = code.imports.get(top.id, ()) if isinstance(top, ast.Name) and top.id not in code.bound else ()
+        return bool(targets) and not any(self._is_users(code.absolute(target)) for target in targets)
 
     def _code_of_attribute(self, value: Any) -> Any:
         try:
@@ -499,6 +544,17 @@ def _attributes_of(value: type) -> list[list[Any]]:
     return [[name, item] for name, item in sorted(vars(value).items()) if name not in _OF_EVERY_CLASS]
 
 
+def _statement_of(code: ModuleCode, qualname: str) -> ast.ClassDef | None:
+    """The ``class`` statement of a class; `None` unless it alone binds the name, and in no branch."""
+    scope: ast.Module | ast.ClassDef = code.tree
+    for name in qualname.split("."):
+        bound = [each for each in bindings(scope) if each[0] == name]
+        if len(bound) != 1 or not isinstance(bound[0][1], ast.ClassDef) or bound[0][1] not in scope.body:
+            return None
+        scope = bound[0][1]
+    return scope if isinstance(scope, ast.ClassDef) else None
+
+
 def _definition(modules: CodeModules, function: FunctionType, defined_in: str) -> tuple[ModuleCode, _Definition]:
     """Where the function is written. Raises `FingerprintError` where its source is not found."""
     module_name = _module_name(defined_in)
@@ -515,6 +571,8 @@ def _definition(modules: CodeModules, function: FunctionType, defined_in: str) -
 
 def _node_of(module: ModuleCode, function: FunctionType) -> _Definition | None:
     """The definition that the function was made from: by its first line, else (the file was edited) by its name."""
+    if function.__code__.co_filename.startswith("<"):
+        return None  # made from a text, by exec or eval
     line = function.__code__.co_firstlineno
     if function.__name__ == "<lambda>":
         lambdas = [node for node in ast.walk(module.tree) if isinstance(node, ast.Lambda) and node.lineno == line]

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import decode_source, find_spec
@@ -33,7 +33,8 @@ _WITH_DOCSTRING = (ast.Module, *_SCOPES)
 class ModuleCode:
     """One module. ``spec``: where it was found. ``path`` and ``text``: its source; empty if there is none to read.
 
-    ``opaque``: the SHA-256 of a module that is no readable Python source, for example a compiled one.
+    ``opaque``: the SHA-256 of a module that is no readable Python source, for example a compiled one. ``identity``: of
+    its file when that was read; `None` for a module in an archive.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ModuleCode:
     path: str = ""
     text: str = ""
     opaque: str = ""
+    identity: FileIdentity | None = None
 
     @property
     def is_package(self) -> bool:
@@ -174,12 +176,12 @@ def _source_of_loader(spec: ModuleSpec) -> str | None:
 
 
 @lru_cache(maxsize=16_384)
-def _read(name: str, path: str, is_package: bool, _: FileIdentity) -> ModuleCode:
+def _read(name: str, path: str, is_package: bool, identity: FileIdentity) -> ModuleCode:
     spec = find_module_spec(name)
     assert spec is not None
     try:
         if not path.endswith(".py"):
-            return ModuleCode(name, spec, path, opaque=file_digest(path))
+            return ModuleCode(name, spec, path, opaque=file_digest(path), identity=identity)
         with open(path, "rb") as file:
             content = file.read()
         hashed_files.keep(path, content)
@@ -189,7 +191,7 @@ def _read(name: str, path: str, is_package: bool, _: FileIdentity) -> ModuleCode
         text = decode_source(content)
     except (UnicodeDecodeError, SyntaxError):
         text = "("
-    return _parsed(ModuleCode(name, spec, path, text), content)
+    return _parsed(ModuleCode(name, spec, path, text, identity=identity), content)
 
 
 def _parsed(code: ModuleCode, content: bytes) -> ModuleCode:
@@ -197,7 +199,7 @@ def _parsed(code: ModuleCode, content: bytes) -> ModuleCode:
     try:
         code.tree  # noqa: B018 - parsed now
     except (SyntaxError, ValueError, RecursionError):
-        return ModuleCode(code.name, code.spec, code.path, opaque=hashlib.sha256(content).hexdigest())
+        return replace(code, text="", opaque=hashlib.sha256(content).hexdigest())
     return code
 
 

@@ -11,7 +11,7 @@ import csv
 import hashlib
 import os
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -42,10 +42,10 @@ def modules_below(name: str, spec: ModuleSpec) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def data_files(name: str, spec: ModuleSpec) -> Iterator[tuple[str, Callable[[], str]]]:
+def data_files(name: str, spec: ModuleSpec) -> Iterator[tuple[str, DataFile]]:
     """Return each file of a package that is no Python source, as its path on Python's path, and what hashes it.
 
-    Hidden files, ``py.typed``, stubs and bytecode beside its source are left out: no program reads them.
+    ``py.typed``, stubs, bytecode beside its source and hidden folders are left out: no program reads them.
     """
     files = dict(_files(spec))
     for below, digest in sorted(files.items()):
@@ -56,7 +56,7 @@ def data_files(name: str, spec: ModuleSpec) -> Iterator[tuple[str, Callable[[], 
         yield f"{name.replace('.', '/')}/{below}", digest
 
 
-def _files(spec: ModuleSpec) -> Iterator[tuple[str, _Digest]]:
+def _files(spec: ModuleSpec) -> Iterator[tuple[str, DataFile]]:
     for location in spec.submodule_search_locations or ():
         if os.path.isdir(location):
             yield from _in_folder(location)
@@ -64,37 +64,59 @@ def _files(spec: ModuleSpec) -> Iterator[tuple[str, _Digest]]:
             yield from _in_archive(location)
 
 
-class _Digest:
-    """Reads and hashes a file when it is called."""
+class DataFile:
+    """Reads and hashes a file when it is called.
+
+    ``identity`` is then that of the file when it was read; `None` for one in an archive.
+    """
 
     def __init__(self, path: str, member: str = "") -> None:
-        self._path, self._member = path, member
+        self.path, self._member = path, member
+        self.identity: FileIdentity | None = None
 
     def __call__(self) -> str:
+        """Return its SHA-256."""
         if not self._member:
-            return file_digest(self._path)
-        with zipfile.ZipFile(self._path) as archive:
+            self.identity = identity_of(os.stat(self.path))
+            return _content_digest(self.path, self.identity)
+        with zipfile.ZipFile(self.path) as archive:
             return hashlib.sha256(archive.read(self._member)).hexdigest()
 
 
-def _in_folder(root: str) -> Iterator[tuple[str, _Digest]]:
+def _in_folder(root: str, above: tuple[Path, ...] = ()) -> Iterator[tuple[str, DataFile]]:
+    """The files below a folder. ``above``: the real folders that links have led through."""
+    above = (*above, Path(os.path.realpath(root)))
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if not _is_left_out(name))
         below = os.path.relpath(folder, root).replace(os.sep, "/")
+        prefix = "" if below == "." else f"{below}/"
         for name in files:
-            if not _is_left_out(name):
-                yield (name if below == "." else f"{below}/{name}"), _Digest(os.path.join(folder, name))
+            yield f"{prefix}{name}", DataFile(os.path.join(folder, name))
+        for name in folders:
+            path = os.path.join(folder, name)
+            if _leads_to_data(path, above):
+                yield from ((f"{prefix}{name}/{inner}", file) for inner, file in _in_folder(path, above))
 
 
-def _in_archive(location: str) -> Iterator[tuple[str, _Digest]]:
+def _leads_to_data(path: str, above: Sequence[Path]) -> bool:
+    """Whether a folder is a link, which `os.walk` does not follow, to another folder of the same deployment.
+
+    A deployment is the folder in which the package lies.
+    """
+    target = Path(os.path.realpath(path))
+    is_new = not any(each.is_relative_to(target) for each in above)
+    return os.path.islink(path) and is_new and target.is_relative_to(above[0].parent)
+
+
+def _in_archive(location: str) -> Iterator[tuple[str, DataFile]]:
     archive = next((str(path) for path in Path(location).parents if path.is_file()), None)
     if archive is None or not zipfile.is_zipfile(archive):
         return
     prefix = f"{os.path.relpath(location, archive).replace(os.sep, '/')}/"
     for member in _members(archive, identity_of(os.stat(archive))):
         below = member.removeprefix(prefix)
-        if below != member and not below.endswith("/") and not any(map(_is_left_out, below.split("/"))):
-            yield below, _Digest(archive, member)
+        if below != member and not below.endswith("/") and not any(map(_is_left_out, below.split("/")[:-1])):
+            yield below, DataFile(archive, member)
 
 
 @lru_cache(maxsize=16)

@@ -75,6 +75,39 @@ def _collect_bound(node: ast.AST, bound: frozenset[str], found: dict[ast.AST, fr
         _collect_bound(child, bound, found)
 
 
+def bindings(scope: ast.Module | ast.ClassDef) -> Iterator[tuple[str, ast.AST]]:
+    """Each place that binds a name of a module or of a class body: the name, and the statement or the target.
+
+    In branches and loops as well; for a module also in functions that declare the name ``global``.
+    """
+    below: list[ast.AST] = list(scope.body)
+    while below:
+        node = below.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name, node
+            continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from ((name, node) for name in imported_names(node))
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            yield node.targets[0].id, node
+            below.append(node.value)
+            continue
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            if node.value is not None:
+                yield node.target.id, node
+                below.append(node.value)
+            continue
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            yield node.name, node
+        elif isinstance(node, (ast.Name, ast.MatchAs, ast.MatchStar, ast.MatchMapping)):
+            yield from ((name, node) for name in bound_names(node))
+        if not isinstance(node, (ast.Lambda, *_COMPREHENSIONS)):
+            below += ast.iter_child_nodes(node)
+    if isinstance(scope, ast.Module):
+        globals_in = (node for node in ast.walk(scope) if isinstance(node, ast.Global))
+        yield from ((name, node) for node in globals_in for name in node.names)
+
+
 def default_values(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> dict[str, ast.expr]:
     """Return the expression of each parameter's default value, by the parameter's name."""
     positional = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]

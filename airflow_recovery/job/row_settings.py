@@ -282,11 +282,21 @@ def all_settings(operator: object) -> dict[str, Any]:
 
 def defaults_of(operator: object) -> dict[str, str]:
     """Return what the provider's spark-submit reads on this machine if no properties file is given."""
+    path = _defaults_file(operator)
+    return _settings_at(path) if path is not None else {}
+
+
+def settings_files(operator: object) -> list[Path]:
+    """Return the files of this machine from which settings of an operator are read, if they exist."""
+    defaults = _defaults_file(operator)
+    return [*_properties_files(operator), *([defaults] if defaults is not None else [])]
+
+
+def _defaults_file(operator: object) -> Path | None:
     is_submitted = any(parent.__module__.startswith(_SPARK_PROVIDER) for parent in type(operator).__mro__)
     if not is_submitted or any(getattr(operator, name, None) for name in PROPERTIES_FIELDS):
-        return {}
-    path = _sparks_configuration(_environment(operator)) / "spark-defaults.conf"
-    return settings_in(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else {}
+        return None
+    return _sparks_configuration(_environment(operator)) / "spark-defaults.conf"
 
 
 def configuration_folders(operator: object) -> list[Path]:
@@ -314,15 +324,22 @@ def declared_settings(operator: object) -> dict[str, Any]:
     A properties file on another machine is not read.
     """
     found: dict[str, Any] = {}
-    for name in PROPERTIES_FIELDS:
-        path = Path(re.sub("^file:(//)?(?=/)", "", str(getattr(operator, name, None) or "")))
-        if path.is_file():
-            found |= settings_in(path.read_text(encoding="utf-8", errors="replace"))
+    for path in _properties_files(operator):
+        found |= _settings_at(path)
     for name in SETTINGS_FIELDS:
         conf = getattr(operator, name, None)
         if isinstance(conf, Mapping):
             found |= {str(key): value for key, value in conf.items()}
     return found
+
+
+def _properties_files(operator: object) -> list[Path]:
+    given = [str(getattr(operator, name, None) or "") for name in PROPERTIES_FIELDS]
+    return [Path(re.sub("^file:(//)?(?=/)", "", path)) for path in given if path]
+
+
+def _settings_at(path: Path) -> dict[str, str]:
+    return settings_in(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else {}
 
 
 def without_other_settings(value: Any) -> Any:

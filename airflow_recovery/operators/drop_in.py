@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -148,6 +148,9 @@ class DropInOperator(RecoveringOperator):
     :param unseen_code: what happens if code of the job can't be seen, for example ``local:///opt/clean.py``.
         ``"run-on-clear"``: the task runs once after you clear it. ``"keep"``: it keeps its result. ``"run"``: it also
         runs after a clear by recovery or by a backfill. Default: ``[recovery] unseen_code``.
+    :param ignore_changes_in: patterns of absolute paths, such as ``"/var/log/clean/*"``. A file of the worker that an
+        argument or the application names does not count if a pattern matches it. Name files that the job writes and
+        that are no output.
 
     Raises `JobDefinitionError` where the declaration can't be run; Airflow shows it as an import error of the DAG.
     """
@@ -174,6 +177,7 @@ class DropInOperator(RecoveringOperator):
         idempotent: bool | None = None,
         allow_duplicates: bool = False,
         unseen_code: UnseenCodeLike | None = None,
+        ignore_changes_in: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
         where = str(kwargs.get("task_id"))
@@ -184,10 +188,12 @@ class DropInOperator(RecoveringOperator):
             "verify_max_bytes": verify_max_bytes,
             "verify_timeout": verify_timeout,
             "unseen_code": unseen_code,
+            "ignore_changes_in": ignore_changes_in,
         }
         check_arguments(DropInOperator.__init__, of_types, where)
         refuse_mapped_group(kwargs.get("task_group"), where)
         super().__init__(**kwargs)
+        self.ignore_changes_in = tuple(ignore_changes_in)
         self._job: DropInApplication | None = None
         self._unseen = ""
         self._as_written: dict[str, Any] = {}
@@ -338,7 +344,7 @@ class DropInOperator(RecoveringOperator):
         """What the job `computes`, with the values that its function takes from Airflow's context by name."""
         from airflow_recovery.task.drop_in_operator import context_of
 
-        taken = context_of(self, context)
+        taken = context_of(self, context, code)
         return {**self.computes(code), **({"context": taken} if taken else {})}
 
     @abstractmethod
@@ -352,7 +358,7 @@ class DropInOperator(RecoveringOperator):
         from airflow_recovery.model.keys import OPERATORS_GROUP
         from airflow_recovery.task.application_code import ApplicationCode
         from airflow_recovery.task.dag_operators import on_altered_of, plan_of_dag, publish_tasks_of
-        from airflow_recovery.task.dag_read_again import declared_operators
+        from airflow_recovery.task.dag_read_again import declared_now, declared_operators
         from airflow_recovery.task.open_run import RunPlace, open_run
 
         self.check_rendered()
@@ -387,6 +393,7 @@ class DropInOperator(RecoveringOperator):
             self._application = self._job = application = self.new_application(opened, context)
             if self.recovers:
                 application.code = code
+                application.declared_now = partial(declared_now, dag, self.task_id)
             task = RegionTask(
                 opened.run,
                 self.task_id,
@@ -417,8 +424,9 @@ class DropInOperator(RecoveringOperator):
                 )
 
     def more_to_note(self) -> str | None:
-        """Code of the job that can't be seen."""
-        return f"can't be seen: {self._unseen}" if self._unseen else None
+        """Code of the job that can't be seen, and files that the job seems to write."""
+        unseen = f"can't be seen: {self._unseen}" if self._unseen else ""
+        return "; ".join(filter(None, (unseen, self._job.made if self._job is not None else ""))) or None
 
     def _with_what_others_judge(self, result: RegionResult) -> RegionResult:
         """``result``, whose note says what this task can't see of the operators that it reads, unless it ran first."""

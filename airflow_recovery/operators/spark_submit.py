@@ -99,7 +99,7 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
         """As `DropInOperator.code_places`. What a properties file names is not among it."""
         from airflow_recovery.task.spark_submission import described
 
-        return places_of_submit(described(self), self.conf or {})
+        return places_of_submit(described(self), self.conf or {}, self.application_args or ())
 
     def check_rendered(self) -> None:
         """As `DropInOperator.check_rendered`, with the application and its arguments."""

@@ -1,17 +1,20 @@
 """What an application's code is, as components of its fingerprint, and whether it is still that code when it has run.
 
 `ApplicationCode` reads each file once, when a try begins: one request a file. A try that runs its application looks a
-second time, at versions and not at contents. So the rows of a bad deploy never count, also if it was rolled back.
+second time, at versions and not at contents. So the rows of a bad deploy never count, also if it was rolled back. The
+same holds for files that an argument names, and for files that settings are read from.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +33,8 @@ from airflow_recovery.hooks.code_sources import (
     local_path,
 )
 from airflow_recovery.job.application_modules import files_beside, included_files
+from airflow_recovery.job.fingerprint import FilesFound
+from airflow_recovery.job.package_files import FileIdentity, identity_of
 from airflow_recovery.locations import scheme_of
 from airflow_recovery.model.components import Component
 from airflow_recovery.task.code_places import (
@@ -53,12 +58,16 @@ if TYPE_CHECKING:
     from airflow_recovery.store.object_store import ObjectStore
 
 T = TypeVar("T")
+_Version = FileIdentity
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
+_MOST_NAMED_BYTES = 256 * 1024**2
+"""A larger file that an argument names is taken for data, and not read in every try."""
 _LOADED = (".py", ".so", ".sql", ".hql", ".j2", ".jinja", ".jinja2")
 """Files beside a program that it loads, and does not write."""
+_SPARK_PROVIDER = "airflow.providers.apache.spark."
 _OWN_CONNECTIONS = {"s3": "aws_conn_id", "gs": "gcp_conn_id"}
 """The operators' attributes with the connection of their own, by the kind of store."""
 
@@ -76,6 +85,17 @@ class ApplicationCode:
         self._read: dict[str, CodeFile] = {}
         self._guarded: dict[str, bool] = {}
         """The files whose versions are looked at again, and whether each is loaded when it is needed."""
+        self._watched: dict[str, _Version | None] = {}
+        """Files of this machine that are looked at again and are no code, or code of this process: their versions.
+
+        `None`: the file did not exist.
+        """
+        self._lists: dict[str, tuple[list[str], Callable[[], list[str]]]] = {}
+        """By a glob or a folder, the files of code that were found there, and what finds them again."""
+        self.found = FilesFound()
+        """The files of the operator's functions and values."""
+        self._named: set[str] = set()
+        """The watched files that an argument or the application names. The job may write them."""
 
     # what it is
 
@@ -99,11 +119,53 @@ class ApplicationCode:
     def file_digest(self, path: str) -> str:
         """Return what stands for the file of this machine at ``path``; ``path`` itself if there is none.
 
-        Whether it stays the same is not checked: it may be a file that the job writes.
+        It is looked at again later. A file does not count if it lies in a declared output, or if ``ignore_changes_in=``
+        names it. A large file is not read: its size and time stand for its content.
         """
         plain, alias = split_alias(path)
+        if self._is_left_out(local_path(plain)):
+            return path
+        version = self._watch_named(local_path(plain))
+        if version is not None and version[2] > _MOST_NAMED_BYTES:
+            return f"size:{version[2]} time:{version[3]}"
         file = self._files([plain])[plain] if os.path.isfile(local_path(plain)) else None
         return f"{file.content}{alias or '#'}" if isinstance(file, CodeFile) else path
+
+    def watch(self, paths: Iterable[Path]) -> None:
+        """Look at files of this machine again later, though they are no components, such as files of settings.
+
+        Call it before they are read.
+        """
+        for path in paths:
+            self._watched.setdefault(str(path), _version_of(path))
+
+    def watch_found(self) -> list[str]:
+        """Look again later at the files that were `found`. Returns the digests of those that values name.
+
+        A module that this process has loaded is passed over, unless the function runs on Spark, whose workers load it
+        once more.
+        """
+        is_of_spark = any(each.__module__.startswith(_SPARK_PROVIDER) for each in type(self._operator).__mro__)
+        has_workers = is_of_spark and callable(getattr(self._operator, "python_callable", None))
+        modules = () if has_workers else list(sys.modules.values())
+        loaded = {getattr(module, "__file__", None) for module in modules}
+        self._watched |= {path: version for path, version in self.found.read.items() if path not in loaded}
+        return [digest for path in sorted(self.found.named) if (digest := self.file_digest(path)) != path]
+
+    def _watch_named(self, path: Path) -> _Version | None:
+        self._named.add(str(path))
+        return self._watched.setdefault(str(path), _version_of(path))
+
+    def _is_left_out(self, path: Path) -> bool:
+        """Whether a file is no input: it lies in a declared output, or the user has named it."""
+        outputs = getattr(self._operator, "outputs", None)
+        places = outputs.values() if isinstance(outputs, Mapping) else ()
+        folders = [local_path(uri).absolute() for uri in map(str, filter(None, places)) if is_local(uri)]
+        ignored = getattr(self._operator, "ignore_changes_in", ())
+        if not (folders or ignored):
+            return False
+        full = path.absolute()
+        return any(map(full.is_relative_to, folders)) or any(fnmatchcase(str(full), each) for each in ignored)
 
     def _expanded(self, place: Place) -> list[Place]:
         """``place``, or a place for each file that its glob names, or that Glue's definition of the job names."""
@@ -112,12 +174,15 @@ class ApplicationCode:
         if place.kind is not PlaceKind.FILE or not is_glob(place.uri):
             return [place]
         plain, alias = split_alias(place.uri)
-        if _is_local(plain):
-            path = local_path(plain)
-            matches = [str(one) for one in sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))]
-        else:
-            matches = self._listed(plain)
+        matches = self._matches(plain)
+        self._lists[plain] = matches, partial(self._matches, plain)
         return [place._replace(uri=f"{uri}{alias}") for uri in matches] or [place]
+
+    def _matches(self, pattern: str) -> list[str]:
+        if not is_local(pattern):
+            return self._listed(pattern)
+        path = local_path(pattern)
+        return [str(one) for one in sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))]
 
     def _of_glue(self, place: Place) -> list[Place]:
         """The job's definition, and the script and the files that it names."""
@@ -136,7 +201,7 @@ class ApplicationCode:
         roles = {split_alias(place.uri)[0]: place.role for place in places}
         for uri, role in roles.items():
             # spark-submit fetches the application before it starts. Java reads a jar of this machine as it needs it.
-            is_lazy = role != APPLICATION or (_is_local(uri) and not uri.endswith(".py"))
+            is_lazy = role != APPLICATION or (is_local(uri) and not uri.endswith(".py"))
             self._guarded[uri] = self._guarded.get(uri, False) or is_lazy
         return self._files(list(roles))
 
@@ -156,7 +221,7 @@ class ApplicationCode:
         if isinstance(file, CodeUnseen):
             log.warning("The code at %s can't be seen, so a change of it is not noticed: %s", _shown(plain), file)
             return Component(f"{place.role} {_shown(plain)}{alias}", f"{_shown(plain)}{alias}", seen=False)
-        if not _is_local(plain):
+        if not is_local(plain):
             return Component(f"{place.role} {_shown(plain)}{alias}", file.content)
         name = place.role if place.role == APPLICATION else f"{place.role} {local_path(plain).name}"
         return Component(f"{name}{alias}", file.content, seen=self._runs_here)
@@ -165,9 +230,16 @@ class ApplicationCode:
         """What a program of this machine loads from its folder: modules, or the files that a pipeline includes."""
         plain, _ = split_alias(place.uri)
         path = local_path(plain)
-        if not _is_local(plain) or place.role not in (APPLICATION, "file"):
+        if not is_local(plain) or place.role not in (APPLICATION, "file"):
             return []
-        beside = self._modules(path) if plain.endswith(".py") else included_files(path)
+        version, find = _version_of(path), self._modules if plain.endswith(".py") else included_files
+        beside = [one for one in find(path) if one.suffix in _LOADED or not self._is_left_out(one)]
+        loaded = _loaded_of(beside)
+        # A program that was replaced after it was loaded does not show what the loaded one loads.
+        self._lists[plain] = loaded, lambda: _loaded_of(find(path)) if _version_of(path) == version else loaded
+        for one in beside:
+            if one.suffix not in _LOADED:
+                self._watch_named(one)
         read = self._files([str(one) for one in beside])
         self._guard(Place("module", str(one)) for one in beside if one.suffix in _LOADED)
         contents = [
@@ -189,21 +261,53 @@ class ApplicationCode:
     ) -> None:
         """Raise `CodeReplaced` if a file of the code was replaced since it was read, or can't be looked at.
 
-        ``known`` are files that were found replaced already. ``lazy``: of the others, look only at files that are
-        fetched when they are needed. One request a file. ``cause``: what the attempt has failed with.
+        The same for a file that an argument names. ``known`` are files that were found replaced already. ``lazy``: of
+        the others, look only at files that are fetched when they are needed. One request a file. ``cause``: what the
+        attempt has failed with.
         """
         replaced = known or self.replaced(lazy=lazy)
-        if replaced:
+        code = [uri for uri in replaced if uri not in self._named]
+        if code:
             raise CodeReplaced(
                 f"{attempt}: expected its code to stay as it was when this try began, found that "
-                f"{', '.join(map(_shown, replaced))} was replaced since, or can't be read any more. It is not known "
+                f"{', '.join(map(_shown, code))} was replaced since, or can't be read any more. It is not known "
                 "which code has made the rows, so they don't count. The next try runs with the code as it is then. To "
                 "leave running tasks alone, deploy new code under a new name."
             ) from cause
+        if replaced:
+            raise CodeReplaced(
+                f"{attempt}: expected each file that an argument or the application names to stay as it was when this "
+                f"try began, found that {', '.join(replaced)} was changed since, or removed. It is not known what the "
+                "job has read, so its rows don't count. The next try runs with the file as it is then. If the job "
+                f"itself writes the file, {_declared(replaced)}."
+            ) from cause
 
     def replaced(self, *, lazy: bool = False) -> list[str]:
-        """Return the URIs of the files whose version differs from the one that was read, or can't be read now."""
-        return [uri for uri, version in self._now(lazy=lazy).items() if version != self._read[uri].version]
+        """Return the URIs of the files whose version differs from the one that was read, or can't be read now.
+
+        A glob or a folder is named if other files of code are found there.
+        """
+        changed = [uri for uri, version in self._now(lazy=lazy).items() if version != self._read[uri].version]
+        lists = [name for name, (before, find) in self._lists.items() if find() != before]
+        return list(dict.fromkeys([*changed, *self._changed_here(), *lists]))
+
+    def _changed_here(self) -> list[str]:
+        """The watched files that differ. One that an argument names and that did not exist is not among them."""
+        return [
+            path
+            for path, before in self._watched.items()
+            if _version_of(Path(path)) != before and (before is not None or path not in self._named)
+        ]
+
+    def made_meanwhile(self) -> str:
+        """Name the files that an argument names and that were made since the fingerprint was, with what to declare."""
+        made = [path for path in sorted(self._named) if self._watched[path] is None and os.path.isfile(path)]
+        if not made:
+            return ""
+        return (
+            f"an argument names {', '.join(made)}, which did not exist before: in later tries its content counts, and "
+            f"must not change while the job runs. If the job itself writes the file, {_declared(made)}"
+        )
 
     def look_early(self) -> tuple[list[str], bool]:
         """Return the URIs of the files that were surely replaced, and whether every file was looked at.
@@ -212,7 +316,8 @@ class ApplicationCode:
         """
         now = self._now()
         seen = {uri: version for uri, version in now.items() if not isinstance(version, CodeUnseen)}
-        return [uri for uri, version in seen.items() if version != self._read[uri].version], len(seen) == len(now)
+        replaced = [uri for uri, version in seen.items() if version != self._read[uri].version]
+        return list(dict.fromkeys([*replaced, *self._changed_here()])), len(seen) == len(now)
 
     def _now(self, *, lazy: bool = False) -> dict[str, tuple[Any, ...] | CodeUnseen]:
         uris = [uri for uri, is_lazy in self._guarded.items() if uri in self._read and (is_lazy or not lazy)]
@@ -221,17 +326,17 @@ class ApplicationCode:
     @property
     def unread(self) -> list[str]:
         """The URIs of files that were not tried to be read, since no stores are at hand."""
-        return sorted(uri for uri in self._guarded if self._stores is None and not _is_local(uri))
+        return sorted(uri for uri in self._guarded if self._stores is None and not is_local(uri))
 
     @property
     def remote_versions(self) -> list[list[Any]]:
         """The versions of the files that are not on this machine. Those of this machine differ on another worker."""
-        return [[uri, *file.version] for uri, file in sorted(self._read.items()) if not _is_local(uri)]
+        return [[uri, *file.version] for uri, file in sorted(self._read.items()) if not is_local(uri)]
 
     # how it is reached
 
     def _each(self, ask: Callable[[str], T], uris: Sequence[str]) -> dict[str, T]:
-        remote = [uri for uri in uris if not _is_local(uri)]
+        remote = [uri for uri in uris if not is_local(uri)]
         if len(remote) < 2:
             return {uri: ask(uri) for uri in uris}
         with ThreadPoolExecutor(min(_AT_ONCE, len(uris)), thread_name_prefix="recovery-code") as pool:
@@ -254,7 +359,7 @@ class ApplicationCode:
         scheme = uri.partition(":")[0] if ":" in uri.partition("/")[0] else ""
         if self._databricks is not None and (scheme == "dbfs" or uri.startswith(ON_DATABRICKS)):
             yield self._databricks
-        elif _is_local(uri):
+        elif is_local(uri):
             yield LocalFiles()
         elif self._stores is None:
             return
@@ -296,8 +401,28 @@ class ApplicationCode:
         return DatabricksFiles(conn_id) if isinstance(conn_id, str) and self._stores is not None else None
 
 
-def _is_local(uri: str) -> bool:
+def is_local(uri: str) -> bool:
+    """Whether a URI or a path names a file of this machine."""
     return uri.startswith("file:") or ":" not in uri.partition("/")[0]
+
+
+def _version_of(path: Path) -> _Version | None:
+    try:
+        return identity_of(path.stat()) if path.is_file() else None
+    except OSError:
+        return None
+
+
+def _loaded_of(files: Iterable[Path]) -> list[str]:
+    return [str(one) for one in files if one.suffix in _LOADED]
+
+
+def _declared(files: Sequence[str]) -> str:
+    """What to declare if the job itself writes ``files``."""
+    return (
+        "declare it as an output and write {output:name} in the argument; if no row depends on its content, say "
+        f"ignore_changes_in={list(files)!r}"
+    )
 
 
 def _shown(uri: str) -> str:

@@ -12,6 +12,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import takewhile
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -166,8 +167,11 @@ def listed(names: Any) -> list[str]:
     return [piece for each in pieces if (piece := str(each).strip())]
 
 
-def places_of_submit(options: Mapping[str, Any], conf: Mapping[str, Any]) -> list[Place]:
-    """Return the places that spark-submit would load. ``options`` are named as the arguments of the operator."""
+def places_of_submit(options: Mapping[str, Any], conf: Mapping[str, Any], arguments: Sequence[Any] = ()) -> list[Place]:
+    """Return the places that spark-submit would load. ``options`` are named as the arguments of the operator.
+
+    ``arguments``: of the application. The URI of a file with an ending of code counts.
+    """
     found = [Place(APPLICATION, str(options.get("application") or ""))]
     for role in ("py_files", "jars", "files", "archives"):
         found += [Place(role, uri) for uri in listed(options.get(role))]
@@ -175,6 +179,7 @@ def places_of_submit(options: Mapping[str, Any], conf: Mapping[str, Any]) -> lis
     found += _class_path(options.get("driver_class_path"))
     if options.get("properties_file"):
         found.append(Place(PROPERTIES_FILE, str(options["properties_file"])))
+    found += places_of_fields({"application_args": list(map(str, arguments))}, of_service=False)
     return [*found, *places_of_settings(conf)]
 
 
@@ -262,6 +267,11 @@ def _of_databricks(value: Mapping[Any, Any]) -> Iterator[Place]:
         yield Place("image", image["url"], PlaceKind.IMAGE)
 
 
+def value_in(argument: str) -> str:
+    """Return the value of ``--name=value``; any other argument itself."""
+    return argument.partition("=")[2] if argument.startswith("-") and "=" in argument else argument
+
+
 def _of_text(text: str, key: str, names: Mapping[str, str]) -> Iterator[Place]:
     name = _SIGNS.sub("", key.lower())
     if name in _IMAGE_FIELDS and text.strip():
@@ -277,8 +287,8 @@ def _of_text(text: str, key: str, names: Mapping[str, str]) -> Iterator[Place]:
     elif name in names:
         pieces = [text] if names[name] == APPLICATION else listed(text)
         yield from (Place(names[name], one) for one in pieces if _URI.match(one) or one.startswith("/"))
-    elif _STORED.fullmatch(text) and _CODE.search(text.partition("?")[0]):
-        yield Place("file", text)
+    elif _STORED.fullmatch(value_in(text)) and _CODE.search(text.partition("?")[0]):
+        yield Place("file", value_in(text))
     elif " " in text:
         yield from _named_in(text)
 
@@ -321,7 +331,7 @@ def places_of_shell(command: str, folder: str | None, env: Mapping[str, str]) ->
     found: list[Place] = []
     for part in re.split(r"&&|\|\||[;|\n]", command):
         words = [Template(word).safe_substitute(env) for word in _words(part)]
-        while words and (re.fullmatch(r"\w+=.*", words[0]) or words[0] in _BEFORE_PROGRAM):
+        while words and (_ASSIGNS.match(words[0]) or words[0] in _BEFORE_PROGRAM):
             del words[0]
         if words[:1] == ["cd"]:
             folder = os.path.join(folder or "", words[1]) if len(words) > 1 else None
@@ -346,6 +356,39 @@ def places_of_shell(command: str, folder: str | None, env: Mapping[str, str]) ->
     return list(dict.fromkeys(found))
 
 
+def files_of_shell(command: str, folder: str | None, env: Mapping[str, str]) -> list[str]:
+    """Return the paths of files of this machine that the programs of a shell's command are given, also as a value.
+
+    Without code (`places_of_shell`), what the shell or a program such as ``tee`` writes, and places of the system.
+    ``folder`` and ``env`` as for `places_of_shell`.
+    """
+    found: list[str] = []
+    for part in re.split(r"&&|\|\||[;|\n]", command):
+        words = [Template(word).safe_substitute(env) for word in _words_read(part)]
+        if words[:1] == ["cd"]:
+            folder = os.path.join(folder or "", words[1]) if len(words) > 1 else None
+            continue
+        before = list(takewhile(lambda word: word in _BEFORE_PROGRAM or _ASSIGNS.match(word), words))
+        program = "".join(words[len(before) : len(before) + 1]).rpartition("/")[2]
+        arguments = words[len(before) + 1 : -1 if program in _COPIERS else None]
+        for word in (*before, *(() if program in _WRITERS else arguments)):
+            if _CODE.search(word):
+                continue
+            path = os.path.join(folder or "", word.partition("=")[2] if _WITH_VALUE.match(word) else word)
+            is_plain = path == os.path.normpath(path) and not any(sign in path for sign in "{$*?\n")
+            if os.path.isabs(path) and is_plain and len(path) <= _MOST_PATH and not _NO_DATA.match(path):
+                found.append(path)
+    return list(dict.fromkeys(found))
+
+
+_MOST_PATH = 1024
+_WRITERS = frozenset(("echo", "mkdir", "printf", "rm", "rmdir", "tee", "test", "touch", "["))
+"""Programs that read no content of the files that they are given."""
+_COPIERS = frozenset(("cp", "install", "ln", "mv", "rsync"))
+"""Programs that write to the last place that they are given."""
+_ASSIGNS = re.compile(r"\w+=")
+_WITH_VALUE = re.compile(r"-[^=]*=|\w+=")
+_NO_DATA = re.compile(r"/(?:bin|dev|lib\w*|proc|sbin|sys|usr)/|.*/(?:python[\d.]*|java|spark-submit|(?:ba)?sh)$")
 _BEFORE_PROGRAM = (
     "exec",
     "nohup",
@@ -359,6 +402,7 @@ _BEFORE_PROGRAM = (
     "else",
     "if",
     "while",
+    "until",
     "(",
     "{",
 )
@@ -395,6 +439,18 @@ def _words(text: str) -> list[str]:
     except ValueError:  # a quote that is not closed
         return text.split()
     return words
+
+
+def _words_read(text: str) -> list[str]:
+    """The words of one command of a shell, without the targets of ``>``."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        words = list(lexer)
+    except ValueError:  # a quote that is not closed
+        return text.split()
+    is_target = [False, *(">" in word and not word.strip("();<>|&") for word in words)]
+    return [word for word, skip in zip(words, is_target, strict=False) if not skip and word.strip("();<>|&")]
 
 
 def _yaml(text: str) -> Any:

@@ -29,6 +29,12 @@ def declared_operators(dag: Any) -> DeclaredOperators:
     return DeclaredOperators(own, lambda task_id: again().get(task_id))
 
 
+def declared_now(dag: Any, task_id: str) -> str | None:
+    """What ``dag`` declares of one operator, with the files of this machine as they are now."""
+    digest: str | None = dag.task_dict[task_id].declared(_root_of(dag))
+    return digest
+
+
 def read_again(dag: Any) -> Any | None:
     """``dag``, as Airflow makes it from its file now; `None` if the file can't be read again.
 

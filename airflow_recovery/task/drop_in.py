@@ -8,7 +8,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import cached_property, partial
@@ -44,8 +44,9 @@ from airflow_recovery.errors import (
 from airflow_recovery.hooks.result import NOT_PUBLISHED, READ_BY_HOOK, reads_recorded
 from airflow_recovery.hooks.sinks import AirflowSinkResources
 from airflow_recovery.hooks.tables import tables_of
+from airflow_recovery.job.bound_values import is_path
 from airflow_recovery.job.fingerprint import sink_code
-from airflow_recovery.job.row_settings import all_settings, settings_of
+from airflow_recovery.job.row_settings import all_settings, settings_files, settings_of
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.journal.run_state import RegionState, RunState
 from airflow_recovery.locations import (
@@ -72,9 +73,9 @@ from airflow_recovery.results.output_digest import digest_output, import_readers
 from airflow_recovery.results.prober import OnAltered, cure_of_altered
 from airflow_recovery.results.table_line import OwnCommits
 from airflow_recovery.results.tables import DELTA_USER_METADATA, ICEBERG_SETTING, Tables, check_names, tag_of, token_of
-from airflow_recovery.task.application_code import ApplicationCode
+from airflow_recovery.task.application_code import ApplicationCode, is_local
 from airflow_recovery.task.asset_input import last_event, recorded, triggered_by
-from airflow_recovery.task.code_places import Place, places_of_submit
+from airflow_recovery.task.code_places import Place, places_of_settings, places_of_submit, value_in
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.driver_pod import PodFailed
 from airflow_recovery.task.externals import list_external, version_input
@@ -132,16 +133,18 @@ def application_document(
         raise JobDefinitionError(f"{drop_in.task_id}: expected an application, found none.")
     description = described(operator)
     code = code or ApplicationCode(operator)
+    code.watch(settings_files(operator))
+    arguments = [str(argument) for argument in operator.application_args or ()]
     document = {
-        "code": code_document(code, places_of_submit(description, all_settings(operator))),
+        "code": code_document(code, places_of_submit(description, all_settings(operator), arguments)),
         "java_class": description["java_class"],
-        "arguments": [str(argument) for argument in operator.application_args or ()],
+        "arguments": arguments,
         **({"files": files} if (files := _files_told(operator, code)) else {}),
         **{name.strip("_"): text for name in _OF_PACKAGES if (text := getattr(operator, name, None))},
-        **({"settings": settings} if (settings := settings_of(operator)) else {}),
+        **({"settings": settings} if (settings := settings_document(operator, code)) else {}),
     }
     check_no_address(document["arguments"], f"{drop_in.task_id}, application_args")
-    return drop_in_document(document, drop_in)
+    return drop_in_document(document, drop_in, code)
 
 
 _OF_PACKAGES = ("exclude_packages", "_repositories")
@@ -149,13 +152,26 @@ _OF_PACKAGES = ("exclude_packages", "_repositories")
 
 
 def _files_told(operator: SparkSubmitOperator, code: ApplicationCode) -> list[str]:
-    """The digests of files of this machine that its arguments name: by their path, or beside the application."""
-    beside = os.path.dirname(str(operator.application).removeprefix("file:"))
-    texts = [str(argument) for argument in operator.application_args or ()]
-    values = [text.partition("=")[2] if text.startswith("-") else text for text in texts]
-    paths = [value if value.startswith("file:/") else os.path.join(beside, value) for value in values if value]
-    paths = [path for path in paths if "{" not in path and "\n" not in path and len(path) <= _MOST_PATH]
-    return [digest for path in paths if (digest := code.file_digest(path)) != path]
+    """The digests of files of this machine that its arguments name.
+
+    By their path: from the application's folder, or from the one in which spark-submit runs.
+    """
+    folders = (os.path.dirname(str(operator.application).removeprefix("file:")), "")
+    texts = [value_in(str(argument)) for argument in operator.application_args or ()]
+    texts = [text for text in texts if text and "{" not in text and "\n" not in text and len(text) <= _MOST_PATH]
+    paths = [[text] if text.startswith("file:/") else [os.path.join(each, text) for each in folders] for text in texts]
+    named = dict.fromkeys(path for each in paths for path in each if is_local(path))
+    return [digest for path in named if (digest := code.file_digest(path)) != path]
+
+
+def settings_document(operator: object, code: ApplicationCode) -> dict[str, Any]:
+    """The settings that may change rows. One of your own that is the path of a file counts by its content as well."""
+
+    def described(name: str, value: str) -> Any:
+        digest = code.file_digest(value) if is_path(value) and not places_of_settings({name: value}) else value
+        return value if digest == value else [value, digest]
+
+    return {name: described(name, value) for name, value in settings_of(operator).items()}
 
 
 def code_document(code: ApplicationCode, places: Iterable[Place]) -> list[list[Any]]:
@@ -163,10 +179,13 @@ def code_document(code: ApplicationCode, places: Iterable[Place]) -> list[list[A
     return [[component.name, component.value, component.seen] for component in code.components(places)]
 
 
-def drop_in_document(job: Mapping[str, Any], drop_in: DropIn) -> dict[str, Any]:
+def drop_in_document(job: Mapping[str, Any], drop_in: DropIn, code: ApplicationCode) -> dict[str, Any]:
     """What ``job`` says that is computed, and the names of its data. Of a version its text is data, as files are."""
+    of_sink = sink_code(drop_in.commit, code.found) if drop_in.commit else []
+    named = code.watch_found()
     return {
         **job,
+        **({"named_files": named} if named else {}),
         "outputs": sorted((name, uri or "") for name, uri in drop_in.outputs.items()),
         "inputs": sorted(
             (
@@ -178,7 +197,7 @@ def drop_in_document(job: Mapping[str, Any], drop_in: DropIn) -> dict[str, Any]:
             for name, read in drop_in.inputs.items()
         ),
         **({"commit": asdict(drop_in.commit_spec)} if drop_in.commit_spec else {}),
-        **({"commit_code": code} if drop_in.commit and (code := sink_code(drop_in.commit)) else {}),
+        **({"commit_code": of_sink} if of_sink else {}),
     }
 
 
@@ -202,6 +221,10 @@ class DropInApplication(SparkApplication):
         """What the operator has returned, in this try or in the one that is kept."""
         self.code = ApplicationCode()
         """What its fingerprint was made from."""
+        self.made = ""
+        """The files that an argument names and that were made while the job ran, in words for the note."""
+        self.declared_now: Callable[[], str | None] = lambda: None
+        """What the DAG declares of the operator, with the files of this machine as they are then."""
         self._look: threading.Thread | None = None
         """Looks whether the code was replaced, as soon as the job may have loaded it."""
         self._replaced: list[str] = []
@@ -638,6 +661,9 @@ class DropInApplication(SparkApplication):
         with self._heartbeat(claim, rests_on, has_ended=True) if is_heard else nullcontext():
             outputs = tuple(self._register(claim, name, uri) for name, uri in self._drop_in.outputs.items())
         self._check_nobody_between(f"{claim.region}@{claim.attempt}", attempt.externals)
+        self.made = self.code.made_meanwhile()
+        if self.made:
+            self._run.log.warning("%s@%d: %s", claim.region, claim.attempt, self.made)
         if self._drop_in.commit is not None:
             check_prepared(self._drop_in.commit, outputs[0], f"{claim.region}@{claim.attempt}")
         read = ReadMetrics.of(self._manifests_read(attempt), attempt.externals)
@@ -650,6 +676,9 @@ class DropInApplication(SparkApplication):
             xcoms=self._store_left(claim, left),
         )
         outcome = replace(outcome, externals=(*outcome.externals, *found))
+        if self.made and outcome.declared is not None and (own := self.declared_now()) is not None:
+            # Consumers see the files that the job has made, which is no other declaration.
+            outcome = replace(outcome, declared=replace(outcome.declared, own=own))
         try:
             # The application was given its inputs as folders. A release names more than the files that it has deleted.
             ensure_inputs_kept(self._run, attempt)

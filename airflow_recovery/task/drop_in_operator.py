@@ -7,15 +7,29 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.checks import check_no_address
 from airflow_recovery.driver.paths import spark_path
-from airflow_recovery.job.fingerprint import class_code, function_code, value_digest
-from airflow_recovery.job.row_settings import defaults_of, settings_of
+from airflow_recovery.job.bound_values import is_path
+from airflow_recovery.job.fingerprint import FilesFound, class_code, function_code, value_digest
+from airflow_recovery.job.row_settings import defaults_of, settings_files
 from airflow_recovery.task.application_code import ApplicationCode
-from airflow_recovery.task.code_places import Place, places_of_operator, places_of_settings, places_of_shell
-from airflow_recovery.task.drop_in import DropInApplication, code_document, drop_in_document
+from airflow_recovery.task.code_places import (
+    Place,
+    files_of_shell,
+    places_of_operator,
+    places_of_settings,
+    places_of_shell,
+    value_in,
+)
+from airflow_recovery.task.drop_in import (
+    DropInApplication,
+    code_document,
+    drop_in_document,
+    settings_document,
+)
 from airflow_recovery.task.operator_components import arguments_that_count, context_document, fields_that_count
 from airflow_recovery.task.operator_submission import OperatorSubmission
 from airflow_recovery.task.references import filled
@@ -26,8 +40,6 @@ if TYPE_CHECKING:
     from airflow_recovery.attempt.application import ClaimedAttempt
     from airflow_recovery.task.open_run import OpenRun
     from airflow_recovery.task.references import DropIn, PathStyle
-
-_MOST_PATH_CHARS = 1024
 
 
 class DropInOperatorJob(DropInApplication, OperatorSubmission):
@@ -98,14 +110,16 @@ def operator_document(
     """
     function = getattr(operator, "python_callable", None)
     code = code or ApplicationCode(operator)
+    code.watch(settings_files(operator))
     places = places_of_operator(operator, operator_class, fields)
     places += [*_places_of_shell(operator, places), *places_of_settings(defaults_of(operator))]
     declared = {field: getattr(operator, field) for field in fields}
     for field, value in declared.items():
         check_no_address(value, f"{operator.task_id}, {field}")
     counting = fields_that_count(operator_class, declared)
-    settings = settings_of(operator)
-    of_class = class_code(operator_class)
+    settings = settings_document(operator, code)
+    of_class = class_code(operator_class, code.found)
+    command = _files_of_command(operator, places, code)
     arguments = arguments_that_count(operator, operator_class, declared)
     document = {
         "operator": f"{operator_class.__module__}.{operator_class.__qualname__}",
@@ -113,68 +127,95 @@ def operator_document(
         "code": code_document(code, places),
         **({"class": of_class} if of_class else {}),
         **({"given": {name: _described(value, code) for name, value in arguments.items()}} if arguments else {}),
-        **({"function": _code_of(function), "bound": _arguments_of(operator)} if callable(function) else {}),
+        **(
+            {"function": _code_of(function, code.found), "bound": _arguments_of(operator, code.found)}
+            if callable(function)
+            else {}
+        ),
+        **({"files": command} if command else {}),
         **({"settings": settings} if settings else {}),
     }
-    return drop_in_document(document, drop_in)
+    return drop_in_document(document, drop_in, code)
 
 
 def _places_of_shell(operator: BaseOperator, known: Sequence[Place]) -> list[Place]:
     """What the operator's command runs by a relative path, by a variable or as a module, but for what is ``known``."""
-    command = getattr(operator, "bash_command", None)
-    if not isinstance(command, str):
-        return []
-    given = getattr(operator, "env", None)
-    env = {str(name): str(value) for name, value in {**os.environ, **(given or {})}.items()}
     uris = {place.uri for place in known}
-    in_shell = places_of_shell(command, getattr(operator, "cwd", None), env)
+    in_shell = places_of_shell(*_command_of(operator))
     return [place for place in in_shell if place.uri not in uris]
 
 
-def context_of(operator: BaseOperator, context: Context) -> dict[str, Any]:
+def _files_of_command(operator: BaseOperator, known: Sequence[Place], code: ApplicationCode) -> list[str]:
+    """The digests of the files that the operator's command is given, but for what is ``known``."""
+    uris = {place.uri for place in known}
+    paths = [path for path in files_of_shell(*_command_of(operator)) if path not in uris]
+    return [digest for path in paths if (digest := code.file_digest(path)) != path]
+
+
+def _command_of(operator: BaseOperator) -> tuple[str, str | None, dict[str, str]]:
+    """The command of a shell, the folder in which it runs, and its environment."""
+    command, given = getattr(operator, "bash_command", None), getattr(operator, "env", None)
+    env = {str(name): str(value) for name, value in {**os.environ, **(given or {})}.items()}
+    return command if isinstance(command, str) else "", getattr(operator, "cwd", None), env
+
+
+def context_of(operator: BaseOperator, context: Context, code: ApplicationCode | None = None) -> dict[str, Any]:
     """Return what the operator's function takes from Airflow's context by name, as plain values."""
-    return context_document(operator, context, partial(_described, code=ApplicationCode()))
+    return context_document(operator, context, partial(_described, code=code or ApplicationCode(operator)))
 
 
-def _arguments_of(operator: BaseOperator) -> str:
+def _arguments_of(operator: BaseOperator, found: FilesFound) -> str:
     """The arguments of its function, with their types and their order."""
-    return value_digest([getattr(operator, name, None) for name in ("op_args", "op_kwargs")])
+    return value_digest([getattr(operator, name, None) for name in ("op_args", "op_kwargs")], found)
 
 
 def _described(value: Any, code: ApplicationCode) -> Any:
-    """As plain values: what two processes write alike. ``code`` reads the files that texts name."""
+    """As plain values: what two processes write alike. ``code`` reads the files that texts and paths name."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has none
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):
-        is_path = value.startswith(("/", "file:/")) and len(value) <= _MOST_PATH_CHARS and "\n" not in value
-        return code.file_digest(value) if is_path else value
+        return _described_text(value, code)
+    if isinstance(value, PurePath):
+        return [type(value).__name__, _described_text(str(value), code)]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: _described(item, code) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_described(item, code) for item in value]
-    if inspect.isfunction(value):
-        return _code_of_function(value)
-    return value_digest(value)
+    return _code_of_function(value, code.found) if inspect.isfunction(value) else value_digest(value, code.found)
 
 
-def _code_of(function: Callable[..., Any]) -> Any:
-    """The code of what can be called, and what is bound in it: arguments of a partial, attributes of an object."""
+def _described_text(text: str, code: ApplicationCode) -> Any:
+    """A text; for the path of a file its content; for ``--name=path`` both."""
+    path = value_in(text)
+    if not is_path(path):
+        return text
+    digest = code.file_digest(path)
+    return digest if path == text else [text, digest] if digest != path else text
+
+
+def _code_of(function: Callable[..., Any], found: FilesFound) -> Any:
+    """The code of what can be called, and what is bound in it: arguments of a partial, attributes of an object.
+
+    ``found`` gets the files of it.
+    """
     if isinstance(function, partial):
-        bound = value_digest([function.args, function.keywords])
-        return {"function": _code_of(function.func), "bound": bound}
+        bound = value_digest([function.args, function.keywords], found)
+        return {"function": _code_of(function.func, found), "bound": bound}
     if inspect.ismethod(function):
-        return _code_of_method(function.__func__, function.__self__)
+        return _code_of_method(function.__func__, function.__self__, found)
     call = getattr(type(function), "__call__", None)  # noqa: B004 - a base class may have it
-    return _code_of_method(call, function) if inspect.isfunction(call) else _code_of_function(function)
+    if inspect.isfunction(call):
+        return _code_of_method(call, function, found)
+    return _code_of_function(function, found)
 
 
-def _code_of_method(function: Callable[..., Any], owner: Any) -> Any:
+def _code_of_method(function: Callable[..., Any], owner: Any, found: FilesFound) -> Any:
     if inspect.isclass(owner):
-        return _code_of_function(function, owner)
-    return {"function": _code_of_function(function, type(owner)), "bound": value_digest(owner)}
+        return _code_of_function(function, found, owner)
+    return {"function": _code_of_function(function, found, type(owner)), "bound": value_digest(owner, found)}
 
 
-def _code_of_function(function: Callable[..., Any], method_of: type | None = None) -> Any:
-    return [[f"{module} {name}".strip(), digest] for module, name, digest in function_code(function, method_of)]
+def _code_of_function(function: Callable[..., Any], found: FilesFound, method_of: type | None = None) -> Any:
+    return [[f"{module} {name}".strip(), digest] for module, name, digest in function_code(function, method_of, found)]

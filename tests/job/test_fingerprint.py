@@ -29,7 +29,7 @@ import airflow_recovery
 from airflow_recovery import BLOCKING, FingerprintError, Job, JobDefinitionError, files, job
 from airflow_recovery.job import package_files, vertex_fingerprint
 from airflow_recovery.job.bound_values import BoundValues
-from airflow_recovery.job.fingerprint import _FunctionCode, value_digest, vertex_code
+from airflow_recovery.job.fingerprint import _FunctionCode, function_code, value_digest, vertex_code
 from airflow_recovery.model.groups import region_fingerprint
 
 JOB = '''
@@ -592,7 +592,7 @@ def test_a_class_that_a_call_has_made_counts_by_its_attributes(made: Callable[[i
 
 
 def test_control_by_its_name_such_a_class_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_FunctionCode, "_is_written", lambda self, value: True)
+    monkeypatch.setattr(_FunctionCode, "_is_told", lambda *_: True)
     made = MADE_BY_CALLS["a named tuple"]
     assert value_digest(made(1)) == value_digest(made(2))
 
@@ -853,3 +853,80 @@ def test_fingerprints_are_short_hex(project: Project) -> None:
     assert len(fingerprint) == 32
     assert json.loads(f'"{fingerprint}"') == fingerprint
     int(fingerprint, 16)
+
+
+# --- files of a package that a function reads, in other places --------------------------------------------------------
+
+READS = "import os\nHERE = os.path.dirname(__file__)\ndef read(name):\n    return open(os.path.join(HERE, name))\n"
+ELSEWHERE: dict[str, tuple[str, str, str]] = {
+    "behind a link": ("reads('data/rates.csv')", "shared/rates.csv", "data"),
+    "in a package behind a link": ("from .data import rules; return rules.N", "shared/rules.py", "data"),
+    "behind a link to a link": ("reads('data/more/rates.csv')", "deep/rates.csv", "data"),
+    "with a hidden name": ("reads('.rates.csv')", "linked/.rates.csv", ""),
+}
+
+
+def code_of_linked() -> list[list[str]]:
+    """The code of a function whose package has a link to a folder beside it."""
+    for name in [module for module in sys.modules if module.partition(".")[0] == "linked"]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    return function_code(importlib.import_module("linked.job").run)
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_fault_359_a_file_behind_a_link_or_with_a_hidden_name_counts(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use, changed_file, link = ELSEWHERE[case]
+    for folder in ("linked", "shared", "deep"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "linked" / "__init__.py").touch()
+    (tmp_path / "linked" / "job.py").write_text(f"from .files import read as reads\ndef run():\n    {use}\n")
+    (tmp_path / "linked" / "files.py").write_text(READS)
+    (tmp_path / "shared" / "__init__.py").touch()
+    if link:
+        (tmp_path / "linked" / link).symlink_to("../shared")
+        (tmp_path / "shared" / "more").symlink_to("../deep")
+        (tmp_path / "shared" / "back").symlink_to("../linked")
+    (tmp_path / changed_file).write_text("N = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = code_of_linked()
+    assert code_of_linked() == before
+    (tmp_path / "linked" / ".editor.swp").write_text("1")
+    assert code_of_linked() == before
+    (tmp_path / changed_file).write_text("N = 2\n")
+    assert code_of_linked() != before
+
+
+@pytest.mark.control
+def test_fault_359_control_without_the_link_the_change_is_not_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package_files, "_leads_to_data", lambda *_: False)
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "data").symlink_to("../shared")
+    (tmp_path / "linked" / "job.py").write_text(f"{READS}def run():\n    read('data/rates.csv')\n")
+    (tmp_path / "linked" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "shared" / "rates.csv").write_text("1")
+    before = code_of_linked()
+    (tmp_path / "shared" / "rates.csv").write_text("2")
+    assert code_of_linked() == before
+
+
+def test_a_link_to_another_place_or_to_a_parent_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "deployed" / "linked").mkdir(parents=True)
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "large.csv").write_text("1")
+    (tmp_path / "deployed" / "linked" / "lake").symlink_to(tmp_path / "lake")
+    (tmp_path / "deployed" / "linked" / "self").symlink_to(".")
+    (tmp_path / "deployed" / "linked" / "rates.csv").write_text("1")
+    assert [name for name, _ in package_files._in_folder(str(tmp_path / "deployed" / "linked"))] == ["rates.csv"]
+
+
+def test_what_a_future_import_changes_counts(project: Project) -> None:
+    before = of_cleaned(project(FILES))
+    future = {**FILES, "shop/deep.py": f"from __future__ import annotations\n{FILES['shop/deep.py']}"}
+    assert of_cleaned(project(future)) != before

@@ -232,7 +232,7 @@ def test_the_code_of_a_users_own_operator_counts(package: Path, deploy: str) -> 
 def test_control_by_the_name_of_its_class_new_code_of_an_operator_is_the_same(
     package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_recovery.task.drop_in_operator.class_code", lambda used: [])
+    monkeypatch.setattr("airflow_recovery.task.drop_in_operator.class_code", lambda *_: [])
     before = own(package).fingerprint()
     (package / "rates.py").write_text("RATE = 3\n")
     assert own(package).fingerprint() == before

@@ -879,14 +879,14 @@ def test_fault_272_a_file_of_this_machine_that_was_replaced_and_put_back_is_noti
     assert code.replaced(lazy=True) == [], "Python has read it by then"
 
 
-def test_a_file_that_the_job_may_write_is_not_looked_at_again(tmp_path: Path) -> None:
+def test_fault_355_a_file_that_the_job_may_write_is_looked_at_again(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     state.write_text("1")
     (tmp_path / "clean.py").write_text("open('state.json', 'w')\n")
     code = ApplicationCode()
     before = code.file_digest(str(state)), *code.components([Place("application", f"{tmp_path}/clean.py")])
     state.write_text("2")
-    assert code.replaced() == []
+    assert code.replaced() == [str(state)]
     again = ApplicationCode()
     after = again.file_digest(str(state)), *again.components([Place("application", f"{tmp_path}/clean.py")])
     assert [one != other for one, other in zip(before, after, strict=True)] == [True, False, True]
