@@ -68,6 +68,6 @@ def absent_by_states(planned: RegionPlan, rule: str, states: Mapping[str, str | 
     if pending := those_in({state for state in required.values() if state not in ENDED_STATES}):
         raise InputPending(
             f"{region} reads {pending}, which is not over in this run. Airflow has started {region} by {by_rule}, "
-            "without waiting for it. This task retries until it has ended."
+            "without waiting for it. This task waits until it has ended, and uses no retry for that."
         )
     return absent

@@ -82,6 +82,16 @@ def test_fault_181_what_a_branch_leaves_out_is_absent_whatever_ran_before(pipeli
     assert [content(each, "join") for each in (run, other)] == ["y", "y"]
 
 
+def test_fault_352_a_publish_without_retries_waits_for_a_region_that_is_at_work(pipeline: Pipeline) -> None:
+    run = begun(pipeline, "histories_waits")
+    run.start()
+    run.wait(lambda: run.state("publish") == "up_for_reschedule", "the publish waits")
+    say(run, "open", "")
+    journal = run.ends()
+    assert (run.states(), run.tries("publish")) == ({"slow": "success", "publish": "success"}, 1)
+    assert [region["region"] for region in journal.publishes[-1]["regions"] if region["results"]] == ["slow"]
+
+
 def test_fault_182_what_skips_itself_today_is_published_no_more(pipeline: Pipeline) -> None:
     run = begun(pipeline, "histories")
     run.start().ends()

@@ -270,7 +270,7 @@ class History:
             self._tried[region] = job.regions[region].fingerprint, job.externals_of(region)
         self.is_held_up |= decision.is_refused
         if decision.ends_as == WAITS:
-            self._retries(region)
+            self._looks_later(region)
         elif decision.ends_as is not None:
             self._ends(region, decision.ends_as, f"by its inputs {decision.ends_as}")
         elif decision.lost:
@@ -438,6 +438,11 @@ class History:
                 self.states[name] = None
         self._retries(task)
 
+    def _looks_later(self, task: str) -> None:
+        """It is started again without a retry, when all others had time."""
+        self._waited[task] = max(self._waited[task], 1)
+        self.states[task] = None
+
     def _retries(self, task: str) -> None:
         self._waited[task] += 1
         if self._waited[task] > MOST_WAITS:
@@ -460,7 +465,7 @@ class History:
     def _publish(self) -> None:
         decision = self.known.decide(self.job, tuple(self.numbers), PUBLISH, self.states, self.gone, self.in_run)
         if decision.ends_as == WAITS:
-            self._retries(PUBLISH)
+            self._looks_later(PUBLISH)
             return
         if decision.ends_as is not None:
             self._ends(PUBLISH, decision.ends_as, decision.ends_as)

@@ -327,6 +327,8 @@ class Known:
             reason = evaluation.why_must_run(region.name) if region.final and region.name not in without else None
             if reason is not None:
                 lost |= {**evaluation.lost_inputs(region.name), region.name: reason}
+        if lost and len(self.product.not_over(lost, states)) == len(lost):
+            return Decision(ends_as=WAITS)
         if lost:
             return _waits(evaluation, lost)
         valid = (name for name in job.regions if evaluation.invalid_because(name) is None)

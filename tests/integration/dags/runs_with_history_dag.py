@@ -61,3 +61,15 @@ with DAG("histories_branch", schedule=None, user_defined_macros={"said": said}):
     branch >> [x, y]
     join = reads("join", x, y, rule="none_failed_min_one_success", optional=True)
     join >> RecoveryPublishOperator(task_id="publish")
+
+with DAG("histories_waits", schedule=None):
+    Job(
+        task_id="slow",
+        bash_command=(
+            "until [ -e {{ dag_run.conf['gates'] }}/open ]; do sleep 0.1; done; "
+            "mkdir -p {output:o} && echo > {output:o}/o"
+        ),
+        outputs=["o"],
+        retries=0,
+    )
+    RecoveryPublishOperator(task_id="publish", retries=0)
