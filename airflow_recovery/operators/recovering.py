@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -138,6 +138,8 @@ class RecoveringOperator(BaseOperator):
         given: dict[str, Any] = {name: value for name, value in retry_arguments.items() if value is not None}
         self.on_kept_assets = on_kept_assets
         self.is_killed = False
+        self.xcoms_counted: Mapping[str, bool] = {}
+        """As in `Run`."""
         self._lineage = NO_LINEAGE
         self.spark_application_id: str | None = None
         self._application: SparkApplication | None = None
@@ -151,6 +153,28 @@ class RecoveringOperator(BaseOperator):
         self._limits = options.limits
         self._pauses = retry_policy is None and not options.delay_is_own
         super().__init__(**kwargs, **pauses(options.retries, given), retries=options.retries)
+
+    def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
+        """As Airflow's, by `reading_xcoms`."""
+        in_task = self._airflow_errors(context) if "ti" in context else nullcontext()
+        with in_task, self.reading_xcoms(context):
+            super().render_template_fields(context, jinja_env)
+
+    @contextmanager
+    def reading_xcoms(self, context: Mapping[str, Any]) -> Iterator[None]:
+        """Render meanwhile without XComs of recoverable tasks that are no success in this run.
+
+        Raises as `XComsOfRun.reading`.
+        """
+        if not self.recovers or "ti" not in context:
+            yield
+            return
+        from airflow_recovery.task.rendered_xcoms import XComsOfRun
+
+        xcoms = XComsOfRun(self, context["ti"])
+        with xcoms.reading():
+            yield
+        self.xcoms_counted = {**self.xcoms_counted, **xcoms.counted}
 
     @classmethod
     def partial(cls, **kwargs: Any) -> NoReturn:
