@@ -6,6 +6,7 @@ import pytest
 from fakes import PUBLISH, Process, World
 
 from airflow_recovery.attempt import region_task
+from airflow_recovery.attempt.pin import pin
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.attempt.region_task import Decision
 from airflow_recovery.errors import (
@@ -246,6 +247,27 @@ def test_an_input_that_is_not_over_is_waited_for():
         world.go("b")
     world.go("a")
     assert world.go("b").decision is Decision.RAN
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_clean_up_task_without_inputs_runs_whatever_has_failed_above_it(rule):
+    world = World({"a": (), "clean": ()}, by_operators=True, rules={"clean": rule})
+    fails(world, "a")
+    asked: list[str] = []
+    own = world.airflow.start("clean")
+    assert world.region_task(own, Process(asked.append)).execute().decision is Decision.RAN
+    assert "states" not in asked
+
+
+def test_a_pin_decides_nothing_new_code_runs_and_is_published():
+    world = operators()
+    world.publish()
+    pin(world.journal(), world.state(), "a", 1, "ann", "for the audit")
+    world.fingerprints["a"] = "code 2"
+    world.airflow.clear_all()
+    assert world.go("a").attempt == 2
+    world.go("b")
+    assert {region.region: region.attempt for region in world.publish().regions} == {"a": 2, "b": 2}
 
 
 def test_fault_182_a_region_that_skips_itself_today_is_published_no_more():
