@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.bash import BashOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, XComNotFound
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.execution_time.xcom import XCom
@@ -396,7 +396,7 @@ def test_fault_351_the_version_of_a_declared_source_holds_none_either(xcoms: XCo
     operator = SparkRegionOperator(task_id="r", job="regionjobs.flights:flights", region="x", group_id="g", conn_id="c")
     asking = reader("")
     asking.dag.add_task(operator)
-    operator.trigger_rule = RULE
+    operator.trigger_rule = TriggerRule.ALL_DONE
 
     def text_of(state: str) -> str:
         return operator._render_text(context_of({"made": state}, task_id="r"), "{{ ti.xcom_pull('made') }}")
