@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +128,6 @@ def hearing_xcoms(ti: Any, heard: Callable[[str, Any], None]) -> Iterator[None]:
     Whatever way it is pushed: ``ti.xcom_push`` and its asynchronous form, an operator's link, or ``XCom.set``.
     """
     xcom = import_module("airflow.sdk.execution_time.xcom").XCom
-    own = {name: vars(xcom).get(name) for name in ("set", "aset")}
     push, push_async = xcom.set, xcom.aset
 
     def hear(key: str, value: Any, of: dict[str, Any]) -> None:
@@ -142,15 +142,37 @@ def hearing_xcoms(ti: Any, heard: Callable[[str, Any], None]) -> Iterator[None]:
         hear(key, value, of)
         await push_async(key, value, **of)
 
-    xcom.set, xcom.aset = staticmethod(heard_set), staticmethod(heard_aset)
+    with _replaced(xcom, set=heard_set, aset=heard_aset):
+        yield
+
+
+@contextmanager
+def reading_xcoms(one: Callable[..., Any], all_of: Callable[..., Any]) -> Iterator[None]:
+    """Let this process read XComs by ``one`` and ``all_of``, in place of ``XCom.get_one`` and ``XCom.get_all``.
+
+    ``one`` gets ``XCom.get_one`` and its arguments by name, ``all_of`` gets ``XCom.get_one`` after ``XCom.get_all``.
+    Templates and `XComArg` read by these two.
+    """
+    xcom = import_module("airflow.sdk.execution_time.xcom").XCom
+    get_one = xcom.get_one
+    with _replaced(xcom, get_one=partial(one, get_one), get_all=partial(all_of, xcom.get_all, get_one)):
+        yield
+
+
+@contextmanager
+def _replaced(xcom: Any, **methods: Callable[..., Any]) -> Iterator[None]:
+    """Replace these methods of the class of XComs, which may be a backend of the user's own, for a while."""
+    own = {name: vars(xcom).get(name) for name in methods}
+    for name, method in methods.items():
+        setattr(xcom, name, staticmethod(method))
     try:
         yield
     finally:
-        for name, method in own.items():
-            if method is None:
+        for name, before in own.items():
+            if before is None:
                 delattr(xcom, name)
             else:
-                setattr(xcom, name, method)
+                setattr(xcom, name, before)
 
 
 def bundle_of(ti: Any) -> tuple[str, str | None]:

@@ -258,7 +258,7 @@ class InputFailed(RecoveryError):
 
 
 class InputPending(RecoveryError):
-    """An input is not over in this run, and a trigger rule has started its reader before. The reader's task retries."""
+    """A task was started before another one that it needs has ended in this run. It waits, which uses no retry."""
 
 
 class InputUnreachable(RecoveryError):

@@ -7,7 +7,7 @@ success: what an earlier try of this date has left of it is no result of this ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from airflow_recovery.attempt.run import ALL_SUCCESS, Run
 from airflow_recovery.attempt.task_instances import ENDED_STATES
@@ -22,19 +22,36 @@ def absent_inputs(run: Run, region: str) -> tuple[str, ...]:
     """The optional inputs of ``region`` that are absent in this DAG run, in the plan's order.
 
     Asks Airflow only if the task has another trigger rule than ``all_success``. To be called before the journal is
-    listed: what a producer that is a success has made is in the listing then. Raises as `absent_by_states`.
+    listed: what a producer that is a success has made is in the listing then. Raises as `absent_by_states` and
+    `check_rendered`.
     """
     planned = run.regions[region]
     if run.task.trigger_rule == ALL_SUCCESS or not planned.inputs:
         return ()
     states = run.task_instances.states([run.task_keys[name] for name in planned.inputs])
     try:
-        return absent_by_states(
+        absent = absent_by_states(
             planned, run.task.trigger_rule, {name: states.get(run.task_keys[name]) for name in planned.inputs}
         )
     except InputSkipped as error:
         run.events.record(RegionSkipped(occurred_at=run.now(), region=region, why=error.why))
         raise
+    check_rendered(planned, absent, run.xcoms_counted)
+    return absent
+
+
+def check_rendered(planned: RegionPlan, absent: Collection[str], counted: Mapping[str, bool]) -> None:
+    """Raise `InputPending` if an input is absent and the arguments hold its XCom, or if it is the other way round.
+
+    Pure. The arguments are rendered before the states of the inputs are asked for. ``counted``: as in `Run`.
+    """
+    changed = [name for name in planned.inputs if name in counted and counted[name] is (name in absent)]
+    if changed:
+        was = "was a success" if counted[changed[0]] else "was no success"
+        raise InputPending(
+            f"{planned.name} pulls an XCom of {changed[0]}, which {was} in this run when the arguments were rendered. "
+            "That has changed since. This task starts again, and renders them again."
+        )
 
 
 def absent_by_states(planned: RegionPlan, rule: str, states: Mapping[str, str | None]) -> tuple[str, ...]:
@@ -68,6 +85,6 @@ def absent_by_states(planned: RegionPlan, rule: str, states: Mapping[str, str | 
     if pending := those_in({state for state in required.values() if state not in ENDED_STATES}):
         raise InputPending(
             f"{region} reads {pending}, which is not over in this run. Airflow has started {region} by {by_rule}, "
-            "without waiting for it. This task retries until it has ended."
+            "without waiting for it. This task waits until it has ended, and uses no retry for that."
         )
     return absent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from airflow_recovery.attempt.absent_inputs import FAILED_STATES
 from airflow_recovery.attempt.clear_producers import clear_producers, refuse_without_clear_client
@@ -10,8 +10,9 @@ from airflow_recovery.attempt.declarations import declared_otherwise
 from airflow_recovery.attempt.run import Run
 from airflow_recovery.attempt.task_instances import ENDED_STATES, REMOVED_STATE, Observation
 from airflow_recovery.attempt.withdraw import withdrawals
-from airflow_recovery.errors import AttemptLost, InputFailed, InputPending, PagesDisagree
+from airflow_recovery.errors import AttemptLost, InputFailed, InputPending, JobDefinitionError, PagesDisagree
 from airflow_recovery.journal.journal import LISTING_ROUNDS
+from airflow_recovery.model.keys import TaskKey
 from airflow_recovery.model.records import PlanRecord, Publish, PublishedRegion
 from airflow_recovery.planning.evaluation import Evaluation
 from airflow_recovery.planning.reason import Reason
@@ -48,10 +49,14 @@ class PublishTask:
     is cleared, and this task retries. A region that this DAG run has skipped is named as skipped, and none of its
     results are named, whatever an earlier try has made. The same cut is published once. Raises `InputFailed` if a final
     region has failed in this run, and `InputPending` if a region whose results it would name has not ended.
+
+    ``below``: the ids of the tasks that Airflow starts only after this one. Raises `JobDefinitionError` if it would
+    wait for one of them.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, below: Container[str] = ()) -> None:
         self._run = run
+        self._below = below
         self.found_it = False
         """The present cut had been published before this try."""
 
@@ -66,16 +71,12 @@ class PublishTask:
             evaluation = self._run.evaluate(state, unkept=declared_otherwise(self._run, state, self._run.regions))
             lost = self._lost(evaluation, left_out)
             if lost:
+                self._wait_for(not_over(lost, states), needs_all=len(lost))
                 if observation is None:
                     raise refuse_without_clear_client(self._run, evaluation, CALLER, lost)
                 raise clear_producers(self._run, evaluation, CALLER, lost, observation)
             cut = self._cut(evaluation, left_out)
-            waits_for = not_over((region.region for region in cut if region.results), states)
-            if waits_for:
-                raise InputPending(
-                    f"The results of {', '.join(waits_for)} are to be published, and that is not over in this run: it "
-                    "may still be skipped, or fail. This task retries until it has ended."
-                )
+            self._wait_for(not_over((region.region for region in cut if region.results), states))
             newest = self._run.journal.read_publish(state.newest_publish) if state.newest_publish else None
             if newest is not None and (newest.regions, newest.skipped) == (cut, skipped):
                 self.found_it = True
@@ -94,6 +95,23 @@ class PublishTask:
             )
             return publish
         raise PagesDisagree(f"Others have published {LISTING_ROUNDS} times meanwhile; this task retries.")
+
+    def _wait_for(self, regions: Sequence[str], needs_all: int = 1) -> None:
+        """Raise `InputPending` if there are as many ``regions`` as that, whose tasks have not ended in this run."""
+        if not regions or len(regions) < needs_all:
+            return
+        names = ", ".join(regions)
+        keys = (TaskKey.parse(self._run.task_keys[name]).task_id for name in regions)
+        below = next((task_id for task_id in keys if task_id in self._below), None)
+        if below is not None:
+            raise JobDefinitionError(
+                f"The results of {names} are to be published, and Airflow starts {below} only after this task. So this "
+                "task would wait without end. Put the publish task after the last tasks of the job."
+            )
+        raise InputPending(
+            f"The results of {names} are to be published, and that is not over in this run: it may still be skipped, "
+            "or fail. This task waits until it has ended, and uses no retry for that."
+        )
 
     def _states(self, observation: Observation | None) -> dict[str, str | None]:
         """The present state of each region's task in Airflow, by region; ``removed`` where Airflow has none."""

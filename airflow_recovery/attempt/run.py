@@ -138,6 +138,8 @@ class Run:
     """Whether a text must not be readable in the journal."""
     declared: DeclaredOperators | None = None
     """What the DAG declares of its operators; `None` for a declared job, whose plan has fingerprints."""
+    xcoms_counted: Mapping[str, bool] = field(default_factory=dict)
+    """The tasks whose XComs were read for this task's arguments, and whether each was a success in this run then."""
     _evaluated: list[Evaluation] = field(default_factory=list, init=False, repr=False, compare=False)
     """The last evaluation, if any, from which the next one goes on."""
 

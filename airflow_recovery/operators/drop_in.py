@@ -389,6 +389,7 @@ class DropInOperator(RecoveringOperator):
             fields={self.task_id: rendered},
             components_of=lambda region: components if region == self.task_id else (),
             declared=declared_operators(dag),
+            xcoms_counted=self.xcoms_counted,
         ) as opened:
             self._application = self._job = application = self.new_application(opened, context)
             if self.recovers:

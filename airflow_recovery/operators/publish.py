@@ -17,7 +17,7 @@ from airflow_recovery.job import Job
 from airflow_recovery.job.loading import job_reference
 from airflow_recovery.operators.recovering import retry_arguments
 from airflow_recovery.task.asset_events import ONCE, OnKeptAssets, mark_of_publish, send_events
-from airflow_recovery.task.failures import airflow_errors
+from airflow_recovery.task.failures import airflow_errors, times_rescheduled
 from airflow_recovery.task.links import RecoveryTabLink
 from airflow_recovery.task.notes import leave_note, note_of_publish, noting_failure
 from airflow_recovery.task.run_context import refuse_expand
@@ -47,7 +47,8 @@ class RecoveryPublishOperator(BaseOperator):
 
     `SparkJobTaskGroup` adds one by itself. A DAG of `RecoverableSparkSubmitOperator`s gets one by placing this operator
     after its last tasks, without ``job``. If a result is not valid any more, its producer is cleared, and this task
-    retries. Publishing the same cut twice is one publish. Runs where some regions were skipped publish the others.
+    retries. It waits for tasks of the job that are at work, and uses no retry for that. Publishing the same cut twice
+    is one publish. Runs where some regions were skipped publish the others.
 
     :param job: ``package.module:name`` of the job, or `None` for the recoverable operators of the DAG.
     :param group_id: the full id of the task group, where there is one.
@@ -111,7 +112,8 @@ class RecoveryPublishOperator(BaseOperator):
         if not recovers(self.get_dag(), self.group_id):
             log.info("Recovery is off: nothing is published in the journal, and readers outside the run see nothing.")
             return {"publish": None, "regions": {}}
-        with noting_failure(context), airflow_errors(), self._open(context) as opened:
+        waits = airflow_errors(looks=times_rescheduled(context))
+        with noting_failure(context), waits, self._open(context) as opened:
             return self.publish(context, opened)
 
     def publish(self, context: Context, opened: OpenRun) -> dict[str, Any]:
@@ -120,7 +122,7 @@ class RecoveryPublishOperator(BaseOperator):
         from airflow_recovery.attempt.release import drop_cached, release_published
         from airflow_recovery.hooks.tables import tables_of
 
-        task = PublishTask(opened.run)
+        task = PublishTask(opened.run, below=self.get_flat_relative_ids())
         publish = task.execute()
         release_published(opened.run, opened.stores.results, opened.settings.retention, tables_of(opened.stores))
         if self._keeps_cached_results and self._run_spark is None:

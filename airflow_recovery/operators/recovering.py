@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,7 +19,7 @@ from airflow_recovery.hooks.settings import SECTION, is_recovery_on
 from airflow_recovery.model.job_recovery import DeclaredJobRecovery, declared_job_recovery
 from airflow_recovery.planning.restart_strategy import RestartStrategy
 from airflow_recovery.task.asset_events import ONCE, OnKeptAssets, mark_of_attempt, send_events
-from airflow_recovery.task.failures import airflow_errors
+from airflow_recovery.task.failures import airflow_errors, times_rescheduled
 from airflow_recovery.task.lineage import NO_LINEAGE, lineage_of
 from airflow_recovery.task.links import RecoveryTabLink
 from airflow_recovery.task.notes import how_to_run_again, leave_note, note_of, noting_failure
@@ -137,6 +138,8 @@ class RecoveringOperator(BaseOperator):
         given: dict[str, Any] = {name: value for name, value in retry_arguments.items() if value is not None}
         self.on_kept_assets = on_kept_assets
         self.is_killed = False
+        self.xcoms_counted: Mapping[str, bool] = {}
+        """As in `Run`."""
         self._lineage = NO_LINEAGE
         self.spark_application_id: str | None = None
         self._application: SparkApplication | None = None
@@ -150,6 +153,28 @@ class RecoveringOperator(BaseOperator):
         self._limits = options.limits
         self._pauses = retry_policy is None and not options.delay_is_own
         super().__init__(**kwargs, **pauses(options.retries, given), retries=options.retries)
+
+    def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
+        """As Airflow's, by `reading_xcoms`."""
+        in_task = self._airflow_errors(context) if "ti" in context else nullcontext()
+        with in_task, self.reading_xcoms(context):
+            super().render_template_fields(context, jinja_env)
+
+    @contextmanager
+    def reading_xcoms(self, context: Mapping[str, Any]) -> Iterator[None]:
+        """Render meanwhile without XComs of recoverable tasks that are no success in this run.
+
+        Raises as `XComsOfRun.reading`.
+        """
+        if not self.recovers or "ti" not in context:
+            yield
+            return
+        from airflow_recovery.task.rendered_xcoms import XComsOfRun
+
+        xcoms = XComsOfRun(self, context["ti"])
+        with xcoms.reading():
+            yield
+        self.xcoms_counted = {**self.xcoms_counted, **xcoms.counted}
 
     @classmethod
     def partial(cls, **kwargs: Any) -> NoReturn:
@@ -165,7 +190,7 @@ class RecoveringOperator(BaseOperator):
         if advice is not None and int(instance.try_number) <= 1:
             log.warning("%s: %s", self.task_id, advice)
         try:
-            with noting_failure(context), airflow_errors(is_last_try=is_last_try(context)):
+            with noting_failure(context), self._airflow_errors(context):
                 result = self.execute_region(context)
                 answer = self.leave_in_airflow(context, result)
         finally:
@@ -175,6 +200,10 @@ class RecoveringOperator(BaseOperator):
         parts = note_of(result), self.more_to_note(), how_to_run_again(context, result)
         leave_note(context, "; ".join(filter(None, parts)))
         return answer
+
+    @staticmethod
+    def _airflow_errors(context: Mapping[str, Any]) -> AbstractContextManager[None]:
+        return airflow_errors(is_last_try=is_last_try(context), looks=times_rescheduled(context))
 
     def leave_in_airflow(self, context: Context, result: RegionResult | BatchResult) -> Any:
         """Leave in Airflow what a try leaves there besides its state. Returns the task's return value: a summary."""

@@ -195,7 +195,7 @@ class SparkRegionOperator(SubmittingOperator):
                 journal=opened.run.journal,
                 on_claim=self._on_claim,
                 heartbeat_s=interval_s(opened.run.heartbeat_timeouts.timeout_s),
-                render=lambda text: str(self.render_template(text, context)),
+                render=partial(self._render_text, context),
             )
             alone = self._run_spark is None or planned.mode.needs_own_application
             own_server = None if alone else self._own_server(opened.settings, context)
@@ -240,6 +240,10 @@ class SparkRegionOperator(SubmittingOperator):
         tables = tables_of(opened.stores)
         release_consumed(opened.run, name, opened.stores.results, opened.settings.retention, tables)
         return result
+
+    def _render_text(self, context: Context, text: str) -> str:
+        with self.reading_xcoms(context):
+            return str(self.render_template(text, context))
 
     def _defer_while(self, build: BuildInProgress | None) -> None:
         """A shared result is made once; whoever else wants it waits in the triggerer, and has no attempt open."""

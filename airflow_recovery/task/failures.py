@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from typing import Any
 
 from airflow_recovery import errors
 
+log = logging.getLogger(__name__)
+
+
+def times_rescheduled(context: Mapping[str, Any]) -> int:
+    """Return how often Airflow has rescheduled this try of the task."""
+    return int(context.get("task_reschedule_count") or 0)
+
+
+def pause_before_look_s(looks: int) -> float:
+    """Return the seconds until a task that waits is started again, which has looked so many times before."""
+    from airflow_recovery.planning.restart_strategy import ExponentialDelay
+
+    pauses = ExponentialDelay()
+    return min(pauses.initial_backoff_s * pauses.backoff_multiplier ** min(looks, 50), pauses.max_backoff_s)
+
 
 @contextmanager
-def airflow_errors(*, is_last_try: bool = False) -> Iterator[None]:
+def airflow_errors(*, is_last_try: bool = False, looks: int = 0) -> Iterator[None]:
     """Inside a task: raise `AirflowFailException` and `AirflowSkipException` where they are meant, else what came.
 
     ``is_last_try``: Airflow has no retry left. What a retry might have cured then says so, and that it is not the
-    region's own budget which has ended (fault 72).
+    region's own budget which has ended (fault 72). A task that waits for another one is rescheduled, which uses no
+    retry (fault 352). ``looks``: as `times_rescheduled`.
     """
     try:
         yield
+    except errors.InputPending as error:
+        from airflow.sdk.exceptions import AirflowRescheduleException
+
+        pause_s = pause_before_look_s(looks)
+        log.info("%s It looks again in %.1f s.", error, pause_s)
+        then = datetime.now(timezone.utc) + timedelta(seconds=pause_s)
+        raise AirflowRescheduleException(then) from error  # type: ignore[no-untyped-call]
     except errors.InputSkipped as error:
         from airflow.sdk.exceptions import AirflowSkipException
 

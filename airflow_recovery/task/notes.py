@@ -69,7 +69,7 @@ def noting_failure(context: Mapping[str, Any]) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, NotMine) and not isinstance(error.__cause__, NotMine):
             ended = _ended(error, is_last_try=is_last_try(context))
-            leave_note(context, f"{ended}: {error}")
+            leave_note(context, f"{ended}: {str(error) or error.__cause__}")  # a reschedule has no text of its own
             if ended == FAILED:
                 end_log_with_advice(context)
         raise
@@ -98,10 +98,12 @@ _TIMED_OUT = "AirflowTaskTimeout"
 
 
 def _ended(error: Exception, *, is_last_try: bool) -> str:
-    from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+    from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
 
     if isinstance(error, AirflowSkipException):
         return "skipped"
+    if isinstance(error, AirflowRescheduleException):
+        return "not yet"
     return FAILED if is_last_try or isinstance(error, AirflowFailException) else "not yet"
 
 

@@ -99,10 +99,12 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
     components_of: Callable[[str], Sequence[Component]] = lambda region: (),
     ask_cached: Callable[[PartitionManifest], str | None] | None = None,
     declared: DeclaredOperators | None = None,
+    xcoms_counted: Mapping[str, bool] | None = None,
 ) -> Iterator[OpenRun]:
     """The run of ``context`` for one try of one task; its event stream is flushed at the end.
 
-    ``ask_cached`` is `ResultProber`'s, ``fields`` those of `dag_run_facts`, ``declared`` that of `Run`.
+    ``ask_cached`` is `ResultProber`'s, ``fields`` those of `dag_run_facts`, ``declared`` and ``xcoms_counted``
+    those of `Run`.
 
     Raises `ConfigurationError` where ``[recovery] journal`` is not set, and at the end `HistoryIncomplete` where events
     could not be written and that shall fail the task.
@@ -167,6 +169,7 @@ def open_run(  # noqa: PLR0913 - what a task knows of its run
         components_of=components_of,
         is_secret=lambda text: mask_secrets(text) != text,
         declared=declared,
+        xcoms_counted=xcoms_counted or {},
     )
     try:
         yield OpenRun(run, stores, settings)

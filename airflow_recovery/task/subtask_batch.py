@@ -182,8 +182,10 @@ class _Ended:
         waiting = [error for error in self.errors.values() if isinstance(error, BuiltElsewhere) and error.build]
         skipped = [error for error in self.errors.values() if isinstance(error, errors.InputSkipped)]
         failed = {name: error for name, error in self.errors.items() if error not in waiting and error not in skipped}
-        if failed and not all(errors.kind_of(error).is_final for error in failed.values()):
-            raise self._as_one(failed)
+        cured = [error for error in failed.values() if not errors.kind_of(error).is_final]
+        if cured:
+            is_pending = all(isinstance(error, errors.InputPending) for error in cured)
+            raise cured[0] if is_pending else self._as_one(failed)
         if waiting:
             raise waiting[0]
         if failed:

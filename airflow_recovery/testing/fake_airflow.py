@@ -26,7 +26,8 @@ from airflow_recovery.attempt.task_instances import (
 )
 from airflow_recovery.errors import ClearNotConfigured, NotMine
 
-STARTABLE = frozenset({None, "up_for_retry", "restarting"})
+RESCHEDULED = "up_for_reschedule"
+STARTABLE = frozenset({None, "up_for_retry", RESCHEDULED, "restarting"})
 BLOCKING = frozenset({"failed", "upstream_failed"})
 ENDED = frozenset({"success", "failed", "upstream_failed", "skipped", "removed"})
 """States in which a task waits for nothing."""
@@ -143,7 +144,8 @@ class FakeAirflow:
         if task not in self.ready():
             raise ValueError(f"{task} can't start: {self.state(task)}")
         before = self._tries[task]
-        self._tries[task] = replace(before, try_number=before.try_number + 1, state="running")
+        number = before.try_number if before.state == RESCHEDULED else before.try_number + 1
+        self._tries[task] = replace(before, try_number=number, state="running")
         self.followed.pop(task, None)
         self.xcoms.pop(task, None)
         return self._tries[task]
@@ -167,6 +169,11 @@ class FakeAirflow:
         else:
             self._set(own.task_id, state)
         return True
+
+    def reschedule(self, own: TaskTry) -> None:
+        """The process of ``own`` waits: Airflow starts the same try again, without a retry. Not if it is a zombie."""
+        if self.is_mine(own):
+            self._set(own.task_id, RESCHEDULED)
 
     def end_branch(self, own: TaskTry, followed: Collection[str]) -> bool:
         """The process of ``own``, a branch, succeeds, and skips the tasks directly below it that are not ``followed``.

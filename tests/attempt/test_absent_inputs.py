@@ -6,12 +6,22 @@ import pytest
 from fakes import PUBLISH, Process, World
 
 from airflow_recovery.attempt import region_task
+from airflow_recovery.attempt.pin import pin
 from airflow_recovery.attempt.publish import PublishTask
 from airflow_recovery.attempt.region_task import Decision
-from airflow_recovery.errors import InputFailed, InputLost, InputPending, InputSkipped, NotPublished, RegionFailed
+from airflow_recovery.errors import (
+    InputFailed,
+    InputLost,
+    InputPending,
+    InputSkipped,
+    JobDefinitionError,
+    NotPublished,
+    RegionFailed,
+)
 from airflow_recovery.journal.published import published_result
 from airflow_recovery.journal.run_state import RegionState
 from airflow_recovery.model.records import ExternalObject
+from airflow_recovery.testing.fake_airflow import FakeAirflow
 
 PAIR = {"a": (), "b": ("a",)}
 JOIN = {"x": (), "y": (), "join": ("x", "y")}
@@ -239,6 +249,27 @@ def test_an_input_that_is_not_over_is_waited_for():
     assert world.go("b").decision is Decision.RAN
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_a_clean_up_task_without_inputs_runs_whatever_has_failed_above_it(rule):
+    world = World({"a": (), "clean": ()}, by_operators=True, rules={"clean": rule})
+    fails(world, "a")
+    asked: list[str] = []
+    own = world.airflow.start("clean")
+    assert world.region_task(own, Process(asked.append)).execute().decision is Decision.RAN
+    assert "states" not in asked
+
+
+def test_a_pin_decides_nothing_new_code_runs_and_is_published():
+    world = operators()
+    world.publish()
+    pin(world.journal(), world.state(), "a", 1, "ann", "for the audit")
+    world.fingerprints["a"] = "code 2"
+    world.airflow.clear_all()
+    assert world.go("a").attempt == 2
+    world.go("b")
+    assert {region.region: region.attempt for region in world.publish().regions} == {"a": 2, "b": 2}
+
+
 def test_fault_182_a_region_that_skips_itself_today_is_published_no_more():
     world = operators({**PAIR, "c": ()})
     world.publish()
@@ -296,6 +327,57 @@ def test_fault_350_control_without_the_wait_what_is_skipped_a_moment_later_is_pu
     for region in "ab":
         world.airflow.mark(region, "skipped")
     assert published_result(world.journal(), "a").attempt == 1
+
+
+def waits(world: World, times: int = 20) -> str | None:
+    """The task that publishes looks so often, and ``a`` is at work. Returns the state of the publish then."""
+    for _ in range(times):
+        if PUBLISH in world.airflow.ready():
+            with pytest.raises(InputPending, match="The results of a are to be published, and that is not over"):
+                world.publish()
+    return world.airflow.state(PUBLISH)
+
+
+def never_made() -> World:
+    """The task that publishes does not wait for ``a``, which has made nothing yet."""
+    world = World({"a": (), "c": ()})
+    world.go("c")
+    world.airflow.upstream[PUBLISH] = ("c",)
+    return world
+
+
+@pytest.mark.parametrize("world", [published_early, never_made])
+def test_fault_352_a_publish_that_waits_for_long_uses_no_retry(world):
+    world = world()
+    assert waits(world) == "up_for_reschedule"
+    world.go("a")
+    assert {region.region: region.results for region in world.publish().regions}["a"] == ("a",)
+
+
+@pytest.mark.control
+@pytest.mark.parametrize("world", [published_early, never_made])
+def test_fault_352_control_where_a_wait_is_a_failed_try_the_publish_fails(world, monkeypatch):
+    monkeypatch.setattr(FakeAirflow, "reschedule", lambda self, own: self.end(own, "failed"))
+    assert waits(world()) == "failed"
+
+
+def test_fault_352_what_is_over_and_lost_is_cleared_before_the_publish_waits():
+    world = operators({"a": (), "c": ()})
+    world.delete_results("c", 1)
+    world.delete_results("a", 1)
+    world.airflow.clear("a")
+    world.airflow.upstream[PUBLISH] = ("c",)
+    with pytest.raises(InputLost):
+        world.publish()
+    assert world.airflow.cleared == ["c"]
+
+
+@pytest.mark.parametrize("world", [published_early, never_made])
+def test_fault_352_a_publish_does_not_wait_for_what_waits_for_it(world):
+    world = world()
+    run = world.run(world.airflow.start(PUBLISH), Process(), "writer")
+    with pytest.raises(JobDefinitionError, match="Airflow starts a only after this task"):
+        PublishTask(run, below={"a"}).execute()
 
 
 def test_fault_182_even_where_the_publish_task_is_skipped_as_well():

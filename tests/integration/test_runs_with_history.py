@@ -82,6 +82,29 @@ def test_fault_181_what_a_branch_leaves_out_is_absent_whatever_ran_before(pipeli
     assert [content(each, "join") for each in (run, other)] == ["y", "y"]
 
 
+def test_fault_352_a_publish_without_retries_waits_for_a_region_that_is_at_work(pipeline: Pipeline) -> None:
+    run = begun(pipeline, "histories_waits")
+    run.start()
+    run.wait(lambda: run.state("publish") == "up_for_reschedule", "the publish waits")
+    say(run, "open", "")
+    journal = run.ends()
+    assert (run.states(), run.tries("publish")) == ({"slow": "success", "publish": "success"}, 1)
+    assert [region["region"] for region in journal.publishes[-1]["regions"] if region["results"]] == ["slow"]
+
+
+def test_fault_351_what_a_branch_leaves_out_has_no_xcom_whatever_ran_before(pipeline: Pipeline) -> None:
+    run = begun(pipeline, "histories_xcoms")
+    first = run.start().ends()
+    assert content(run, "join") == "x None"
+
+    say(run, "branch", "y")
+    run.clear()
+    again = run.ends()
+    assert (run.state("x"), run.xcoms("x")) == ("skipped", {"return_value": "x"})  # Airflow still has it
+    assert content(run, "join") == "None y"
+    assert again.ran_since(first) == {"y": 1, "join": 1}
+
+
 def test_fault_182_what_skips_itself_today_is_published_no_more(pipeline: Pipeline) -> None:
     run = begun(pipeline, "histories")
     run.start().ends()

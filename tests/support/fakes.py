@@ -18,7 +18,15 @@ from airflow_recovery.attempt.region_task import RegionResult, RegionTask
 from airflow_recovery.attempt.restarts import Restarts
 from airflow_recovery.attempt.run import DeclaredOperators, Run, TaskIdentity
 from airflow_recovery.attempt.task_instances import TaskTry
-from airflow_recovery.errors import AttemptLost, Failure, InputSkipped, ObjectExists, ObjectMissing, RegionFailed
+from airflow_recovery.errors import (
+    AttemptLost,
+    Failure,
+    InputPending,
+    InputSkipped,
+    ObjectExists,
+    ObjectMissing,
+    RegionFailed,
+)
 from airflow_recovery.journal.events import JobEvent, event_from_json, event_to_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.recording import Recorder
@@ -546,6 +554,9 @@ class World:
     def _report(self, own: TaskTry, execute: Callable[[], T]) -> T:
         try:
             result = execute()
+        except InputPending:
+            self.airflow.reschedule(own)
+            raise
         except InputSkipped:
             self.airflow.end(own, "skipped")
             raise

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import inspect
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.providers.standard.operators.bash import BashOperator
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowSkipException,
+)
+from tries import execute, task_context
 
 from airflow_recovery import errors
-from airflow_recovery.task.failures import airflow_errors
+from airflow_recovery.operators import RecoveryPublishOperator, recoverable
+from airflow_recovery.task import notes as task_notes
+from airflow_recovery.task.failures import airflow_errors, pause_before_look_s
 
 OURS = [error for _, error in inspect.getmembers(errors, inspect.isclass) if issubclass(error, errors.RecoveryError)]
 FINAL = [error for error in OURS if error.kind.is_final]
 """Which these are: `test_error_answers.py`."""
-RETRIED = [error for error in OURS if error not in FINAL and error is not errors.InputSkipped]
+RETRIED = [error for error in OURS if error not in (*FINAL, errors.InputSkipped, errors.InputPending)]
 
 
 @pytest.mark.parametrize("kind", FINAL)
@@ -44,6 +56,52 @@ def test_fault_72_control_an_ended_budget_does_not_blame_airflow() -> None:
     with pytest.raises(AirflowFailException) as caught, airflow_errors(is_last_try=True):
         raise errors.RestartsExhausted("maximum-per-task-failures is 3")
     assert str(caught.value) == "maximum-per-task-failures is 3"
+
+
+@pytest.mark.parametrize("is_last_try", [False, True])
+def test_fault_352_a_task_that_waits_is_rescheduled_also_in_its_last_try(is_last_try: bool) -> None:
+    before = datetime.now(timezone.utc)
+    with pytest.raises(AirflowRescheduleException) as caught, airflow_errors(is_last_try=is_last_try, looks=100):
+        raise errors.InputPending("a is not over")
+    assert caught.value.reschedule_date >= before + timedelta(seconds=60)
+    assert isinstance(caught.value.__cause__, errors.InputPending)
+
+
+def test_fault_352_the_pauses_grow_up_to_a_minute() -> None:
+    assert [pause_before_look_s(looks) for looks in (0, 1, 2, 100, 100_000)] == [1.0, 1.5, 2.25, 60.0, 60.0]
+
+
+def publishing(*, first: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Exception, list[str]]:
+    """A try of the publish task while a region is at work: its error and its notes.
+
+    ``first``: the publish task stands above the region.
+    """
+    notes: list[str] = []
+    monkeypatch.setattr(task_notes, "leave_note", lambda context, text: notes.append(text))
+    with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
+        job = recoverable(BashOperator, paths="plain")(task_id="t", bash_command="{output:o}", outputs=["o"])
+        publish = RecoveryPublishOperator(task_id="publish")
+    if first:
+        publish >> job
+    context = task_context("publish", states={"t": "running"})
+    context["task"] = publish
+    with pytest.raises(AirflowException) as caught:
+        execute(publish.prepare_for_execution(), context)
+    return caught.value, notes
+
+
+def test_fault_352_the_task_that_publishes_is_rescheduled_and_its_note_says_why(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error, (note,) = publishing(first=False, monkeypatch=monkeypatch)
+    assert isinstance(error, AirflowRescheduleException)
+    assert note.startswith("not yet: The results of t are to be published, and that is not over in this run")
+
+
+def test_fault_352_one_that_would_wait_without_end_fails(recovery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, _ = publishing(first=True, monkeypatch=monkeypatch)
+    assert isinstance(error, AirflowFailException)
+    assert "Airflow starts t only after this task" in str(error)
 
 
 def test_a_skipped_input_skips() -> None:

@@ -359,6 +359,7 @@ def test_control_after_any_other_failure_they_run(started: list[str]) -> None:
 
 MAKING = BuiltElsewhere("elsewhere", BuildInProgress("key", "b", 1, None, ""))
 FAILED, FINAL, SKIPPED = RegionFailed("failed"), errors.UserCodeError("wrong"), errors.InputSkipped("skipped")
+PENDING = errors.InputPending("not over")
 
 
 @pytest.mark.parametrize(
@@ -370,6 +371,9 @@ FAILED, FINAL, SKIPPED = RegionFailed("failed"), errors.UserCodeError("wrong"), 
         ({"a": None, "b": SKIPPED, "c": None}, errors.InputSkipped),
         ({"a": FAILED, "b": SKIPPED, "c": None}, RegionFailed),
         ({"a": BuiltElsewhere("unknown"), "b": None}, BuiltElsewhere),
+        ({"a": PENDING, "b": PENDING, "c": None}, errors.InputPending),  # a wait uses no retry (fault 352)
+        ({"a": PENDING, "b": FINAL, "c": SKIPPED}, errors.InputPending),
+        ({"a": PENDING, "b": FAILED, "c": None}, SubtasksFailed),
     ],
 )
 def test_one_end_for_several(ends: dict[str, Exception | None], expected: type[Exception], started: list[str]) -> None:

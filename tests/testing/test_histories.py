@@ -164,6 +164,7 @@ WITHOUT_ONE = {
         keeps_rows=lambda found, mode, is_gone: keeps_rows(found, mode, False)
     ),
     "nobody looks what the DAG declares": Product(is_declared_otherwise=lambda made_by, today: False),
+    "arguments hold XComs of what is absent": Product(xcom_counts=lambda state: True),
     "a publish does not wait": Product(not_over=lambda named, states: ()),
     "an input is known by its number": Product(has_tokens=False),
 }

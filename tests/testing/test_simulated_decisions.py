@@ -10,7 +10,7 @@ import pytest
 from decided_jobs import BRANCH, JOIN, MIN_ONE, SOLO_BESIDE, decided
 from simulated_controls import SAFE, finds
 
-from airflow_recovery.attempt import data_interval, declarations, first_attempt, publish, region_task
+from airflow_recovery.attempt import absent_inputs, data_interval, declarations, first_attempt, publish, region_task
 from airflow_recovery.attempt.run import DeclaredOperators, Run
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult
 from airflow_recovery.journal.run_state import RegionState
@@ -246,10 +246,25 @@ STALE_XCOMS: dict[str, tuple[SimulatedJob, dict[str, tuple[str, ...]], Trouble, 
 
 
 @pytest.mark.parametrize("name", STALE_XCOMS)
-def test_still_against_the_rule_a_task_renders_the_xcom_that_an_input_has_left_in_an_earlier_try(name):
-    """Airflow deletes it when the input starts again. Turn this round once such an argument is refused."""
+def test_fault_351_no_argument_holds_the_xcom_that_an_absent_input_has_left_in_an_earlier_try(name):
+    job, pulls, trouble, _ = STALE_XCOMS[name]
+    for seed in range(SAFE):
+        simulate(seed, Settings(replace(job, pulls=pulls), {trouble: 1}))
+
+
+@pytest.mark.control
+@pytest.mark.parametrize("name", STALE_XCOMS)
+def test_fault_351_control_as_airflow_renders_it_does(name, monkeypatch):
+    monkeypatch.setattr(world, "xcoms_counted", lambda dag_run, task: {})
     job, pulls, trouble, what = STALE_XCOMS[name]
     finds(Settings(replace(job, pulls=pulls), {trouble: 1}), f"{what} has other rows than in a fresh run", 200)
+
+
+@pytest.mark.control
+def test_fault_351_control_without_a_second_look_an_input_is_absent_and_its_xcom_is_not(monkeypatch):
+    monkeypatch.setattr(absent_inputs, "check_rendered", lambda *given: None)
+    job, pulls, trouble, what = STALE_XCOMS["a task starts before its input has ended"]
+    finds(Settings(replace(job, pulls=pulls), {trouble: 1}), f"{what} has other rows than in a fresh run", 400)
 
 
 def test_a_seed_replays_exactly_and_the_command_line_has_it(capsys):

@@ -263,14 +263,14 @@ class History:
 
     def _try(self, region: str) -> None:
         self.xcoms.pop(region, None)
-        pulled = {name: self.xcoms.get(name) for name in self.job.pulls.get(region, ())}
+        pulled = self._pulled(region)
         job = self.known.given(self.job, region, pulled)
         decision = self.known.decide(job, tuple(self.numbers), region, self.states, self.gone, self.in_run)
         if decision.runs or not (decision.ends_as or decision.lost):
             self._tried[region] = job.regions[region].fingerprint, job.externals_of(region)
         self.is_held_up |= decision.is_refused
         if decision.ends_as == WAITS:
-            self._retries(region)
+            self._looks_later(region)
         elif decision.ends_as is not None:
             self._ends(region, decision.ends_as, f"by its inputs {decision.ends_as}")
         elif decision.lost:
@@ -279,6 +279,14 @@ class History:
             self._runs(job, region, decision, pulled)
         else:
             self._keeps(region, decision, pulled)
+
+    def _pulled(self, region: str) -> dict[str, str | None]:
+        """The XComs that its arguments get. Airflow keeps those of a task that was skipped, or cleared and waits."""
+        waits = self.job.rules.get(region, ALL_SUCCESS) == ALL_SUCCESS
+        return {
+            name: self.xcoms.get(name) if waits or self.known.product.xcom_counts(self.states[name]) else None
+            for name in self.job.pulls.get(region, ())
+        }
 
     def _keeps(self, region: str, decision: Decision, pulled: Mapping[str, str | None]) -> None:
         spec = self.job.regions[region].commit
@@ -438,6 +446,11 @@ class History:
                 self.states[name] = None
         self._retries(task)
 
+    def _looks_later(self, task: str) -> None:
+        """It is started again without a retry, when all others had time."""
+        self._waited[task] = max(self._waited[task], 1)
+        self.states[task] = None
+
     def _retries(self, task: str) -> None:
         self._waited[task] += 1
         if self._waited[task] > MOST_WAITS:
@@ -460,7 +473,7 @@ class History:
     def _publish(self) -> None:
         decision = self.known.decide(self.job, tuple(self.numbers), PUBLISH, self.states, self.gone, self.in_run)
         if decision.ends_as == WAITS:
-            self._retries(PUBLISH)
+            self._looks_later(PUBLISH)
             return
         if decision.ends_as is not None:
             self._ends(PUBLISH, decision.ends_as, decision.ends_as)
@@ -542,7 +555,8 @@ class History:
     def _expected(self, region: str, judged: Judged) -> tuple[str, ...]:
         """The rows that today's code of ``region``, as far as it is known, makes of what its last try had."""
         job, read = self.job, list(judged.lines)
-        xcoms = dict(judged.xcoms)
+        # What is absent has left no XCom in a fresh run.
+        xcoms = {name: xcom if name in judged.inputs else None for name, xcom in judged.xcoms.items()}
         for name in judged.inputs:
             above = self.judged.get(name)
             # What a person calls a success nobody has looked at but those who read it.

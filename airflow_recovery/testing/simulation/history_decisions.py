@@ -78,6 +78,11 @@ def leaves(are_stored: bool) -> Kept:
     return Kept.AGAIN if are_stored else Kept.RUNS
 
 
+def xcom_counts(state: str | None) -> bool:
+    """Whether an argument may hold the XCom of a task in this state, as in `airflow_recovery.task.rendered_xcoms`."""
+    return state == "success"
+
+
 def keeps_rows(found: FoundRows, mode: CommitMode, is_gone: bool) -> Kept:
     """What a try does about a valid attempt of a sink, as `airflow_recovery.attempt.commit.keep_rows` does.
 
@@ -145,6 +150,8 @@ class Product(NamedTuple):
     """Recovery clears no task that a person has marked as failed."""
     leaves: Callable[[bool], Kept] = leaves
     """What a kept try does about XComs, which are stored or not."""
+    xcom_counts: Callable[[str | None], bool] = xcom_counts
+    """Whether an argument may hold the XCom of a task in this state."""
     refuses: Callable[[DagRunRecord, Iterable[Outcome]], Outcome | None] = of_another_interval
     """The finish that a run which was triggered by hand must not replace, and must not be joined with."""
     keeps_rows: Callable[[FoundRows, CommitMode, bool], Kept] = keeps_rows
@@ -327,6 +334,8 @@ class Known:
             reason = evaluation.why_must_run(region.name) if region.final and region.name not in without else None
             if reason is not None:
                 lost |= {**evaluation.lost_inputs(region.name), region.name: reason}
+        if lost and len(self.product.not_over(lost, states)) == len(lost):
+            return Decision(ends_as=WAITS)
         if lost:
             return _waits(evaluation, lost)
         valid = (name for name in job.regions if evaluation.invalid_because(name) is None)

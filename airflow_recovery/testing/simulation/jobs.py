@@ -385,14 +385,14 @@ def drawn_decided_job(name: str, rng: random.Random) -> SimulatedJob:
 
 def with_drawn_arguments(job: SimulatedJob, rng: random.Random) -> SimulatedJob:
     """A job that is decided, some of whose regions have arguments that are rendered in the run."""
+    # An XCom of an input that may be absent is what a fresh run does not have.
+    absent = {above for name in job.operators for above in job.optional.get(name, ())}
+    job = replace(job, operators=job.operators | absent)
     pulls = {
         name: tuple(above for above in region.inputs if above in job.operators and rng.random() < 0.9)
         for name, region in job.regions.items()
-        # Where the rule does not wait, Airflow may render the XCom that an input has left before it was cleared.
-        if name in job.operators and job.rules.get(name) not in EARLY_RULES
+        if name in job.operators
     }
-    # Nor what it has left that is absent in this run: Airflow keeps it as long as its task is not started again.
-    pulls = {name: tuple(a for a in above if a not in job.optional.get(name, ())) for name, above in pulls.items()}
     chosen = {name: above for name, above in pulls.items() if above}
     dated, using = (frozenset(name for name in job.regions if rng.random() < 0.4) for _ in range(2))
     unstored = frozenset(name for name in sorted(job.operators) if rng.random() < 0.3)

@@ -8,6 +8,7 @@ from airflow_recovery.attempt.task_instances import TaskTry
 from airflow_recovery.errors import (
     ConfigurationError,
     DriverLeft,
+    InputPending,
     InputSkipped,
     InputUnreachable,
     RecordInvalid,
@@ -15,6 +16,7 @@ from airflow_recovery.errors import (
     kind_of,
 )
 from airflow_recovery.journal.layout import JournalLayout
+from airflow_recovery.testing.fake_airflow import RESCHEDULED
 from airflow_recovery.testing.simulation import neighbours
 from airflow_recovery.testing.simulation.helper_threads import one_thread_at_a_time
 from airflow_recovery.testing.simulation.jobs import IDENTITY, RANDOM, SimulatedJob
@@ -30,6 +32,7 @@ from airflow_recovery.testing.simulation.verdict import check_declared, check_en
 MAX_STEPS = 60_000
 """Runs that share results, each listing its journal by pages of two keys, have come to an end after 25,700."""
 MAX_TRIES = 60
+MAX_WAITS = 2000
 TRACE_TAIL = 200
 PREFIX = JournalLayout(IDENTITY).prefix
 """Left out where people read keys: there is one run."""
@@ -48,7 +51,7 @@ class Schedule(SimulatedRun):
         self.seed = seed
         self._stopped: dict[str, RecoveryError] = {}
         self._troubles = Troubles(self, dict(settings.troubles))
-        self._steps = self._started = 0
+        self._steps = self._started = self._waits = 0
         self._is_last_round = False
         # What the sweeper does is in no stream, and who is told to end between a write and its event does not say it.
         unsaid = {Trouble.SWEEP, Trouble.PURGE, Trouble.RETURN, Trouble.SIGTERM, Trouble.RESIZE}
@@ -137,10 +140,12 @@ class Schedule(SimulatedRun):
         ]
         if not able or rng.random() < self._eagerness:
             ready = airflow.ready()
-            if ready:
-                return self._starts(rng.choice(ready))
-            if self._notices(able):
+            # Before a task that waits looks again there is time for all others.
+            acts = [task for task in ready if airflow.state(task) != RESCHEDULED]
+            if not acts and self._notices(able):
                 return self._candidate()
+            if ready:
+                return self._starts(rng.choice(acts or ready))
         if not able:
             return None
         if self._is_at_rest and self._only_zombies(able):
@@ -301,6 +306,12 @@ class Schedule(SimulatedRun):
             if airflow.end(own, "failed"):
                 self.note("USER clears all")
                 airflow.clear_all()
+        except InputPending as error:
+            current_runner().switch(f"waits: {error}"[:200])
+            self._waits += 1
+            if self._waits > MAX_WAITS:
+                raise Violation(f"storm: {task} waits without end") from error
+            airflow.reschedule(own)
         except (InputSkipped, SkipsItself) as error:
             current_runner().switch(f"reports a skip: {type(error).__name__}: {error}"[:200])
             airflow.end(own, "skipped")

@@ -342,6 +342,7 @@ class World:
             open_committer=lambda spec: self.committer(of, spec),
             has_dag=lambda dag_id: dag_id in self.dags,
             dag_run=of.in_run.facts(of.name) if job.dated or job.using else None,
+            xcoms_counted=xcoms_counted(of, own.task_id),
         )
         run.__dict__["plan_hash"] = job.plan_hash  # the same for every try: computed once
         # In Python 3.11 all runs compute a cached property under one lock: no strand may give the turn away in there.
@@ -392,7 +393,9 @@ class World:
         of = dag_run or self.main
         if own.task_id != PUBLISH and own.task_id not in of.job.regions:
             raise SubtasksUnknown(f"{own.task_id}: today's job has no such region.")
-        job = of.today.given(own.task_id, of.airflow.xcoms)
+        counted = xcoms_counted(of, own.task_id)
+        xcoms = {name: xcom for name, xcom in of.airflow.xcoms.items() if counted.get(name, True)}
+        job = of.today.given(own.task_id, xcoms)
         run = self.run(own, of, job)
         try:
             return self._executed(run, own, process, of, job)
@@ -474,6 +477,13 @@ UNSEEN = Component("application", "s3://code/clean.py", seen=False)
 
 def _modes(job: SimulatedJob) -> dict[tuple[str, str], str]:
     return {(region.name, result): mode.value for region in job.plan.regions for result, mode in region.determinism}
+
+
+def xcoms_counted(dag_run: DagRun, task: str) -> dict[str, bool]:
+    """The tasks whose XCom is an argument of ``task``, and whether each is a success, as `XComsOfRun` has it."""
+    airflow, pulls = dag_run.airflow, dag_run.today.pulls.get(task, ())
+    waits = airflow.rules.get(task, ALL_SUCCESS) == ALL_SUCCESS
+    return {name: waits or airflow.state(name) == "success" for name in pulls}
 
 
 def _identity(dag_run: DagRun, own: TaskTry) -> TaskIdentity:

@@ -48,6 +48,12 @@ def reads(name: str, *producers: Any, rule: str, optional: bool = False) -> Any:
     )
 
 
+def tells(name: str) -> Any:
+    """It leaves its name as an XCom."""
+    command = "mkdir -p {output:o} && echo {{ task.task_id }} | tee {output:o}/o"
+    return Job(task_id=name, bash_command=command, outputs=["o"], retries=0)
+
+
 with DAG("histories", schedule=None, user_defined_macros={"said": said}):
     a, lone = made("a"), made("lone")
     b = reads("b", a, rule="all_success")
@@ -61,3 +67,28 @@ with DAG("histories_branch", schedule=None, user_defined_macros={"said": said}):
     branch >> [x, y]
     join = reads("join", x, y, rule="none_failed_min_one_success", optional=True)
     join >> RecoveryPublishOperator(task_id="publish")
+
+with DAG("histories_xcoms", schedule=None):
+    branch = BranchPythonOperator(task_id="branch", python_callable=taken)
+    x, y = tells("x"), tells("y")
+    branch >> [x, y]
+    join = Job(
+        task_id="join",
+        bash_command=f"mkdir -p {{output:o}} && echo '{{{{ ti.xcom_pull(\"x\") }}}} {y.output}' > {{output:o}}/o",
+        inputs={each.task_id: each.result("o", optional=True) for each in (x, y)},
+        outputs=["o"],
+        trigger_rule="none_failed_min_one_success",
+        retries=0,
+    )
+
+with DAG("histories_waits", schedule=None):
+    Job(
+        task_id="slow",
+        bash_command=(
+            "until [ -e {{ dag_run.conf['gates'] }}/open ]; do sleep 0.1; done; "
+            "mkdir -p {output:o} && echo > {output:o}/o"
+        ),
+        outputs=["o"],
+        retries=0,
+    )
+    RecoveryPublishOperator(task_id="publish", retries=0)
