@@ -20,8 +20,6 @@ _YEARS_1_TO_9999 = (-719_162, 2_932_896)
 """The dates that all clients can read, in days since 1970-01-01."""
 _CALENDARS_AGREE = {"date": -141_427, "timestamp": -25_567}
 """From which day on a file has the same dates and moments in each of Spark's calendars: 1582-10-15, 1900-01-01."""
-_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-_VERSION = b"org.apache.spark.version"
 
 
 class StagedRows:
@@ -80,7 +78,8 @@ class StagedRows:
                     "Nothing was committed, and no retry helps: write all files with the same columns, in the same "
                     "order, and clear the task."
                 )
-            schema, is_legacy = _schema(parquet), _is_legacy(parquet.schema_arrow.metadata or {})
+            schema = _schema(parquet)
+            is_legacy = spark_types.is_legacy(parquet.schema_arrow.metadata or {})
             for batch in parquet.iter_batches(batch_size=BATCH_ROWS):
                 columns = [self._checked(*column, is_legacy) for column in zip(schema, batch.columns, strict=True)]
                 yield pyarrow.RecordBatch.from_arrays(columns, schema=schema)
@@ -272,16 +271,6 @@ def _arrow_kind(kind: Any) -> Kind:
 
 def _listed(kinds: Mapping[str, Kind]) -> str:
     return ", ".join(f"{name} {sql_name(kind)}" for name, kind in kinds.items())
-
-
-def _is_legacy(metadata: Mapping[bytes, bytes]) -> bool:
-    """Whether Spark has written dates as Spark 2 did: in the Julian calendar, until October 1582."""
-    if any(key in metadata for key in _LEGACY):
-        return True
-    if spark_types.FOOTER not in metadata:
-        return False
-    version = metadata.get(_VERSION, b"2.4").decode().split(".")
-    return (int(version[0]), int(version[1])) < (3, 1)
 
 
 def _why_not(array: Any, is_legacy: bool) -> str | None:

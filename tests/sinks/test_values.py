@@ -260,7 +260,7 @@ def test_fault_312_an_old_date_of_the_legacy_calendar_is_refused(tmp_path: Path)
 def test_fault_312_control_without_the_look_it_is_nine_days_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staged_module, "_is_legacy", lambda metadata: False)
+    monkeypatch.setattr(spark_types, "is_legacy", lambda footer: False)
     DeltaTable(uri=str(tmp_path / "table")).open(Resources()).commit(staged(tmp_path, OLD, metadata=JULIAN))
     found = deltalake.DeltaTable(str(tmp_path / "table")).to_pyarrow_table()["v"].to_pylist()
     assert found == [datetime.date(1500, 1, 10)]
