@@ -31,7 +31,7 @@ from airflow_recovery.model.codec import later
 from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.spark_types import columns_of, delta_takes
-from airflow_recovery.sinks.answers import Answer, delta_features, of_delta, refused_features
+from airflow_recovery.sinks.answers import Answer, delta_features, no_answer, of_delta, refused_features
 from airflow_recovery.sinks.committer import (
     Committable,
     CommitToken,
@@ -495,16 +495,7 @@ class _DeltaCommitter:
             raise self._no_answer(token, error) from error
 
     def _no_answer(self, token: CommitToken, error: Exception | None) -> SinkUnavailable | SinkUnreadable:
-        answer, why = (Answer.UNKNOWN, "") if error is None else of_delta(error)
-        if answer in (Answer.UNREADABLE, Answer.REFUSED):
-            return SinkUnreadable(
-                f"{token.text}: the Delta table {self._uri} can't be used: {why}. No retry helps. Whether it was "
-                "committed, the next try finds by the token: nothing is committed twice."
-            )
-        return SinkUnavailable(
-            f"{token.text}: delta-rs said of {self._uri}: {type(error).__name__}: {error}. Whether it was committed, "
-            "the next try finds by the token: nothing is committed twice."
-        )
+        return no_answer(token, "Delta", self._uri, "delta-rs", error, of_delta)
 
 
 class _NotInLog(Exception):
