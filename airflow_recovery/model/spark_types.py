@@ -114,6 +114,21 @@ def iceberg_takes(kind: Kind, target: Kind) -> bool:
     return _takes(kind, target, lambda each: lake_has(each) or each == "time")
 
 
+def iceberg_has(kind: Kind) -> bool:
+    """Whether a table of Iceberg has a type with the same values."""
+    return iceberg_takes(kind, kind)
+
+
+def in_order_of_names(kind: Kind) -> Kind:
+    """The type with the members of each struct in the order of their names, for a target that finds them by name."""
+    if isinstance(kind, str):
+        return kind
+    name, *items = kind
+    if name == "struct":
+        return name, tuple(sorted((member, in_order_of_names(item)) for member, item in items[0]))
+    return name, *map(in_order_of_names, items)
+
+
 def _takes(kind: Kind, target: Kind, has: Any) -> bool:
     """The same type, or one that is wider, at any depth. The members of a struct must be the same, in their order."""
     if isinstance(kind, tuple) and isinstance(target, tuple) and kind[0] == target[0]:

@@ -133,24 +133,37 @@ def check_lake_columns(
     ``columns``: those of the table; `None`: the commit makes it. ``takes``: whether a column of the second type holds
     every value of the first one.
     """
+    unfit = unfit_lake_columns(found, columns, takes)
+    if unfit:
+        raise unfit_columns(token, table, unfit)
+
+
+def unfit_lake_columns(
+    found: Mapping[str, Kind],
+    columns: Mapping[str, Kind] | None,
+    takes: Callable[[Kind, Kind], bool],
+    has: Callable[[Kind], bool] = spark_types.lake_has,
+) -> list[str]:
+    """The columns of ``found`` that would be other values in a lake table, each with what to do.
+
+    The arguments are those of `check_lake_columns`. ``has``: whether a table that the commit makes has such a type.
+    """
     twice = spark_types.same_but_for_case([*found])
     if twice:
-        found_twice = f"the columns {' and '.join(twice)}, whose names differ by case alone: rename one"
-        raise unfit_columns(token, table, [found_twice])
+        return [f"the columns {' and '.join(twice)}, whose names differ by case alone: rename one"]
     folded = {name.lower(): name for name in columns or ()}
     unfit = []
     for name, kind in found.items():
         mine = f"column {name} ({sql_name(kind)})"
         if columns is None:
-            if not spark_types.lake_has(kind):
+            if not has(kind):
                 unfit.append(f"{mine}: such a table has no type for it: {cure(kind)}")
         elif name not in columns:
             other = folded.get(name.lower())
             unfit.append(f"{mine}: the table has no such column" + (f", but {other}" if other is not None else ""))
         elif not takes(kind, columns[name]):
             unfit.append(f"{mine} into {sql_name(columns[name])}: a value could become another one: {cure(kind)}")
-    if unfit:
-        raise unfit_columns(token, table, unfit)
+    return unfit
 
 
 def cure(kind: Kind) -> str:
