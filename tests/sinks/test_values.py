@@ -23,6 +23,7 @@ from airflow_recovery.errors import SinkRefused
 from airflow_recovery.model import spark_types
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.sinks import Committable, DeltaTable, IcebergTable, PostgresTable
+from airflow_recovery.sinks import iceberg as iceberg_module
 from airflow_recovery.sinks import postgres as postgres_module
 from airflow_recovery.sinks import staged as staged_module
 from airflow_recovery.sinks.postgres_columns import Fit
@@ -316,3 +317,27 @@ def test_columns_whose_names_differ_by_case_alone_are_refused_by_a_lake(tmp_path
     into = DeltaTable(uri=str(tmp_path / "table")).open(Resources())
     with pytest.raises(SinkRefused, match="columns v and V, whose names differ by case alone"):
         into.commit(staged(tmp_path, {"v": ("long", pa.array([1])), "V": ("long", pa.array([2]))}))
+
+
+def upper_case_in_iceberg(folder: Path) -> str:
+    """What is said of a result with the column ``v``, whose table has the column ``V``."""
+    lake = Lake(folder)
+    catalog = load_catalog("lake", **lake.catalog_properties("lake"))
+    catalog.create_namespace("db")
+    catalog.create_table("db.t", pa.schema([("V", pa.int64())]))
+    into = IcebergTable(uri="iceberg://lake/db.t").open(lake)
+    with pytest.raises(SinkRefused) as refused:
+        into.commit(staged(folder, {"v": ("long", pa.array([1]))}))
+    return str(refused.value)
+
+
+def test_fault_361_a_column_whose_name_differs_by_case_is_named_beside_that_of_the_table(tmp_path: Path) -> None:
+    assert "column v (bigint): the table has no such column, but V" in upper_case_in_iceberg(tmp_path)
+
+
+@pytest.mark.control
+def test_fault_361_control_pyiceberg_alone_does_not_name_the_column_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg_module, "check_lake_columns", lambda *given: None)
+    assert ", but V" not in upper_case_in_iceberg(tmp_path)
