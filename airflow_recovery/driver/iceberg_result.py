@@ -340,11 +340,11 @@ def _plain_timestamps(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
+        for name, earlier in before.items():
+            if earlier is None:
                 spark.conf.unset(name)
             else:
-                spark.conf.set(name, value)
+                spark.conf.set(name, earlier)
 
 
 def _opens_nothing(location: str) -> Any:

@@ -344,8 +344,10 @@ def shown(frame: DataFrame) -> list[str]:
     kind = frame.schema["v"].dataType.simpleString()
     if kind.startswith(("string", "char", "varchar", "binary")):
         text = "hex(CAST(v AS BINARY))"
+    elif kind.startswith("geometry"):
+        text = "hex(st_asbinary(v))"
     else:
-        text = "to_json(v)" if kind == "variant" else "CAST(v AS STRING)"
+        text = "to_json(v)" if "variant" in kind else "CAST(v AS STRING)"
     return sorted(str((row[0], row[1])) for row in frame.selectExpr("typeof(v)", text).collect())
 
 
