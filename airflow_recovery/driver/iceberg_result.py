@@ -25,7 +25,7 @@ from airflow_recovery.driver.table_commit import TableCommit
 from airflow_recovery.errors import HoldsOther, PartitionMissing, RegionFailed, UserCodeError
 from airflow_recovery.locations import TableLocation
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
-from airflow_recovery.model.spark_types import Kind, columns_of, iceberg_has, iceberg_takes, in_order_of_names
+from airflow_recovery.model.spark_types import Kind, columns_of, iceberg_has, iceberg_takes, in_order_of_names, leaves
 from airflow_recovery.results.tables import ICEBERG_TOKEN, ROUNDS, Tables, snapshot_token
 from airflow_recovery.sinks.staged import unfit_lake_columns
 
@@ -267,6 +267,8 @@ class _Writing:
             data_files = list(ExecutorFactory.get_or_create().map(read, sorted(self.files)))
         except (ValueError, TypeError) as error:
             raise self._refused(error, "committed") from None
+        except OverflowError:
+            raise self._out_of_range() from None
         for data_file in data_files:
             data_file[at] = Record(*self.files[data_file.file_path])
             data_file.spec_id = metadata.default_spec_id
@@ -310,6 +312,14 @@ class _Writing:
                 f"{self.commit.table}: can't hold these rows: {error}. Nothing was written, and no retry helps: change "
                 "what the vertex returns"
             ) from None
+
+    def _out_of_range(self) -> UserCodeError:
+        times = ("date", "timestamp", "timestamp_ntz")
+        names = [name for name, kind in columns_of(self.schema.json()).items() if {*leaves(kind)}.intersection(times)]
+        return UserCodeError(
+            f"{self.commit.table}: expected years from 1 to 9999 in column {', '.join(names)}, found a date or a "
+            "timestamp that not every client can read. Nothing was committed, and no retry helps: change what the vertex returns"
+        )
 
     def _refused(self, error: Exception, done: str) -> UserCodeError:
         return UserCodeError(

@@ -470,6 +470,15 @@ def test_fault_311_a_vertex_puts_no_bytes_into_a_column_of_text(spark: SparkSess
     assert made_of(spark, "'a'").rows == 1
 
 
+@pytest.mark.parametrize("expression", ["DATE'+10000-01-01'", "TIMESTAMP'-0001-01-01 00:00:00'"])
+def test_fault_312_a_date_that_not_every_client_can_read_is_not_committed(
+    spark: SparkSession, lake: Catalog, expression: str
+) -> None:
+    with pytest.raises(UserCodeError, match=r"expected years from 1 to 9999 in column v, found a date or a timestamp"):
+        made_of(spark, expression)
+    assert not lake.table_exists("db.new")
+
+
 def test_a_vertex_may_return_the_members_of_a_struct_in_another_order(spark: SparkSession, lake: Catalog) -> None:
     lake.create_table("db.new", pa.schema([("v", pa.struct([("a", pa.int32()), ("b", pa.string())]))]))
     made = made_of(spark, "named_struct('b', 'x', 'a', 1)")

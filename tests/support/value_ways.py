@@ -6,7 +6,9 @@ What a target holds is read by its own client, and by nothing of the product.
 from __future__ import annotations
 
 import itertools
+import json
 import logging
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -24,6 +26,7 @@ from value_cells import Staged, Value, all_the_same, values_of
 from airflow_recovery.driver.delta_result import write_delta
 from airflow_recovery.driver.iceberg_result import write_iceberg
 from airflow_recovery.driver.reader import read_manifest
+from airflow_recovery.driver.stores import catalog_variable
 from airflow_recovery.driver.table_commit import TableCommit
 from airflow_recovery.driver.writer import write_result
 from airflow_recovery.errors import ConfigurationError, SinkRefused, UserCodeError
@@ -100,7 +103,7 @@ def run_cell(staged: Staged, way: str, target: str, make: Any) -> Cell:
             into.drop()
 
     whole, text = outcome(staged.manifest(), staged.values)
-    if whole == REFUSED and re.search("has a value that|a value (would be|is none)", text):
+    if whole == REFUSED and re.search("has a value that|a value (would be|is none)|that not every client can", text):
         alone = [outcome(staged.manifest(at), [value]) for at, value in enumerate(staged.values) if value is not None]
         bad = [each for each in alone if each[0] not in (EQUAL, REFUSED)]
         if bad:
@@ -403,6 +406,7 @@ class VertexIceberg(Vertex):
         self._catalog = load_catalog("lake", **properties)
         self._catalog.create_namespace_if_not_exists("db")
         self._tables = Tables(lambda name: properties, lambda location: {}, open_store)
+        os.environ[catalog_variable("lake")] = json.dumps(properties)  # with which a driver reads
         if kind != NEW:
             self._catalog.create_table(self._name, Schema(NestedField(1, "v", iceberg_type(kind), required=False)))
 
