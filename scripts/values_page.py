@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from airflow_recovery.model.spark_types import Kind, delta_takes, iceberg_takes, lake_has, sql_name
+from airflow_recovery.model.spark_types import Kind, delta_takes, iceberg_has, iceberg_takes, lake_has, sql_name
 from airflow_recovery.sinks.postgres_columns import TableColumn, fit
 from scripts.generated_tables import drawn_into, table
 
@@ -47,8 +47,11 @@ def tables() -> dict[str, str]:
             ((_name(kind), makes[kind], _taking(kind, delta_takes, DELTA)) for kind in KINDS),
         ),
         "iceberg": table(
-            ("Spark", "a column that exists"),
-            ((_name(kind), _taking(kind, iceberg_takes, ICEBERG)) for kind in KINDS),
+            ("Spark", "a column that exists", "a table that a vertex makes (`table=`)"),
+            (
+                (_name(kind), _taking(kind, iceberg_takes, ICEBERG), "yes" if iceberg_has(kind) else "refused")
+                for kind in KINDS
+            ),
         ),
     }
 

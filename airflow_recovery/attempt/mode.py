@@ -87,6 +87,10 @@ class AttemptMode:
     def check_readable(self, region: str, work: AttemptWork, gone: Collection[str]) -> None:
         """Raise `UserCodeError` where ``work`` is to read a split that is ``gone`` (content keys), and was kept."""
 
+    def will_read(self, work: AttemptWork, externals: Sequence[ExternalObject]) -> Collection[str]:
+        """The URIs of the ``externals`` that an attempt with this ``work`` is known to read."""
+        return {external.uri for external in externals}
+
     def work(
         self,
         run: Run,

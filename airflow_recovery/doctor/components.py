@@ -15,7 +15,9 @@ class Right(Flag):
     PUT = auto()
     DELETE = auto()
     ABORT = auto()
-    """Unfinished multipart uploads."""
+    """Abort unfinished multipart uploads."""
+    UPLOADS = auto()
+    """List unfinished multipart uploads."""
 
 
 READING = Right.LIST | Right.GET
@@ -46,6 +48,7 @@ class Needs:
 
     ``policies``: the policies in ``docs/s3.md`` that give it these rights, of the journal and of the results.
     ``buttons``: its rights on journal and results for what people press on the Recovery tab. A site may do without.
+    ``advised``: rights on the results without which it works, and sees less.
     """
 
     journal: Right = Right.NONE
@@ -54,6 +57,7 @@ class Needs:
     spark: bool = False
     asks_api_server: bool = False
     buttons: tuple[Right, Right] = (Right.NONE, Right.NONE)
+    advised: Right = Right.NONE
 
 
 _READS = Needs(READING, Right.LIST, ("reader", "reader"))
@@ -64,10 +68,13 @@ _NEEDS = {
         ("worker-journal and driver-journal", "worker-results and driver-results"),
         spark=True,
         asks_api_server=True,
+        advised=Right.UPLOADS,
     ),
     Component.API_SERVER: replace(_READS, buttons=(Right.PUT, Right.DELETE)),
     Component.TRIGGERER: _READS,
     Component.SCHEDULER: Needs(),
     Component.DAG_PROCESSOR: Needs(),
-    Component.GC: Needs(READING | Right.PUT | Right.DELETE, Right.LIST | Right.DELETE | Right.ABORT, ("gc", "gc")),
+    Component.GC: Needs(
+        READING | Right.PUT | Right.DELETE, Right.LIST | Right.DELETE | Right.ABORT | Right.UPLOADS, ("gc", "gc")
+    ),
 }

@@ -21,7 +21,14 @@ from airflow_recovery.store.probe import probe
 FOLDER = "_doctor"
 """Below a store's base: what a check writes, for as long as it runs."""
 
-_NAMES = {Right.LIST: "list", Right.PUT: "put", Right.GET: "get", Right.ABORT: "abort uploads", Right.DELETE: "delete"}
+_NAMES = {
+    Right.LIST: "list",
+    Right.PUT: "put",
+    Right.GET: "get",
+    Right.UPLOADS: "list unfinished uploads",
+    Right.ABORT: "abort uploads",
+    Right.DELETE: "delete",
+}
 """The rights' names, in the order in which they are tried."""
 
 _BUTTONS = {"journal": "restart, pin and release buttons", "results": "release button"}
@@ -76,17 +83,18 @@ def check_store(
     policy: str,
     *,
     buttons: Right = Right.NONE,
+    advised: Right = Right.NONE,
     token: str | None = None,
 ) -> Iterator[CheckResult]:
     """Try each right of ``needed``; where it may write, also whether the store keeps its promises, and its clock.
 
-    ``what``: journal or results. ``policy``: names the documents of ``docs/s3.md``. ``buttons``: tried too; one that
-    is missing is a warning. What is written lies below `FOLDER`, and is removed again.
+    ``what``: journal or results. ``policy``: names the documents of ``docs/s3.md``. ``buttons`` and ``advised``: tried
+    too; one that is missing is a warning. What is written lies below `FOLDER`, and is removed again.
     """
     token = token or uuid.uuid4().hex
     key = f"{FOLDER}/{token}"
     tried = _Tried(store, key)
-    wanted = needed | buttons
+    wanted = needed | buttons | advised
     failed = {}
     try:
         for right in _NAMES:
@@ -113,6 +121,8 @@ def check_store(
             )
         elif buttons:
             yield ok(f"{_BUTTONS[what]} of the Recovery tab", told)
+        if advised and isinstance(store, UploadStore):
+            yield _check_advised(what, *_told(store, advised, failed))
         if tried.written_s is not None:
             began_s, ended_s, told_s = tried.written_s
             yield check_clock(f"clock of the {what}", "the store", began_s, ended_s, told_s, unit_s=1.0)
@@ -125,8 +135,26 @@ def check_store(
         yield from _check_removed(what, store, token, may_delete=Right.DELETE in wanted)
 
 
+def _check_advised(what: str, told: str, found: str) -> CheckResult:
+    check = f"unfinished uploads to the {what}"
+    if not found:
+        return ok(check, told)
+    return warning(
+        check,
+        recommended=f"to {told}",
+        found=found,
+        next_step="Give this role s3:ListBucketMultipartUploads on the bucket, as the policy worker-results of "
+        "docs/s3.md does, and on each bucket with an output at a location of your own. Without this right, recovery "
+        "may register an operator's output although its job has ended in the middle of a commit to S3: some of the "
+        "rows are missing then (docs/finished-writes.md).",
+    )
+
+
 def check_expiry(journal: ObjectStore) -> Iterator[CheckResult]:
-    """Whether a rule of the bucket deletes records of the journal by age. No result where it may not be asked for."""
+    """Whether a rule of the bucket deletes or archives records of the journal by age.
+
+    No result where it may not be asked for.
+    """
     rules = getattr(journal, "expiry_rules", None)
     if rules is None:
         return
@@ -136,11 +164,12 @@ def check_expiry(journal: ObjectStore) -> Iterator[CheckResult]:
     except StoreError:  # no policy of ours asks for that right
         return
     if not expiring:
-        yield ok(check, "none deletes its objects")
+        yield ok(check, "none deletes or archives its objects")
         return
     yield wrong(
         check,
-        expected="none that deletes its objects by age: a run whose records are gone runs anew",
+        expected="none that deletes or archives its objects by age: a run whose records are gone runs anew, and one "
+        "whose records are archived can't be read",
         found="; ".join(map(rule_text, expiring)),
         next_step="Limit the rule to other prefixes; `airflow recovery gc --purge` removes runs that have ended.",
     )
@@ -210,6 +239,8 @@ class _Tried:
                 self._stored_s = self._store.get(self._key).info.modified_s
         elif right is Right.DELETE:
             self._store.delete([self._key])
+        elif right is Right.UPLOADS and isinstance(self._store, UploadStore):
+            list(self._store.uploads(f"{self._key}/"))
         elif right is Right.ABORT and isinstance(self._store, UploadStore):
             # One that nobody has begun: "no such upload" is said to who may abort.
             self._store.abort_upload(Upload(self._key, "airflow-recovery-doctor", 0.0))

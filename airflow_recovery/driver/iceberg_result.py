@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +25,9 @@ from airflow_recovery.driver.table_commit import TableCommit
 from airflow_recovery.errors import HoldsOther, PartitionMissing, RegionFailed, UserCodeError
 from airflow_recovery.locations import TableLocation
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
+from airflow_recovery.model.spark_types import Kind, columns_of, iceberg_has, iceberg_takes, in_order_of_names, leaves
 from airflow_recovery.results.tables import ICEBERG_TOKEN, ROUNDS, Tables, snapshot_token
+from airflow_recovery.sinks.staged import unfit_lake_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -39,7 +41,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _LINEAGE, _ATTEMPT = "airflow-recovery.result", "airflow-recovery.number"
-_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+_PLAIN = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
 
 
 def driver_tables() -> Tables:
@@ -63,6 +68,7 @@ def write_iceberg(
     """
     location = TableLocation.parse(commit.table)
     writing = _Writing(commit, location, tables, frame.schema)
+    writing.check_types(None)
     transaction = writing.begin()
     metadata = transaction.table_metadata
     check_layout(metadata.spec(), metadata.schema(), commit.table)
@@ -261,6 +267,8 @@ class _Writing:
             data_files = list(ExecutorFactory.get_or_create().map(read, sorted(self.files)))
         except (ValueError, TypeError) as error:
             raise self._refused(error, "committed") from None
+        except OverflowError:
+            raise self._out_of_range() from None
         for data_file in data_files:
             data_file[at] = Record(*self.files[data_file.file_path])
             data_file.spec_id = metadata.default_spec_id
@@ -270,11 +278,25 @@ class _Writing:
         """Raise `UserCodeError` where the table does not take these columns: other names, other types."""
         from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible
 
+        from airflow_recovery.sinks.iceberg import kind_of
+
+        self.check_types({column.name: kind_of(column.field_type) for column in metadata.schema().fields})
         try:
             columns = self._columns(self.schema)
             _check_pyarrow_schema_compatible(metadata.schema(), columns, format_version=metadata.format_version)
         except (ValueError, TypeError) as error:
             raise self._refused(error, "written") from None
+
+    def check_types(self, columns: Mapping[str, Kind] | None) -> None:
+        """Raise `UserCodeError` for a column whose values a table can't hold, or not in its own column."""
+        found = columns_of(self.schema.json())
+        unfit = unfit_lake_columns(found, columns, _takes, iceberg_has)
+        if unfit:
+            raise UserCodeError(
+                f"{self.commit.table}: expected columns whose values the table holds as they are, found "
+                f"{'; '.join(unfit)}. Nothing was written, and no retry helps: change the table, or what the vertex "
+                "returns"
+            )
 
     def _columns(self, schema: StructType) -> pa.Schema:
         """As Arrow has them. Raises `UserCodeError` for a type of Spark's that it does not have."""
@@ -291,11 +313,24 @@ class _Writing:
                 "what the vertex returns"
             ) from None
 
+    def _out_of_range(self) -> UserCodeError:
+        times = ("date", "timestamp", "timestamp_ntz")
+        names = [name for name, kind in columns_of(self.schema.json()).items() if {*leaves(kind)}.intersection(times)]
+        return UserCodeError(
+            f"{self.commit.table}: expected years from 1 to 9999 in column {', '.join(names)}, found a date or a "
+            "timestamp that not every client can read. Nothing was committed, and no retry helps: change what the vertex returns"
+        )
+
     def _refused(self, error: Exception, done: str) -> UserCodeError:
         return UserCodeError(
             f"{self.commit.table}: refuses these rows: {error}. Nothing was {done}, and no retry helps: change the "
             "table, or what the vertex returns"
         )
+
+
+def _takes(kind: Kind, target: Kind) -> bool:
+    """As `iceberg_takes`. The members of a struct are found by their names, whatever their order."""
+    return iceberg_takes(in_order_of_names(kind), in_order_of_names(target))
 
 
 def _nullable(schema: StructType) -> StructType:
@@ -308,16 +343,18 @@ def _nullable(schema: StructType) -> StructType:
 
 @contextmanager
 def _plain_timestamps(spark: SparkSession) -> Iterator[None]:
-    """Timestamps as Iceberg has them, not as Spark 2 wrote them."""
-    before = spark.conf.get(_TIMESTAMPS, None)
-    spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+    """Dates and timestamps as Iceberg has them, not as Spark 2 wrote them, whose calendar only Spark knows."""
+    before = {name: spark.conf.get(name, None) for name in _PLAIN}
+    for name, value in _PLAIN.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        if before is None:
-            spark.conf.unset(_TIMESTAMPS)
-        else:
-            spark.conf.set(_TIMESTAMPS, before)
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)
 
 
 def _opens_nothing(location: str) -> Any:

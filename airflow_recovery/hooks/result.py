@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_recovery.journal.journal import Journal
+    from airflow_recovery.journal.published import PublishedResult
     from airflow_recovery.model.records import RunIdentity
     from airflow_recovery.results.mode import CommittedBatches
 
@@ -80,12 +81,13 @@ class RegisteredResult:
 
 
 class RecoveryResultHook(BaseHook):
-    """Finds where a result is. Reads the journal alone: neither the DAG's code nor Airflow's database is needed.
+    """Finds where a result is. Reads the journal: neither the DAG's code nor Airflow's database is needed.
 
     What it hands out to the function of a recoverable operator belongs to the trace of that attempt, as an input that
     is declared with `airflow_recovery.published` does.
 
-    It does not look at the data: a result that was deleted behind the journal's back is found by the run's own tasks.
+    It also lists the files of the result. If one of them is missing, altered or archived, `get_result` raises
+    `NotPublished`. If the store does not let this process list the files, the hook relies on the journal alone.
     """
 
     def __init__(self, settings: RecoverySettings | None = None) -> None:
@@ -107,22 +109,46 @@ class RecoveryResultHook(BaseHook):
 
         ``group_id`` is that of the `SparkJobTaskGroup`; without it the DAG's recoverable operators are meant, of which
         ``vertex`` is ``<task id>.<output>``. ``accept_failed``: also a result that a newer attempt was to replace, if
-        that has failed. Raises `NotPublished` with the reason
-        where there is none (yet), the store's errors where the journal can't be read, and `ValueError` where the run is
-        not named by exactly one of the three, or an argument has another type.
+        that has failed. Raises `NotPublished` with the reason if there is no result (yet), or if its files can't be
+        read; the store's errors if the journal can't be read; and `ValueError` if the run is not named by exactly one
+        of the three, or if an argument has another type.
         """
-        from airflow_recovery.journal.published import published_result
-
         check_arguments(RecoveryResultHook.get_result, locals(), "RecoveryResultHook.get_result()")
         key = result_run_key(logical_date=logical_date, partition_key=partition_key, run_id=run_id)
         journal = self.journal(dag_id, key, group_id)
         uri = PublishedLocation(dag_id, vertex, group_id, run_key=key).uri
         try:
-            result = published_result(journal, vertex, accept_failed=accept_failed)
-        except NotPublished as error:
+            found = self.find(journal, vertex, accept_failed=accept_failed)
+            result = self.readable(journal, vertex, found)
+        except NotPublished:
             _record(ExternalObject(READ_BY_HOOK, uri, 0, NOT_PUBLISHED))
+            raise
+        _record(found.external(READ_BY_HOOK, uri))
+        return result
+
+    def find(self, journal: Journal, vertex: str, *, accept_failed: bool) -> PublishedResult:
+        """What the newest publish in ``journal`` names ``vertex``. Does not look at the data.
+
+        Raises as `get_result`.
+        """
+        from airflow_recovery.journal.published import published_result
+
+        try:
+            return published_result(journal, vertex, accept_failed=accept_failed)
+        except NotPublished as error:
             raise NotPublished(f"{error}{self._other_groups(journal.identity)}") from None
-        _record(result.external(READ_BY_HOOK, uri))
+
+    def readable(self, journal: Journal, vertex: str, result: PublishedResult) -> RegisteredResult:
+        """``result``, if its files are as they were registered. Raises `NotPublished` if one can't be read."""
+        from airflow_recovery.results.availability import why_unreadable
+
+        why = why_unreadable(result.manifests, self._stores.results.base_uri, self._stores.open_location)
+        if why is not None:
+            run = journal.identity
+            raise NotPublished(
+                f"{run.dag_id} / {run.run_key} / {run.group_id}: publish {result.publish} names {vertex!r}, and its "
+                f"data can't be read: {why}"
+            )
         rows = [manifest.rows for manifest in result.manifests]
         return RegisteredResult(
             location=_folder_of([manifest.location for manifest in result.manifests]),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from airflow_recovery.attempt.heartbeat_watch import HeartbeatWatch
     from airflow_recovery.journal.journal import Journal
+    from airflow_recovery.journal.published import PublishedResult
     from airflow_recovery.model.records import Claim
 
 MAY_REPLACE = ("queued", "running")
@@ -58,7 +59,7 @@ class ResultWatch:
         self._beats: dict[str, HeartbeatWatch] = {}
 
     def look(self) -> RegisteredResult:
-        """Return the result if nobody is about to replace it.
+        """Return the result if nobody is about to replace it, and its files can be read.
 
         Raises `NotPublished` with the reason to wait, and the errors of `RecoveryResultHook.get_result`.
         """
@@ -66,26 +67,16 @@ class ResultWatch:
 
         key = result_run_key(logical_date=self._logical_date, partition_key=self._partition_key, run_id=self._run_id)
         journal = self._hook.journal(self._dag_id, key, self._group_id)
-        return settled_result(
+        settled = settled_result(
             journal,
             f"{self._vertex!r} of {self._dag_id} / {key} / {self._group_id}",
-            self._result,
+            lambda: self._hook.find(journal, self._vertex, accept_failed=self._accept_failed),
             lambda result, newer: self._check_run(self._runs_of(journal, result, newer)),
             lambda claim: self._may_finish(journal, claim),
         )
+        return self._hook.readable(journal, self._vertex, settled)
 
-    def _result(self) -> RegisteredResult:
-        return self._hook.get_result(
-            self._dag_id,
-            self._vertex,
-            group_id=self._group_id,
-            logical_date=self._logical_date,
-            partition_key=self._partition_key,
-            run_id=self._run_id,
-            accept_failed=self._accept_failed,
-        )
-
-    def _runs_of(self, journal: Journal, result: RegisteredResult, newer: Collection[Claim]) -> list[str]:
+    def _runs_of(self, journal: Journal, result: PublishedResult, newer: Collection[Claim]) -> list[str]:
         """The ids of the runs that may replace the result, if it is not a logical date that names the one run.
 
         Airflow can't be asked for the runs of a partition key: the journal names those that have claimed.

@@ -6,6 +6,7 @@ its content key, belongs to the trace. So one that came, went or changed means t
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,16 @@ from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
 
 _SHORTEST_DAY = timedelta(hours=23)
+_OF_THE_RUN = ("{{ data_interval_start }}", "{{ data_interval_end }}")
+"""The ends of `Dates` by default."""
+_AT_AN_HOUR = re.compile(r"(?P<minute>\d+) (?P<hour>\d+) .*")
+"""A cron expression of at most one moment a day."""
+
+
+_CURE = (
+    "If the runs begin at midnight of a time zone, name the zone, as in dates(timezone='Europe/Berlin'). If they begin "
+    "at another hour, name the days: dates('{{ data_interval_start.date() }}', '{{ data_interval_end.date() }}')"
+)
 
 
 class DeclaredSplits(ABC):
@@ -179,6 +190,8 @@ class Dates(EnumeratedSource):
     end: str
     vanished: Vanished = Vanished.DROP
     timezone: str = ""
+    is_of_run: bool = False
+    """After `rendered`: the ends are those of the run's data interval."""
 
     @property
     def names_content(self) -> bool:
@@ -192,11 +205,20 @@ class Dates(EnumeratedSource):
 
     def rendered(self, declared: Mapping[str, Any]) -> Dates:
         """The interval of one run: ``declared`` has its ends without templates."""
-        return replace(self, **declared)
+        return replace(self, **declared, is_of_run=(self.start, self.end) == _OF_THE_RUN)
 
     def enumerate(self, where: str) -> tuple[Split, ...]:
-        """The days, from the first on. Raises `JobDefinitionError` for ends that are no days, or swapped."""
+        """The days, from the first on.
+
+        Raises `JobDefinitionError` for ends that are no days, or swapped, and for a data interval that begins within a
+        day: two runs would read that day.
+        """
         start, end = self._ends(where)
+        overlap = self.overlap(where) if self.is_of_run else ""
+        if overlap:
+            raise JobDefinitionError(
+                f"{where}: expected a data interval of whole days for dates(), found that {overlap}"
+            )
         if _length(start, end) < timedelta(0):
             raise JobDefinitionError(
                 f"{where}: expected dates() with an end= that is not before start=, found {self.start!r} and "
@@ -209,9 +231,19 @@ class Dates(EnumeratedSource):
         start, end = self._ends(where)
         if _length(start, end) < _SHORTEST_DAY or begins_day(start):
             return ""
+        return f"the interval from {start.isoformat()} begins within a day, so two runs would read this day. {_CURE}"
+
+    def overlap_of_runs(self, cron: str, zone: str) -> str:
+        """Why the runs of a cron schedule with data intervals, in the time zone ``zone``, are refused; else empty."""
+        at = _AT_AN_HOUR.fullmatch(cron)
+        if (self.start, self.end) != _OF_THE_RUN or at is None:
+            return ""
+        if (int(at["minute"]), int(at["hour"])) == (0, 0) and zone == (self.timezone or "UTC"):
+            return ""
+        mine = self.timezone or "UTC"
         return (
-            f"the interval from {start.isoformat()} begins within a day, which the run before reads as well: if the "
-            "schedule has a time zone, name it, as in dates(timezone='Europe/Berlin')"
+            f"the data intervals of schedule {cron!r} ({zone}) begin within a day of {mine}, so two runs would read "
+            f"this day: each run will fail. {_CURE}"
         )
 
     def _ends(self, where: str) -> tuple[datetime, datetime]:
@@ -340,9 +372,9 @@ def dates(
     """Declare the days of an interval, by default of the run's data interval: ``splits=dates()``.
 
     The function reads ``splits.days``. ``end`` is the first day that is not read; where both are one moment, it is the
-    day in which that lies. Days are UTC's: where the schedule has a time zone, name it, as in
-    ``dates(timezone="Europe/Berlin")``, else each run reads a day that the one before reads as well. Raises
-    `JobDefinitionError`.
+    day in which that lies. Days are UTC's: if the schedule has a time zone, name it, as in
+    ``dates(timezone="Europe/Berlin")``. A run whose data interval begins within a day fails, since two runs would read
+    that day. Raises `JobDefinitionError`.
     """
     for name, text in (("start", start), ("end", end)):
         if not isinstance(text, str) or not (is_template(text) or _is_moment(text)):

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 FOOTER = b"org.apache.spark.sql.parquet.row.metadata"
 """The key of the JSON in the footer of a Parquet file."""
+
+CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+"""Keys in the footer of a Parquet file whose dates, or moments as INT96, are of Spark's LEGACY calendar."""
+_VERSION = b"org.apache.spark.version"
 
 Kind = str | tuple[Any, ...]
 """A type: its name in Spark's JSON, or a tuple of ``array`` and the type of its items, of ``map`` and two types, or of
@@ -44,6 +48,16 @@ def kind_of(given: Any) -> Kind:
     if given["type"] == "struct":
         return "struct", tuple((field["name"], kind_of(field["type"])) for field in given["fields"])
     return kind_of(given["sqlType"])
+
+
+def is_legacy(footer: Mapping[bytes, bytes]) -> bool:
+    """Whether Spark has written dates as Spark 2 did: in the Julian calendar, until October 1582."""
+    if any(key in footer for key in CALENDARS):
+        return True
+    if FOOTER not in footer:
+        return False
+    version = footer.get(_VERSION, b"2.4").decode().split(".")
+    return (int(version[0]), int(version[1])) < (3, 1)
 
 
 def sql_name(kind: Kind) -> str:
@@ -98,6 +112,21 @@ def delta_takes(kind: Kind, target: Kind) -> bool:
 def iceberg_takes(kind: Kind, target: Kind) -> bool:
     """Whether a column of type ``target`` of an Iceberg table holds every value of ``kind`` as it is."""
     return _takes(kind, target, lambda each: lake_has(each) or each == "time")
+
+
+def iceberg_has(kind: Kind) -> bool:
+    """Whether a table of Iceberg has a type with the same values."""
+    return iceberg_takes(kind, kind)
+
+
+def in_order_of_names(kind: Kind) -> Kind:
+    """The type with the members of each struct in the order of their names, for a target that finds them by name."""
+    if isinstance(kind, str):
+        return kind
+    name, *items = kind
+    if name == "struct":
+        return name, tuple(sorted((member, in_order_of_names(item)) for member, item in items[0]))
+    return name, *map(in_order_of_names, items)
 
 
 def _takes(kind: Kind, target: Kind, has: Any) -> bool:

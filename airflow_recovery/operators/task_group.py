@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from airflow_recovery.job.chains import Chain, batch_label, batch_size, batches,
 from airflow_recovery.job.loading import job_reference, load_job
 from airflow_recovery.job.mode import planned_mode
 from airflow_recovery.job.parallelism import FixedParallelism, LiteralKeys
+from airflow_recovery.job.sources import Dates
 from airflow_recovery.locations import is_table
 from airflow_recovery.model.failover_strategy import FailoverStrategyLike, RecoveryModeLike, declared_strategy
 from airflow_recovery.model.job_recovery import declared_job_recovery
@@ -32,10 +34,12 @@ from airflow_recovery.task.run_context import refuse_mapped_group
 from airflow_recovery.task.spark_connection import PER_REGION, PER_RUN, SparkScope
 
 if TYPE_CHECKING:
-    from airflow.sdk import Asset, BaseOperator
+    from airflow.sdk import DAG, Asset, BaseOperator
 
     from airflow_recovery.job.mode import DeclaringMode
     from airflow_recovery.planning.regions import Region
+
+log = logging.getLogger(__name__)
 
 NOT_PASSED_THROUGH = ("application", "application_args", "java_class", "region", "task_id")
 REGION_ARGUMENTS = ("deferrable", "start_timeout_s")
@@ -155,6 +159,7 @@ class SparkJobTaskGroup(TaskGroup):
             f"{self.group_id}.{name}": vertex.table for name, vertex in declared.vertices.items() if vertex.table
         }
         self._check_tables(outputs_of(dag, str(self.group_id)), [*others, *self.sinks])
+        self._warn_of_days(declared, dag)
         limit = getattr(getattr(self, "dag", None), "max_active_tasks", None)
         for mode in declared.modes:
             mode.check_dag(
@@ -226,6 +231,18 @@ class SparkJobTaskGroup(TaskGroup):
                 first = [operators[name] for name in _first_on_shared_spark(declared)]
                 for_stop = for_all if conn_id is None else {**for_all, "conn_id": conn_id}
                 self._add_spark(first, publish, operator_args, for_stop)
+
+    def _warn_of_days(self, declared: Job, dag: DAG | None) -> None:
+        """Warn if the schedule of ``dag`` has data intervals that begin within a day of a source with `dates`."""
+        timetable: Any = getattr(dag, "timetable", None)
+        if type(timetable).__name__ != "CronDataIntervalTimetable":
+            return
+        zone = str(getattr(timetable.timezone, "name", timetable.timezone))
+        for vertex in declared.vertices.values():
+            if isinstance(vertex.splits, Dates):
+                overlap = vertex.splits.overlap_of_runs(timetable.expression, zone)
+                if overlap:
+                    log.warning("SparkJobTaskGroup %r: %s: %s", self.group_id, vertex.where, overlap)
 
     def _check_tables(
         self, others: Mapping[str, Mapping[str, str | None]], sinks: Sequence[tuple[str, CommittingSink]]

@@ -7,13 +7,15 @@ Spark error. A listing that was denied or that timed out raises.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from os.path import commonpath
 from typing import TYPE_CHECKING
 
+from airflow_recovery.errors import ConfigurationError, StoreError
 from airflow_recovery.journal.layout import parse_folder
+from airflow_recovery.locations import comparable, is_table
 from airflow_recovery.model.location import is_read_by_spark, listing_prefix
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.store.object_store import PAGE_KEYS
@@ -134,6 +136,42 @@ def probe_manifest(
     added = [] if _is_of_batches(manifest) else [name for name in infos if is_read_by_spark(name)]
     evidence.extend(f"{manifest.location}/{name} was added" for name in added)
     return Availability(tuple(missing), tuple(altered), tuple(added), tuple(evidence), tuple(archived))
+
+
+def why_unreadable(
+    manifests: Iterable[PartitionManifest], results: str, open_location: Callable[[str], ObjectStore]
+) -> str | None:
+    """Why a published result, made of ``manifests``, can't be read, and what to do; `None` if it can, or is not known.
+
+    ``results``: the base URI of this deployment's results. Not looked at: tables, managed results that lie elsewhere,
+    and stores that give no answer. Neighbours are listed together.
+    """
+    by_store: dict[int, tuple[ObjectStore, dict[str, PartitionManifest]]] = {}
+    try:
+        for manifest in manifests:
+            is_ours = comparable(manifest.location).startswith(f"{comparable(results).rstrip('/')}/")
+            if not is_table(manifest.location) and (is_ours or not manifest.managed):
+                store = open_location(manifest.location)
+                prefix = listing_prefix(store.base_uri, manifest.location)
+                by_store.setdefault(id(store), (store, {}))[1][prefix] = manifest
+        for store, by_prefix in by_store.values():
+            pages = in_pages({prefix: len(manifest.objects) for prefix, manifest in by_prefix.items()})
+            listed = {prefix: infos for page in pages for prefix, infos in list_together(store, page).items()}
+            for prefix, manifest in by_prefix.items():
+                found = probe_manifest(store, manifest, listed.get(prefix))
+                if not found.is_available:
+                    found = probe_manifest(store, manifest)  # only a listing of its own says that an object is missing
+                if not found.is_available:
+                    return f"{found.evidence[0]}. {_cure(manifest, found)}"
+    except (StoreError, ConfigurationError):
+        return None
+    return None
+
+
+def _cure(manifest: PartitionManifest, found: Availability) -> str:
+    if found.state is AvailabilityState.ARCHIVED and not manifest.managed:
+        return "Restore its objects (aws s3api restore-object), or move them away and clear the tasks of that run."
+    return "Clear the tasks of that run: they make the result again, and publish it."
 
 
 def _is_of_batches(manifest: PartitionManifest) -> bool:

@@ -25,11 +25,17 @@ _WORK = (
     (re.compile(r"\.hive-staging.*"), "an INSERT of Hive or of Spark into a Hive table"),
 )
 """Folders in which committers work, and whose they are."""
+_DATA = r"\.(?:parquet|orc|avro|csv|tsv|txt|jsonl?|ndjson|xml|gz|bz2|zst|zip)"
 _PARTS = (
     (re.compile(r".+\._COPYING_"), "`hadoop fs -put` or `-cp`"),
     (re.compile(r"\.distcp\.tmp\..+"), "distcp"),
     (re.compile(r".+-RenamePending\.json"), "a rename of a folder in Azure's blob storage"),
     (re.compile(r"\..+\.inprogress\..+"), "Flink's file sink"),
+    (re.compile(rf".+{_DATA}\.(?=[0-9]*[A-Fa-f])[0-9A-Fa-f]{{8}}"), "a download by boto3 or `aws s3 cp`"),
+    (re.compile(r".+_\.gstmp"), "a download by `gsutil` or `gcloud storage`"),
+    (re.compile(r".+\.partial"), "`rclone`"),
+    (re.compile(r"\.azDownload-.+"), "a download by `azcopy`"),
+    (re.compile(rf"\..+{_DATA}\.[A-Za-z0-9]{{6}}"), "`rsync`"),
 )
 """Files that their writer renames or deletes at the end, and who that is."""
 _STARTED = re.compile(r"_started_(?P<id>.+)")

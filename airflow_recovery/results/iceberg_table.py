@@ -8,6 +8,7 @@ Imported where pyiceberg is installed.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -24,6 +25,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StructType
 
 from airflow_recovery.locations import comparable
+from airflow_recovery.results.row_digest import NOT_SHOWN
 from airflow_recovery.results.stored_files import NotComparable, StoredFiles
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 _METADATA = re.compile(r"metadata/v?(\d+)(-[^/]*|\.gz)?\.metadata\.json")
 """``v3.metadata.json`` of a table that has no catalog, ``00003-<random>.metadata.json`` of one that has."""
+_IN_BYTES = re.compile(r"uuid|fixed\[\d+\]").fullmatch
 _NONE = np.array([], np.int64)
 
 
@@ -53,8 +56,13 @@ class IcebergTable:
 
     @cached_property
     def schema(self) -> Any:
-        """The columns of the table, as a `pyarrow.Schema`."""
-        return schema_to_pyarrow(self._scan.projection(), include_field_ids=False)
+        """The columns of the table, as a `pyarrow.Schema`. Its metadata has types that are bytes in Arrow."""
+        columns = self._scan.projection()
+        schema = schema_to_pyarrow(columns, include_field_ids=False)
+        types = [str(member.field_type) for _, member in sorted(index_by_id(columns).items())]
+        if not any(map(_IN_BYTES, types)):
+            return schema
+        return schema.with_metadata({NOT_SHOWN: json.dumps([kind for kind in types if _IN_BYTES(kind)])})
 
     def rows(self) -> Iterator[Any]:
         """Its rows, as record batches with these columns."""

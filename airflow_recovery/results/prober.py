@@ -170,8 +170,8 @@ class ResultProber:
             is_missing = is_gone or availability.state is AvailabilityState.ARCHIVED
             listing = f"a listing of {manifest.location}"
             proofs = tuple(Evidence(listing, text) for text in availability.evidence[:MAX_EVIDENCE])
-            rules = rules_over(store, manifest.location)[:1] if is_gone and look is Look.OPEN else ()
-            for rule in map(rule_text, rules):
+            rules = rules_over(store, manifest.location) if is_missing and look is Look.OPEN else ()
+            for rule in map(rule_text, [rule for rule in rules if bool(rule.archive) is not is_gone][:1]):
                 detail += f"; {rule}"
                 proofs += (Evidence("the bucket's lifecycle rules", rule),)
             return Reason(region, Why.OUTPUT_MISSING if is_missing else Why.OUTPUT_ALTERED, detail, evidence=proofs)

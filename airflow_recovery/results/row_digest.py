@@ -22,6 +22,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.model.manifest import ORDERED_DIGEST
+from airflow_recovery.model.spark_types import CALENDARS, FOOTER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +40,14 @@ _PRIMES = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA7
 """XXH64's."""
 _SEEDS = (0, 0x5265636F76657279)
 _TEXT_BYTES = 16
-_OF_SPARK = b"org.apache.spark.sql.parquet.row.metadata"
+NOT_SHOWN = b"airflow_recovery.types"
+"""In the metadata of a schema: the types of its file that are no types of Arrow, as the file has them."""
+_ORC_TYPE = b"spark.sql.catalyst.type"
+"""In the metadata of a field of ORC: the type of Spark, if ORC has none of its own."""
+_TIME_ZONE = b"org.apache.spark.timeZone"
+"""In a footer with Spark's LEGACY calendar: the zone in which its moments were written."""
+_OF_A_TABLE = "delta."
+"""How the metadata of a column begins with which Delta finds and checks its values, such as random names."""
 _PLAIN = frozenset(
     {
         *("boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary"),
@@ -114,7 +122,7 @@ def _schema_text(schema: Any, constants: Mapping[str, str | None]) -> str:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UnknownType(f"column {twice[0]!r} is there twice")
-    kinds = {field.name: _kind(field.type) for field in schema} | dict.fromkeys(constants, "folder")
+    kinds = {field.name: _field_kind(field) for field in schema} | dict.fromkeys(constants, "folder")
     columns = [(name, kinds[name]) for name in (*_ordered(schema.names), *_ordered(tuple(constants)))]
     # In earlier versions columns, or folders, were sorted: the first word keeps their ordered digests apart from these.
     return json.dumps(["folders in order", *columns, *_footer(schema.metadata or {})])
@@ -122,8 +130,9 @@ def _schema_text(schema: Any, constants: Mapping[str, str | None]) -> str:
 
 def _footer(metadata: Mapping[bytes, bytes]) -> list[Any]:
     """What Spark and pandas have written about the columns that their types in Arrow do not show."""
-    told: list[Any] = []
-    spark, pandas = (metadata.get(name, b"{}").decode(errors="replace") for name in (_OF_SPARK, b"pandas"))
+    names = (NOT_SHOWN, *CALENDARS, *([_TIME_ZONE] if any(name in metadata for name in CALENDARS) else ()))
+    told: list[Any] = [[name.decode(), metadata[name].decode(errors="replace")] for name in names if name in metadata]
+    spark, pandas = (metadata.get(name, b"{}").decode(errors="replace") for name in (FOOTER, b"pandas"))
     try:
         columns = json.loads(spark).get("fields", ())
         told += [["spark", field["name"], _nameless(field)] for field in columns if not _is_plain(field)]
@@ -141,15 +150,20 @@ def _nameless(kind: Any) -> Any:
     if isinstance(kind, list):
         return [_nameless(item) for item in kind]
     if isinstance(kind, dict):
-        return {name: _nameless(item) for name, item in sorted(kind.items()) if name not in _NOT_COMPARED}
+        return {name: _nameless(item) for name, item in sorted(kind.items()) if _counts(name)}
     return kind
+
+
+def _counts(name: str) -> bool:
+    """Whether a part of a type in Spark's JSON, or of the metadata of a column, is compared."""
+    return name not in _NOT_COMPARED and not name.startswith(_OF_A_TABLE)
 
 
 def _is_plain(kind: Any) -> bool:
     """Whether Arrow's type says all of it."""
     if isinstance(kind, str):
         return kind in _PLAIN or kind.startswith("decimal(")
-    if kind.get("metadata", {}).keys() - {"comment"} or kind.get("type") == "udt":
+    if any(map(_counts, kind.get("metadata", ()))) or kind.get("type") == "udt":
         return False
     inner = (kind.get(name) for name in ("type", "elementType", "keyType", "valueType"))
     parts = [part for part in inner if part is not None and part not in ("struct", "array", "map")]
@@ -161,12 +175,18 @@ def _ordered(names: Sequence[str]) -> Sequence[str]:
     return names
 
 
+def _field_kind(field: Any) -> str:
+    """The name of a field's type. In ORC an interval is a number, and each time of Spark is one without a zone."""
+    given = (field.metadata or {}).get(_ORC_TYPE, b"").decode(errors="replace")
+    return f"{_kind(field.type)} as {given}" if given else _kind(field.type)
+
+
 def _kind(arrow_type: Any) -> str:
     """A type's name, the same for all forms in which Arrow may hold its values."""
     import pyarrow.types as types  # type: ignore[import-untyped]
 
     if isinstance(arrow_type, _extension()):
-        return _kind(arrow_type.storage_type)
+        return f"{arrow_type.extension_name} in {_kind(arrow_type.storage_type)}"
     if types.is_dictionary(arrow_type) or types.is_run_end_encoded(arrow_type):
         return _kind(arrow_type.value_type)
     if types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type):
@@ -178,11 +198,11 @@ def _kind(arrow_type: Any) -> str:
     if types.is_timestamp(arrow_type):
         return f"timestamp({arrow_type.unit}, {'moment' if arrow_type.tz else 'no zone'})"
     if types.is_map(arrow_type):
-        return f"map<{_kind(arrow_type.key_type)}, {_kind(arrow_type.item_type)}>"
+        return f"map<{_field_kind(arrow_type.key_field)}, {_field_kind(arrow_type.item_field)}>"
     if types.is_struct(arrow_type):
-        return f"struct{json.dumps([[field.name, _kind(field.type)] for field in arrow_type])}"
+        return f"struct{json.dumps([[field.name, _field_kind(field)] for field in arrow_type])}"
     if _is_list(arrow_type):
-        return f"list<{_kind(arrow_type.value_type)}>"
+        return f"list<{_field_kind(arrow_type.value_field)}>"
     return str(arrow_type)
 
 

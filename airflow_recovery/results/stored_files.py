@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airflow_recovery.model.location import key_below
+from airflow_recovery.results.row_digest import NOT_SHOWN
 from airflow_recovery.store.object_store import RangeStore
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ BATCH_BYTES = 64 * 1024 * 1024
 SMALL_BYTES = 16 * 1024 * 1024
 """A file up to this size is read in one request."""
 _BLOCK_BYTES = 1024 * 1024
+_TYPES_OF_ARROW = frozenset(
+    {"NONE", "STRING", "MAP", "LIST", "DECIMAL", "DATE", "TIME", "TIMESTAMP", "INT", "FLOAT16", "NULL"}
+)
+"""Parquet's types, by their names in pyarrow, each of which is a type of Arrow as well."""
 _NAME = re.compile(r"\.(parquet|orc|jsonl?|ndjson|csv|tsv|txt)(?:\.(gz|bz2))?$", re.IGNORECASE)
 
 
@@ -126,11 +131,27 @@ def _parquet(file: BinaryIO) -> Iterator[Any]:
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     parquet = pq.ParquetFile(file, buffer_size=_BLOCK_BYTES, pre_buffer=False, coerce_int96_timestamp_unit="us")
-    yield parquet.schema_arrow
+    schema = _with_types(parquet)
+    yield schema
     metadata = parquet.metadata
     unpacked = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
     rows = BATCH_BYTES * metadata.num_rows // max(unpacked, 1)
-    yield from parquet.iter_batches(batch_size=max(1, min(BATCH_ROWS, rows)))
+    for batch in parquet.iter_batches(batch_size=max(1, min(BATCH_ROWS, rows))):
+        yield batch.replace_schema_metadata(schema.metadata)
+
+
+def _with_types(parquet: Any) -> Any:
+    """The schema of a `pyarrow.parquet.ParquetFile`, with the types that Arrow does not have in its metadata.
+
+    Spark's moments are INT96, which Arrow reads as times without a zone.
+    """
+    leaves = [parquet.schema.column(at) for at in range(len(parquet.schema))]
+    types = [(leaf.path, "INT96" if leaf.physical_type == "INT96" else leaf.logical_type.type) for leaf in leaves]
+    unknown = [[path, name] for path, name in types if name not in _TYPES_OF_ARROW]
+    schema = parquet.schema_arrow
+    if not unknown:
+        return schema
+    return schema.with_metadata({**(schema.metadata or {}), NOT_SHOWN: json.dumps(unknown)})
 
 
 def _orc(file: BinaryIO) -> Iterator[Any]:

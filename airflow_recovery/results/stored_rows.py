@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from airflow_recovery.locations import delta_rs_uri, is_misread
 from airflow_recovery.model.location import is_hidden_from_spark
+from airflow_recovery.model.spark_types import FOOTER
 from airflow_recovery.results.stored_files import BATCH_ROWS, NotComparable, StoredFiles, format_of
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ class StoredRows:
             raise NotComparable(f"delta-rs would take another folder for {location}")
         table = deltalake.DeltaTable(delta_rs_uri(location), storage_options=self._delta_options() or None)
         dataset = table.to_pyarrow_dataset()
-        digest.add_schema(dataset.schema, {})
+        # The type in Arrow has neither the length of a char nor a collation: the log of the table has Spark's JSON.
+        digest.add_schema(dataset.schema.with_metadata({FOOTER: table.schema().to_json()}), {})
         for batch in dataset.to_batches(batch_size=BATCH_ROWS, batch_readahead=1, fragment_readahead=1):
             self._files.check_time()
             digest.add(batch, {})
@@ -160,4 +162,9 @@ def _folders(path: str) -> Iterator[tuple[str, str | None]]:
     for segment in path.split("/")[:-1]:
         name, is_column, value = segment.partition("=")
         if is_column:
-            yield unquote(name), None if value == _NULL_FOLDER else unquote(value)
+            yield _unescaped(name), None if value == _NULL_FOLDER else _unescaped(value)
+
+
+def _unescaped(name: str) -> str:
+    """A name of a folder as Spark reads it: each ``%`` and two digits are one character, never a byte of one."""
+    return unquote(name, encoding="latin-1")

@@ -558,10 +558,14 @@ class _Delta(OpenTable):
             return TableLost(f"{where} has expired: the table's log does not have it any more")
         may_be_gone = _files(table).keys() - _files(self._table).keys()
         if may_be_gone:
-            there = {info.key for info in self._open_folder().list()}
-            gone = sorted(may_be_gone - there)
+            there = {info.key: info.archived for info in self._open_folder().list()}
+            gone = sorted(may_be_gone - there.keys())
             if gone:
                 return TableLost(f"{where} has expired: {gone[0]} was vacuumed, one of {len(gone)} of its files")
+            archived = sorted(path for path in may_be_gone if there[path])
+            if archived:
+                what = f"{archived[0]} is archived (storage class {there[archived[0]]})"
+                return TableLost(f"{where} can't be read: {what}, one of {len(archived)} of its files")
         return None
 
     def line(self) -> TableLine:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from enum import Enum
 
-from airflow_recovery.errors import kind_of
+from airflow_recovery.errors import SinkUnavailable, SinkUnreadable, kind_of
+from airflow_recovery.sinks.committer import CommitToken
 from airflow_recovery.store import s3_errors
 
 
@@ -47,6 +49,30 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _DENIED = re.compile(r"lacked the necessary privileges|lacked valid authentication|ACCESS_DENIED|access denied", re.I)
 _HTTP = re.compile(r"\b([345]\d\d) [A-Z][a-z]+(?: [A-Z][a-z]+)*")
 _CODE = re.compile(r"<Code>(\w[\w.]*)</Code>(?:\s*<Message>([^<]*))?")
+
+
+def no_answer(
+    token: CommitToken,
+    kind: str,
+    uri: str,
+    library: str,
+    error: Exception | None,
+    meaning: Callable[[Exception], tuple[Answer, str]],
+) -> SinkUnavailable | SinkUnreadable:
+    """The error after which it is not known whether a lake table has the commit of ``token``.
+
+    ``kind`` and ``uri``: of the table. ``error``: what ``library`` has raised, and what that means.
+    """
+    answer, why = (Answer.UNKNOWN, "") if error is None else meaning(error)
+    if answer in (Answer.UNREADABLE, Answer.REFUSED):
+        return SinkUnreadable(
+            f"{token.text}: the {kind} table {uri} can't be used: {why}. No retry helps. Whether it was committed, the "
+            "next try finds by the token: nothing is committed twice."
+        )
+    return SinkUnavailable(
+        f"{token.text}: {library} said of {uri}: {type(error).__name__}: {error}. Whether it was committed, the next "
+        "try finds by the token: nothing is committed twice."
+    )
 
 
 def of_delta(error: Exception) -> tuple[Answer, str]:

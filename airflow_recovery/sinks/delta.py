@@ -30,8 +30,8 @@ from airflow_recovery.locations import DELTA, comparable, delta_rs_uri, scheme_o
 from airflow_recovery.model.codec import later
 from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
 from airflow_recovery.model.keys import RegionKey
-from airflow_recovery.model.spark_types import columns_of, delta_takes
-from airflow_recovery.sinks.answers import Answer, delta_features, of_delta, refused_features
+from airflow_recovery.model.spark_types import Kind, columns_of, decimal_digits, delta_takes, sql_name
+from airflow_recovery.sinks.answers import Answer, delta_features, no_answer, of_delta, refused_features
 from airflow_recovery.sinks.committer import (
     Committable,
     CommitToken,
@@ -325,6 +325,8 @@ class _DeltaCommitter:
         columns = None if table is None else columns_of(table.schema().to_json())
         check_lake_columns(token, f"the Delta table {self._uri}", staged.kinds, columns, delta_takes)
         schema, batches = staged.schema, staged.batches()
+        if table is not None:
+            batches = self._checked_partitions(batches, staged.kinds, table, token)
         if column is not None:
             schema, batches = with_key(schema, batches, column, token)
         how: dict[str, Any] = {"mode": "overwrite" if mode is CommitMode.REPLACE else "append"}
@@ -344,6 +346,22 @@ class _DeltaCommitter:
             ),
             own,
         )
+
+    def _checked_partitions(
+        self, batches: Iterator[Any], kinds: Mapping[str, Kind], table: deltalake.DeltaTable, token: CommitToken
+    ) -> Iterator[Any]:
+        """Yield ``batches``. Raises `SinkRefused` for a value that a partition column would not keep."""
+        partitions = {name: kinds[name] for name in table.metadata().partition_columns if name in kinds}
+        for batch in batches:
+            for name, kind in partitions.items():
+                why = _why_no_partition(batch.column(name), kind)
+                if why is not None:
+                    raise SinkRefused(
+                        f"{token.text}: column {name} ({sql_name(kind)}) of {self._uri} has a value that {why}. "
+                        "Nothing was committed, and no retry helps: change that value in the sink's function, or the "
+                        "partitions of the table, and clear the task."
+                    )
+            yield batch
 
     def _written(
         self, token: CommitToken, write: Callable[[], object], own: Sequence[Exception] = ()
@@ -495,16 +513,7 @@ class _DeltaCommitter:
             raise self._no_answer(token, error) from error
 
     def _no_answer(self, token: CommitToken, error: Exception | None) -> SinkUnavailable | SinkUnreadable:
-        answer, why = (Answer.UNKNOWN, "") if error is None else of_delta(error)
-        if answer in (Answer.UNREADABLE, Answer.REFUSED):
-            return SinkUnreadable(
-                f"{token.text}: the Delta table {self._uri} can't be used: {why}. No retry helps. Whether it was "
-                "committed, the next try finds by the token: nothing is committed twice."
-            )
-        return SinkUnavailable(
-            f"{token.text}: delta-rs said of {self._uri}: {type(error).__name__}: {error}. Whether it was committed, "
-            "the next try finds by the token: nothing is committed twice."
-        )
+        return no_answer(token, "Delta", self._uri, "delta-rs", error, of_delta)
 
 
 class _NotInLog(Exception):
@@ -692,6 +701,21 @@ def _remove(token: CommitToken) -> str:
         "table.schema(), commit_properties=CommitProperties(app_transactions="
         f"[Transaction({token.lineage!r}, 0)]))"
     )
+
+
+def _why_no_partition(array: Any, kind: Kind) -> str | None:
+    """Why a partition column of a Delta table would not keep a value of ``array``; `None`: it keeps all."""
+    import pyarrow
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    if kind == "string" and pc.any(pc.equal(array.cast(pyarrow.string()), "")).as_py():
+        return "is an empty text, which is null in a partition column of a Delta table"
+    if kind == "binary" and array.null_count < len(array):
+        return "delta-rs would replace by other bytes in a partition column: use a string, such as hex()"
+    numbers = array.unique().to_pylist() if decimal_digits(kind) is not None else ()
+    if any(number is not None and number < 0 and number != number.to_integral_value() for number in numbers):
+        return "is a negative number with a fraction: no reader could read a partition that delta-rs makes of it"
+    return None
 
 
 def _noting_errors(batches: Iterator[Any], failed: list[Exception]) -> Iterator[Any]:

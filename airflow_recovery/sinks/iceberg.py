@@ -26,7 +26,7 @@ from airflow_recovery.model.codec import later
 from airflow_recovery.model.committing import CommitKind, CommitMode, Replaces
 from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.spark_types import Kind, iceberg_takes
-from airflow_recovery.sinks.answers import Answer, of_iceberg
+from airflow_recovery.sinks.answers import Answer, no_answer, of_iceberg
 from airflow_recovery.sinks.committer import (
     Committable,
     CommitToken,
@@ -400,16 +400,7 @@ class _IcebergCommitter:
             raise self._no_answer(token, error) from error
 
     def _no_answer(self, token: CommitToken, error: Exception | None) -> SinkUnavailable | SinkUnreadable:
-        answer, why = (Answer.UNKNOWN, "") if error is None else of_iceberg(error)
-        if answer in (Answer.UNREADABLE, Answer.REFUSED):
-            return SinkUnreadable(
-                f"{token.text}: the Iceberg table {self._sink.uri} can't be used: {why}. No retry helps. Whether it "
-                "was committed, the next try finds by the token: nothing is committed twice."
-            )
-        return SinkUnavailable(
-            f"{token.text}: pyiceberg said of {self._sink.uri}: {type(error).__name__}: {error}. Whether it was "
-            "committed, the next try finds by the token: nothing is committed twice."
-        )
+        return no_answer(token, "Iceberg", self._sink.uri, "pyiceberg", error, of_iceberg)
 
 
 def kind_of(given: IcebergType) -> Kind:

@@ -20,8 +20,6 @@ _YEARS_1_TO_9999 = (-719_162, 2_932_896)
 """The dates that all clients can read, in days since 1970-01-01."""
 _CALENDARS_AGREE = {"date": -141_427, "timestamp": -25_567}
 """From which day on a file has the same dates and moments in each of Spark's calendars: 1582-10-15, 1900-01-01."""
-_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-_VERSION = b"org.apache.spark.version"
 
 
 class StagedRows:
@@ -80,7 +78,8 @@ class StagedRows:
                     "Nothing was committed, and no retry helps: write all files with the same columns, in the same "
                     "order, and clear the task."
                 )
-            schema, is_legacy = _schema(parquet), _is_legacy(parquet.schema_arrow.metadata or {})
+            schema = _schema(parquet)
+            is_legacy = spark_types.is_legacy(parquet.schema_arrow.metadata or {})
             for batch in parquet.iter_batches(batch_size=BATCH_ROWS):
                 columns = [self._checked(*column, is_legacy) for column in zip(schema, batch.columns, strict=True)]
                 yield pyarrow.RecordBatch.from_arrays(columns, schema=schema)
@@ -134,24 +133,37 @@ def check_lake_columns(
     ``columns``: those of the table; `None`: the commit makes it. ``takes``: whether a column of the second type holds
     every value of the first one.
     """
+    unfit = unfit_lake_columns(found, columns, takes)
+    if unfit:
+        raise unfit_columns(token, table, unfit)
+
+
+def unfit_lake_columns(
+    found: Mapping[str, Kind],
+    columns: Mapping[str, Kind] | None,
+    takes: Callable[[Kind, Kind], bool],
+    has: Callable[[Kind], bool] = spark_types.lake_has,
+) -> list[str]:
+    """The columns of ``found`` that would be other values in a lake table, each with what to do.
+
+    The arguments are those of `check_lake_columns`. ``has``: whether a table that the commit makes has such a type.
+    """
     twice = spark_types.same_but_for_case([*found])
     if twice:
-        found_twice = f"the columns {' and '.join(twice)}, whose names differ by case alone: rename one"
-        raise unfit_columns(token, table, [found_twice])
+        return [f"the columns {' and '.join(twice)}, whose names differ by case alone: rename one"]
     folded = {name.lower(): name for name in columns or ()}
     unfit = []
     for name, kind in found.items():
         mine = f"column {name} ({sql_name(kind)})"
         if columns is None:
-            if not spark_types.lake_has(kind):
+            if not has(kind):
                 unfit.append(f"{mine}: such a table has no type for it: {cure(kind)}")
         elif name not in columns:
             other = folded.get(name.lower())
             unfit.append(f"{mine}: the table has no such column" + (f", but {other}" if other is not None else ""))
         elif not takes(kind, columns[name]):
             unfit.append(f"{mine} into {sql_name(columns[name])}: a value could become another one: {cure(kind)}")
-    if unfit:
-        raise unfit_columns(token, table, unfit)
+    return unfit
 
 
 def cure(kind: Kind) -> str:
@@ -272,16 +284,6 @@ def _arrow_kind(kind: Any) -> Kind:
 
 def _listed(kinds: Mapping[str, Kind]) -> str:
     return ", ".join(f"{name} {sql_name(kind)}" for name, kind in kinds.items())
-
-
-def _is_legacy(metadata: Mapping[bytes, bytes]) -> bool:
-    """Whether Spark has written dates as Spark 2 did: in the Julian calendar, until October 1582."""
-    if any(key in metadata for key in _LEGACY):
-        return True
-    if spark_types.FOOTER not in metadata:
-        return False
-    version = metadata.get(_VERSION, b"2.4").decode().split(".")
-    return (int(version[0]), int(version[1])) < (3, 1)
 
 
 def _why_not(array: Any, is_legacy: bool) -> str | None:

@@ -64,6 +64,11 @@ class SplitAttempt(AttemptMode):
         """Raise `UserCodeError` where a split in ``gone``, which can't be read any more, is not in an adopted batch."""
         check_kept(region, [split for split in SplitWork.of(work).todo if split.key in gone])
 
+    def will_read(self, work: AttemptWork, externals: Sequence[ExternalObject]) -> Collection[str]:
+        """The splits that no adopted batch holds. If subtasks choose splits while they run, none is known."""
+        split_work = SplitWork.of(work)
+        return set() if split_work.is_pulled else {split.uri for split in split_work.todo}
+
     def work(
         self,
         run: Run,

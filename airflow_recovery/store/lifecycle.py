@@ -1,4 +1,4 @@
-"""Results that the bucket deletes by itself (fault 29): an ordinary loss, with a cause that somebody can remove."""
+"""Results that the bucket deletes (fault 29) or archives: an ordinary loss, with a cause that somebody can remove."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from airflow_recovery.store.object_store import ObjectStore
 
 @dataclass(frozen=True)
 class ExpiryRule:
-    """A rule of the bucket that deletes objects below ``prefix`` (of the bucket) when they are ``days`` old."""
+    """A rule of the bucket that deletes objects below ``prefix`` (of the bucket) when they are ``days`` old.
+
+    ``archive``: the storage class to which it moves them in place of that, in which they can't be read.
+    """
 
     name: str
     prefix: str
     days: int
+    archive: str = ""
 
 
 def rules_over(store: ObjectStore, location: str) -> tuple[ExpiryRule, ...]:
-    """The bucket's rules that delete objects at ``location`` by age, the shortest first.
+    """The bucket's rules that delete or archive objects at ``location`` by age, the shortest first.
 
     Best effort: () where the store has none, or does not say. It is an explanation, and decides nothing.
     """
@@ -36,4 +40,6 @@ def rules_over(store: ObjectStore, location: str) -> tuple[ExpiryRule, ...]:
 def rule_text(rule: ExpiryRule) -> str:
     """The rule as a clause of a message: its name, the age in days, and its prefix if it has one."""
     where = f" below {rule.prefix!r}" if rule.prefix else ""
-    return f"the bucket's lifecycle rule {rule.name!r} deletes what is older than {rule.days} days{where}"
+    to = f" to {rule.archive}" if rule.archive else ""
+    does = "moves" if rule.archive else "deletes"
+    return f"the bucket's lifecycle rule {rule.name!r} {does} what is older than {rule.days} days{where}{to}"

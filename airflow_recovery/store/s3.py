@@ -223,7 +223,7 @@ class S3Store:
             raise self._translated(error, "abort the upload to", self._uri(upload.key)) from error
 
     def expiry_rules(self) -> tuple[ExpiryRule, ...]:
-        """The bucket's lifecycle rules that delete objects of this store by age; () where it has none."""
+        """The bucket's lifecycle rules that delete or archive objects of this store by age; () where it has none."""
         try:
             answer = self._ask("get_bucket_lifecycle_configuration", {"Bucket": self._bucket})
         except Exception as error:
@@ -234,10 +234,15 @@ class S3Store:
         for rule in answer.get("Rules", ()):
             wanted = rule.get("Filter", {})
             prefix = wanted.get("Prefix") or wanted.get("And", {}).get("Prefix") or rule.get("Prefix") or ""
-            days = rule.get("Expiration", {}).get("Days")
+            ends = [(rule.get("Expiration", {}).get("Days"), "")]
+            ends += [(move.get("Days"), move.get("StorageClass")) for move in rule.get("Transitions", ())]
             concerns = prefix.startswith(self._prefix) or self._prefix.startswith(prefix)
-            if rule.get("Status") == "Enabled" and days is not None and concerns:
-                rules.append(ExpiryRule(rule.get("ID", "unnamed"), prefix, days))
+            if rule.get("Status") == "Enabled" and concerns:
+                rules += [
+                    ExpiryRule(rule.get("ID", "unnamed"), prefix, days, archive)
+                    for days, archive in ends
+                    if days is not None and archive in ("", *ARCHIVED)
+                ]
         return tuple(rules)
 
     def _get(self, key: str, max_bytes: int | None, **part: str) -> StoredObject:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from airflow_recovery.attempt.application import ClaimedAttempt
@@ -38,6 +38,10 @@ class StreamingAttempt(AttemptMode):
     def is_current(self, run: Run, state: RunState, claim: Claim) -> bool:
         """Whether what the open attempt of ``claim`` makes would be used: see `failover.is_current_attempt`."""
         return failover.is_current_attempt(run, state, claim)
+
+    def will_read(self, work: AttemptWork, externals: Sequence[ExternalObject]) -> Collection[str]:
+        """None: which files a snapshot has read already only the stream knows."""
+        return set()
 
     def work(
         self,

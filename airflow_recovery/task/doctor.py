@@ -409,15 +409,17 @@ class AirflowChecks:
     def _of_results(self, stores: Stores) -> Iterator[CheckResult]:
         needs = self._component.needs
         rights = needs.results | (DRIVING if needs.spark and self._drivers_run_here() else Right.NONE)
-        buttons = self._allowed(needs.buttons[1])
-        return check_store("results", stores.results, self._allowed(rights), needs.policies[1], buttons=buttons)
+        allowed, buttons = self._allowed(rights), self._allowed(needs.buttons[1])
+        return check_store(
+            "results", stores.results, allowed, needs.policies[1], buttons=buttons, advised=needs.advised
+        )
 
     @staticmethod
     def _of_owners(stores: Stores, deployment: str | None) -> Iterator[CheckResult]:
         return check_owners(stores.journal, stores.results, deployment)
 
     def _allowed(self, needed: Right) -> Right:
-        return needed if self._writes else needed & READING
+        return needed if self._writes else needed & (READING | Right.UPLOADS)
 
     def _drivers_run_here(self) -> bool:
         """With this machine's credentials. Where the connection can't be read, that is told apart from this."""

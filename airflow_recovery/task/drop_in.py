@@ -78,7 +78,7 @@ from airflow_recovery.task.asset_input import last_event, recorded, triggered_by
 from airflow_recovery.task.code_places import Place, places_of_settings, places_of_submit, value_in
 from airflow_recovery.task.committed_output import check_prepared
 from airflow_recovery.task.driver_pod import PodFailed
-from airflow_recovery.task.externals import list_external, version_input
+from airflow_recovery.task.externals import RESTORE, Unreadable, list_external, version_input
 from airflow_recovery.task.finished_output import FinishedOutputs, all_in, spark_writes_success
 from airflow_recovery.task.left_in_airflow import (
     LeftInAirflow,
@@ -231,6 +231,8 @@ class DropInApplication(SparkApplication):
         self._has_loaded = False
         self._signs: Heartbeat | None = None
         self._published: dict[tuple[str, str], PublishedInput] = {}
+        self._unreadable: dict[str, Unreadable] = {}
+        self._listed: dict[str, tuple[ExternalObject, ...]] = {}
         self._finished = FinishedOutputs(drop_in, opened.stores, self._writes_success, opened.run.log)
 
     @abstractmethod
@@ -265,7 +267,10 @@ class DropInApplication(SparkApplication):
             elif is_stated(declared):
                 externals.append(self._stated(declared, name))
             elif isinstance(declared, str):
-                externals += list_external(self._stores, declared, name, reads_tables=True)
+                unreadable = self._unreadable[name] = Unreadable()
+                listed = list_external(self._stores, declared, name, reads_tables=True, unreadable=unreadable)
+                self._listed[name] = listed
+                externals += listed
         for read in externals:
             if is_stated(read.uri):
                 self._run.log.info("Input %s: %s.", name_of(read.vertex, read.uri), read.etag)
@@ -334,12 +339,14 @@ class DropInApplication(SparkApplication):
 
         Not where an attempt has been claimed since the last finish: what lies there may be its unfinished work.
         The same where others have committed to a table that the operator reads and writes, or where the version before
-        its own commits can't be read. `JobDefinitionError` where it reads a folder in which it writes.
+        its own commits can't be read. `JobDefinitionError` where it reads a folder in which it writes. `InputDenied`
+        and `NotPublished` for an input that can't be read.
         """
         super().before_claim(state)
         drop_in = self._drop_in
         self._check_tables(state)
         self._check_apart()
+        self._check_readable()
         for name in sorted(self._pinned):
             self._check_pinned(name, state)
         self._earlier = _outputs_by_age(state.of(drop_in.task_id))
@@ -359,6 +366,25 @@ class DropInApplication(SparkApplication):
                     f"{last.attempt} left it ({availability.evidence[0]}): it may hold newer data, so it is not "
                     f"overwritten. {cure_of_altered(manifest.location)}"
                 )
+
+    def _check_readable(self) -> None:
+        """Raise `InputDenied` if each file of an input is archived. Warn if some are: the job may leave them out.
+
+        Raise `NotPublished` if the data of a published result can't be read.
+        """
+        for name, listed in self._listed.items():
+            unreadable, where = self._unreadable[name], f"{self._drop_in.task_id}: input {name!r}"
+            found = [read.uri for read in listed if read.uri in unreadable.archived]
+            if len(found) == len(listed):
+                unreadable.check(where, found)
+            elif found:
+                self._run.log.warning(
+                    "%s: %s. If the job reads them, it fails. %s", where, unreadable.text(found), RESTORE
+                )
+        for (_, name), published in self._published.items():
+            if name in self._drop_in.inputs:
+                read = Unreadable(published={name: published.result.manifests})
+                read.check_published(f"{self._drop_in.task_id}: input {name!r}", self._stores)
 
     def _check_tables(self, state: RunState) -> None:
         """Raises `JobDefinitionError` where a table of the DAG has two names, and as `Tables.open`."""

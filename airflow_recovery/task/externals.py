@@ -2,45 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_recovery.attempt.assignment_log import AssignmentLog
 from airflow_recovery.attempt.mode import AttemptMode
 from airflow_recovery.checks import check_location
-from airflow_recovery.errors import JobDefinitionError, ObjectMissing
+from airflow_recovery.errors import InputDenied, JobDefinitionError, NotPublished, ObjectMissing
 from airflow_recovery.job.context import ONLY_SUBTASK
 from airflow_recovery.job.enumerators import ResumedEnumerator
 from airflow_recovery.job.parallelism import PerFile
 from airflow_recovery.job.sources import Dates, FilePattern
 from airflow_recovery.job.templates import uses_subtask
 from airflow_recovery.locations import VERSION, is_published, is_table, scheme_of
-from airflow_recovery.model.mode import BATCH, AttemptWork, answers_of
+from airflow_recovery.model.mode import BATCH, answers_of
 from airflow_recovery.model.records import ExternalObject
 from airflow_recovery.model.split import Split
 from airflow_recovery.model.split_matching import Vanished
+from airflow_recovery.results.availability import why_unreadable
 from airflow_recovery.task.inventory import list_objects, object_key
 from airflow_recovery.task.published_input import look_up
 
 if TYPE_CHECKING:
     import logging
 
+    from airflow_recovery.attempt.application import ClaimedAttempt
     from airflow_recovery.attempt.job_plan import ExecutionRegion
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.job import Job, Vertex
     from airflow_recovery.job.sources import SplitSource
     from airflow_recovery.journal.journal import Journal
+    from airflow_recovery.model.manifest import PartitionManifest
+
+RESTORE = (
+    "Restore them (aws s3api restore-object), or leave them out of the input, and clear this task when that is done."
+)
+
+
+@dataclass
+class Unreadable:
+    """What a listing shows of inputs beside their identity: whether their files can be read.
+
+    An attempt whose result is kept reads no input, so only a task that is about to start Spark calls a check.
+    """
+
+    archived: dict[str, str] = field(default_factory=dict)
+    """The storage class of each file that must be restored before it can be read, by its URI."""
+    published: dict[str, tuple[PartitionManifest, ...]] = field(default_factory=dict)
+    """The parts of each result of another DAG, by the URI that names it."""
+
+    def check_published(self, where: str, stores: Stores) -> None:
+        """Raise `NotPublished` if a file of a published result is missing, altered or archived."""
+        parts = [part for parts in self.published.values() for part in parts]
+        why = why_unreadable(parts, stores.results.base_uri, stores.open_location)
+        if why is not None:
+            raise NotPublished(f"{where}: expected a published result that can be read: {why}")
+
+    def check(self, where: str, uris: Iterable[str]) -> None:
+        """Raise `InputDenied` if one of the files at ``uris``, which are to be read, is archived."""
+        found = sorted(uri for uri in uris if uri in self.archived)
+        if found:
+            raise InputDenied(f"{where}: {self.text(found)}. Spark was not started. {RESTORE}")
+
+    def text(self, uris: Sequence[str]) -> str:
+        """What is wrong with these archived files."""
+        first = f"{uris[0]} (storage class {self.archived[uris[0]]})"
+        if len(uris) == 1:
+            return f"{first} is archived, so it can't be read"
+        return f"{first} and {len(uris) - 1} more files are archived, so they can't be read"
 
 
 def list_external(
-    stores: Stores, pattern: str, vertex: str, *, reads_tables: bool = False
+    stores: Stores, pattern: str, vertex: str, *, reads_tables: bool = False, unreadable: Unreadable | None = None
 ) -> tuple[ExternalObject, ...]:
     """The objects that ``pattern`` names now, reached as the journal is. Raises where there is none.
 
-    Of another DAG's published result its files, and no others. ``reads_tables``: see `list_objects`.
+    Of another DAG's published result its files, and no others. ``reads_tables``: see `list_objects`. ``unreadable``
+    gets what the listing shows beside.
     """
+    unreadable = unreadable or Unreadable()
     if is_published(pattern):
         manifests = look_up(stores, pattern, vertex).result.manifests
+        unreadable.published[pattern] = manifests
         if is_table(manifests[0].location):
             raise JobDefinitionError(
                 f"vertex {vertex!r}: expected a published result in files, found the table {manifests[0].location}: "
@@ -52,7 +96,13 @@ def list_external(
             for uri, file in zip(manifest.uris(), manifest.objects, strict=True)
         )
     if scheme_of(pattern) != "s3":
-        return list_objects(pattern, vertex=vertex, open_location=stores.open_external, reads_tables=reads_tables)
+        return list_objects(
+            pattern,
+            vertex=vertex,
+            open_location=stores.open_external,
+            reads_tables=reads_tables,
+            archived=unreadable.archived,
+        )
     spec = stores.journal_spec if stores.journal_spec.endpoint_url else stores.results_spec
     return list_objects(
         pattern,
@@ -60,6 +110,7 @@ def list_external(
         endpoint_url=spec.endpoint_url,
         region_name=spec.region_name,
         reads_tables=reads_tables,
+        archived=unreadable.archived,
     )
 
 
@@ -86,6 +137,7 @@ class RegionSplits:
         self._job, self._region, self._stores = job, region, stores
         self._journal, self._log = journal, log
         self._gone: set[str] = set()
+        self._unreadable = Unreadable()
 
     def today(self) -> tuple[ExternalObject, ...]:
         """As external inputs, by source.
@@ -138,10 +190,20 @@ class RegionSplits:
         self._gone |= {split.key for split in kept}
         return kept
 
-    def check_readable(self, work: AttemptWork) -> None:
-        """Raises `UserCodeError` where a split is to be read of which only what was read of it earlier is left."""
+    def check_readable(self, attempt: ClaimedAttempt) -> None:
+        """Raise `UserCodeError` where a split is to be read of which only what was read of it earlier is left.
+
+        Raise `InputDenied` for a file that is archived.
+        """
         for vertex in self._region.sources:
-            _mode_of(self._job.vertices[vertex]).check_readable(self._region.name, work, self._gone)
+            mode = _mode_of(self._job.vertices[vertex])
+            mode.check_readable(self._region.name, attempt.work, self._gone)
+            read = [external for external in attempt.externals if external.vertex == vertex]
+            self._unreadable.check(f"vertex {vertex!r}", mode.will_read(attempt.work, read))
+
+    def check_published(self) -> None:
+        """Raise `NotPublished` for a published result that can't be read."""
+        self._unreadable.check_published(self._region.name, self._stores)
 
     def _today(self, vertex: str, source: SplitSource) -> Callable[[], Sequence[Split]] | ResumedEnumerator:
         resumed = None if isinstance(source, FilePattern) else source.resumed(self._job.vertices[vertex].where)
@@ -149,9 +211,10 @@ class RegionSplits:
 
     def _listed(self, vertex: str, source: SplitSource) -> Sequence[Split]:
         if isinstance(source, FilePattern):
-            return [Split.of_external(external) for external in list_external(self._stores, source.pattern, vertex)]
+            listed = list_external(self._stores, source.pattern, vertex, unreadable=self._unreadable)
+            return [Split.of_external(external) for external in listed]
         where = self._job.vertices[vertex].where
-        overlap = source.overlap(where) if isinstance(source, Dates) else ""
+        overlap = source.overlap(where) if isinstance(source, Dates) and not source.is_of_run else ""
         if overlap:
             self._log.warning("%s: %s.", where, overlap)
         return source.enumerate(where)

@@ -66,7 +66,7 @@ class FinishedOutputs:
             if uri is not None and not is_table(uri):
                 store = self._stores.open_external(uri)
                 objects = {info.key: info for info in all_in(store)}
-                self._earlier[name] = Earlier(objects, {upload.upload_id for upload in _uploads(store)})
+                self._earlier[name] = Earlier(objects, {upload.upload_id for upload in self._uploads(name, store)})
 
     def check(self, claim: Claim, name: str, location: str, listed: Sequence[ObjectInfo], paths: Sequence[str]) -> None:
         """Raise `RegionFailed` if output ``name`` is not a finished write, or if nothing was written.
@@ -78,7 +78,7 @@ class FinishedOutputs:
         earlier = self._earlier.get(name) or Earlier(claimed_s=None if managed else _seconds(claim.claimed_at))
         ended = f"{claim.region}@{claim.attempt}: the application ended without an error"
         unfinished = f"{ended}, and its write to output {name!r} at {location} is not finished"
-        found = leftovers(listed, _uploads(self._stores.open_external(location)), earlier)
+        found = leftovers(listed, self._uploads(name, self._stores.open_external(location)), earlier)
         work = "; ".join(
             f"{at} ({whose}), as in {key}" for at, (key, whose) in [*found.unfinished.items()][:_MOST_NAMED]
         )
@@ -110,6 +110,14 @@ class FinishedOutputs:
                 f"{_CURE} If the job leaves no such file when it has finished, give the operator "
                 "require_success_file=False."
             )
+
+    def _uploads(self, name: str, store: ObjectStore) -> list[Upload]:
+        """The unfinished uploads; none if the store has none, or does not let this process list them."""
+        try:
+            return list(store.uploads()) if isinstance(store, UploadStore) else []
+        except StoreError as error:
+            self._log.info("Output %s: unfinished uploads are not looked at (docs/finished-writes.md): %s", name, error)
+            return []
 
     def _nothing(self, ended: str, name: str, location: str) -> RegionFailed:
         if _is_object(self._stores, location):
@@ -152,11 +160,3 @@ def _is_object(stores: Stores, location: str) -> bool:
 def all_in(store: ObjectStore) -> list[ObjectInfo]:
     """All objects, and the folders that hold none, if the store has such."""
     return [*store.list(), *(store.empty_folders() if isinstance(store, FolderStore) else ())]
-
-
-def _uploads(store: ObjectStore) -> list[Upload]:
-    """The unfinished uploads; none if the store has none, or does not let this process list them."""
-    try:
-        return list(store.uploads()) if isinstance(store, UploadStore) else []
-    except StoreError:
-        return []

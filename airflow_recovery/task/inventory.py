@@ -28,6 +28,7 @@ def list_objects(
     region_name: str | None = None,
     open_location: Callable[[str], ObjectStore] | None = None,
     reads_tables: bool = False,
+    archived: dict[str, str] | None = None,
 ) -> tuple[ExternalObject, ...]:
     """The objects that ``pattern`` names, as inputs of ``vertex``, sorted by URI, with size and etag.
 
@@ -42,6 +43,8 @@ def list_objects(
 
     Files alone do not tell what a table has: a delete of a partition or a RESTORE writes to its log only. With
     ``reads_tables`` the newest commit in the log of each table that is listed is one of the objects.
+
+    ``archived`` gets the storage class of each file that can't be read before it is restored, by its URI.
 
     Raises `ObjectMissing` where nothing matches; the errors of the store; `ConfigurationError` for any other URI.
     Without ``reads_tables``, raises `JobDefinitionError` for files of a table.
@@ -65,6 +68,9 @@ def list_objects(
             for info in infos:
                 uri = f"{at.base_uri}/{info.key}"
                 found[uri] = ExternalObject(vertex, uri, info.size, info.etag)
+                if archived is not None:
+                    archived.pop(uri, None)  # it may have been restored since the listing before
+                    archived |= {uri: info.archived} if info.archived else {}
     externals = tuple(found[uri] for uri in sorted(found))
     if not externals:
         raise ObjectMissing(

@@ -102,7 +102,7 @@ class RegionProgram:
     def run(self, attempt: ClaimedAttempt, launch: Launch) -> Outcome | None:
         """Have ``launch`` run an application to its end. Raises `RegionFailed` or `UserCodeError` with what it said."""
         self._on_claim(attempt)
-        self._splits.check_readable(attempt.work)
+        self._splits.check_readable(attempt)
         catalogs = self._catalogs(attempt)
         os.environ.update({catalog_variable(name): json.dumps(catalogs[name]) for name in catalogs})
         with own_folder(private_folder(), "attempt") as folder:
@@ -144,12 +144,14 @@ class RegionProgram:
         )
 
     def check_tables(self, state: RunState, *, driver_is_here: bool) -> None:
-        """Look at the Iceberg tables that are to be made, before anything is claimed, and at the catalogs of all.
+        """Look at published results, at Iceberg tables that are to be made, and at all catalogs, before the claim.
 
         Raises `JobDefinitionError` where a table of the run has two names, or its files are those that a source reads,
         `ConfigurationError` for a catalog that is not configured here, or that no driver elsewhere could ask,
-        `UserCodeError` for a table that can't be written, and `StoreUnavailable` where a catalog gives no answer.
+        `UserCodeError` for a table that can't be written, `NotPublished` for a published result that can't be read,
+        and `StoreUnavailable` where a catalog gives no answer.
         """
+        self._splits.check_published()
         self._check_apart()
         made = self._tables_of(self._region.region.results)
         read = self._tables_of(edge.result for edge in self._region.region.inputs)

@@ -37,15 +37,17 @@ class Registered:
             self._stored = dict(entry for part in pool.map(self._list, folders) for entry in part)
 
     def wrong(self, manifest: Manifest) -> list[str]:
-        """A text for each object that is not there as it was registered."""
+        """A text for each object that is not there as it was registered, or that can't be read."""
         texts = []
         for path, (size, etag) in manifest.objects.items():
             uri = f"{manifest.location}/{path}"
             stored = self._stored.get(_one_spelling(uri))
             if stored is None:
                 texts.append(f"{uri} is not there")
-            elif stored != (size, etag):
+            elif stored[:2] != (size, etag):
                 texts.append(f"{uri} has {stored[0]} bytes and etag {stored[1]}, registered were {size} and {etag}")
+            elif stored[2]:
+                texts.append(f"{uri} is archived (storage class {stored[2]}), so it can't be read")
         return texts
 
     def read(self, manifest: Manifest, path: str) -> bytes:
@@ -54,11 +56,14 @@ class Registered:
         key = _below(store, manifest.location)
         return store.get(f"{key}/{path}" if key else path, max_bytes=None).body
 
-    def _list(self, folder: str) -> list[tuple[str, tuple[int, str]]]:
+    def _list(self, folder: str) -> list[tuple[str, tuple[int, str, str]]]:
         store = self._open(folder)
         key = _below(store, folder)
         base = _one_spelling(store.base_uri)
-        return [(f"{base}/{info.key}", (info.size, info.etag)) for info in store.list(f"{key}/" if key else "")]
+        return [
+            (f"{base}/{info.key}", (info.size, info.etag, info.archived))
+            for info in store.list(f"{key}/" if key else "")
+        ]
 
 
 def _below_a_run(manifest: Manifest) -> int:

@@ -26,7 +26,7 @@ from airflow_recovery.model.retention import ReleasePolicy, Retention
 from airflow_recovery.results.availability import probe_manifest
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store import probe
-from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject
+from airflow_recovery.store.object_store import MAX_OBJECT_BYTES, ObjectInfo, StoredObject, Upload
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.store.s3_clients import S3Clients, new_session
 from airflow_recovery.testing import MotoServer, S3Proxy
@@ -72,6 +72,9 @@ class ByRole:
     def delete(self, keys: Iterable[str]) -> None:
         self._store.delete(keys)
 
+    def uploads(self, prefix: str = "") -> Iterator[Upload]:
+        return self._store.uploads(prefix)
+
     def expiry_rules(self) -> object:
         return self._store.expiry_rules()
 
@@ -112,6 +115,7 @@ class Deployment:
         world = self.world
         probe(world.journal_store)
         own_results(world.journal_store, world.results)
+        assert list(world.results.uploads()) == []  # as a task looks whether an operator's write is finished
         world.go_all()
         world.publish()
         self.as_role("gc", lambda: world.delete_results("C", 1))

@@ -176,7 +176,9 @@ def as_documented(
         uri = f"s3://my-{what}/recovery"
         store = S3Store(uri, endpoint_url=proxy.endpoint_url, region_name=REGION, session=session)
         needs, which = component.needs, what == "results"
-        return list(check_store(what, store, needed, needs.policies[which], buttons=needs.buttons[which]))
+        advised = needs.advised if which else Right.NONE
+        policy, buttons = needs.policies[which], needs.buttons[which]
+        return list(check_store(what, store, needed, policy, buttons=buttons, advised=advised))
 
 
 ROLES = {
@@ -235,6 +237,21 @@ def test_each_role_that_is_asked_for_the_owners_may_read_them(server: MotoServer
             for each in places
         )
         assert {each.status for each in check_owners(journal, results, "production")} == {Status.OK}
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("may", [True, False])
+def test_a_worker_that_may_not_list_uploads_is_told_what_follows(server: MotoServer, may: bool) -> None:
+    statements = documented(PAGE.read_text())["worker-results"]
+    if not may:
+        left_out = {"s3:ListBucketMultipartUploads"}
+        statements = tuple(replace(each, actions=tuple({*each.actions} - left_out)) for each in statements)
+    needed = Component.WORKER.needs.results
+    found = as_documented(server, Component.WORKER, statements, needed, "results")
+    (told,) = (each for each in found if each.check == "unfinished uploads to the results")
+    assert told.status is (Status.OK if may else Status.WARNING)
+    assert ("some of the rows are missing" in told.next_step) is not may
+    assert wrongs(found) == {}
 
 
 @pytest.mark.s3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -432,3 +433,79 @@ def test_a_table_that_can_not_take_the_rows_refuses_them_before_any_is_written(
             driver_tables(),
         )
     assert not lake.table_exists("db.new")
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+NEW = "iceberg://lake/db.new"
+
+
+def made_of(spark: SparkSession, expression: str, table: str = NEW) -> PartitionManifest:
+    rows = spark.sql(f"SELECT {expression} AS v")
+    return write_iceberg(spark, rows, commit_of(1, table=table), LOG, driver_tables())
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("INTERVAL '1' DAY", r"column v \(interval day\): such a table has no type for it: make a number of one unit"),
+        ("INTERVAL '1' YEAR", r"column v \(interval year\): such a table has no type for it"),
+        ("parse_json('1')", r"column v \(variant\): such a table has no type for it: make a string of it with to_json"),
+        ("array(INTERVAL '1' DAY)", r"column v \(array<interval day>\): such a table has no type"),
+        ("NULL", r"column v \(void\): such a table has no type for it"),
+    ],
+)
+def test_fault_310_a_vertex_makes_no_table_with_a_type_that_iceberg_does_not_have(
+    spark: SparkSession, lake: Catalog, expression: str, said: str
+) -> None:
+    with pytest.raises(UserCodeError, match=said):
+        made_of(spark, expression)
+    assert not lake.table_exists("db.new")
+
+
+def test_fault_311_a_vertex_puts_no_bytes_into_a_column_of_text(spark: SparkSession, lake: Catalog) -> None:
+    lake.create_table("db.new", pa.schema([("v", pa.string())]))
+    with pytest.raises(UserCodeError, match=r"column v \(binary\) into string: a value could become another one"):
+        made_of(spark, "X'00ff'")
+    assert made_of(spark, "'a'").rows == 1
+
+
+@pytest.mark.parametrize("expression", ["DATE'+10000-01-01'", "TIMESTAMP'-0001-01-01 00:00:00'"])
+def test_fault_312_a_date_that_not_every_client_can_read_is_not_committed(
+    spark: SparkSession, lake: Catalog, expression: str
+) -> None:
+    with pytest.raises(UserCodeError, match=r"expected years from 1 to 9999 in column v, found a date or a timestamp"):
+        made_of(spark, expression)
+    assert not lake.table_exists("db.new")
+
+
+def test_a_vertex_may_return_the_members_of_a_struct_in_another_order(spark: SparkSession, lake: Catalog) -> None:
+    lake.create_table("db.new", pa.schema([("v", pa.struct([("a", pa.int32()), ("b", pa.string())]))]))
+    made = made_of(spark, "named_struct('b', 'x', 'a', 1)")
+    assert lake.load_table("db.new").scan().to_arrow()["v"].to_pylist() == [{"a": 1, "b": "x"}]
+    assert [row.v.asDict() for row in read_manifest(spark, made).collect()] == [{"b": "x", "a": 1}]
+
+
+@pytest.fixture
+def julian(spark: SparkSession) -> Iterator[None]:
+    """As a job sets it that writes for Spark 2."""
+    spark.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
+    yield
+    spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInWrite")
+
+
+def test_fault_312_an_old_date_is_written_in_the_calendar_of_today(
+    spark: SparkSession, lake: Catalog, julian: None
+) -> None:
+    made_of(spark, "DATE'1500-01-01'")
+    assert lake.load_table("db.new").scan().to_arrow()["v"].to_pylist() == [date(1500, 1, 1)]
+    assert spark.conf.get("spark.sql.parquet.datetimeRebaseModeInWrite") == "LEGACY"
+
+
+@pytest.mark.control
+def test_fault_312_control_in_the_calendar_of_spark_2_other_readers_find_another_day(
+    spark: SparkSession, lake: Catalog, julian: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg_result, "_PLAIN", {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"})
+    made_of(spark, "DATE'1500-01-01'")
+    assert lake.load_table("db.new").scan().to_arrow()["v"].to_pylist() == [date(1500, 1, 10)]

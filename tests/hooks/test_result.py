@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from published import DATE, PublishedRun
 
-from airflow_recovery.errors import NotPublished
+from airflow_recovery.errors import NotPublished, StoreAccessDenied
 from airflow_recovery.hooks import result
 from airflow_recovery.hooks.result import RecoveryResultHook, RegisteredResult, result_run_key
 from airflow_recovery.hooks.settings import RecoverySettings
@@ -16,6 +17,9 @@ from airflow_recovery.journal.layout import run_key
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, Publish, PublishedRegion
+from airflow_recovery.results import availability
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.object_store import ObjectInfo
 
 
 @pytest.fixture
@@ -135,3 +139,62 @@ def test_a_parallel_vertex_has_the_files_of_all_its_subtasks(run: PublishedRun, 
     result = hook.get_result("flights", "m", group_id="group", logical_date=DATE)
     assert (result.location, result.rows, result.region) == ("file:///results/run", 6, "m")
     assert result.files == tuple(f"file:///results/run/m~5B{key}~5D/1/m/part-0" for key in ("jan", "feb"))
+
+
+# --- the data ---------------------------------------------------------------------------------------------------------
+
+
+def archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lifecycle rule moves each object to Glacier."""
+    whole = LocalStore.list
+
+    def listed(store: LocalStore, *given: str, **named: str) -> Iterator[ObjectInfo]:
+        return (info._replace(archived="GLACIER") for info in whole(store, *given, **named))
+
+    monkeypatch.setattr(LocalStore, "list", listed)
+
+
+def ask(hook: RecoveryResultHook) -> RegisteredResult:
+    return hook.get_result("flights", "delays", group_id="group", logical_date=DATE)
+
+
+@pytest.mark.parametrize("change", ["archived", "deleted", "overwritten"])
+def test_fault_362_a_result_that_can_not_be_read_is_not_handed_out(
+    run: PublishedRun, hook: RecoveryResultHook, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    file = run.with_data()
+    assert ask(hook).files == (file.as_uri(),)
+    if change == "archived":
+        archive(monkeypatch)
+    elif change == "deleted":
+        file.unlink()
+    else:
+        file.write_text("other rows")
+    said = {"archived": "is archived .storage class GLACIER.", "deleted": "is gone", "overwritten": "was altered"}
+    with pytest.raises(NotPublished, match=f"names 'delays', and its data can't be read: .*{said[change]}") as error:
+        ask(hook)
+    assert "Clear the tasks of that run" in str(error.value)
+
+
+def test_who_may_not_list_the_results_relies_on_the_journal(run: PublishedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = run.base / "_results"
+    run.with_data(results).unlink()
+    whole = LocalStore.list
+
+    def listed(store: LocalStore, *given: str, **named: str) -> Iterator[ObjectInfo]:
+        if store.base_uri == results.as_uri():
+            raise StoreAccessDenied("no right to list")
+        return whole(store, *given, **named)
+
+    monkeypatch.setattr(LocalStore, "list", listed)
+    assert ask(RecoveryResultHook(RecoverySettings(run.base.as_uri(), results.as_uri()))).attempt == 1
+
+
+@pytest.mark.control
+def test_fault_362_control_by_the_journal_alone_an_archived_result_is_handed_out(
+    run: PublishedRun, hook: RecoveryResultHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.with_data()
+    archive(monkeypatch)
+    monkeypatch.setattr(availability, "why_unreadable", lambda *given: None)
+    assert ask(hook).attempt == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 
 from airflow_recovery import BLOCKING, Job, JobDefinitionError, Split, dates, enumerated_by, files, job, key_ranges
-from airflow_recovery.job import DateSplits, FileSplits, KeyRangeSplits, Splits
+from airflow_recovery.attempt.job_plan import RunFacts
+from airflow_recovery.job import DateSplits, FileSplits, KeyRangeSplits, Splits, sources
 from airflow_recovery.job.fingerprint import vertex_fingerprint
 from airflow_recovery.job.sources import Dates, SplitSource
+from airflow_recovery.job.templates import render
 from airflow_recovery.model.result_type import BLOCKING_PERSISTENT, CACHED
 from airflow_recovery.model.split_matching import Vanished
 
@@ -178,6 +181,57 @@ def test_fault_197_the_moments_of_the_finding() -> None:
 )
 def test_days_that_two_runs_read_are_told(declared_days: Dates, overlaps: bool) -> None:
     assert bool(declared_days.overlap("here")) is overlaps
+
+
+def of_run(declared: Dates, start: str, end: str) -> list[str]:
+    """The days that a run with this data interval reads."""
+    run = RunFacts("2013-07-02T00:00:00+00:00", start, end, {}, {})
+    rendered = declared.rendered(render(declared.declared, run, where="v"))
+    return [split.uri for split in rendered.enumerate("v")]
+
+
+NOT_MIDNIGHT = [(f"2013-07-0{day}T02:00:00+00:00", f"2013-07-0{day + 1}T02:00:00+00:00") for day in (1, 2)]
+
+
+@pytest.mark.parametrize("interval", [BERLIN_DAY, NOT_MIDNIGHT[0]])
+def test_fault_364_a_run_whose_interval_begins_within_a_day_is_refused_with_the_cure(interval: tuple[str, str]) -> None:
+    with pytest.raises(JobDefinitionError, match="v: expected a data interval of whole days") as refused:
+        of_run(dates(), *interval)
+    assert "name the zone, as in dates(timezone='Europe/Berlin')" in str(refused.value)
+    assert of_run(dates(timezone="Europe/Berlin"), *BERLIN_DAY) == ["split:2013-07-01"]
+
+
+def test_fault_364_with_the_days_that_the_error_names_each_day_is_read_once() -> None:
+    named = re.search(r"name the days: dates\('(.*)', '(.*)'\)", sources._CURE)
+    assert named is not None
+    days = [day for interval in NOT_MIDNIGHT for day in of_run(dates(*named.groups()), *interval)]
+    assert days == ["split:2013-07-01", "split:2013-07-02"]
+
+
+@pytest.mark.control
+def test_fault_364_control_without_the_refusal_two_runs_read_one_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Dates, "overlap", lambda self, where: "")
+    first, second = (of_run(dates(), *interval) for interval in NOT_MIDNIGHT)
+    assert set(first) & set(second) == {"split:2013-07-02"}
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "declared", "is_warned"),
+    [
+        ("0 0 * * *", "UTC", dates(), False),
+        ("0 0 * * 0", "Europe/Berlin", dates(timezone="Europe/Berlin"), False),
+        ("0 0 1 * *", "Europe/Berlin", dates(), True),
+        ("0 2 * * *", "UTC", dates(), True),
+        ("30 0 * * *", "UTC", dates(), True),
+        ("0 * * * *", "UTC", dates(), False),
+        ("*/15 * * * *", "UTC", dates(), False),
+        ("0 2 * * *", "UTC", dates("{{ data_interval_start.date() }}", "{{ data_interval_end.date() }}"), False),
+    ],
+)
+def test_fault_364_the_parse_warns_of_runs_that_will_fail(
+    cron: str, zone: str, declared: Dates, is_warned: bool
+) -> None:
+    assert ("each run will fail" in declared.overlap_of_runs(cron, zone)) is is_warned
 
 
 def test_one_s_own_are_handed_as_they_are() -> None:

@@ -116,6 +116,18 @@ def test_fault_204_a_reader_runs_again_when_other_rows_are_published(up: Upstrea
     assert made(run_try(reader())) == ("kept", 2, "new")
 
 
+def test_fault_362_a_published_result_that_can_not_be_read_stops_a_reader_before_it_starts(
+    up: Upstream, recovery: Path
+) -> None:
+    up.publish(1, "old")
+    run_try(reader())
+    file = recovery / "results" / "up" / "00000001" / "part-0"
+    file.unlink()
+    assert made(run_try(reader())) == ("kept", 1, "old")  # it reads nothing
+    with pytest.raises(NotPublished, match=r"t: input 'rows': expected a published result that can be read: .*is gone"):
+        run_try(reader(bash_command=f"true; {COPY}"))
+
+
 def test_a_publish_with_the_same_rows_by_their_digest_keeps_the_reader(up: Upstream) -> None:
     up.publish(1, "old", "rows1-a")
     run_try(reader())

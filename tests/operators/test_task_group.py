@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import DAG, Asset, BaseOperator, TaskGroup
+from airflow.sdk import DAG, Asset, BaseOperator, CronDataIntervalTimetable, TaskGroup
 
 from airflow_recovery import Job, Retention
 from airflow_recovery.errors import JobDefinitionError
@@ -282,3 +283,27 @@ def test_a_spark_of_its_own_is_refused_by_name_without_recovery_and_for_another_
         diamond(new_dag(), spark="per-run", job_recovery=off)
     with pytest.raises(JobDefinitionError, match=r"expected spark= as .*'per-region'.*'per-run', found 'per-task'"):
         diamond(new_dag(), spark="per-task")
+
+
+DAYS = """
+from airflow_recovery import dates, job
+
+daily = job("daily")
+
+@daily.source(splits=dates())
+def raw(spark, splits): ...
+
+@daily.sink
+def shown(raw): ...
+"""
+
+
+@pytest.mark.parametrize(("cron", "is_warned"), [("0 2 * * *", True), ("0 0 * * *", False)])
+def test_fault_364_a_schedule_whose_intervals_begin_within_a_day_is_named_at_the_parse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, cron: str, is_warned: bool
+) -> None:
+    (tmp_path / "jobs_of_days.py").write_text(DAYS)
+    monkeypatch.syspath_prepend(tmp_path)
+    with DAG("d", schedule=CronDataIntervalTimetable(cron, timezone="UTC"), start_date=START):
+        SparkJobTaskGroup("g", job="jobs_of_days:daily")
+    assert ("raw" in caplog.text and "each run will fail" in caplog.text) is is_warned

@@ -7,17 +7,22 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from fakes import PAIR, World
+from fakes import PAIR, ProcessStore, World
 
 from airflow_recovery.errors import InputLost, OutputAltered
 from airflow_recovery.journal.run_state import Attempt
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, Outcome
 from airflow_recovery.planning.reason import Reason, Why
+from airflow_recovery.results.availability import why_unreadable
 from airflow_recovery.results.prober import OnAltered, ResultProber
 from airflow_recovery.store import ObjectInfo
+from airflow_recovery.store.lifecycle import ExpiryRule
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.task.inventory import list_objects
 from airflow_recovery.testing import S3Server
+from airflow_recovery.verify.records import Manifest
+from airflow_recovery.verify.registered import Registered
 
 READABLE = ("STANDARD", "STANDARD_IA", "ONEZONE_IA", "REDUCED_REDUNDANCY", "INTELLIGENT_TIERING", "GLACIER_IR")
 
@@ -32,6 +37,9 @@ class Bucket:
         self.store = S3Store(f"s3://{name}/base", endpoint_url=server.endpoint_url, session=server.session())
         infos = [self.store.put(f"out/part-{at}", b"rows") for at in range(2)]
         self.objects = tuple(ResultObject(info.key.rpartition("/")[2], info.size, info.etag) for info in infos)
+
+    def open(self, location: str) -> S3Store:
+        return self.store.sibling(location)
 
     def move(self, storage_class: str, part: int = 1) -> None:
         key = f"base/out/part-{part}"
@@ -127,7 +135,56 @@ def test_fault_334_an_archived_result_is_made_again_for_its_consumer(monkeypatch
             yield info._replace(archived="GLACIER") if info.key == key else info
 
     monkeypatch.setattr(type(world.results), "list", listed)
-    with pytest.raises(InputLost, match="storage class GLACIER"):
+    rules = (ExpiryRule("tidy", "", 3), ExpiryRule("cold", "", 30, "GLACIER"))
+    world.results.expiry_rules = lambda: rules
+    monkeypatch.setattr(ProcessStore, "expiry_rules", lambda self: self._inner.expiry_rules(), raising=False)
+    with pytest.raises(InputLost, match="storage class GLACIER") as lost:
         world.go("C")
+    assert "rule 'cold' moves what is older than 30 days to GLACIER" in str(lost.value)
+    assert "tidy" not in str(lost.value)
     world.until_green()
     assert world.ran == [("P", 1), ("P", 2), ("C", 1)]
+
+
+# --- readers outside of the run ---------------------------------------------------------------------------------------
+
+
+def why(bucket: Bucket, *, managed: bool = True, results: str = "base") -> str | None:
+    """Why a consumer outside of the run can't read the published result."""
+    manifest = PartitionManifest("p", f"{bucket.store.base_uri}/out", bucket.objects, 2, managed=managed)
+    return why_unreadable([manifest], f"s3://{bucket.name}/{results}", lambda location: bucket.store)
+
+
+@pytest.mark.s3
+def test_fault_362_a_published_result_in_an_archive_is_named_with_the_cure(bucket: Bucket) -> None:
+    assert why(bucket) is None
+    bucket.move("DEEP_ARCHIVE")
+    said = why(bucket)
+    assert said is not None
+    assert "part-1 is archived (storage class DEEP_ARCHIVE), so it can't be read. Clear the tasks of that run" in said
+    assert "Restore its objects (aws s3api restore-object)" in str(why(bucket, managed=False, results="other"))
+    # No record makes a process look outside of the results (fault 86).
+    assert why(bucket, results="other") is None
+
+
+@pytest.mark.s3
+def test_fault_362_the_checker_reads_the_storage_class_as_well(bucket: Bucket) -> None:
+    objects = {file.path: (file.size, file.etag) for file in bucket.objects}
+    manifest = Manifest("p", f"{bucket.store.base_uri}/out", objects, 2, True, None)
+    assert Registered(lambda location: bucket.store, [manifest]).wrong(manifest) == []
+    bucket.move("GLACIER")
+    (wrong,) = Registered(lambda location: bucket.store, [manifest]).wrong(manifest)
+    assert wrong.endswith("part-1 is archived (storage class GLACIER), so it can't be read")
+
+
+@pytest.mark.s3
+def test_fault_363_a_file_of_an_input_in_an_archive_is_found_by_its_listing(bucket: Bucket) -> None:
+    archived: dict[str, str] = {}
+
+    def listed() -> int:
+        pattern = f"s3://{bucket.name}/base/out/*"
+        return len(list_objects(pattern, vertex="raw", open_location=bucket.open, archived=archived))
+
+    assert (listed(), archived) == (2, {})
+    bucket.move("GLACIER")
+    assert (listed(), archived) == (2, {f"s3://{bucket.name}/base/out/part-1": "GLACIER"})

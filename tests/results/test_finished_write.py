@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from airflow_recovery.results import finished_write
 from airflow_recovery.results.finished_write import Earlier, leftovers, without_success, writes_success
+from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectInfo, Upload
+from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.testing import S3Server
+from airflow_recovery.testing.patience import HANG_S
+from airflow_recovery.testing.s3_server import ACCESS_KEY, SECRET_KEY
 
 UUID = "d9ea8b07-e9ec-4c79-96ad-5573948cb2c6"
 PART = f"part-00000-{UUID}-c000.snappy.parquet"
@@ -44,6 +54,11 @@ WRITERS = {
     "distcp": ((".distcp.tmp.attempt_1_m_000000_0",), ".distcp.tmp.attempt_1_m_000000_0"),
     "Azure's rename": (("day=1-RenamePending.json",), "day=1-RenamePending.json"),
     "Flink's file sink": ((".part-0-0.inprogress.3f2e",), ".part-0-0.inprogress.3f2e"),
+    "aws s3 cp": (("rows.csv.6eB2aC21",), "rows.csv.6eB2aC21"),
+    "gsutil": (("rows.csv_.gstmp",), "rows.csv_.gstmp"),
+    "rclone": (("rows.csv.3f2a1b9c.partial",), "rows.csv.3f2a1b9c.partial"),
+    "azcopy": ((f".azDownload-{UUID}-rows.csv",), f".azDownload-{UUID}-rows.csv"),
+    "rsync": ((".rows.csv.Ab12Cd",), ".rows.csv.Ab12Cd"),
 }
 """What an unfinished write leaves of each writer, and the name under which it is found."""
 FINISHED = {
@@ -56,6 +71,7 @@ FINISHED = {
     "Databricks": ("_started_71", PART, "_committed_71", "_SUCCESS"),
     "a table's log": ("_delta_log/0.json", PART),
     "names that look alike": ("_temporary_rows/x", "magic/x", "started_1", "x.inprogress", "_started/x"),
+    "names that end in a date or a hash": ("rows.csv.20261128", "rows.3f2a1b9c", "model.deadbeef", ".rows.csv.crc"),
     "an EMR marker": ("_temporary_$folder$", PART, "_SUCCESS"),
 }
 
@@ -82,6 +98,31 @@ def test_fault_320_work_that_is_younger_than_the_marker_is_that_of_a_second_writ
 def test_fault_320_control_without_the_names_of_work_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finished_write, "_WORK", ())
     assert not leftovers(listed(*WRITERS["file output committer 2"][0]), (), NOTHING).unfinished
+
+
+DOWNLOAD = """
+import os, sys, boto3
+client = boto3.client("s3", endpoint_url=sys.argv[1], region_name="us-east-1")
+client.download_file("lake", "rows.csv", sys.argv[2], Callback=lambda count: os._exit(0))
+"""
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+def test_fault_320_a_download_that_ends_in_the_middle_leaves_a_part(
+    start_s3_server: Callable[[str], S3Server], tmp_path: Path
+) -> None:
+    """By boto3, which renames the file when it is whole."""
+    server = start_s3_server("moto")
+    server.create_bucket("lake")
+    store = S3Store("s3://lake", endpoint_url=server.endpoint_url, session=server.session())
+    store.put("rows.csv", b"1,2\n" * 100_000)
+    credentials = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+    command = [sys.executable, "-c", DOWNLOAD, server.endpoint_url, str(tmp_path / "rows.csv")]
+    subprocess.run(command, env={**os.environ, **credentials}, check=True, timeout=HANG_S)
+    listed = list(LocalStore(str(tmp_path)).list())
+    (found,) = leftovers(listed, (), NOTHING).unfinished.values()
+    assert found[1] == "a download by boto3 or `aws s3 cp`"
 
 
 # --- what an earlier attempt has left at a fixed location -------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_control_sorted_by_name_the_order_of_columns_is_not_noticed(monkeypatch:
 
 def footed(*fields: dict[str, Any], pandas: dict[str, Any] | None = None) -> pa.Table:
     """A table with the footer that Spark, or pandas, writes into Parquet."""
-    metadata = {row_digest._OF_SPARK: json.dumps({"type": "struct", "fields": fields})} if fields else {}
+    metadata = {row_digest.FOOTER: json.dumps({"type": "struct", "fields": fields})} if fields else {}
     if pandas is not None:
         metadata[b"pandas"] = json.dumps(pandas)
     return pa.table({"c": pa.array([1], pa.int32())}).replace_schema_metadata(metadata)
@@ -157,7 +157,7 @@ def test_fault_344_what_no_consumer_sees_in_a_footer_does_not_count() -> None:
 
 
 def test_a_footer_of_a_form_that_is_not_known_counts_as_it_is() -> None:
-    tables = [footed().replace_schema_metadata({row_digest._OF_SPARK: text}) for text in ("{", "[]", '{"fields": [1]}')]
+    tables = [footed().replace_schema_metadata({row_digest.FOOTER: text}) for text in ("{", "[]", '{"fields": [1]}')]
     assert len({digest(table) for table in (footed(), *tables)}) == 4
 
 

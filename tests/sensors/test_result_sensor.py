@@ -137,6 +137,16 @@ def test_the_trigger_fires_when_the_result_is_published(run: PublishedRun) -> No
     }
 
 
+def test_fault_362_a_result_that_can_not_be_read_is_waited_for(run: PublishedRun) -> None:
+    file = run.with_data(run.base / "_results")
+    waiting = sensor(logical_date=DATE, deferrable=False)
+    assert waiting.poke({})
+    file.unlink()
+    assert not waiting.poke({})
+    with pytest.raises(TaskDeferred):
+        sensor(logical_date=DATE).execute({})
+
+
 def test_a_store_that_is_busy_is_asked_again_and_a_denied_one_is_not(
     run: PublishedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +155,7 @@ def test_a_store_that_is_busy_is_asked_again_and_a_denied_one_is_not(
     def answer(*arguments: Any, **named: Any) -> Any:
         raise answers.pop(0)
 
-    monkeypatch.setattr(RecoveryResultHook, "get_result", answer)
+    monkeypatch.setattr(RecoveryResultHook, "find", answer)
 
     event = asyncio.run(first_event(trigger()))
 
@@ -280,7 +290,8 @@ def test_fault_200_201_control_a_sensor_that_reads_the_journal_alone_is_green_on
     run.complete()
     runs.states[DAY] = "running"
     claimed(run)
-    monkeypatch.setattr(ResultWatch, "look", ResultWatch._result)
+    asked = {"group_id": "group", "logical_date": DATE}
+    monkeypatch.setattr(ResultWatch, "look", lambda watch: watch._hook.get_result("flights", "delays", **asked))
     assert sensor(logical_date=DATE, deferrable=False).poke({})
 
 

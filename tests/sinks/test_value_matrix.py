@@ -6,14 +6,33 @@ Spark writes the files. What a target holds is read by its own client. docs/valu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from delta_spark import delta_conf
 from value_cells import Staged, write_types
-from value_ways import EQUAL, IN_PART, REFUSED, Cell, Delta, Iceberg, Postgres, Target, run_cell, targets_of
+from value_ways import (
+    EQUAL,
+    IN_PART,
+    REFUSED,
+    Cell,
+    Delta,
+    Files,
+    Iceberg,
+    Jdbc,
+    Postgres,
+    Target,
+    VertexDelta,
+    VertexIceberg,
+    run_cell,
+    targets_of,
+)
+
+from airflow_recovery.testing.fetched_jars import fetched_jars
+from airflow_recovery.testing.spark_cluster import connect_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,14 +48,25 @@ def types(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     spark.conf.set("spark.sql.session.timeZone", str(zone))
 
 
-def check(types: dict[str, Staged], way: str, make: Callable[[str], Target]) -> None:
-    """Run each cell of ``way``: none may hold another value, or be refused without the names of column and types."""
+FEW = ("int", "float", "decimal(10,2)", "string", "binary", "date", "timestamp_ntz", "interval day", "variant")
+"""Types that go into each type of a column where Spark writes each cell, which takes a second."""
+
+
+def check(
+    types: dict[str, Staged], way: str, make: Callable[[str], Target], few: Collection[str] | None = None
+) -> None:
+    """Run each cell of ``way``: none may hold another value, or be refused without the names of column and types.
+
+    ``few``: the types that go into each type of a column; others go into the first target.
+    """
     cells: list[Cell] = []
-    for staged in types.values():
-        cells += [run_cell(staged, way, target, partial(make, target)) for target in targets_of(way)]
+    for name, staged in types.items():
+        targets = list(targets_of(way))
+        targets = targets if few is None or name in few else targets[:1]
+        cells += [run_cell(staged, way, target, partial(make, target)) for target in targets]
     print(f"{way}: {len(cells)} cells, {dict(Counter(cell.outcome for cell in cells))}")
     assert [cell for cell in cells if cell.outcome not in (EQUAL, IN_PART, REFUSED)] == []
-    assert {cell.outcome for cell in cells} >= {EQUAL, REFUSED}
+    assert EQUAL in {cell.outcome for cell in cells}
 
 
 @pytest.mark.postgres
@@ -51,3 +81,30 @@ def test_delta(types: dict[str, Staged], tmp_path: Path) -> None:
 def test_iceberg(types: dict[str, Staged], tmp_path: Path) -> None:
     properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
     check(types, "IcebergTable", partial(Iceberg, properties))
+
+
+def test_files_of_vertices(spark: SparkSession, types: dict[str, Staged], tmp_path: Path) -> None:
+    check(types, "files of a vertex", partial(Files, spark, tmp_path))
+
+
+def test_iceberg_tables_of_vertices(spark: SparkSession, types: dict[str, Staged], tmp_path: Path) -> None:
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    check(types, "table=iceberg", partial(VertexIceberg, spark, properties), FEW)
+
+
+def test_delta_tables_of_vertices(types: dict[str, Staged], tmp_path: Path) -> None:
+    from pyspark.sql import SparkSession
+
+    conf = {**delta_conf(), "spark.sql.session.timeZone": "UTC", "spark.sql.timeType.enabled": "true"}
+    with connect_server(master="local[1]", conf=conf) as server:
+        session = SparkSession.builder.remote(server.url).create()
+        check(types, "table=Delta", partial(VertexDelta, session, tmp_path), FEW)
+        session.stop()
+
+
+@pytest.mark.postgres
+def test_postgresql_by_jdbc(spark: SparkSession, types: dict[str, Staged], postgres: dict[str, str | int]) -> None:
+    """Spark decides, and nothing of the product is asked: docs/values.md names what it changes."""
+    (jar,) = fetched_jars("jdbc", "PostgreSQL's JDBC driver", "postgresql", "--drill").glob("*.jar")
+    spark.sql(f"ADD JAR '{jar}'")
+    check(types, "JDBC", partial(Jdbc, spark, postgres))

@@ -19,10 +19,12 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from staging import Resources, Warehouse, token
 
-from airflow_recovery.errors import SinkRefused
+from airflow_recovery.errors import SinkRefused, SinkUnavailable
 from airflow_recovery.model import spark_types
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.sinks import Committable, DeltaTable, IcebergTable, PostgresTable
+from airflow_recovery.sinks import delta as delta_module
+from airflow_recovery.sinks import iceberg as iceberg_module
 from airflow_recovery.sinks import postgres as postgres_module
 from airflow_recovery.sinks import staged as staged_module
 from airflow_recovery.sinks.postgres_columns import Fit
@@ -260,7 +262,7 @@ def test_fault_312_an_old_date_of_the_legacy_calendar_is_refused(tmp_path: Path)
 def test_fault_312_control_without_the_look_it_is_nine_days_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staged_module, "_is_legacy", lambda metadata: False)
+    monkeypatch.setattr(spark_types, "is_legacy", lambda footer: False)
     DeltaTable(uri=str(tmp_path / "table")).open(Resources()).commit(staged(tmp_path, OLD, metadata=JULIAN))
     found = deltalake.DeltaTable(str(tmp_path / "table")).to_pyarrow_table()["v"].to_pylist()
     assert found == [datetime.date(1500, 1, 10)]
@@ -316,3 +318,96 @@ def test_columns_whose_names_differ_by_case_alone_are_refused_by_a_lake(tmp_path
     into = DeltaTable(uri=str(tmp_path / "table")).open(Resources())
     with pytest.raises(SinkRefused, match="columns v and V, whose names differ by case alone"):
         into.commit(staged(tmp_path, {"v": ("long", pa.array([1])), "V": ("long", pa.array([2]))}))
+
+
+def upper_case_in_iceberg(folder: Path) -> str:
+    """What is said of a result with the column ``v``, whose table has the column ``V``."""
+    lake = Lake(folder)
+    catalog = load_catalog("lake", **lake.catalog_properties("lake"))
+    catalog.create_namespace("db")
+    catalog.create_table("db.t", pa.schema([("V", pa.int64())]))
+    into = IcebergTable(uri="iceberg://lake/db.t").open(lake)
+    with pytest.raises(SinkRefused) as refused:
+        into.commit(staged(folder, {"v": ("long", pa.array([1]))}))
+    return str(refused.value)
+
+
+def test_fault_361_a_column_whose_name_differs_by_case_is_named_beside_that_of_the_table(tmp_path: Path) -> None:
+    assert "column v (bigint): the table has no such column, but V" in upper_case_in_iceberg(tmp_path)
+
+
+@pytest.mark.control
+def test_fault_361_control_pyiceberg_alone_does_not_name_the_column_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg_module, "check_lake_columns", lambda *given: None)
+    assert ", but V" not in upper_case_in_iceberg(tmp_path)
+
+
+# --- partitions of Delta tables ---------------------------------------------------------------------------------------
+
+
+def partitioned(folder: Path, kind: str, arrow: pa.DataType) -> str:
+    """A Delta table with one row, which is partitioned by its column ``v``."""
+    uri = str(folder / "table")
+    columns = [deltalake.Field(name, deltalake.schema.PrimitiveType(of)) for name, of in (("i", "long"), ("v", kind))]
+    deltalake.DeltaTable.create(uri, deltalake.Schema(columns), partition_by=["v"])
+    deltalake.write_deltalake(uri, pa.table({"i": pa.array([0]), "v": pa.array([None], arrow)}), mode="append")
+    return uri
+
+
+def committed_to_partitions(folder: Path, kind: str, array: pa.Array) -> list[Any]:
+    """Append the values, and return what the table has."""
+    uri = partitioned(folder, kind, array.type)
+    given = staged(folder, {"i": ("long", pa.array(range(len(array)), pa.int64())), "v": (kind, array)})
+    DeltaTable(uri=uri, mode="append").open(Resources()).commit(given)
+    found = deltalake.DeltaTable(uri).to_pyarrow_table()["v"].to_pylist()
+    return sorted(value for value in found if value is not None)
+
+
+UNKEPT = {
+    "string": (pa.array(["a", ""]), r"column v \(string\) of .* has a value that is an empty text, which is null in"),
+    "binary": (pa.array([b"a"]), r"column v \(binary\) of .* has a value that delta-rs would replace by other bytes"),
+    "decimal(10,2)": (
+        pa.array([Decimal("1.50"), Decimal("-0.01")], pa.decimal128(10, 2)),
+        r"column v \(decimal\(10,2\)\) of .* has a value that is a negative number with a fraction",
+    ),
+}
+KEPT = {
+    "string": pa.array(["a", " ", "null", "ü/=%", "__HIVE_DEFAULT_PARTITION__"]),
+    "decimal(10,2)": pa.array([Decimal("1.50"), Decimal("-2.00"), Decimal("0.05")], pa.decimal128(10, 2)),
+    "decimal(38,38)": pa.array([Decimal("0.5")], pa.decimal128(38, 38)),
+    "date": pa.array([datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
+    "timestamp_ntz": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 678901)], pa.timestamp("us")),
+    "boolean": pa.array([True, False]),
+    "long": pa.array([-1, 2**63 - 1]),
+}
+
+
+@pytest.mark.parametrize("kind", UNKEPT)
+def test_fault_311_a_value_that_a_partition_of_a_delta_table_does_not_keep_is_refused(
+    tmp_path: Path, kind: str
+) -> None:
+    array, said = UNKEPT[kind]
+    with pytest.raises(SinkRefused, match=said):
+        committed_to_partitions(tmp_path, kind, array)
+    assert deltalake.DeltaTable(str(tmp_path / "table")).to_pyarrow_table()["v"].to_pylist() == [None]
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_fault_311_each_other_value_is_the_same_in_a_partition(tmp_path: Path, kind: str) -> None:
+    assert committed_to_partitions(tmp_path, kind, KEPT[kind]) == sorted(KEPT[kind].to_pylist())
+
+
+@pytest.mark.control
+def test_fault_311_control_without_the_look_at_partitions_values_change_and_the_table_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_module, "_why_no_partition", lambda array, kind: None)
+    (tmp_path / "text").mkdir()
+    assert committed_to_partitions(tmp_path / "text", "string", pa.array([""])) == []
+    (tmp_path / "number").mkdir()
+    with pytest.raises(SinkUnavailable, match=r"Failed to parse value '0\.-1' as 'decimal\(10,2\)'"):
+        committed_to_partitions(tmp_path / "number", "decimal(10,2)", UNKEPT["decimal(10,2)"][0])
+    with pytest.raises(deltalake.exceptions.DeltaError, match="Failed to parse value"):
+        deltalake.DeltaTable(str(tmp_path / "number" / "table")).to_pyarrow_table()

@@ -26,7 +26,7 @@ from airflow_recovery.errors import (
     StoreUnavailable,
     StoreUnsuitable,
 )
-from airflow_recovery.store.lifecycle import ExpiryRule
+from airflow_recovery.store.lifecycle import ExpiryRule, rule_text
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.store.s3_errors import from_code
 from airflow_recovery.testing import S3Server
@@ -189,6 +189,24 @@ def test_fault_42_a_full_drive_that_is_told_as_an_internal_error_is_no_room() ->
     assert "Make room in the bucket, or raise its quota" in str(error)
 
 
+def refused_for_the_clock() -> StoreError:
+    said = "The difference between the request time and the current time is too large."
+    return from_code("RequestTimeTooSkewed", 403, before="Could not read s3://b/k:", text=said)
+
+
+def test_fault_361_a_wrong_clock_is_not_reported_as_wrong_credentials() -> None:
+    error = refused_for_the_clock()
+    assert type(error) is StoreAccessDenied
+    assert "The clock of this machine is wrong by more than the server allows (15 minutes): set it" in str(error)
+    assert "credentials" not in str(error)
+
+
+@pytest.mark.control
+def test_fault_361_control_by_the_status_alone_the_advice_is_to_check_the_credentials() -> None:
+    error = from_code("", 403, before="Could not read s3://b/k:", text="The difference between the times is too large.")
+    assert "Check the credentials" in str(error)
+
+
 def test_fault_22_a_409_is_never_read_as_exists(s3_store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from botocore.exceptions import ClientError
 
@@ -292,6 +310,9 @@ def test_a_session_knows_the_services_that_botocore_asks_for_credentials(service
     assert new_session().create_client(service, region_name="us-east-1").meta.service_model.service_name == service
 
 
+MOVES = [{"Days": 30, "StorageClass": "STANDARD_IA"}, {"Days": 90, "StorageClass": "GLACIER"}]
+
+
 def test_rules_are_read_from_a_bucket(s3_server: S3Server) -> None:
     if s3_server.name != "moto":
         assert S3Store("s3://recovery-tests/x", endpoint_url=s3_server.endpoint_url).expiry_rules() == ()
@@ -303,7 +324,10 @@ def test_rules_are_read_from_a_bucket(s3_server: S3Server) -> None:
         {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": "recovery/"}, "Expiration": {"Days": 3}},
         {"ID": "off", "Status": "Disabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 2}},
         {"ID": "elsewhere", "Status": "Enabled", "Filter": {"Prefix": "logs/"}, "Expiration": {"Days": 1}},
+        {"ID": "cold", "Status": "Enabled", "Filter": {"Prefix": "recovery/"}, "Transitions": MOVES},
     ]
     client: Any = s3_server.session().create_client("s3", endpoint_url=s3_server.endpoint_url)
     client.put_bucket_lifecycle_configuration(Bucket="expiring", LifecycleConfiguration={"Rules": rules})
-    assert store.expiry_rules() == (ExpiryRule("tidy", "recovery/", 3),)
+    cold = ExpiryRule("cold", "recovery/", 90, "GLACIER")
+    assert store.expiry_rules() == (ExpiryRule("tidy", "recovery/", 3), cold)
+    assert rule_text(cold).endswith("'cold' moves what is older than 90 days below 'recovery/' to GLACIER")

@@ -29,6 +29,7 @@ class PublishedRun:
         dated = date if run_id is None else None
         key = run_key(logical_date=dated, partition_key=partition_key, run_id=run_id or "")
         identity = RunIdentity(dag_id, key, "group")
+        self.base = base
         self.journal = Journal(open_store(base.as_uri()), identity, writer="w")
 
     def finish(self, region: str, attempt: int, *inputs: InputRef) -> str:
@@ -50,6 +51,16 @@ class PublishedRun:
             PublishedRegion("delays", delays, "etag", ("delays",)),
         )
         self.journal.publish(Publish(number, regions))
+
+    def with_data(self, results: Path | None = None) -> Path:
+        """Publish ``delays`` with its data below ``results``. Returns its file."""
+        location = f"{(results or self.base).as_uri()}/{self.journal.layout.data}delays/1/delays"
+        stored = open_store(location).put("part-0.parquet", b"rows")
+        manifest = PartitionManifest("delays", location, (ResultObject(stored.key, stored.size, stored.etag),), 3, "{}")
+        self.journal.claim(Claim("delays", 1, "w", "plan", (), "run", 1, "ti", "tag", DATE))
+        self.journal.finish(Outcome("delays", 1, AttemptState.FINISHED, "w", DATE, outputs=(manifest,)))
+        self.journal.publish(Publish(1, (PublishedRegion("delays", 1, "etag", ("delays",)),)))
+        return Path(location.removeprefix("file://")) / stored.key
 
     def complete(self) -> None:
         self.finish("by_route", 1)

@@ -6,12 +6,15 @@ What a target holds is read by its own client, and by nothing of the product.
 from __future__ import annotations
 
 import itertools
+import json
+import logging
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import deltalake
 import psycopg2
@@ -20,11 +23,22 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 from value_cells import Staged, Value, all_the_same, values_of
 
-from airflow_recovery.errors import ConfigurationError, SinkRefused
+from airflow_recovery.driver.delta_result import write_delta
+from airflow_recovery.driver.iceberg_result import write_iceberg
+from airflow_recovery.driver.reader import read_manifest
+from airflow_recovery.driver.stores import catalog_variable
+from airflow_recovery.driver.table_commit import TableCommit
+from airflow_recovery.driver.writer import write_result
+from airflow_recovery.errors import ConfigurationError, SinkRefused, UserCodeError
+from airflow_recovery.model.keys import RegionKey
 from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.results.tables import Tables, token_of
 from airflow_recovery.sinks import Committable, CommitToken, DatabaseAddress, DeltaTable, IcebergTable, PostgresTable
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 NEW = "new table"
 """The target's type, if the commit makes the table."""
@@ -46,6 +60,10 @@ LAKE = (
 )  # fmt: skip
 """Types of a column of a table of Delta or Iceberg, by Spark's names. Not each format has each."""
 
+SPARKS_REFUSAL = re.compile(r"UNSUPPORTED_DATA_TYPE|DELTA_UNSUPPORTED|UNSUPPORTED_FEATURE|doesn't support")
+"""Conditions by which Spark, or Delta in it, refuses a type before anything is written."""
+KEY = RegionKey("d", "r", "g", "made")
+
 _numbers = itertools.count()
 
 
@@ -53,7 +71,9 @@ class Target(Protocol):
     """A table with one column ``v``."""
 
     def commit(self, manifest: PartitionManifest) -> str: ...
-    def values(self) -> list[Value]: ...
+    def values(self) -> list[Value] | None:
+        """What the target holds; `None`: only Spark reads it, and has found what it wrote."""
+
     def drop(self) -> None: ...
 
 
@@ -83,7 +103,7 @@ def run_cell(staged: Staged, way: str, target: str, make: Any) -> Cell:
             into.drop()
 
     whole, text = outcome(staged.manifest(), staged.values)
-    if whole == REFUSED and re.search("has a value that|a value (would be|is none)", text):
+    if whole == REFUSED and re.search("has a value that|a value (would be|is none)|that not every client can", text):
         alone = [outcome(staged.manifest(at), [value]) for at, value in enumerate(staged.values) if value is not None]
         bad = [each for each in alone if each[0] not in (EQUAL, REFUSED)]
         if bad:
@@ -96,21 +116,24 @@ def run_cell(staged: Staged, way: str, target: str, make: Any) -> Cell:
 def _outcome(into: Target, manifest: PartitionManifest, expected: Sequence[Value], kind: str) -> tuple[str, str]:
     try:
         into.commit(manifest)
-    except (SinkRefused, ConfigurationError) as error:
+    except (SinkRefused, ConfigurationError, UserCodeError) as error:
         left = _left(into)
         if left:
             return WRONG, f"refused, and the table has {left}"
-        is_named = re.search(r"column '?v\b", str(error)) is not None
+        is_named = re.search(r"column '?v\b|`v`", str(error)) is not None
         return (REFUSED if is_named else UNNAMED), str(error)
     except Exception as error:
+        if SPARKS_REFUSAL.search(str(error)) and not _left(into):
+            return REFUSED, str(error)
         return UNNAMED, f"{type(error).__name__}: {str(error)[:300]}"
     found = into.values()
-    return (EQUAL, "") if all_the_same(expected, found) else (WRONG, f"{expected} became {found}"[:400])
+    is_equal = found is None or all_the_same(expected, found)
+    return (EQUAL, "") if is_equal else (WRONG, f"{expected} became {found}"[:400])
 
 
 def _left(into: Target) -> list[Value]:
     with suppress(deltalake.exceptions.TableNotFoundError):
-        return into.values()
+        return into.values() or []
     return []
 
 
@@ -200,11 +223,39 @@ class Postgres:
         self._connection.close()
 
 
+class Jdbc(Postgres):
+    """A table in PostgreSQL that Spark makes by JDBC, as the program of `SparkJDBCOperator` does."""
+
+    def __init__(self, spark: SparkSession, address: dict[str, str | int], kind: str) -> None:
+        super().__init__(address, "text")
+        self._spark, self._address = spark, address
+        self._ask(f"DROP TABLE {self._table}")
+        del kind
+
+    def commit(self, manifest: PartitionManifest) -> str:
+        at = self._address
+        url = f"jdbc:postgresql://{at['host']}:{at['port']}/{at['dbname']}"
+        given = {"driver": "org.postgresql.Driver", "user": str(at["user"]), "password": str(at["password"])}
+        rows_of(self._spark, manifest).write.mode("overwrite").jdbc(url, self._table, properties=given)
+        ((self._kind,),) = self._ask(
+            f"SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = '{self._table}'::regclass "
+            "AND attname = 'v'"
+        )
+        return self._table
+
+    def values(self) -> list[Value]:
+        return super().values() if self._ask(f"SELECT to_regclass('{self._table}')")[0][0] else []
+
+    def drop(self) -> None:
+        self._ask(f"DROP TABLE IF EXISTS {self._table}")
+        self._connection.close()
+
+
 class Delta:
     """A Delta table with a column of type ``kind``, or none yet."""
 
     def __init__(self, folder: Path, kind: str) -> None:
-        self._uri = str(folder / f"delta_{next(_numbers)}")
+        self._uri = self.path = str(folder / f"delta_{next(_numbers)}")
         if kind != NEW:
             schema = deltalake.Schema([deltalake.Field("v", delta_type(kind), nullable=True)])
             deltalake.DeltaTable.create(self._uri, schema)
@@ -286,14 +337,122 @@ def iceberg_type(kind: str) -> Any:
     return made(kind)
 
 
+def rows_of(spark: SparkSession, manifest: PartitionManifest) -> DataFrame:
+    """The rows that Spark has staged, as a vertex returns them."""
+    return spark.read.parquet(*(uri.removeprefix("file://") for uri in manifest.uris())).select("v")
+
+
+def shown(frame: DataFrame) -> list[str]:
+    """Each value of ``v`` as Spark shows it, with its type. Texts are shown by their bytes."""
+    kind = frame.schema["v"].dataType.simpleString()
+    if kind.startswith(("string", "char", "varchar", "binary")):
+        text = "hex(CAST(v AS BINARY))"
+    elif kind.startswith("geometry"):
+        text = "hex(st_asbinary(v))"
+    else:
+        text = "to_json(v)" if "variant" in kind else "CAST(v AS STRING)"
+    return sorted(str((row[0], row[1])) for row in frame.selectExpr("typeof(v)", text).collect())
+
+
+class Vertex:
+    """The result of a vertex in files, or as a snapshot of a table (``table=``), written and read again by Spark."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._wrong = ""
+
+    def commit(self, manifest: PartitionManifest) -> str:
+        frame = rows_of(self._spark, manifest)
+        made = self.write(frame)
+        before, after = shown(frame), shown(read_manifest(self._spark, made).select("v"))
+        self._wrong = "" if before == after else f"Spark wrote {before}, and reads {after}"
+        return made.location
+
+    def write(self, frame: DataFrame) -> PartitionManifest:
+        raise NotImplementedError
+
+    def values(self) -> list[Value] | None:
+        return [("wrong", self._wrong)] if self._wrong else self.held()
+
+    def held(self) -> list[Value] | None:
+        """What another client finds there."""
+        raise NotImplementedError
+
+    def drop(self) -> None: ...
+
+
+class Files(Vertex):
+    """The Parquet files of a vertex's result."""
+
+    def __init__(self, spark: SparkSession, folder: Path, kind: str) -> None:
+        super().__init__(spark)
+        del kind
+        self._store = open_store(f"file://{folder}/files_{next(_numbers)}")
+
+    def write(self, frame: DataFrame) -> PartitionManifest:
+        location = f"{self._store.base_uri}/r"
+        return write_result(self._spark, frame, result="r", location=location, store=self._store)
+
+    def held(self) -> None:
+        return None
+
+
+class VertexIceberg(Vertex):
+    """An Iceberg table with a column of type ``kind``, or none yet, that a vertex's result replaces."""
+
+    def __init__(self, spark: SparkSession, properties: dict[str, str], kind: str) -> None:
+        super().__init__(spark)
+        self._name = f"db.t{next(_numbers)}"
+        self._catalog = load_catalog("lake", **properties)
+        self._catalog.create_namespace_if_not_exists("db")
+        self._tables = Tables(lambda name: properties, lambda location: {}, open_store)
+        os.environ[catalog_variable("lake")] = json.dumps(properties)  # with which a driver reads
+        if kind != NEW:
+            self._catalog.create_table(self._name, Schema(NestedField(1, "v", iceberg_type(kind), required=False)))
+
+    def write(self, frame: DataFrame) -> PartitionManifest:
+        commit = commit_to(f"iceberg://lake/{self._name}")
+        return write_iceberg(self._spark, frame, commit, logging.getLogger("t"), self._tables)
+
+    def held(self) -> list[Value]:
+        if not self._catalog.table_exists(self._name):
+            return []
+        return values_of(self._catalog.load_table(self._name).scan().to_arrow()["v"])
+
+    def drop(self) -> None:
+        if self._catalog.table_exists(self._name):
+            self._catalog.drop_table(self._name)
+
+
+class VertexDelta(Vertex):
+    """A Delta table with a column of type ``kind``, or none yet, that a vertex's result replaces.
+
+    ``spark`` has Delta's jars.
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path, kind: str) -> None:
+        super().__init__(spark)
+        self._table = Delta(folder, kind)
+
+    def write(self, frame: DataFrame) -> PartitionManifest:
+        return write_delta(self._spark, frame, commit_to(f"delta+file://{self._table.path}"), logging.getLogger("t"))
+
+    def held(self) -> list[Value]:
+        return self._table.values()
+
+
+def commit_to(table: str) -> TableCommit:
+    return TableCommit("made", table, f"{KEY.path}#made", 1, token_of(KEY, 1, "w"), None)
+
+
 def targets_of(way: str) -> Iterator[str]:
     """The types of a column on this way."""
     if way == "PostgresTable":
         yield from POSTGRES
         return
-    if way == "DeltaTable":
+    if way != "IcebergTable":
         yield NEW
-    for kind in LAKE:
+    for kind in () if way in ("files of a vertex", "JDBC") else LAKE:
         with suppress(ValueError):
-            delta_type(kind) if way == "DeltaTable" else iceberg_type(kind)
+            delta_type(kind) if "Delta" in way else iceberg_type(kind)
             yield kind

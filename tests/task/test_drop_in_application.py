@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import threading
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from airflow_recovery.operators import RecoverableSparkSubmitOperator
 from airflow_recovery.results.places import Look, ResultPlaces
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.task import drop_in, spark_submission
 from airflow_recovery.task.class_archive import USER_OPTIONS
 from airflow_recovery.task.dag_operators import plan_of_dag
+from airflow_recovery.task.externals import Unreadable
 from airflow_recovery.task.spark_submission import SparkSubmission
 
 WRITER = str(CODE / "writer.py")
@@ -428,3 +431,66 @@ def test_input_lost_is_retried() -> None:
 
     with pytest.raises(InputLost), airflow_errors():
         raise InputLost("later")
+
+
+# --- inputs in an archive ---------------------------------------------------------------------------------------------
+
+
+def task_that_reads(recovery: Path, *names: str) -> Any:
+    """An operator that reads a folder with these files."""
+    folder = recovery / "lake"
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text("rows")
+    given = {"inputs": {"raw": f"file://{folder}"}, "application_args": ["--say", "rows", "--out", "{output:out}"]}
+    return dag_of({"task_id": "t", **given})["t"]
+
+
+@pytest.fixture
+def lifecycle(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of files that a lifecycle rule has moved to Glacier."""
+    moved: list[str] = []
+    whole = LocalStore.list
+
+    def listed(store: LocalStore, *given: str, **named: str) -> Iterator[ObjectInfo]:
+        for info in whole(store, *given, **named):
+            is_moved = info.key.rpartition("/")[2] in moved
+            yield info._replace(archived="GLACIER" if is_moved else "")
+
+    monkeypatch.setattr(LocalStore, "list", listed)
+    return moved
+
+
+def test_fault_363_an_input_in_an_archive_is_named_before_spark_starts(
+    recovery: Path, submitted: Path, lifecycle: list[str]
+) -> None:
+    task = task_that_reads(recovery, "a.csv", "b.csv")
+    lifecycle += ["a.csv", "b.csv"]
+    with pytest.raises(AirflowFailException) as refused:
+        run_try(task)
+    assert "t: input 'raw': " in str(refused.value)
+    assert "lake/a.csv (storage class GLACIER) and 1 more files are archived" in str(refused.value)
+    assert "Spark was not started. Restore them (aws s3api restore-object)" in str(refused.value)
+    assert submissions(submitted) == []
+
+
+def test_fault_363_a_job_may_leave_out_what_is_archived(
+    recovery: Path, submitted: Path, lifecycle: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    task = task_that_reads(recovery, "a.csv", "b.csv")
+    lifecycle += ["a.csv"]
+    assert run_try(task)["decision"] == "ran"
+    assert "lake/a.csv (storage class GLACIER) is archived, so it can't be read. If the job reads them" in caplog.text
+    lifecycle += ["b.csv"]
+    assert run_try(task, try_number=2)["decision"] == "kept"
+
+
+@pytest.mark.control
+def test_fault_363_control_without_the_storage_class_spark_is_started(
+    recovery: Path, submitted: Path, lifecycle: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = task_that_reads(recovery, "a.csv")
+    lifecycle += ["a.csv"]
+    monkeypatch.setattr(Unreadable, "check", lambda *given: None)
+    run_try(task)
+    assert len(submissions(submitted)) == 1

@@ -7,7 +7,8 @@ import multiprocessing
 import os
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from airflow_recovery.driver.outcome import finish_attempt
 from airflow_recovery.driver.private_folder import private_folder
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.driver.start_advice import start_failure
-from airflow_recovery.errors import CodeReplaced, Failure, RegionFailed, StoreTimeout, UserCodeError
+from airflow_recovery.errors import CodeReplaced, Failure, InputDenied, RegionFailed, StoreTimeout, UserCodeError
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import open_stores
 from airflow_recovery.job import load_job
@@ -31,6 +32,8 @@ from airflow_recovery.journal.journal import Journal
 from airflow_recovery.model.inputs import InputRef
 from airflow_recovery.model.manifest import PartitionManifest, ResultObject
 from airflow_recovery.model.records import AttemptState, Claim, Outcome, RunIdentity
+from airflow_recovery.store.local import LocalStore
+from airflow_recovery.store.object_store import ObjectInfo
 from airflow_recovery.task.region_program import RegionProgram, region_failed
 
 log = logging.getLogger("tests.operators")
@@ -154,6 +157,30 @@ def test_externals_are_the_files_of_the_rendered_pattern(recovery: Path, monkeyp
     (found,) = program("cleaned").externals()
     assert (found.vertex, found.uri, found.size) == ("raw", f"file://{recovery}/lake/a.csv", 1)
     assert program("left").externals() == ()
+
+
+def test_fault_363_a_file_in_an_archive_that_a_source_reads_is_named_before_spark_starts(
+    recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (recovery / "lake").mkdir()
+    for name in ("a.csv", "b.csv"):
+        (recovery / "lake" / name).write_text("1")
+    monkeypatch.setitem(FACTS.params, "lake", str(recovery / "lake"))
+    whole = LocalStore.list
+
+    def listed(store: LocalStore, *given: str, **named: str) -> Iterator[ObjectInfo]:
+        for info in whole(store, *given, **named):
+            yield info._replace(archived="GLACIER" if info.key == "b.csv" else "")
+
+    monkeypatch.setattr(LocalStore, "list", listed)
+    made, application = program("cleaned"), Application(finish)
+    attempt = replace(claimed("cleaned"), externals=made.externals())
+    with pytest.raises(InputDenied, match=r"vertex 'raw': .*/b\.csv \(storage class GLACIER\) is archived"):
+        made.run(attempt, application.launch)
+    assert application.spec is None
+    # A subtask that reads the other file alone is not stopped.
+    made.run(replace(attempt, externals=attempt.externals[:1]), application.launch)
+    assert application.spec is not None
 
 
 # --- how it ends ------------------------------------------------------------------------------------------------------

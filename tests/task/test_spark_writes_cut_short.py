@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,10 +23,12 @@ from airflow_recovery.driver.submit import s3a_conf, submit_environment
 from airflow_recovery.errors import RegionFailed
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.operators import RecoverableSparkSubmitOperator
-from airflow_recovery.results.finished_write import Earlier, leftovers, without_success
+from airflow_recovery.results.finished_write import Earlier, OnUnfinished, leftovers, without_success
 from airflow_recovery.store.s3 import S3Store
+from airflow_recovery.task.finished_output import FinishedOutputs
 from airflow_recovery.testing import Answer, S3Proxy, S3Request, S3Server
 from airflow_recovery.testing.patience import HANG_S
+from airflow_recovery.testing.s3_policy import Enforced, Statement
 from airflow_recovery.testing.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 from airflow_recovery.testing.s3a_jars import class_path_variables
 
@@ -126,6 +130,11 @@ class Lake:
         self.uri = f"s3://lake/{uuid.uuid4().hex}/out"
         self.store = S3Store(self.uri, endpoint_url=server.endpoint_url, session=server.session())
 
+    def submit_halfway(self, committer: str, flag: Path) -> None:
+        """The JVM ends in the commit of the job, when one of two uploads is completed."""
+        with S3Proxy(self._server, SecondCommit(flag)) as proxy:
+            self.submit(committer, proxy, "--until", str(flag))
+
     def submit(self, committer: str, proxy: S3Proxy, *arguments: str) -> None:
         """Run the application. It leaves with exit code 0, whatever it has written."""
         base = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYSPARK_PYTHON")}
@@ -163,15 +172,37 @@ def lake(start_s3_server: Callable[[str], S3Server], s3_server_names: list[str],
 def test_fault_322_the_jvm_ends_in_the_commit_of_a_job_to_s3(
     lake: Lake, tmp_path: Path, committer: str, name: str
 ) -> None:
-    flag = tmp_path / "second"
-    with S3Proxy(lake._server, SecondCommit(flag)) as proxy:
-        lake.submit(committer, proxy, "--until", str(flag))
+    lake.submit_halfway(committer, tmp_path / "second")
     listed, uploads = list(lake.store.list()), list(lake.store.uploads())
     data = [info.key for info in listed if info.key.startswith("part-")]
     assert (len(data), len(uploads)) == (1, 1)  # half of the rows
     found = leftovers(listed, uploads, Earlier()).unfinished
     assert any(each.startswith(name) for each in found), found
     assert without_success(listed, data, Earlier()) == data[0]
+
+
+def look_at(lake: Lake, *actions: str) -> list[str]:
+    """The files that a worker with these rights would register, if no marker of the writer is known to come."""
+    with S3Proxy(lake._server, Enforced({ACCESS_KEY: [Statement(actions, ("*",))]})) as proxy:
+        store = S3Store(lake.uri, endpoint_url=proxy.endpoint_url, session=lake._server.session())
+        drop_in = SimpleNamespace(outputs={"out": None}, on_unfinished=OnUnfinished.STOP, require_success_file=None)
+        stores = SimpleNamespace(open_external=lambda location: store)
+        listed = list(store.list())
+        data = [info.key for info in listed if info.key.startswith("part-")]
+        outputs = FinishedOutputs(drop_in, stores, lambda paths, managed: False, logging.getLogger("t"))  # type: ignore[arg-type]
+        outputs.check(SimpleNamespace(region="t", attempt=1), "out", lake.uri, listed, data)  # type: ignore[arg-type]
+        return data
+
+
+@pytest.mark.s3
+@pytest.mark.control
+def test_fault_322_control_without_the_right_to_list_uploads_half_of_the_rows_are_registered(
+    lake: Lake, tmp_path: Path
+) -> None:
+    lake.submit_halfway("directory", tmp_path / "second")
+    with pytest.raises(RegionFailed, match="expected no temporary files of a writer there, found part-r-"):
+        look_at(lake, "s3:ListBucket", "s3:ListBucketMultipartUploads")
+    assert len(look_at(lake, "s3:ListBucket")) == 1
 
 
 @pytest.mark.s3
