@@ -1,14 +1,16 @@
 """How much of a cached result a server still holds: Spark says so in the REST interface of its UI, and nowhere else.
 
 Best effort, by nature: the UI may be off, behind a proxy, or on an address that this machine does not reach. Then
-nothing is known, and what is evicted is computed again (`airflow_recovery.driver.cached`).
+nothing is known, and what is evicted is computed again (`airflow_recovery.driver.cached`). The same if the UI's port
+belongs to another user of this machine than the server's: anybody can listen on it before Spark does.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
-import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.model.cached_location import CachedLocation
@@ -36,7 +38,8 @@ def evicted(spark: SparkSession, location: CachedLocation) -> str | None:
 def _evicted(spark: SparkSession, location: CachedLocation) -> str | None:
     host = spark.conf.get("spark.driver.host", None)
     for port in _ports(spark):
-        document = _json(f"http://{host}:{port}/api/v1/applications/{location.application_id}/storage/rdd")
+        server = location.server.rpartition(":")[2]
+        document = _json(str(host), port, f"/api/v1/applications/{location.application_id}/storage/rdd", server)
         if not isinstance(document, list):
             continue  # no UI, or that of another application, which does not know this one
         for table in document:
@@ -55,9 +58,35 @@ def _ports(spark: SparkSession) -> range:
     return range(port, port + PORTS_TRIED) if port else range(0)
 
 
-def _json(url: str) -> Any:
+def _json(host: str, port: int, path: str, server: str) -> Any:
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
-            return json.load(answer)
-    except (OSError, ValueError):
+        connection.connect()
+        is_here = connection.sock.getsockname()[0] == connection.sock.getpeername()[0]
+        if is_here and server.isdecimal() and users_of_port(port) != users_of_port(int(server)):
+            return None
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return json.load(answer) if answer.status == http.client.OK else None
+    except (OSError, ValueError, http.client.HTTPException):
         return None
+    finally:
+        connection.close()
+
+
+_LISTENS = "0A"
+"""The state of a socket in the kernel's table."""
+
+
+def users_of_port(port: int) -> set[int]:
+    """The ids of the users whose processes listen on this TCP port of this machine, whatever the address."""
+    users = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for fields in map(str.split, lines):
+            if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
+                users.add(int(fields[7]))
+    return users
