@@ -92,8 +92,9 @@ def frame(kind, flags, stream, body=b""):
 def header(name, value):
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
-# What a Connect server answers to an empty request, once it has looked at the token: INTERNAL.
-ANSWER = header(b":status", b"200") + header(b"content-type", b"application/grpc") + header(b"grpc-status", b"13")
+# What a Connect server answers to an empty request: INTERNAL with a token, and UNAUTHENTICATED without one.
+ANSWER = header(b":status", b"200") + header(b"content-type", b"application/grpc")
+STATUS = {True: header(b"grpc-status", b"13"), False: header(b"grpc-status", b"16")}
 
 def serve(client):
     client.sendall(frame(4, 0, 0))
@@ -104,7 +105,7 @@ def serve(client):
             return
         got += piece
         print("GOT", got[:24], flush=True)
-    got = got[24:]
+    got, found = got[24:], None
     while True:
         while len(got) >= 9 and len(got) >= 9 + int.from_bytes(got[:3], "big"):
             size, kind, flags, stream = int.from_bytes(got[:3], "big"), got[3], got[4], int.from_bytes(got[5:9], "big")
@@ -115,7 +116,7 @@ def serve(client):
                 found = re.search(rb"Bearer ([0-9a-f]{64})", body)
                 print("TOKEN", found[1].decode() if found else body, flush=True)
             if kind in (0, 1) and flags & 1:
-                client.sendall(frame(1, 5, stream, ANSWER))
+                client.sendall(frame(1, 5, stream, ANSWER + STATUS[bool(found)]))
         piece = client.recv(65536)
         if not piece:
             return
