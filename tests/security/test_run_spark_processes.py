@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,14 @@ from airflow_recovery.driver.cached_blocks import _evicted
 from airflow_recovery.driver.process_identity import own_process
 from airflow_recovery.driver.submit_keeper import end_keeper_of, keeper_of, order_name
 from airflow_recovery.model.cached_location import CachedLocation
+from airflow_recovery.task import class_archive
+from airflow_recovery.task.class_archive import (
+    NoArchive,
+    SparkInstallation,
+    find_archive,
+    find_or_make_archive,
+    make_archive,
+)
 
 pytestmark = needs_second_user
 
@@ -60,6 +69,45 @@ def test_fault_376_control_by_its_arguments_alone_it_is_taken_for_one(
     """The next try would follow it, and would not end the driver that is meant."""
     monkeypatch.setattr(submit_keeper, "_is_of_this_user", lambda pid: True)
     assert keeper_of(TAG) == imitator.pid
+
+
+# the archive of Spark's classes, which is found in a folder
+
+PLANT = """
+import os, sys
+os.mkdir(sys.argv[1], 0o755)
+open(os.path.join(sys.argv[1], sys.argv[2]), "w").write("classes of mine")
+"""
+
+
+@pytest.fixture
+def planted() -> Iterator[tuple[SparkInstallation, Path]]:
+    """A Spark, and the folder for its archive, where another user has put one first."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        home = Path(name, "home")
+        (home / "jars").mkdir(parents=True)
+        java = home / "java"
+        java.touch()
+        os.chmod(name, 0o1777)
+        spark, folder = SparkInstallation(home / "spark-submit", java, home, home / "conf"), Path(name, "classes")
+        OtherUser(PLANT, folder, f"{spark.key()}.jsa").wait()
+        yield spark, folder
+
+
+def test_fault_379_classes_that_another_user_has_put_there_are_not_loaded(
+    planted: tuple[SparkInstallation, Path],
+) -> None:
+    spark, folder = planted
+    for look in (find_archive, partial(find_or_make_archive, environment={}), partial(make_archive, environment={})):
+        with pytest.raises(NoArchive, match="to belong to this user"):
+            look(spark, folder)
+
+
+def test_fault_379_control_in_a_folder_that_is_not_looked_at_they_are(
+    planted: tuple[SparkInstallation, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(class_archive, "_check_owner", lambda folder: None)
+    assert find_archive(*planted).read_text() == "classes of mine"
 
 
 # a process that this user may not see
