@@ -2,16 +2,18 @@
 
 Best effort, by nature: the UI may be off, behind a proxy, or on an address that this machine does not reach. Then
 nothing is known, and what is evicted is computed again (`airflow_recovery.driver.cached`). The same if the UI's port
-belongs to another user of this machine than the server's: anybody can listen on it before Spark does.
+belongs to a user of this machine who is neither this one nor the server's: anybody can be there before Spark is.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from airflow_recovery.model.cached_location import CachedLocation
 
@@ -22,6 +24,8 @@ TIMEOUT_S = 2.0
 SECOND_LOOK_S = 2.0
 PORTS_TRIED = 3
 """Spark takes the next port where the UI's own is taken."""
+CONNECT_PORT = 15002
+"""Where a Connect server listens by default."""
 
 
 def evicted(spark: SparkSession, location: CachedLocation) -> str | None:
@@ -38,7 +42,7 @@ def evicted(spark: SparkSession, location: CachedLocation) -> str | None:
 def _evicted(spark: SparkSession, location: CachedLocation) -> str | None:
     host = spark.conf.get("spark.driver.host", None)
     for port in _ports(spark):
-        server = location.server.rpartition(":")[2]
+        server = urlsplit(f"//{location.server}").port or CONNECT_PORT
         document = _json(str(host), port, f"/api/v1/applications/{location.application_id}/storage/rdd", server)
         if not isinstance(document, list):
             continue  # no UI, or that of another application, which does not know this one
@@ -58,12 +62,12 @@ def _ports(spark: SparkSession) -> range:
     return range(port, port + PORTS_TRIED) if port else range(0)
 
 
-def _json(host: str, port: int, path: str, server: str) -> Any:
+def _json(host: str, port: int, path: str, server: int) -> Any:
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
         connection.connect()
         is_here = connection.sock.getsockname()[0] == connection.sock.getpeername()[0]
-        if is_here and server.isdecimal() and users_of_port(port) != users_of_port(int(server)):
+        if is_here and not users_of_port(port) <= {os.geteuid(), *users_of_port(server)}:
             return None
         connection.request("GET", path)
         answer = connection.getresponse()
