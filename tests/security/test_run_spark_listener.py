@@ -80,7 +80,7 @@ def server() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def gate_of(server: subprocess.Popen[bytes], folder: Path) -> tuple[Gate, Listener]:
+def gate_of(server: subprocess.Popen[bytes], folder: Path, host: str = "127.0.0.1") -> tuple[Gate, Listener]:
     found: list[Listener] = []
 
     def is_up() -> bool:
@@ -89,7 +89,22 @@ def gate_of(server: subprocess.Popen[bytes], folder: Path) -> tuple[Gate, Listen
         return bool(found)
 
     wait_until(is_up, "the server to listen")
-    return Gate("127.0.0.1", found[0], folder), found[0]
+    return Gate(host, found[0], folder), found[0]
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_the_server_itself_is_believed_by_name_and_by_address(tmp_path: Path, host: str) -> None:
+    server = subprocess.Popen([sys.executable, "-c", LISTEN, "0"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        gate, _ = gate_of(server, tmp_path, host)
+        address = ServerAddress(host, gate.port, TOKEN, gate.certificate)
+        channel = address.connect()
+        assert channel is not None
+        channel.close()
+        assert not address.lets_strangers_in()
+    finally:
+        server.kill()
+        server.wait()
 
 
 def shown_to_the_next_listener(server: subprocess.Popen[bytes], folder: Path) -> str:
