@@ -20,7 +20,7 @@ from airflow_recovery.testing.patience import HANG_S
 OPTIONS = {
     "journal", "results", "aws_conn_id", "results_aws_conn_id", "gcp_conn_id", "wasb_conn_id",
     "api_conn_id", "request_timeout", "unseen_code", "code_version",
-    "deployment", "driver_jvm", "class_archives", "spark_idle_timeout", "preload",
+    "deployment", "driver_jvm", "class_archives", "spark_idle_timeout", "spark_max_life", "preload",
     "retention", "grace", "previous_worker_timeout", "orphaned_driver_timeout", "spark_history_url",
     "job_recovery_enabled", "job_event_store_write_buffer_size", "job_event_store_write_buffer_flush_interval",
     "job_event_store_on_failure", "job_recovery_snapshot_min_pause",

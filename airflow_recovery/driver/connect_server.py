@@ -1,9 +1,15 @@
-"""Where a Spark Connect server listens, and whether one that knows our token answers there."""
+"""Where a run's own Spark Connect server listens, and whether it answers there: that one, and no other.
+
+The server proves by the key of its certificate that it is the one, before it is shown the token.
+"""
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from airflow_recovery.driver.connect_session import with_certificate
 
 if TYPE_CHECKING:
     import grpc  # type: ignore[import-untyped]
@@ -20,11 +26,15 @@ _SERVICE = "/spark.connect.SparkConnectService/Config"
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """``host`` and ``port`` of a server, and the token that it asks for."""
+    """``host`` and ``port`` of a server, the token that it asks for, and the certificate that it shows (DER).
+
+    One without a certificate can't prove anything, and is not spoken to.
+    """
 
     host: str
     port: int
     token: str = field(repr=False)
+    certificate: bytes = field(repr=False)
 
     @property
     def target(self) -> str:
@@ -33,23 +43,18 @@ class ServerAddress:
 
     @property
     def url(self) -> str:
-        """For `open_session`. Holds the token.
-
-        Spark's client demands TLS, which the server does not speak, where it is told a ``token``. An unknown parameter
-        it sends along with every call, and this one is what the server looks at.
-        """
-        return f"sc://{self.target}/;authorization=Bearer%20{self.token}"
+        """For `open_session`. Holds the token, and the certificate."""
+        return with_certificate(f"sc://{self.target}/;use_ssl=true;token={self.token}", self.certificate)
 
     def connect(self) -> grpc.Channel | None:
-        """An open channel to a server that accepts the token; `None` where there is none.
+        """An open channel to the server; `None` if it does not answer, or another one does.
 
-        While it is open, the server's keeper sees somebody connected. A server with another token is somebody else's,
-        to which the port was given since.
+        While it is open, the server's keeper sees somebody connected.
         """
         return self._ask([("authorization", f"Bearer {self.token}")])
 
     def is_gone(self) -> bool:
-        """Whether no server answers there that accepts the token."""
+        """Whether the server does not answer there any more."""
         channel = self.connect()
         if channel is not None:
             channel.close()
@@ -69,7 +74,10 @@ class ServerAddress:
         """
         import grpc
 
-        channel = grpc.insecure_channel(self.target)
+        if not self.certificate:
+            return None
+        roots = ssl.DER_cert_to_PEM_cert(self.certificate).encode()
+        channel = grpc.secure_channel(self.target, grpc.ssl_channel_credentials(root_certificates=roots))
         try:
             channel.unary_unary(_SERVICE)(b"", timeout=ANSWER_TIMEOUT_S, metadata=metadata)
         except grpc.RpcError as error:

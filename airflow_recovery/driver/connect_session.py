@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import gc
+import importlib.util
+import os
+import ssl
 import sys
 import uuid
-from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote, unquote, urlsplit
 
+from airflow_recovery.driver.private_folder import own_folder, private_folder
 from airflow_recovery.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -15,6 +23,13 @@ if TYPE_CHECKING:
 
 CONNECT_RETRIES = 4
 """Retries for a few seconds, not for the ten minutes of Spark's client: a server that does not answer is reported."""
+
+REMOTE_VARIABLE = "SPARK_REMOTE"
+"""Where ``SparkSession.builder.getOrCreate()`` finds the session that it is to use."""
+_ROOTS_VARIABLE = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+"""The file with the certificates that gRPC believes."""
+_CERTIFICATE = "certificate"
+"""Our own parameter of a Connect URL: the one certificate that is believed there. Spark's client never sees it."""
 
 
 def session_id_of(tag: str) -> str:
@@ -68,7 +83,51 @@ def open_session(url: str, *, session_id: str, user_id: str) -> SparkSession:
     import_client()
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.remote(session_url(url, session_id=session_id, user_id=user_id)).create()
+    remote, certificate = _without_certificate(session_url(url, session_id=session_id, user_id=user_id))
+    if certificate is None:
+        return SparkSession.builder.remote(remote).create()
+    return _open_believing(remote, certificate)
+
+
+def _open_believing(remote: str, certificate: bytes) -> SparkSession:
+    """A session at a server that shows this very certificate: Spark's client would believe those of all authorities."""
+    import grpc  # type: ignore[import-untyped]
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    class Builder(DefaultChannelBuilder):
+        def toChannel(self) -> grpc.Channel:
+            credentials = grpc.composite_channel_credentials(
+                grpc.ssl_channel_credentials(root_certificates=certificate),
+                grpc.access_token_call_credentials(self.token),
+            )
+            return self._secure_channel(self.endpoint, credentials)
+
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as the other builder does
+    return cast("SparkSession", ConnectSession.builder.channelBuilder(Builder(remote)).create())
+
+
+@contextmanager
+def remote_variables(url: str, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """The variables with which a program, whose environment is ``environment``, uses the session at ``url``.
+
+    Its gRPC believes the certificate of ``url`` and, for what the program does besides, all that it would believe
+    without: Spark's client has no other way to be told.
+    """
+    remote, certificate = _without_certificate(url)
+    if certificate is None:
+        yield {REMOTE_VARIABLE: remote}
+        return
+    believed = Path(environment.get(_ROOTS_VARIABLE) or _roots_of_grpc())
+    with own_folder(private_folder(), "roots") as folder:
+        roots = folder / "roots.pem"
+        roots.write_bytes(certificate + (believed.read_bytes() if believed.is_file() else b""))
+        yield {REMOTE_VARIABLE: remote, _ROOTS_VARIABLE: str(roots)}
+
+
+def _roots_of_grpc() -> str:
+    spec = importlib.util.find_spec("grpc")
+    return f"{Path(spec.origin).parent}/_cython/_credentials/roots.pem" if spec and spec.origin else ""
 
 
 def limit_retries(spark: SparkSession, max_retries: int) -> None:
@@ -86,6 +145,22 @@ def session_url(url: str, *, session_id: str, user_id: str) -> str:
     base, *parameters = url.rstrip(";").split(";")
     kept = [parameter for parameter in parameters if parameter.partition("=")[0] not in ("session_id", "user_id")]
     return ";".join([base.rstrip("/") + "/", *kept, f"session_id={session_id}", f"user_id={quote(user_id, safe='')}"])
+
+
+def with_certificate(url: str, certificate: bytes) -> str:
+    """``url`` of a server that shows ``certificate`` (DER)."""
+    return f"{url};{_CERTIFICATE}={quote(base64.b64encode(certificate), safe='')}"
+
+
+def _without_certificate(url: str) -> tuple[str, bytes | None]:
+    """``url`` as Spark's client takes it, and the certificate that `with_certificate` has put there (PEM)."""
+    base, *parameters = url.split(";")
+    ours = [parameter for parameter in parameters if parameter.startswith(f"{_CERTIFICATE}=")]
+    kept = [parameter for parameter in parameters if parameter not in ours]
+    if not ours:
+        return url, None
+    certificate = base64.b64decode(unquote(ours[0].partition("=")[2]))
+    return ";".join([base, *kept]), ssl.DER_cert_to_PEM_cert(certificate).encode()
 
 
 def host_of(url: str) -> str:

@@ -24,13 +24,24 @@ def is_gone(process: str | None) -> bool:
     """True only where the process is known to have ended: it was one of this machine and namespace, and is not there.
 
     False for one that lives, that is somewhere else, or that nobody knows: only its silence can tell then. A zombie
-    that nobody has waited for has ended.
+    that nobody has waited for has ended. One of another user may be hidden (``/proc`` mounted with ``hidepid``).
     """
     place = _place()
     if process is None or place is None or not process.startswith(f"{place}/"):
         return False
     pid, _, started = process.removeprefix(f"{place}/").partition("/")
-    return pid.isdecimal() and _started(int(pid)) != started
+    return pid.isdecimal() and _started(int(pid)) != started and not _is_hidden(int(pid))
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is a process with this id of which this user may see nothing."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return not os.access(f"/proc/{pid}/stat", os.R_OK)
+    except OSError:
+        pass
+    return False
 
 
 def _place() -> str | None:

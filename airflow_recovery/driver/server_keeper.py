@@ -4,22 +4,27 @@ A process of its own, since the task that starts a server ends before the tasks 
 over its standard input and output, one line of JSON at a time:
 
     task -> keeper   the `Order`
-    keeper -> task   {"up": true}, or {"up": false, "code": ..., "output": [...]}
+    keeper -> task   {"up": true, "port": ..., ...} (`Up`), or {"up": false, "code": ..., "output": [...]}
     task -> keeper   {"number": n}: the server is the n-th of its run, which others can find from now on
 
 Until the last line the end of the input ends the server, so that a task which is killed leaves none behind. From then
 on it ends when nobody is connected to it and the next slot of the run's log is filled (by the teardown, or by a server
-that somebody has started in its place), or when nobody has been connected for ``idle_s``. The server is killed with
-this process, by the kernel. What a killed process has left on the disk, the next keeper on the machine removes.
+that somebody has started in its place), when nobody has been connected for ``idle_s``, or when it is ``max_life_s``
+old. The server is killed with this process, by the kernel. What a killed process has left on the disk, the next keeper
+on the machine removes.
+
+Nobody can take the server's place. It has its port from the kernel, and the keeper looks which one its child has.
+Clients see the keeper's `Gate`, whose certificate they know from the journal; it stays until the journal says how the
+server has ended.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,13 +32,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from airflow_recovery.driver.private_folder import own_folder, private_folder
 from airflow_recovery.driver.process import die_with_parent
+from airflow_recovery.driver.process_identity import own_process
 from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.driver.server_gate import Gate, Listener, connect_listener
 from airflow_recovery.driver.stores import open_spec_store
-from airflow_recovery.errors import StoreError
+from airflow_recovery.errors import DriverLost, StoreError
 from airflow_recovery.journal.scrub import scrubbed
 from airflow_recovery.store.write_once import Slots
 
@@ -48,7 +55,7 @@ _JVM_OPTIONS = "SPARK_SUBMIT_OPTS"
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be kept: ``command`` starts a server that listens on ``host`` and ``port``.
+    """What is to be kept: ``command`` starts a server that listens on the loopback; others reach it at ``host``.
 
     ``prefix``, in the store of the journal, is that of the log of the run's servers. ``python_path`` is the server's
     own PYTHONPATH: the keeper has this package on its.
@@ -56,11 +63,19 @@ class Order:
 
     command: tuple[str, ...]
     host: str
-    port: int
     idle_s: float
+    max_life_s: float
     store: StoreSpec
     prefix: str
     python_path: str | None = None
+
+
+class Up(NamedTuple):
+    """A server that is up: the port of its gate, the gate's certificate (DER), and its keeper (`own_process`)."""
+
+    port: int
+    certificate: bytes
+    process: str | None
 
 
 def end_key(prefix: str, number: int) -> str:
@@ -87,7 +102,9 @@ class Keeper:
         self._order = order
         self._clock = clock
         self._pause = pause
+        self._folder = folder
         self._log = folder / "log"
+        self._began_s = clock()
         self._process = self._start(folder)
 
     def keep(self) -> None:
@@ -95,14 +112,15 @@ class Keeper:
         number: int | None = None
         why = "its keeper was told to end"
         try:
-            if not self._comes_up():
+            server = self.wait_up()
+            if server is None:
                 return
-            self._say({"up": True})
+            gate = self._open_gate(server)
             line = _read_line()
             if line is None:
                 return
             number = int(json.loads(line)["number"])
-            why = self.wait_unneeded(number)
+            why = self.wait_unneeded(number, gate)
         finally:
             self.stop()
             if number is not None:
@@ -127,40 +145,39 @@ class Keeper:
                 preexec_fn=die_with_parent,  # Spark's scripts exec the JVM: it keeps the process id and this request
             )
 
-    def _comes_up(self) -> bool:
+    def wait_up(self) -> Listener | None:
+        """Until the server listens; `None` if it has ended, takes too long, or the task has gone."""
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not _accepts(self._order.host, self._order.port):
+        while (server := connect_listener(self._process.pid)) is None:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self._say({"up": False, "code": self._process.poll(), "output": self._output()})
-                return False
+                return None
             if select.select([0], [], [], 0.1)[0]:  # nothing is said meanwhile: it is the end of the input
-                return False
-        return True
+                return None
+        return server
 
-    def wait_unneeded(self, number: int) -> str:
+    def _open_gate(self, server: Listener) -> Gate:
+        gate = Gate(self._order.host, server, self._folder)
+        certificate = base64.b64encode(gate.certificate).decode()
+        self._say({"up": True, "port": gate.port, "certificate": certificate, "process": own_process()})
+        return gate
+
+    def wait_unneeded(self, number: int, gate: Gate) -> str:
         """Until nobody needs the server, the ``number``-th of its run, or it has ended; why that is."""
         slots = Slots(open_spec_store(self._order.store), self._order.prefix)
         used_s = self._clock()
-        while self._process.poll() is None:
+        while True:
             self._pause(LOOK_EVERY_S)
-            if self._is_used():
+            if self._process.poll() is not None:
+                return "it ended by itself"
+            if self._clock() - self._began_s > self._order.max_life_s:
+                return f"it was {self._order.max_life_s:.0f} s old, as [recovery] spark_max_life allows"
+            if gate.is_used:
                 used_s = self._clock()
             elif self._clock() - used_s > self._order.idle_s:
                 return f"nobody was connected to it for {self._order.idle_s:.0f} s"
             elif _is_filled(slots, number + 1):
                 return "its run does not need it any more"
-        return "it ended by itself"
-
-    def _is_used(self) -> bool:
-        import psutil  # type: ignore[import-untyped]
-
-        with suppress(psutil.Error):
-            connections = psutil.Process(self._process.pid).net_connections("tcp")
-            return any(
-                connection.status == psutil.CONN_ESTABLISHED and connection.laddr.port == self._order.port
-                for connection in connections
-            )
-        return False
 
     def stop(self) -> None:
         """End the server, if it has not ended."""
@@ -208,12 +225,20 @@ class StartedKeeper:
         """The keeper's process id."""
         return self._process.pid
 
-    def wait_up(self) -> tuple[int | None, list[str]] | None:
-        """Wait until the server accepts connections: `None`. Else its exit code, and the end of its output."""
+    def wait_up(self) -> Up:
+        """Wait until the server accepts connections. Raises `DriverLost`, with its output's end, if it does not."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         document = json.loads(line or '{"up": false, "code": null, "output": ["its keeper was killed"]}')
-        return None if document["up"] else (document["code"], document["output"])
+        if document["up"]:
+            return Up(document["port"], base64.b64decode(document["certificate"]), document["process"])
+        code = document["code"]
+        raise DriverLost(
+            "The run's own Spark did not come up: its spark-submit "
+            + (f"ended with {code}" if code is not None else "did not answer")
+            + ". Its last output:\n"
+            + "\n".join(document["output"])
+        )
 
     def leave(self, number: int) -> None:
         """It is the run's server of that number: it lives on without this process."""
@@ -260,12 +285,6 @@ def _read_line() -> str | None:
             return None
         line += piece
     return line.decode()
-
-
-def _accepts(host: str, port: int) -> bool:
-    with suppress(OSError), socket.create_connection((host, port), timeout=1):
-        return True
-    return False
 
 
 def _is_filled(slots: Slots, number: int) -> bool:

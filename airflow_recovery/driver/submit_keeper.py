@@ -72,16 +72,21 @@ def keeper_command(order_file: str) -> list[str]:
 def keeper_of(tag: str) -> int | None:
     """The id of the keeper of the attempt of that ``tag``, if it runs on this machine and in this container.
 
-    `None` also where the system has no ``/proc``.
+    A process of another user is none, whatever its arguments are: everybody may read those of a keeper, and begin a
+    process with the same ones. `None` also if the system has no ``/proc``.
     """
     ours, order = os.path.basename(__file__).encode(), order_name(tag).encode()
     with suppress(OSError):
         for pid in filter(str.isdecimal, os.listdir("/proc")):
             with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
                 names = [os.path.basename(argument) for argument in file.read().split(b"\0")[1:3]]
-                if names == [ours, order]:
+                if names == [ours, order] and _is_of_this_user(pid):
                     return int(pid)
     return None
+
+
+def _is_of_this_user(pid: str) -> bool:
+    return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
 
 
 def end_keeper_of(tag: str) -> None:

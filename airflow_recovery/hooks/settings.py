@@ -16,6 +16,7 @@ Choice = TypeVar("Choice", bound=Enum)
 
 SECTION = "recovery"
 DEFAULT_SPARK_IDLE_S = 600
+DEFAULT_SPARK_MAX_LIFE_S = 7 * 86_400
 DEFAULT_ORPHANED_DRIVER = "1h"
 RESULTS_BELOW_JOURNAL = "_results"
 """No id begins with an underscore (`airflow_recovery.model.names`), so results never meet a DAG's journal."""
@@ -72,6 +73,8 @@ class RecoverySettings:
     """Reaches results, inputs and outputs, where that takes other credentials than the journal does."""
     spark_idle_timeout_s: int = DEFAULT_SPARK_IDLE_S
     """A run's own Spark ends when nobody has been connected to it for so many seconds."""
+    spark_max_life_s: int = DEFAULT_SPARK_MAX_LIFE_S
+    """A run's own Spark ends when it is so many seconds old, whoever is connected to it."""
     gcp_conn_id: str | None = None
     """Reaches Google Cloud Storage: journal, results and inputs."""
     wasb_conn_id: str | None = None
@@ -133,6 +136,9 @@ class RecoverySettings:
             retention=Retention.parse(conf.get(SECTION, "retention", fallback="") or DEFAULT_RETENTION.text()),
             spark_idle_timeout_s=parse_duration_s(
                 conf.get(SECTION, "spark_idle_timeout", fallback="") or f"{DEFAULT_SPARK_IDLE_S}s"
+            ),
+            spark_max_life_s=parse_duration_s(
+                conf.get(SECTION, "spark_max_life", fallback="") or f"{DEFAULT_SPARK_MAX_LIFE_S}s"
             ),
             grace_s=parse_duration_s(conf.get(SECTION, "grace", fallback="") or f"{DEFAULT_GRACE_S}s"),
             job_recovery=configured_job_recovery(),

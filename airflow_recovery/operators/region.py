@@ -276,7 +276,7 @@ class SparkRegionOperator(SubmittingOperator):
         from airflow_recovery.task.run_spark import OwnServer, StartServer
 
         assert self._run_spark is not None
-        return OwnServer(self._run_spark, StartServer.of(self, context, self.group_id, settings.spark_idle_timeout_s))
+        return OwnServer(self._run_spark, StartServer.of(self, context, self.group_id, settings))
 
     def _ask_cached(self, manifest: PartitionManifest) -> str | None:
         if self._run_spark is not None:

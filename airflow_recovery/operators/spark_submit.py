@@ -147,7 +147,7 @@ class RecoverableSparkSubmitOperator(DropInOperator, SubmittingOperator):
 
         connection = BaseHook.get_connection(connection_id(self))
         run_spark = open_run_spark(connection, opened, opened.run.journal.identity)
-        start = StartServer.of(self, context, OPERATORS_GROUP, opened.settings.spark_idle_timeout_s)
+        start = StartServer.of(self, context, OPERATORS_GROUP, opened.settings)
         return partial(DropInSession, OwnServer(run_spark, start), user_of(connection))
 
     def _check_takes_session(self) -> None:

@@ -41,5 +41,5 @@ class StartSparkOperator(SubmittingOperator):
             refuse_mapped(context)
             place, run_spark = open_for_task(context, self.get_dag(), self.group_id, connection_id(self))
             os.environ.update(place.stores.driver_env())
-            start = StartServer.of(self, context, self.group_id, place.settings.spark_idle_timeout_s)
+            start = StartServer.of(self, context, self.group_id, place.settings)
             return {"server": run_spark.find_or_start(start).target}

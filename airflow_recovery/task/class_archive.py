@@ -177,6 +177,7 @@ def make_archive(spark: SparkInstallation, folder: Path, environment: Mapping[st
     What went wrong is kept in a file beside it, so that it is not tried at each start of a driver.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_owner(folder)
     archive = folder / f"{spark.key()}.jsa"
     with _lock(folder) as is_mine:
         if not is_mine:

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_recovery.driver.connect_session import host_of, session_id_of, session_url
+from airflow_recovery.driver.connect_session import host_of, remote_variables, session_id_of, session_url
 from airflow_recovery.driver.process import die_with_parent
 from airflow_recovery.driver.start_advice import MAX_LINES, keep_output, relevant
 from airflow_recovery.driver.watchdog import guarding
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REMOTE_VARIABLE = "SPARK_REMOTE"
-"""Where ``SparkSession.builder.getOrCreate()`` finds the session that it is to use."""
 LOOK_EVERY_S = 5.0
 _SHOWN_LINES = 20
 
@@ -75,10 +73,14 @@ class DropInSession(DropInSubmission):
         remote = session_url(url, session_id=session_id, user_id=self._sessions.user_id)
         log.info("Spark Connect server: %s, session %s", host_of(url), session_id)
         output: deque[str] = deque(maxlen=MAX_LINES)
-        with guarding(url, session_id=session_id, user_id=self._sessions.user_id):
+        environment = _environment(job)
+        with (
+            guarding(url, session_id=session_id, user_id=self._sessions.user_id),
+            remote_variables(remote, environment) as variables,
+        ):
             process = subprocess.Popen(
                 [_python(), str(job.application), *(str(argument) for argument in job.application_args or ())],
-                env=_environment(job) | {REMOTE_VARIABLE: remote},
+                env=environment | variables,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

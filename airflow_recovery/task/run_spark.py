@@ -4,10 +4,14 @@ Where it listens stands in the next slot of a write-once log beside the journal'
 Whoever needs it reads the newest slot, and asks the server there; if nobody answers, it starts another one, for the
 next slot. A server that was started for a slot which somebody else has filled meanwhile is ended before anybody uses
 it. The process that keeps a server, and ends it, is `airflow_recovery.driver.server_keeper`.
+
+Both sides prove who they are. The server shows a certificate that stands in the slot, and the slot is signed with the
+run's secret; only then is it sent a token, which is made with the same secret (`secret_of`).
 """
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import hashlib
 import hmac
@@ -16,18 +20,19 @@ import json
 import logging
 import os
 import secrets
-import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.driver.connect_server import CLIENT_VARIABLES, TOKEN_VARIABLE, ServerAddress
 from airflow_recovery.driver.connect_session import CONNECT_RETRIES
+from airflow_recovery.driver.process_identity import is_gone
+from airflow_recovery.driver.server_gate import LOOPBACK, listen
 from airflow_recovery.driver.server_keeper import Order, StartedKeeper, end_key, servers_folder
 from airflow_recovery.driver.submit import QUIET_CONF, s3a_conf, submit_environment
-from airflow_recovery.errors import ConfigurationError, DriverLost, ObjectMissing, RecordInvalid
+from airflow_recovery.errors import ConfigurationError, ObjectMissing, RecordInvalid
 from airflow_recovery.hooks.masking import mask_secret
 from airflow_recovery.hooks.settings import has_remote_workers
 from airflow_recovery.journal.layout import JournalLayout
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
     from airflow.sdk import Connection
 
+    from airflow_recovery.hooks.settings import RecoverySettings
     from airflow_recovery.hooks.stores import Stores
     from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.model.records import RunIdentity
@@ -53,6 +59,8 @@ log = logging.getLogger(__name__)
 _SET_HOST = "Set SPARK_LOCAL_IP, or spark.driver.host in the group's conf, to an address that every worker reaches"
 END_TIMEOUT_S = 40.0
 """How long the teardown waits for the server's keeper, which may be on another worker."""
+_NEWEST_FORMAT = 2
+_OF_FORMAT_2 = ("certificate", "process", "signature")
 _OUT_OF_MEMORY_EXITS = (3, 52)
 """Of the JVM with ``-XX:+ExitOnOutOfMemoryError``, and Spark's own."""
 
@@ -61,7 +69,9 @@ _OUT_OF_MEMORY_EXITS = (3, 52)
 class ServerSlot:
     """A slot of the log: the server that is the run's Spark from now on; without ``host``, there is to be none.
 
-    ``salt`` is what its token is made of. ``worker`` and ``keeper`` (a process id) are for people.
+    ``salt`` is what its token is made of. ``certificate`` (DER in base64) is what the server shows, and ``process`` the
+    name of its keeper (`own_process`). ``signature`` is over all of it that a client goes by. ``worker`` and ``keeper``
+    (a process id) are for people. Format 1 has no certificate.
     """
 
     salt: str = ""
@@ -69,6 +79,9 @@ class ServerSlot:
     port: int = 0
     worker: str = ""
     keeper: int = 0
+    certificate: str = ""
+    process: str | None = None
+    signature: str = ""
     format: int = 1
 
 
@@ -76,10 +89,11 @@ class ServerSlot:
 class _Server:
     number: int
     address: ServerAddress
+    process: str | None = None
 
 
 class RunSpark:
-    """The Spark of one run, as one task of it sees it. ``secret`` is the password of the connection, or empty."""
+    """The Spark of one run, as one task of it sees it. ``secret``: see `secret_of`."""
 
     def __init__(
         self, stores: Stores, identity: RunIdentity, *, secret: str, log: logging.Logger, deadline_s: float = 300.0
@@ -94,7 +108,7 @@ class RunSpark:
     def find(self) -> ServerAddress | None:
         """The run's Spark, where it answers. From then on its keeper sees that it is used, by this process."""
         server = self._newest()[1]
-        return None if server is None or not self._uses(server.address) else server.address
+        return None if server is None or not self._is_there(server) else server.address
 
     def end(self) -> None:
         """Have the run's Spark end as soon as nobody is connected to it, and wait for that, within `END_TIMEOUT_S`."""
@@ -129,7 +143,7 @@ class RunSpark:
             while True:
                 number, server = self._newest()  # somebody may have started one while this one waited
                 if server is not None:
-                    if self._uses(server.address):
+                    if self._is_there(server):
                         return server.address
                     self._log.info("The run's Spark at %s does not answer: starting another.", server.address.target)
                 address = self._start(start, number + 1)
@@ -164,32 +178,33 @@ class RunSpark:
     def _start(self, start: StartServer, number: int) -> ServerAddress | None:
         """`None`: somebody else has filled the slot first."""
         salt = secrets.token_hex(16)
-        host, port = start.host, _free_port(start.host, is_for_others=start.has_other_workers)
-        address = ServerAddress(host, port, self._token(salt))
+        _check_address(start.host, is_for_others=start.has_other_workers)
+        if not self._secret:
+            self._log.warning(
+                "The connection has no password: whoever may read the journal may use this run's Spark, and whoever "
+                "may write it may take its place. Give the connection a password."
+            )
+        token = self._token(salt)
         began_s = time.monotonic()
-        keeper = StartedKeeper(*start.order(address, self._stores, self._prefix))
+        keeper = StartedKeeper(*start.order(token, self._stores, self._prefix))
         is_kept = False
         try:
-            failed = keeper.wait_up()
-            if failed is not None:
-                code, output = failed
-                raise DriverLost(
-                    "The run's own Spark did not come up: its spark-submit "
-                    + (f"ended with {code}" if code is not None else "did not answer")
-                    + ". Its last output:\n"
-                    + "\n".join(output)
-                )
+            up = keeper.wait_up()
+            address = ServerAddress(start.host, up.port, token, up.certificate)
             if not self._uses(address):
                 raise ConfigurationError(
                     f"expected the Spark Connect server that was just started at {address.target} to take its token, "
-                    f"found that it does not: is the name of this worker its own? {_SET_HOST}"
+                    "found that it does not. If the conf sets spark.connect.authenticate.token, take it out. If the "
+                    f"name of this worker is not its own: {_SET_HOST}"
                 )
             if address.lets_strangers_in():
                 raise ConfigurationError(
                     f"expected a Spark Connect server that asks for a token, found that the one at {address.target} "
                     "lets everybody in: spark='per-run' needs Spark 4.0 or later. Leave it out, or use a newer Spark"
                 )
-            slot = ServerSlot(salt, host, port, start.worker, keeper.pid)
+            certificate = base64.b64encode(up.certificate).decode()
+            slot = ServerSlot(salt, start.host, up.port, start.worker, keeper.pid, certificate, up.process, format=2)
+            slot = replace(slot, signature=self._signature(slot))
             held = self._slots.put(number, _body(slot))
             if held is not None and held != _body(slot):
                 return None
@@ -216,14 +231,30 @@ class RunSpark:
             slot = from_json(ServerSlot, json.loads(body or b""))
         except (Unlike, ValueError) as error:
             raise RecordInvalid(f"{where}: {error}") from error
-        if slot.format > ServerSlot.format:
+        if slot.format > _NEWEST_FORMAT:
             raise RecordInvalid(
                 f"{where}: written by a newer version (format {slot.format}, this version reads up to "
-                f"{ServerSlot.format}). Upgrade airflow-recovery on this worker."
+                f"{_NEWEST_FORMAT}). Upgrade airflow-recovery on this worker."
             )
         if slot.host is None:
             return None
-        return _Server(number, ServerAddress(slot.host, slot.port, self._token(slot.salt)))
+        certificate = b""
+        if hmac.compare_digest(slot.signature.encode(), self._signature(slot).encode()):
+            certificate = base64.b64decode(slot.certificate)
+        elif slot.signature:
+            self._log.warning(
+                "%s: expected to be signed with the secret of this run's Spark, found another signature. Either the "
+                "connection's password was changed, or the tasks run as several users, or somebody else wrote it: the "
+                "server that it names is not used.",
+                where,
+            )
+        return _Server(number, ServerAddress(slot.host, slot.port, self._token(slot.salt), certificate), slot.process)
+
+    def _is_there(self, server: _Server) -> bool:
+        """Whether it answers. One whose end is known is not asked: somebody else may listen there by now."""
+        if is_gone(server.process) or self._end_of(server.number) is not None:
+            return False
+        return self._uses(server.address)
 
     def _uses(self, address: ServerAddress) -> bool:
         channel = address.connect()
@@ -235,9 +266,16 @@ class RunSpark:
         return True
 
     def _token(self, salt: str) -> str:
-        token = hmac.new(self._secret.encode(), f"{self._prefix}/{salt}".encode(), hashlib.sha256).hexdigest()
+        token = self._mac(f"{self._prefix}/{salt}")
         mask_secret(token)
         return token
+
+    def _signature(self, slot: ServerSlot) -> str:
+        signed = [self._prefix, slot.salt, slot.host, slot.port, slot.certificate, slot.process]
+        return self._mac(f"slot {json.dumps(signed)}")
+
+    def _mac(self, text: str) -> str:
+        return hmac.new(self._secret.encode(), text.encode(), hashlib.sha256).hexdigest()
 
     def _end_of(self, number: int) -> Mapping[str, Any] | None:
         try:
@@ -259,8 +297,8 @@ class RunSpark:
 class StartServer:
     """How the run's Spark is started on this worker: with all that ``operator`` declares of spark-submit.
 
-    ``host`` is the address that others know this worker by; the server listens there and nowhere else.
-    ``has_other_workers``: tasks of the run may run on other machines.
+    ``host`` is the address that others know this worker by; clients reach the server there and nowhere else.
+    ``has_other_workers``: tasks of the run may run on other machines. Times are in seconds.
     """
 
     operator: SparkSubmitOperator
@@ -268,18 +306,22 @@ class StartServer:
     worker: str
     host: str
     idle_s: float
+    max_life_s: float
     has_other_workers: bool = False
 
     @classmethod
-    def of(cls, operator: SparkSubmitOperator, context: Mapping[str, Any], group_id: str, idle_s: float) -> StartServer:
+    def of(
+        cls, operator: SparkSubmitOperator, context: Mapping[str, Any], group_id: str, settings: RecoverySettings
+    ) -> StartServer:
         """For a task group, on the worker of ``context``: by its name as Airflow has it, if nothing else is set."""
         worker = str(context["ti"].hostname)
         conf = operator.conf or {}
         host = conf.get("spark.driver.host") or os.environ.get("SPARK_LOCAL_IP") or worker
         name = f"{operator.dag_id}.{group_id}"
-        return cls(operator, name, worker, str(host), idle_s, has_other_workers=has_remote_workers())
+        times = settings.spark_idle_timeout_s, settings.spark_max_life_s
+        return cls(operator, name, worker, str(host), *times, has_other_workers=has_remote_workers())
 
-    def order(self, address: ServerAddress, stores: Stores, prefix: str) -> tuple[Order, dict[str, str]]:
+    def order(self, token: str, stores: Stores, prefix: str) -> tuple[Order, dict[str, str]]:
         """What its keeper is told, and the environment. Raises `ConfigurationError` as `connect_server_command`."""
         environment = submit_environment(os.environ)
         for name in CLIENT_VARIABLES:
@@ -288,17 +330,16 @@ class StartServer:
         conf |= s3a_conf(stores.results_spec, environment) or s3a_conf(stores.journal_spec, environment)
         conf |= {str(key): str(value) for key, value in (self.operator.conf or {}).items()}
         conf |= {
-            "spark.connect.grpc.binding.address": address.host,
-            "spark.connect.grpc.binding.port": str(address.port),
-            "spark.connect.grpc.port.maxRetries": "0",  # nobody would look at another port
+            "spark.connect.grpc.binding.address": LOOPBACK,
+            "spark.connect.grpc.binding.port": "0",  # nobody can take it before the server
         }
         command, variables = connect_server_command(self.operator, conf, self.name)
-        environment |= {**variables, TOKEN_VARIABLE: address.token}
+        environment |= {**variables, TOKEN_VARIABLE: token}
         order = Order(
             command=tuple(command),
-            host=address.host,
-            port=address.port,
+            host=self.host,
             idle_s=self.idle_s,
+            max_life_s=self.max_life_s,
             store=stores.journal_spec,
             prefix=prefix,
             python_path=environment.get("PYTHONPATH"),
@@ -315,7 +356,33 @@ def open_run_spark(connection: Connection, opened: OpenRun | RunPlace, identity:
             "Connect server that is there already, leave spark= out"
         )
     deadline_s = float(opened.settings.request_timeout)
-    return RunSpark(opened.stores, identity, secret=connection.password or "", log=log, deadline_s=deadline_s)
+    return RunSpark(opened.stores, identity, secret=secret_of(connection), log=log, deadline_s=deadline_s)
+
+
+def secret_of(connection: Connection) -> str:
+    """The secret that all tasks of a run have, and nobody else: what the run's Spark and its clients prove.
+
+    The password of the connection. Without one, a random number in a file of this user's on this machine; if tasks run
+    on several machines, there is none but what stands in the journal. Raises as `servers_folder`.
+    """
+    if connection.password:
+        return str(connection.password)
+    return "" if has_remote_workers() else _machine_secret()
+
+
+def _machine_secret() -> str:
+    path = servers_folder() / "secret"
+    with suppress(FileNotFoundError):
+        return path.read_text()
+    unfinished = path.with_name(f"{path.name}-{secrets.token_hex(8)}")
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.write(secrets.token_hex(32))
+    try:
+        with suppress(FileExistsError):  # another task was sooner
+            os.link(unfinished, path)
+    finally:
+        unfinished.unlink()
+    return path.read_text()
 
 
 def open_for_task(context: Mapping[str, Any], dag: Any, group_id: str, conn_id: str) -> tuple[RunPlace, RunSpark]:
@@ -353,28 +420,23 @@ class OwnServer(ServerChoice):
 
 
 def _body(slot: ServerSlot) -> bytes:
-    return json.dumps(to_json(slot), sort_keys=True).encode()
+    document = {name: value for name, value in to_json(slot).items() if value or name not in _OF_FORMAT_2}
+    return json.dumps(document, sort_keys=True).encode()
 
 
-def _free_port(host: str, *, is_for_others: bool) -> int:
-    """A port of this machine that nobody listens on now.
-
-    Raises `ConfigurationError` where ``host`` is not its own, or where other machines need it and can't reach it.
-    """
+def _check_address(host: str, *, is_for_others: bool) -> None:
+    """Raise `ConfigurationError` if ``host`` is not this machine's own, or others need it and can't reach it."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family) as probe:
-            probe.bind(address)
-            port = int(probe.getsockname()[1])
+        with listen(host) as probe:
+            address = probe.getsockname()[0]
     except OSError as error:
         raise ConfigurationError(
             f"expected {host!r} to be an address of this worker, on which the run's Spark can listen, found: {error}. "
             f"{_SET_HOST}"
         ) from error
-    if is_for_others and ipaddress.ip_address(address[0]).is_loopback:
+    if is_for_others and ipaddress.ip_address(address).is_loopback:
         raise ConfigurationError(
-            f"expected the run's Spark to listen where every worker reaches it, found {host!r}, which is {address[0]}: "
+            f"expected the run's Spark to listen where every worker reaches it, found {host!r}, which is {address}: "
             "on each machine that is the machine itself, and the executor runs tasks on several, so that each of them "
             f"would start a Spark and end the others'. {_SET_HOST}"
         )
-    return port

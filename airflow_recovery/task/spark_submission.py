@@ -80,6 +80,8 @@ log = logging.getLogger(__name__)
 
 CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
+_ASKS_FOR_SECRET = "spark.authenticate"
+
 _NOT_KNOWN = frozenset({"UNKNOWN", "NOTFOUND", "NOT_FOUND"})
 """A master that recovers, a pod that was collected: no answer about the job."""
 
@@ -472,6 +474,9 @@ def connect_server_command(
             f"'client', found 'cluster' (connection {operator._conn_id!r}): a server on the cluster can't tell its "
             "address. Use another connection or deploy_mode, or leave spark= out"
         )
+    if str(hook._connection["master"]).startswith("local"):
+        # Spark makes that secret itself there. Without one, a driver's own ports serve whoever asks.
+        hook._conf = {_ASKS_FOR_SECRET: "true", **(hook._conf or {})}
     return hook._build_spark_submit_command("spark-internal"), {
         **_jvm_variables(job, hook._connection["spark_binary"]),
         **{str(key): str(value) for key, value in (hook._env or {}).items()},

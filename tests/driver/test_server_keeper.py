@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,26 +14,28 @@ from typing import Any
 
 import psutil
 import pytest
+from gates import connect_to_gate
 
 from airflow_recovery.driver.region_spec import StoreSpec
+from airflow_recovery.driver.server_gate import Gate, connect_listener
 from airflow_recovery.driver.server_keeper import Keeper, Order, StartedKeeper, end_key, servers_folder
-from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.errors import ConfigurationError, DriverLost
 from airflow_recovery.store import open_store
-from airflow_recovery.testing.free_port import free_port
 from airflow_recovery.testing.patience import NEVER_S, wait_until
 
 PREFIX = "_servers/d/r/g/"
 SERVER = """
 import os, socket, sys, threading
 print("listening with", os.environ.get("SPARK_SUBMIT_OPTS"), os.environ.get("PYTHONPATH"), flush=True)
-server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+silent = socket.create_server(("127.0.0.1", 0))  # a driver has other ports, too
+server = socket.create_server(("127.0.0.1", 0))
 clients = []
 while True:
     client, _ = server.accept()
     clients.append(client)
     def read(client=client):
         try:
-            client.sendall(b"!")
+            client.sendall(b"\\0\\0\\0\\4\\0\\0\\0\\0\\0")  # HTTP/2's settings
             said = client.recv(9)
         except ConnectionError:
             said = b""
@@ -65,15 +66,14 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def order(tmp_path: Path) -> Order:
-    port = free_port()
-    command = (sys.executable, "-c", SERVER, str(port))
-    return Order(command, "127.0.0.1", port, NEVER_S, StoreSpec(f"file://{tmp_path}/journal"), PREFIX)
+    command = (sys.executable, "-c", SERVER)
+    return Order(command, "127.0.0.1", NEVER_S, NEVER_S, StoreSpec(f"file://{tmp_path}/journal"), PREFIX)
 
 
 def started(order: Order) -> tuple[StartedKeeper, psutil.Process]:
     """A keeper whose server is up, and the server."""
     keeper = StartedKeeper(order, os.environ)
-    assert keeper.wait_up() is None
+    keeper.wait_up()
     (server,) = psutil.Process(keeper.pid).children()
     return keeper, server
 
@@ -129,8 +129,7 @@ def test_fault_144_a_keeper_is_killed_and_its_server_dies_with_it(order: Order) 
     wait_until(lambda: is_gone(server.pid), "the end of the server")
     assert leftovers()  # nobody was there to remove them
 
-    port = free_port()
-    other, _ = started(replace(order, port=port, command=(*order.command[:3], str(port))))
+    other, _ = started(order)
     assert len(leftovers()) == 1
     other.end()
     assert not leftovers()
@@ -152,25 +151,30 @@ class Looks:
         self._leaves_at_s = leaves_at_s
         folder.mkdir()
         self.keeper = Keeper(order, folder, clock=lambda: self.now_s, pause=self._pause)
-        wait_until(lambda: self._connects(order), "the server to accept a connection")
+        wait_until(self._is_up, "the server to listen")
+        self._gate = Gate(order.host, self._server, folder)
+        self._client = connect_to_gate(self._gate.port, self._gate.certificate)
+        assert self._client.recv(9)[3] == 4  # until it is accepted, the kernel has it, and not the server
 
-    def _connects(self, order: Order) -> bool:
-        try:
-            self._client = socket.create_connection((order.host, order.port))
-        except ConnectionRefusedError:
-            return False
-        assert self._client.recv(1) == b"!"  # until it is accepted, the kernel has it, and not the server
-        return True
+    def _is_up(self) -> bool:
+        server = connect_listener(self.keeper._process.pid)
+        if server is not None:
+            self._server = server
+        return server is not None
 
     def _pause(self, seconds: float) -> None:
         self.now_s += seconds
         if self.now_s == self._leaves_at_s:
             self._client.close()
+            wait_until(lambda: not self._gate.is_used, "the gate to see that")
+
+    def wait_unneeded(self, number: int) -> str:
+        return self.keeper.wait_unneeded(number, self._gate)
 
 
 def test_a_server_is_not_idle_while_somebody_is_connected(order: Order, tmp_path: Path) -> None:
     looks = Looks(replace(order, idle_s=5.0), tmp_path / "server", leaves_at_s=30)
-    assert looks.keeper.wait_unneeded(1) == "nobody was connected to it for 5 s"
+    assert looks.wait_unneeded(1) == "nobody was connected to it for 5 s"
     looks.keeper.stop()
     assert looks.now_s == 30 - 1 + 6  # the first look at which it is more than five seconds
 
@@ -180,16 +184,32 @@ def test_fault_146_a_server_that_its_run_does_not_need_ends_when_the_last_one_ha
 ) -> None:
     looks = Looks(order, tmp_path / "server", leaves_at_s=7)
     fill_slot(order, 4)
-    assert looks.keeper.wait_unneeded(3) == "its run does not need it any more"
+    assert looks.wait_unneeded(3) == "its run does not need it any more"
     looks.keeper.stop()
     assert looks.now_s == 7
 
 
+def test_a_server_ends_when_it_is_old_whoever_is_connected(order: Order, tmp_path: Path) -> None:
+    looks = Looks(replace(order, max_life_s=60), tmp_path / "server", leaves_at_s=NEVER_S)
+    assert looks.wait_unneeded(1) == "it was 60 s old, as [recovery] spark_max_life allows"
+    looks.keeper.stop()
+    assert looks.now_s == 61
+
+
+def test_a_server_that_has_ended_is_seen_to_have_ended_before_anything_else(order: Order, tmp_path: Path) -> None:
+    """Even if it was idle as well, old, and its run needed it no more."""
+    looks = Looks(replace(order, max_life_s=0.5, idle_s=0.5), tmp_path / "server", leaves_at_s=1)
+    fill_slot(order, 2)
+    looks.keeper.stop()
+    assert looks.wait_unneeded(1) == "it ended by itself"
+
+
 @pytest.mark.slow
 def test_how_a_server_has_ended_is_told_without_its_secrets(order: Order) -> None:
-    keeper, _ = started(replace(order, python_path="/of/the/server"))
+    keeper = StartedKeeper(replace(order, python_path="/of/the/server"), os.environ)
+    up = keeper.wait_up()
     keeper.leave(1)
-    with socket.create_connection((order.host, order.port)) as client:
+    with connect_to_gate(up.port, up.certificate) as client:
         client.sendall(b"3")
         end = end_of(order, 1)
     assert (end["why"], end["code"]) == ("it ended by itself", 3)
@@ -202,7 +222,8 @@ def test_how_a_server_has_ended_is_told_without_its_secrets(order: Order) -> Non
 def test_a_server_that_does_not_come_up_says_why(order: Order) -> None:
     command = (sys.executable, "-c", "print('no such master'); raise SystemExit(7)")
     keeper = StartedKeeper(replace(order, command=command), os.environ)
-    assert keeper.wait_up() == (7, ["no such master"])
+    with pytest.raises(DriverLost, match=r"did not come up: its spark-submit ended with 7\..*\nno such master"):
+        keeper.wait_up()
     keeper.end()
     assert not leftovers()
 

@@ -12,6 +12,7 @@ import ast
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,7 +52,13 @@ NAMES = GOLDEN / "names-v1.json"
 RUN = RunIdentity("flights", "date-2026-01-01T000000Z", "group")
 LAYOUT = JournalLayout(RUN)
 JOURNAL_ID = "0" * 31 + "1"
-SLOTS = (ServerSlot("5a17", "worker-1", 15002, "worker-1", 4711), ServerSlot())
+PROCESS = "boot/pid:[4026531836]/4711/123"
+PROVEN = ServerSlot("5a18", "worker-2", 15003, "worker-2", 4712, "Y2VydGlmaWNhdGU=", PROCESS, format=2)
+SLOTS = (
+    ServerSlot("5a17", "worker-1", 15002, "worker-1", 4711),
+    ServerSlot(),
+    replace(PROVEN, signature="769161b59938d266d1a432c5ff0eaf5a193fb4deafed0e8ac805503954ebb525"),
+)
 END = {"why": "it was killed", "code": 137, "output": ["last words", "of it"]}
 BEATS = {
     1: Beat("tag-1", 7, "boot/pid:[4026531836]/4711/123", "app-1", progress="2 of 3 splits"),
@@ -180,7 +187,12 @@ def test_fault_39_the_log_of_a_runs_own_spark_is_read_for_ever() -> None:
     assert server is not None
     assert (server.address.host, server.address.port, none) == ("worker-1", 15002, None)
     assert server.address.token == "53b975ca0f21bfb4d7b036425df13d29c9932190b1347a808a91ea875502c8ba"
+    assert not server.address.certificate  # nobody speaks to it: it can't prove what it is
     assert spark._end_of(1) == END
+    proven = spark._at(3)
+    assert proven is not None
+    assert (proven.address.target, proven.address.certificate) == ("worker-2:15003", b"certificate")
+    assert proven.process == PROCESS
 
 
 def test_fault_39_the_log_of_splits_is_read_for_ever_with_its_snapshot_and_without() -> None:

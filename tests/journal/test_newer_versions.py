@@ -157,7 +157,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "a channel: another format": lambda: channel(value(2, "format")),
     "a channel: another kind": lambda: channel(value("pause", "kind")),
     "a channel: another field": lambda: channel(field("body")),
-    "a run's own Spark: another format": lambda: servers(with_object(SLOT, value(2, "format")))._at(1),
+    "a run's own Spark: another format": lambda: servers(with_object(SLOT, value(3, "format")))._at(1),
 }
 PASSED_OVER: dict[str, tuple[Callable[[], Any], Any]] = {
     "a record: another field": (lambda: record(field("body")), EXAMPLES["claim"]),

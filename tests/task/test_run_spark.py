@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ from airflow_recovery.driver.connect_server import ServerAddress
 from airflow_recovery.driver.exit_report import read_failure
 from airflow_recovery.driver.region_spec import RegionSpec, StoreSpec
 from airflow_recovery.errors import ConfigurationError, DriverLost, OutOfMemory
+from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.journal.layout import JournalLayout
 from airflow_recovery.model.records import AttemptState, RunIdentity
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, StopSparkOperator
@@ -93,7 +95,7 @@ def run_spark(folder: Path, identity: RunIdentity = RUN, secret: str = "") -> Ru
 
 def starting(idle_s: float = NEVER_S, conf: Mapping[str, str] | None = None) -> StartServer:
     operator = SparkSubmitOperator(task_id="start", conn_id="own", conf={**CONF, **(conf or {})})
-    return StartServer(operator, "d.g", "worker-1", "127.0.0.1", idle_s)
+    return StartServer(operator, "d.g", "worker-1", "127.0.0.1", idle_s, NEVER_S)
 
 
 def application(folder: Path, spec: RegionSpec) -> RegionSession:
@@ -136,7 +138,7 @@ def test_fault_146_the_regions_of_a_run_share_one_server_and_the_teardown_waits_
     assert address == run_spark(tmp_path).find()
     assert address == run_spark(tmp_path).find_or_start(starting())  # a setup task that is cleared
     assert run_spark(tmp_path, secret="a password that the starter had not").find() is None
-    assert ServerAddress(address.host, address.port, "guessed").is_gone()
+    assert replace(address, token="guessed").is_gone()
     assert not address.lets_strangers_in()
     (server,) = servers()
     assert not any(address.token in word for word in server.cmdline())
@@ -352,7 +354,7 @@ def test_deploy_mode_cluster_and_a_foreign_address_are_refused_by_name(
         ConfigurationError, match=r"start: expected .*'client', found 'cluster' .*'own'.*leave spark= out"
     ):
         run_spark(tmp_path).find_or_start(starting())
-    elsewhere = StartServer(starting().operator, "d.g", "worker-1", "203.0.113.7", 1.0)
+    elsewhere = StartServer(starting().operator, "d.g", "worker-1", "203.0.113.7", 1.0, 1.0)
     with pytest.raises(ConfigurationError, match=r"expected '203\.0\.113\.7' to be an address of this worker"):
         run_spark(tmp_path).find_or_start(elsewhere)
 
@@ -361,7 +363,7 @@ def test_an_address_that_other_machines_do_not_reach_is_refused_where_workers_ar
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_OWN", json.dumps({"conn_type": "spark", "host": "local[1]"}))
-    several = StartServer(starting().operator, "d.g", "worker-1", "localhost", 1.0, has_other_workers=True)
+    several = StartServer(starting().operator, "d.g", "worker-1", "localhost", 1.0, 1.0, has_other_workers=True)
     with pytest.raises(ConfigurationError, match=r"found 'localhost', which is (127\.0\.0\.1|::1): on each machine"):
         run_spark(tmp_path).find_or_start(several)
     assert not keepers()
@@ -373,4 +375,5 @@ def test_the_executor_says_whether_workers_are_several(
 ) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
     context = {"ti": SimpleNamespace(hostname="worker-1")}
-    assert StartServer.of(starting().operator, context, "g", 1.0).has_other_workers is are_several
+    settings = RecoverySettings("file:///journal", "file:///results")
+    assert StartServer.of(starting().operator, context, "g", settings).has_other_workers is are_several
