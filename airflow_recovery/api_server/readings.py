@@ -150,7 +150,8 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 def as_json(answer: Any, kind: Any = None) -> bytes:
     """Return the answer as JSON. ``kind``: its type, if that is not its class."""
-    written: bytes = _adapter(kind or type(answer)).dump_json(answer, by_alias=True)
+    wanted: Any = kind or type(answer)
+    written: bytes = _adapter(wanted).dump_json(answer, by_alias=True)
     return written
 
 

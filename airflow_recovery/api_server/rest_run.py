@@ -74,7 +74,7 @@ async def get_run(
     known = kept_documents.get(key)
 
     def work() -> Any:
-        asked = {"run_id": run_id, "run_key": row.run_key, "run_state": row.state, "group": group}
+        asked: dict[str, Any] = {"run_id": run_id, "run_key": row.run_key, "run_state": row.state, "group": group}
         return read(read_run, tries, dag_id=dag_id, known=known and known[0], **asked)
 
     def finish(found: RunRead) -> tuple[str, bytes]:
@@ -109,7 +109,14 @@ async def get_regions(  # noqa: PLR0913 - a parameter each
     """Some regions of a run, one by one: those of a large run that `get_run` tells of as one."""
 
     row, tries = await _known(user, dag_id, run_id)
-    asked = {"group": group, "of": of, "status": status, "search": search, "offset": offset, "limit": limit}
+    asked: dict[str, Any] = {
+        "group": group,
+        "of": of,
+        "status": status,
+        "search": search,
+        "offset": offset,
+        "limit": limit,
+    }
     key = ("regions", run_id, *asked.values(), tries.packed.digest)
     return await _shared(
         user, dag_id, key, lambda: read(read_regions, tries, dag_id=dag_id, run_key=row.run_key, **asked)
