@@ -19,7 +19,7 @@ from airflow_recovery.api_server.places import NoPlace, Who
 from airflow_recovery.api_server.store_routes import carried_out
 
 _PAUSES = 3.0
-_SHORT_S = 0.1
+_SHORT_S = 0.03
 
 
 class _Reading:
