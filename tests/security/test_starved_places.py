@@ -217,7 +217,7 @@ def test_who_shares_a_refusal_asks_once_on_his_own_account(reads: Reads, monkeyp
 
     async def steps() -> list[Any]:
         async with places.take(ANN):
-            return await asyncio.gather(reads.ask(ANN), reads.ask(BEN), return_exceptions=True)
+            return list(await asyncio.gather(reads.ask(ANN), reads.ask(BEN), return_exceptions=True))
 
     refused, answered = ends(steps)
     assert isinstance(refused, NoPlace)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute, APIRouter
 
@@ -86,8 +87,9 @@ async def _answer_counted(self: SharedReads, *arguments: Any) -> Any:
     return await _answer(self, *arguments)
 
 
-journals.readers.ask = _ask_counted  # type: ignore[method-assign]
-SharedReads.answer = _answer_counted  # type: ignore[method-assign]
+patch = pytest.MonkeyPatch()
+patch.setattr(journals.readers, "ask", _ask_counted)
+patch.setattr(SharedReads, "answer", _answer_counted)
 
 
 class Unshared(SharedReads):
