@@ -114,6 +114,14 @@ class StoreTimeout(StoreError):
     """No answer in time. For a write the outcome is unknown; for a read nothing is known about the object."""
 
 
+class StoreSilent(StoreTimeout):
+    """The store gave no answer in time a moment ago. It is not asked again for ``retry_after_s``."""
+
+    def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class StoreUnavailable(StoreError):
     """Throttled, in conflict, or failing inside (HTTP 409, 429, 5xx). The same request may succeed later."""
 
@@ -235,6 +243,23 @@ class PagesDisagree(JournalError):
     """Two pages of one listing disagree: a record names an attempt that was not listed. List again."""
 
     kind = Kind.FENCED
+
+
+class ReadingStopped(RecoveryError):
+    """The API server's process for a large run was stopped: it took too long, or needed too much memory.
+
+    What it was to change may be changed in part, as by any process that is killed: look again, and ask again.
+    """
+
+
+class Outdated(RecoveryError):
+    """A plan of a page, or what it has shown, is older than the run. ``changed``: what is different."""
+
+    kind = Kind.OUTDATED
+
+    def __init__(self, message: str, changed: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.changed = changed
 
 
 class InputLost(RecoveryError):

@@ -61,6 +61,7 @@ CATALOGUE = (
     Benchmark("parsing", "What does a task group cost when its DAG file is parsed?", 1),
     Benchmark("commits", "How many vertices does a commit to a package of 500 files run?", 2, False),
     Benchmark("first_paint", "When can a run of 1,000 regions be read in the Recovery tab?", 1),
+    Benchmark("viewers", "What does a task feel of twenty viewers of a run of 10,000 regions?", 3),
     Benchmark("advice", "How much sooner does a run recover that is cut as it is advised to be?", 7, False),
     Benchmark("advice_diamond", "... and one with branches?", 7, False, where="advice:measure_diamond"),
     Benchmark("recovery_time", "How long does a chain of long steps take to recover, over the work lost?", 30, False),

@@ -16,10 +16,8 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, TypeVar
-from unittest.mock import MagicMock, patch
 
 _BEGUN = time.perf_counter()
 
@@ -141,14 +139,10 @@ def of_finished(endpoint_url: str) -> dict[str, Any]:
 
 
 def of_tab(endpoint_url: str, levels: int, parallelism: int) -> dict[str, Any]:
-    """The endpoint's own function, with a task instance of each region; and its answer when nothing has changed."""
-    from fastapi import Response
-    from pydantic import TypeAdapter
-
-    from airflow_recovery.api_server import rest_run
+    """What the endpoint calls, with a task instance of each region; and its answer when nothing has changed."""
     from airflow_recovery.api_server.budget import BudgetedStore
-    from airflow_recovery.api_server.dag_runs import RunRow
     from airflow_recovery.api_server.journals import REQUEST_BYTES
+    from airflow_recovery.api_server.readings import Access, RunRead, read_run
     from airflow_recovery.attempt.task_instances import Observation, TaskTry
 
     store = S3Store("s3://bucket/journal", endpoint_url=endpoint_url, region_name="us-east-1")
@@ -160,33 +154,33 @@ def of_tab(endpoint_url: str, levels: int, parallelism: int) -> dict[str, Any]:
         for at in range(parallelism)
     ]
     observed = Observation({task.key: task for task in tries})
-    answers = {
-        "find_dag_run": RunRow("run", IDENTITY.run_key, "success", None),
-        "observe": observed,
-        "may_act": True,
-        "deployment_journal": BudgetedStore(store, REQUEST_BYTES),
-    }
-    adapter, session, response = TypeAdapter(rest_run.RunAnswer), MagicMock(), Response()
 
-    def ask(etag: str | None) -> Any:
-        return rest_run.get_run(IDENTITY.dag_id, "run", session, MagicMock(), response, None, etag)
+    def ask(known: str | None) -> RunRead:
+        access = Access(BudgetedStore(store, REQUEST_BYTES), store, lambda location: store, refuses_large=False)
+        return read_run(
+            access,
+            dag_id=IDENTITY.dag_id,
+            run_id="run",
+            run_key=IDENTITY.run_key,
+            run_state="success",
+            group=None,
+            observation=observed,
+            known=known,
+        )
 
-    with ExitStack() as patched:
-        for name, answer in answers.items():
-            patched.enter_context(patch.object(rest_run, name, MagicMock(return_value=answer)))
-        cpu_s = time.process_time()
-        body, first_ms = _timed(lambda: adapter.dump_json(ask(None)))
-        first_cpu_s, cpu_s = time.process_time() - cpu_s, time.process_time()
-        again, again_ms = _timed(lambda: ask(response.headers["ETag"]))
-        again_cpu_s = time.process_time() - cpu_s
-    if again.status_code != 304:
-        raise RuntimeError(f"expected 304 where nothing has changed, found {again.status_code}")
+    cpu_s = time.process_time()
+    first, first_ms = _timed(lambda: ask(None))
+    first_cpu_s, cpu_s = time.process_time() - cpu_s, time.process_time()
+    again, again_ms = _timed(lambda: ask(first.version))
+    again_cpu_s = time.process_time() - cpu_s
+    if first.document is None or again.document is not None:
+        raise RuntimeError("expected a document, and none where nothing has changed")
     return {
         "first_ms": first_ms,
         "first_cpu_s": first_cpu_s,
         "again_ms": again_ms,
         "again_cpu_s": again_cpu_s,
-        "bytes": len(body),
+        "bytes": len(first.document),
         "peak_mb": _peak_mb(),
     }
 

@@ -144,6 +144,12 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing is logged."""
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 512
+    """As many connections may wait: otherwise the kernel drops some, and their clients try again after a second."""
+
+
 class StandIn:
     """A running server, as the process that asks sees it."""
 
@@ -172,8 +178,7 @@ def serving(objects: Path, delay_ms: float = 0.0) -> Iterator[StandIn]:
 def main() -> None:
     """Serve until standard input ends."""
     _Handler.objects = _Objects(pickle.loads(Path(sys.argv[1]).read_bytes()), float(sys.argv[2]) / 1000)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
     sys.stdin.read()

@@ -98,13 +98,15 @@ def _etag(body: bytes) -> str:
     return md5(body, usedforsecurity=False).hexdigest()
 
 
-def finished_run(plan: PlanRecord, bodies: dict[str, bytes], bucket: str = "s3://bucket") -> None:
+def finished_run(
+    plan: PlanRecord, bodies: dict[str, bytes], bucket: str = "s3://bucket", identity: RunIdentity = IDENTITY
+) -> None:
     """Put the journal and the results of a run of ``plan``, in which every region has finished once, into ``bodies``.
 
     With the snapshot that a task leaves while its Spark starts.
     """
     store = MemoryStore(f"{bucket}/journal", bodies)
-    journal = Journal(store, IDENTITY, writer="w", writes_snapshot=True, snapshot_min_pause_s=0)
+    journal = Journal(store, identity, writer="w", writes_snapshot=True, snapshot_min_pause_s=0)
     results = MemoryStore(f"{bucket}/journal/_results", bodies)
     journal.put_plan(plan)
     hashed = plan_hash(plan)

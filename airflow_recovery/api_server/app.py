@@ -4,13 +4,13 @@ The compare-and-clear as an endpoint, for deployments that keep another state st
 
 Airflow authenticates the user and authorises the DAG: ``observe`` asks for reading, ``clear`` for editing its task
 instances, and is written into the audit log. Imported by `plugin.LazyApp` on the first request. Response codes: 401
-nobody, 403 not allowed, 404 no such run, 410 the caller is no longer its own try, 415 no JSON, 422 not a request, 503
-the database did not answer: ask again.
+nobody, 403 not allowed, 404 no such run, 408 the body came too late, 410 the caller is no longer its own try, 413 the
+body is too large, 415 no JSON, 422 not a request, 503 the database did not answer: ask again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException
 
@@ -18,6 +18,7 @@ from airflow_recovery.airflow_compat import DagAccessEntity, GetUserDep, Session
 from airflow_recovery.api_server import page, rest_pin, rest_plan, rest_release, rest_run, rest_withdraw
 from airflow_recovery.api_server.access import MAY_ACT, MAY_CLEAR, same_origin
 from airflow_recovery.api_server.audit import audit
+from airflow_recovery.api_server.bodies import described, json_body
 from airflow_recovery.api_server.compare_and_clear import RunMissing, clear, observe
 from airflow_recovery.api_server.description import describe
 from airflow_recovery.api_server.rebuild import run_of_key, set_finished
@@ -53,8 +54,11 @@ def observe_run(dag_id: str, run_id: str, session: SessionDep) -> dict[str, Any]
         raise HTTPException(404, str(error)) from error
 
 
-@app.post("/dags/{dag_id}/runs/{run_id}/clear", dependencies=MAY_CLEAR)
-def clear_run(dag_id: str, run_id: str, body: dict[str, Any], session: SessionDep, user: GetUserDep) -> dict[str, Any]:
+Body = Annotated[dict[str, Any], Depends(json_body(dict[str, Any]))]
+
+
+@app.post("/dags/{dag_id}/runs/{run_id}/clear", dependencies=MAY_CLEAR, openapi_extra=described(dict[str, Any]))
+def clear_run(dag_id: str, run_id: str, body: Body, session: SessionDep, user: GetUserDep) -> dict[str, Any]:
     """Compare and clear: ``{"request": ClearRequest, "caller": {"key", "ti_id"} | null}`` -> a `ClearResult`."""
     try:
         posted = ClearBody.read(body)
@@ -75,8 +79,8 @@ def clear_run(dag_id: str, run_id: str, body: dict[str, Any], session: SessionDe
         raise HTTPException(422, str(error)) from error
 
 
-@app.post("/dags/{dag_id}/rebuild", dependencies=MAY_CLEAR)
-def rebuild_run(dag_id: str, body: dict[str, Any], session: SessionDep, user: GetUserDep) -> dict[str, Any]:
+@app.post("/dags/{dag_id}/rebuild", dependencies=MAY_CLEAR, openapi_extra=described(dict[str, Any]))
+def rebuild_run(dag_id: str, body: Body, session: SessionDep, user: GetUserDep) -> dict[str, Any]:
     """Set the finished tasks of a re-created run to success: `RebuildRequest` -> `Rebuilt`."""
     try:
         request = from_json(RebuildRequest, body)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from airflow_recovery.airflow_compat import DagModel, DagRun, SerializedDagModel, TaskInstance
+from airflow_recovery.story.deploy_impact import TRIGGER_RULE
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-TRIGGER_RULE = "trigger_rule"
 _CLASS = ("task_type", "_task_module")
 _NOT_COMPARED = frozenset({"env_vars"})
 """Templated fields that are in no fingerprint."""

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
-import uuid
-from functools import lru_cache
-from typing import TYPE_CHECKING
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.api_server.budget import BudgetedStore
-from airflow_recovery.errors import NothingRecorded
+from airflow_recovery.api_server.reader_process import Question, Tries
+from airflow_recovery.api_server.readers import readers
+from airflow_recovery.api_server.readings import Access, LargeJournal
+from airflow_recovery.api_server.silence import HeededStores, Silence
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
-from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.owner import check_owner, check_results
-from airflow_recovery.model.cached_location import is_cached_location
-from airflow_recovery.model.records import RunIdentity
-from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.results.places import Asker, Look, ResultPlaces
-from airflow_recovery.story import what_if
-from airflow_recovery.story.run_lookup import groups_of
-from airflow_recovery.story.run_view import RunView, view_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from airflow_recovery.attempt.task_instances import Observation
-    from airflow_recovery.model.manifest import PartitionManifest
-    from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+    from airflow_recovery.driver.region_spec import StoreSpec
+    from airflow_recovery.store.object_store import ObjectStore
 
 TIMEOUTS = Timeouts(connect_s=2.0, read_s=5.0, read_attempts=1)
 """People ask again by themselves, and few requests may wait at once (`airflow_recovery.api_server.store_routes`)."""
 
 REQUEST_BYTES = 256 * 1024 * 1024
 """Of a journal, for one request: some hundred times what the largest runs that were tried have."""
+
+READS_LARGE_RUNS_APART = True
+CHANGE_S = 600.0
+"""For a change of a large run by another process. It may delete many files."""
+_MOST_LARGE_RUNS = 1000
+
+Audit = Callable[[Mapping[str, Any]], None]
+
+silence = Silence()
+"""Of this process."""
 
 
 @lru_cache(maxsize=1)
@@ -47,73 +52,106 @@ def deployment_name() -> str | None:
     return RecoverySettings.load().deployment
 
 
-def deployment_journal() -> ObjectStore:
-    """The store of all journals, which belongs to this deployment, as its tasks see to it (fault 82); for one request.
+def deployment_access(audit: Audit = lambda said: None, *, refuses_large: bool = False) -> Access:
+    """Return the stores of this deployment for one request.
 
-    No more than `REQUEST_BYTES` are read from it: what a person opens must not take the API server's memory. Raises
-    `ConfigurationError` where it is another one's: its runs are not ours to show under our names, or to restart.
+    The journal belongs to this deployment, as its tasks see to it (fault 82). No more than `REQUEST_BYTES` are read
+    from it: what a person opens must not take the API server's memory. Raises `ConfigurationError` where it is another
+    one's: its runs are not ours to show under our names, or to restart.
     """
-    store = deployment_stores().journal
-    check_owner(store, deployment_name() or "")
-    return BudgetedStore(store, REQUEST_BYTES)
+    stores = HeededStores(deployment_stores(), silence)
+    check_owner(stores.journal, deployment_name() or "")
+    journal = BudgetedStore(stores.journal, REQUEST_BYTES)
+    is_refused = refuses_large and READS_LARGE_RUNS_APART
+    return Access(journal, stores.results, stores.open_location, is_refused, audit=audit)
 
 
 def deployment_results() -> ObjectStore:
     """The store of all results, to delete from. Raises `ConfigurationError` where they are another journal's."""
-    stores = deployment_stores()
+    stores = HeededStores(deployment_stores(), silence)
     check_results(stores.journal, stores.results)
     return stores.results
 
 
-def journal_of(store: ObjectStore, dag_id: str, run_key: str, group_id: str | None, groups: list[str]) -> Journal:
-    """The journal of one of the ``groups`` of a run; the first, where none is named. Raises `NothingRecorded`."""
-    if not groups:
-        raise NothingRecorded(f"Nothing is recorded of run {run_key} of DAG {dag_id!r}: no region has begun.")
-    if group_id is not None and group_id not in groups:
-        raise NothingRecorded(f"Run {run_key} of DAG {dag_id!r} has no group {group_id!r}. It has {', '.join(groups)}.")
-    return Journal(store, RunIdentity(dag_id, run_key, group_id or groups[0]), writer=uuid.uuid4().hex)
+class KnownTries:
+    """The task instances of a run, and the same for another process."""
+
+    def __init__(self, observation: Observation) -> None:
+        self.observation = observation
+
+    @cached_property
+    def packed(self) -> Tries:
+        """The pickled task instances. Pickled once, for all requests that share them."""
+        return Tries.of(self.observation)
 
 
-def view_of(dag_id: str, run_key: str, group_id: str | None) -> RunView:
-    """One group of a run, read once. Raises as `journal_of`."""
-    store = deployment_journal()
-    return view_run(journal_of(store, dag_id, run_key, group_id, groups_of(store, dag_id, run_key)))
+@dataclass(frozen=True)
+class Apart:
+    """A question that another process answers. The answer uses no listing from before ``asked_at``."""
+
+    function: Callable[..., Any]
+    arguments: dict[str, Any]
+    tries: Tries | None
+    audit: Audit
+    most_s: float | None = None
+    asked_at: float = field(default_factory=time.monotonic)
+
+    def ask(self) -> Any:
+        """Return the answer. Raises the error of the function, and `ReadingStopped`."""
+        stores = deployment_stores()
+        question = Question(
+            self.function.__module__,
+            self.function.__name__,
+            self.arguments,
+            self.tries,
+            self.asked_at,
+            stores.journal_spec,
+            stores.results_spec,
+            stores.driver_env(),
+            {
+                "connect_timeout_s": TIMEOUTS.connect_s,
+                "read_timeout_s": TIMEOUTS.read_s,
+                "max_read_attempts": TIMEOUTS.read_attempts,
+            },
+            REQUEST_BYTES,
+        )
+        return readers.ask(self.arguments["dag_id"], question, partial(_hear, stores, self.audit), self.most_s)
 
 
-def version_of(journal: Journal, listed: Iterable[ObjectInfo], observation: Observation, *more: str | None) -> str:
-    """Changes with whatever a page shows. ``listed``: all objects of the journal but heartbeats. Caches don't count."""
-    digest = hashlib.sha256(repr(more).encode())
-    for info in listed:
-        if info.key != journal.layout.snapshot:
-            digest.update(f"{info.key} {info.etag}\n".encode())
-    for key, task in sorted(observation.tries.items()):
-        digest.update(f"{key} {task.ti_id} {task.state}\n".encode())
-    return digest.hexdigest()[:32]
+_large: OrderedDict[tuple[str, ...], None] = OrderedDict()
+"""Runs whose journals are large: the API server does not list them again."""
 
 
-def places_of(stores: Stores, view: RunView) -> ResultPlaces:
-    """Where the API server looks for results of a run: where a plan of the run has them, and nowhere else."""
-    return ResultPlaces.of(stores.results.base_uri, view.journal.identity, Asker.API_SERVER, view.in_use.recorded)
+def read(
+    function: Callable[..., Any], tries: KnownTries | None = None, audit: Audit = lambda said: None, **arguments: Any
+) -> Any:
+    """Call a function of `airflow_recovery.api_server.readings`. Return `Apart` if it needs a large journal.
+
+    ``tries``: the task instances of the run, for a function that has an argument ``observation``.
+    """
+    access = deployment_access(audit, refuses_large=True)
+    about = (function.__name__ if "run_key" not in arguments else "", arguments["dag_id"], arguments.get("run_key", ""))
+    if about not in _large:
+        try:
+            more = {} if tries is None else {"observation": tries.observation}
+            return function(access, **arguments, **more)
+        except LargeJournal:
+            _large[about] = None
+            while len(_large) > _MOST_LARGE_RUNS:
+                _large.popitem(last=False)
+    return Apart(function, arguments, None if tries is None else tries.packed, audit)
 
 
-def evaluation_of(stores: Stores, view: RunView) -> Evaluation:
-    """For one plan. What a Spark Connect server keeps is taken to be there: only tasks know how to ask it."""
-    return what_if.evaluate_run(view, places_of(stores, view), stores.open_location, lambda manifest: None)
+def change(function: Callable[..., Any], audit: Audit, tries: KnownTries | None = None, **arguments: Any) -> Any:
+    """Call a function of `airflow_recovery.api_server.changes`. Wait in this thread if another process works."""
+    found = read(function, tries, audit, **arguments)
+    return replace(found, most_s=CHANGE_S).ask() if isinstance(found, Apart) else found
 
 
-def not_asked(stores: Stores, view: RunView) -> list[str]:
-    """The regions with a result at a location that this API server does not open, and takes to be as registered."""
-    places = places_of(stores, view)
-    return [
-        region.name
-        for region in view.in_use.plan.regions
-        if (current := view.in_use.state.of(region.name).current) is not None
-        and current.outcome is not None
-        and any(_is_foreign(places, output) for output in current.outcome.outputs)
-    ]
-
-
-def _is_foreign(places: ResultPlaces, output: PartitionManifest) -> bool:
-    if is_cached_location(output.location) or output.managed:
-        return False
-    return places.look_at(output) is Look.TAKEN_TO_BE_THERE
+def _hear(stores: Stores, audit: Audit, kind: str, about: Any) -> StoreSpec | None:
+    """Answer a process: write the audit log, or return how to open a location. Raises if that is not allowed."""
+    if kind == "audit":
+        audit(about)
+        return None
+    stores.open_location(about)  # raises if it may not be opened
+    return replace(stores.results_spec, uri=about)

@@ -8,6 +8,7 @@ status is left to mistakes of this program.
 from __future__ import annotations
 
 import logging
+import math
 from enum import Enum
 from typing import Any
 
@@ -26,6 +27,7 @@ from airflow_recovery.errors import (
     NotMine,
     OutputAltered,
     PagesDisagree,
+    ReadingStopped,
     RecoveryError,
     StoreAccessDenied,
     StoreCredentialsExpired,
@@ -60,16 +62,6 @@ class ErrorCode(str, Enum):
     """A store or the database gave no answer: ask again."""
 
 
-class Outdated(RecoveryError):
-    """A plan of a page that is older than the run."""
-
-    kind = Kind.OUTDATED
-
-    def __init__(self, message: str, changed: tuple[str, ...]) -> None:
-        super().__init__(message)
-        self.changed = changed
-
-
 class Problem(BaseModel):
     """The body of every error. ``changed``: what is different, where `ErrorCode.OUTDATED`; else empty."""
 
@@ -84,7 +76,9 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         (401, "Nobody is logged in"),
         (403, "The user may not do this to this DAG"),
         (404, "No such run, group or region, or nothing is recorded"),
+        (408, "The body did not come in time"),
         (409, "The run has moved on, or somebody is at work: nothing was changed"),
+        (413, "The body is too large"),
         (422, "Not a request"),
         (502, "The journal, the store or this deployment's configuration can't be used: asking again does not help"),
         (503, "No answer of a store or of the database: ask again"),
@@ -107,6 +101,7 @@ _BY_CLASS: tuple[tuple[type[RecoveryError], int, ErrorCode], ...] = (
     (StoreAccessDenied, 502, ErrorCode.DENIED),
     (StoreCredentialsExpired, 502, ErrorCode.DENIED),
     (PagesDisagree, 503, ErrorCode.NO_ANSWER),
+    (ReadingStopped, 503, ErrorCode.NO_ANSWER),
 )
 
 
@@ -138,7 +133,10 @@ def _of_recovery(request: Request, error: Exception) -> JSONResponse:
         log.warning("%s %s: %s", request.method, request.url.path, error)
     # KeyError's own text is the repr of its argument.
     detail = str(error.args[0]) if error.args else str(error)
-    return _answer(status, code, " ".join(detail.split()), getattr(error, "changed", ()))
+    answer = _answer(status, code, " ".join(detail.split()), getattr(error, "changed", ()))
+    if status == 503:
+        answer.headers["Retry-After"] = str(max(1, math.ceil(getattr(error, "retry_after_s", 0.0))))
+    return answer
 
 
 def _ask_again(request: Request, error: Exception) -> JSONResponse:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_ACT
 from airflow_recovery.api_server.audit import audit
+from airflow_recovery.api_server.bodies import described, json_body
+from airflow_recovery.api_server.changes import pin_attempt
 from airflow_recovery.api_server.dag_runs import find_dag_run
-from airflow_recovery.api_server.journals import view_of
+from airflow_recovery.api_server.journals import change
 from airflow_recovery.api_server.rest_errors import RESPONSES
 from airflow_recovery.api_server.rest_plan import Group
 from airflow_recovery.api_server.rest_release import WhichAttempt
 from airflow_recovery.api_server.store_routes import StoreRoute
-from airflow_recovery.attempt.pin import pin as pin_data
-from airflow_recovery.attempt.pin import unpin
-from airflow_recovery.journal.recorded import recorded_journal
+from airflow_recovery.model.records import Pin as PinRecord
 
 router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
 
@@ -40,16 +42,26 @@ class Pinned(BaseModel):
     why: str
 
 
-@router.post("/dags/{dag_id}/runs/{run_id}/pin", dependencies=MAY_ACT)
-def pin(dag_id: str, run_id: str, which: Pin, session: SessionDep, user: GetUserDep, group: Group = None) -> Pinned:
+@router.post("/dags/{dag_id}/runs/{run_id}/pin", dependencies=MAY_ACT, openapi_extra=described(Pin))
+def pin(
+    dag_id: str,
+    run_id: str,
+    which: Annotated[Pin, Depends(json_body(Pin))],
+    session: SessionDep,
+    user: GetUserDep,
+    group: Group = None,
+) -> Pinned:
     """Pin the data of one attempt, or unpin them. Twice is once."""
     who = user.get_name()
     row = find_dag_run(session, dag_id, run_id)
     session.close()
-    view = view_of(dag_id, row.run_key, group)
-    audit(session, who, "airflow_recovery.pin", dag_id, run_id, which.model_dump())
-    session.close()
-    change = pin_data if which.pinned else unpin
-    with recorded_journal(view.journal) as journal:
-        turn = change(journal, view.in_use.state, which.region, which.attempt, who, which.why)
+    turn: PinRecord = change(
+        pin_attempt,
+        lambda said: audit(session, who, "airflow_recovery.pin", dag_id, run_id, dict(said)),
+        dag_id=dag_id,
+        run_key=row.run_key,
+        group=group,
+        who=who,
+        asked=which.model_dump(),
+    )
     return Pinned(region=turn.region, attempt=turn.attempt, pinned=turn.is_pinned, who=turn.who, why=turn.why)

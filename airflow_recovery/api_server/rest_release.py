@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict
 
 from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_ACT, MAY_ASK
 from airflow_recovery.api_server.audit import audit
+from airflow_recovery.api_server.bodies import described, json_body
+from airflow_recovery.api_server.changes import ReleasedAttempt, release_attempt
 from airflow_recovery.api_server.dag_runs import find_dag_run
-from airflow_recovery.api_server.journals import deployment_results, deployment_stores, evaluation_of, view_of
-from airflow_recovery.api_server.rest_errors import RESPONSES, Outdated
-from airflow_recovery.api_server.rest_plan import Group, not_asked_warnings
+from airflow_recovery.api_server.journals import change, deployment_results, read
+from airflow_recovery.api_server.plan_readings import read_release_plan
+from airflow_recovery.api_server.rest_errors import RESPONSES
+from airflow_recovery.api_server.rest_plan import Group
 from airflow_recovery.api_server.store_routes import StoreRoute
-from airflow_recovery.attempt.manual_release import check_may_go, release_by_hand
-from airflow_recovery.journal.recorded import recorded_journal
-from airflow_recovery.story.release_preview import ReleasePreview, attempt_to_release, preview_release
+from airflow_recovery.story.release_preview import ReleasePreview
 
 router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
 
@@ -52,19 +53,33 @@ class ReleasedData(BaseModel):
     pinned_by: str
 
 
-@router.post("/dags/{dag_id}/runs/{run_id}/release/plan", dependencies=MAY_ASK)
-def plan_release(dag_id: str, run_id: str, which: Which, session: SessionDep, group: Group = None) -> ReleasePreview:
+@router.post(
+    "/dags/{dag_id}/runs/{run_id}/release/plan",
+    dependencies=MAY_ASK,
+    response_model=ReleasePreview,
+    openapi_extra=described(Which),
+)
+def plan_release(
+    dag_id: str,
+    run_id: str,
+    which: Annotated[Which, Depends(json_body(Which))],
+    session: SessionDep,
+    group: Group = None,
+) -> Any:
     """What could no longer be recovered without running again. Changes nothing."""
     row = find_dag_run(session, dag_id, run_id)
     session.close()
-    view = view_of(dag_id, row.run_key, group)
-    preview = preview_release(view, evaluation_of(deployment_stores(), view), which.region)
-    return replace(preview, warnings=(*preview.warnings, *not_asked_warnings(view)))
+    return read(read_release_plan, dag_id=dag_id, run_key=row.run_key, group=group, region=which.region)
 
 
-@router.post("/dags/{dag_id}/runs/{run_id}/release", dependencies=MAY_ACT)
+@router.post("/dags/{dag_id}/runs/{run_id}/release", dependencies=MAY_ACT, openapi_extra=described(Release))
 def release(
-    dag_id: str, run_id: str, which: Release, session: SessionDep, user: GetUserDep, group: Group = None
+    dag_id: str,
+    run_id: str,
+    which: Annotated[Release, Depends(json_body(Release))],
+    session: SessionDep,
+    user: GetUserDep,
+    group: Group = None,
 ) -> ReleasedData:
     """Delete the data of one attempt. A user's own output location is never deleted.
 
@@ -73,20 +88,20 @@ def release(
     who = user.get_name()
     row = find_dag_run(session, dag_id, run_id)
     session.close()
-    view = view_of(dag_id, row.run_key, group)
-    hand = attempt_to_release(view, which.region)
-    if hand.attempt.number != which.attempt:
-        changed = f"{which.region}: attempt {hand.attempt.number} counts now, not {which.attempt}"
-        raise Outdated("The run has moved on. Nothing was changed; look at it again.", (changed,))
-    check_may_go(hand, force=which.force)
-    audit(session, who, "airflow_recovery.release", dag_id, run_id, which.model_dump())
-    session.close()
-    with recorded_journal(view.journal) as journal:
-        deleted = release_by_hand(journal, deployment_results(), hand, who, force=which.force)
+    deployment_results()  # raises if they are another journal's
+    deleted: ReleasedAttempt = change(
+        release_attempt,
+        lambda said: audit(session, who, "airflow_recovery.release", dag_id, run_id, dict(said)),
+        dag_id=dag_id,
+        run_key=row.run_key,
+        group=group,
+        who=who,
+        asked=which.model_dump(),
+    )
     return ReleasedData(
         region=which.region,
-        attempt=hand.attempt.number,
-        files=deleted.objects,
-        bytes=deleted.size,
+        attempt=deleted.attempt,
+        files=deleted.files,
+        bytes=deleted.bytes,
         pinned_by=deleted.readers,
     )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_recovery.airflow_compat import GetUserDep, SessionDep
 from airflow_recovery.api_server.access import MAY_ACT
 from airflow_recovery.api_server.audit import audit
+from airflow_recovery.api_server.bodies import described, json_body
+from airflow_recovery.api_server.changes import withdraw_results
 from airflow_recovery.api_server.dag_runs import find_dag_run
-from airflow_recovery.api_server.journals import view_of
+from airflow_recovery.api_server.journals import change
 from airflow_recovery.api_server.rest_errors import RESPONSES
 from airflow_recovery.api_server.rest_plan import Group
 from airflow_recovery.api_server.store_routes import StoreRoute
-from airflow_recovery.attempt.withdraw import withdraw as withdraw_results
-from airflow_recovery.journal.recorded import recorded_journal
+from airflow_recovery.model.records import Withdrawal
 
 router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
 
@@ -48,19 +51,28 @@ class Withdrawn(BaseModel):
     attempts: list[WithdrawnAttempt]
 
 
-@router.post("/dags/{dag_id}/runs/{run_id}/withdraw", dependencies=MAY_ACT)
+@router.post("/dags/{dag_id}/runs/{run_id}/withdraw", dependencies=MAY_ACT, openapi_extra=described(Withdraw))
 def withdraw(
-    dag_id: str, run_id: str, which: Withdraw, session: SessionDep, user: GetUserDep, group: Group = None
+    dag_id: str,
+    run_id: str,
+    which: Annotated[Withdraw, Depends(json_body(Withdraw))],
+    session: SessionDep,
+    user: GetUserDep,
+    group: Group = None,
 ) -> Withdrawn:
     """Withdraw what the newest publish names, or give it back. Twice is once."""
     who = user.get_name()
     row = find_dag_run(session, dag_id, run_id)
     session.close()
-    view = view_of(dag_id, row.run_key, group)
-    audit(session, who, "airflow_recovery.withdraw", dag_id, run_id, which.model_dump())
-    session.close()
-    with recorded_journal(view.journal) as journal:
-        turns = withdraw_results(journal, which.region, who, which.reason, withdrawn=which.withdrawn)
+    turns: list[Withdrawal] = change(
+        withdraw_results,
+        lambda said: audit(session, who, "airflow_recovery.withdraw", dag_id, run_id, dict(said)),
+        dag_id=dag_id,
+        run_key=row.run_key,
+        group=group,
+        who=who,
+        asked=which.model_dump(),
+    )
     return Withdrawn(
         attempts=[
             WithdrawnAttempt(

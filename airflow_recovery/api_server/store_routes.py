@@ -2,123 +2,85 @@
 
 The API server runs whatever is not asynchronous in one pool of 40 threads, which the tab would share with the Execution
 API: a store that does not answer, and forty open tabs, would stop the heartbeats of tasks, which Airflow then kills. So
-these routes have a few threads of their own; who finds no room is told so, and waits in no thread at all. Where a store
-has given no answer in time, nobody asks it for a while.
+these routes have a few threads of their own. A request that waits for one of them holds no thread. Another process
+reads large runs, so that the interpreter of the API server stays free.
+
+The order of each request: Airflow authorises the user; `airflow_recovery.api_server.bodies` reads the body; the request
+takes a place; it works.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import math
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any, get_type_hints
 
 import anyio
 import anyio.to_thread
-from fastapi import HTTPException, Request, Response
+from fastapi import Response
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
-from airflow_recovery.errors import StoreTimeout
+from airflow_recovery.airflow_compat import GetUserDep
+from airflow_recovery.api_server.journals import Apart
+from airflow_recovery.api_server.places import Places, Who
+from airflow_recovery.api_server.readers import PROCESSES
 
+JSON = "application/json"
 ROOM = 8
 """Requests that wait for a store at once, in each process of the API server."""
-WAIT_S = 1.0
-"""For so long a request waits for room; it costs no thread."""
-PAUSE_S = 10.0
-"""For so long nobody asks after a time-out."""
+WAIT_S = 5.0
+"""How long a request waits for a place."""
+WAIT_FOR_A_PROCESS_S = 30.0
+
+places = Places(ROOM, by_user=3, by_dag=4, wait_s=WAIT_S)
+large_runs = Places(PROCESSES, by_user=1, by_dag=1, wait_s=WAIT_FOR_A_PROCESS_S)
+"""For requests that another process answers."""
 
 
-class StoreGate:
-    """Whether a request may go to the store now. ``clock`` counts seconds, from anywhere."""
+async def carried_out(who: Who, work: Callable[[], Any]) -> Any:
+    """Run ``work`` in a thread of its own and return its result. Raises `NoPlace`.
 
-    def __init__(
-        self,
-        room: int = ROOM,
-        *,
-        wait_s: float = WAIT_S,
-        pause_s: float = PAUSE_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._room = anyio.CapacityLimiter(room)
-        self._wait_s = wait_s
-        self._pause_s = pause_s
-        self._clock = clock
-        self._silent_until = -math.inf
-
-    @asynccontextmanager
-    async def admitted(self) -> AsyncIterator[None]:
-        """While the request is carried out. Raises HTTP 503 without room, and while the store is known to be silent."""
-        self._refuse_while_silent()
-        request = object()
-        try:
-            with anyio.fail_after(self._wait_s):
-                await self._room.acquire_on_behalf_of(request)
-        except TimeoutError:
-            raise _later(
-                f"Recovery's pages already wait for the store with {self._room.total_tokens:g} requests: ask again "
-                "in a moment.",
-                self._wait_s,
-            ) from None
-        try:
-            self._refuse_while_silent()  # it may have fallen silent while this one waited
-            yield
-        except StoreTimeout:
-            self._silent_until = self._clock() + self._pause_s
-            raise
-        finally:
-            self._room.release_on_behalf_of(request)
-
-    def _refuse_while_silent(self) -> None:
-        left_s = self._silent_until - self._clock()
-        if left_s > 0:
-            # Not what the store's client said: whoever asks has not been asked yet who he is.
-            raise _later(f"The store does not answer, and is asked again in {math.ceil(left_s)} s.", left_s)
+    If the result is an `Apart`, let another process answer it.
+    """
+    async with places.take(who):
+        found = await _in_own_thread(work)
+    if isinstance(found, Apart):
+        async with large_runs.take(who):
+            found = await _in_own_thread(found.ask)
+    return found
 
 
-def _later(detail: str, seconds: float) -> HTTPException:
-    return HTTPException(503, detail, headers={"Retry-After": str(math.ceil(seconds))})
-
-
-gate = StoreGate()
-"""Of this process."""
+async def _in_own_thread(work: Callable[[], Any]) -> Any:
+    # The places limit the threads. The own limiter keeps them out of the pool that the API server shares.
+    return await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1))
 
 
 class StoreRoute(APIRoute):
-    """Its endpoint, a plain function, passes the `gate`, and runs in a thread of its own; so is its answer written."""
+    """Runs its endpoint, a plain function, in a place and a thread of its own. Writes the answer there, too."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         # A router that takes over another one's routes makes them anew of the endpoints that they have.
         is_made = inspect.iscoroutinefunction(endpoint)
-        super().__init__(path, endpoint if is_made else _in_own_thread(endpoint), **options)
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The gate comes before everything else of the request: who is refused has not even been asked who he is."""
-        handler = super().get_route_handler()
-
-        async def admitted(request: Request) -> Response:
-            async with gate.admitted():
-                return await handler(request)
-
-        return admitted
+        super().__init__(path, endpoint if is_made else _placed(endpoint), **options)
 
 
-def _in_own_thread(endpoint: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Response]]:
-    written = TypeAdapter(get_type_hints(endpoint, include_extras=True)["return"])
+def _placed(endpoint: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Response]]:
+    kind = get_type_hints(endpoint, include_extras=True)["return"]
+    written = None if kind is Any else TypeAdapter(kind)  # readings return JSON
 
-    def answer(arguments: dict[str, Any]) -> Response:
-        response = endpoint(**arguments)
-        if isinstance(response, Response):
-            return response
-        headers = dict(arguments["response"].headers) if "response" in arguments else None
-        return Response(written.dump_json(response, by_alias=True), headers=headers, media_type="application/json")
+    def answer(arguments: dict[str, Any]) -> Any:
+        found = endpoint(**arguments)
+        return found if written is None else Response(written.dump_json(found, by_alias=True), media_type=JSON)
 
     @functools.wraps(endpoint)
-    async def waiting(**arguments: Any) -> Response:
-        # The gate counts the requests; a limiter of its own keeps this one out of the pool that all others share.
-        return await anyio.to_thread.run_sync(answer, arguments, limiter=anyio.CapacityLimiter(1))
+    async def placed(asking_user: GetUserDep, **arguments: Any) -> Response:
+        who = Who(str(asking_user.get_name()), arguments.get("dag_id", ""))
+        found = await carried_out(who, functools.partial(answer, arguments))
+        return found if isinstance(found, Response) else Response(found, media_type=JSON)
 
-    return waiting
+    own = inspect.signature(endpoint, eval_str=True)
+    asking = inspect.Parameter("asking_user", inspect.Parameter.KEYWORD_ONLY, annotation=GetUserDep)
+    placed.__signature__ = own.replace(parameters=[*own.parameters.values(), asking])  # type: ignore[attr-defined]
+    return placed

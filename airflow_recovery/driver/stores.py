@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.locations import comparable, scheme_of, split_uri
@@ -44,8 +44,11 @@ def lend_catalogs(catalogs: Mapping[str, Mapping[str, str]]) -> None:
         os.environ.setdefault(catalog_variable(name), json.dumps(properties))
 
 
-def open_spec_store(spec: StoreSpec) -> ObjectStore:
-    """The store at ``spec.uri``. Credentials come from the environment of this process."""
+def open_spec_store(spec: StoreSpec, waits: Mapping[str, Any] | None = None) -> ObjectStore:
+    """The store at ``spec.uri``. Credentials come from the environment of this process.
+
+    ``waits``: as `airflow_recovery.store.opening.open_store` has them.
+    """
     from airflow_recovery.store.opening import open_store
 
     return open_store(
@@ -55,6 +58,7 @@ def open_spec_store(spec: StoreSpec) -> ObjectStore:
         encryption=encryption_of(spec),
         session=_own_session() if spec.has_own_credentials and scheme_of(spec.uri) == "s3" else None,
         access=_cloud_access(spec) if spec.has_own_credentials and scheme_of(spec.uri) != "s3" else None,
+        waits=waits,
     )
 
 

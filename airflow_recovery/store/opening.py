@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.locations import EXPECTED, scheme_of
@@ -23,12 +24,14 @@ def open_store(
     session: AnySession | None = None,
     encryption: Encryption | None = None,
     access: CloudAccess | None = None,
+    waits: Mapping[str, Any] | None = None,
 ) -> ObjectStore:
     """The store at ``uri``, which is written as `airflow_recovery.locations` says.
 
     Makes no request yet. Credentials for S3 come from ``session``; those for Google's and Azure's clouds, and the
     endpoint, from ``access``. Without one they come from the library's own chain: the environment, a profile, or the
-    machine's role. Raises `ConfigurationError` for any other URI.
+    machine's role. ``waits``: for how long its client waits, where that is not as usual: ``connect_timeout_s``,
+    ``read_timeout_s`` and ``max_read_attempts``. Raises `ConfigurationError` for any other URI.
     """
     scheme = scheme_of(uri)
     if scheme in ("gs", "abfss"):
@@ -36,11 +39,20 @@ def open_store(
         from airflow_recovery.store.cloud import CloudAccess
         from airflow_recovery.store.google import GoogleStore
 
-        return (GoogleStore if scheme == "gs" else AzureStore)(uri, access or CloudAccess({}, endpoint_url))
+        return (GoogleStore if scheme == "gs" else AzureStore)(
+            uri, access or CloudAccess({}, endpoint_url), **(waits or {})
+        )
     if scheme == "s3":
         from airflow_recovery.store.s3 import S3Store
 
-        return S3Store(uri, endpoint_url=endpoint_url, region_name=region_name, session=session, encryption=encryption)
+        return S3Store(
+            uri,
+            endpoint_url=endpoint_url,
+            region_name=region_name,
+            session=session,
+            encryption=encryption,
+            **(waits or {}),
+        )
     if uri.startswith(("/", "file:")):
         return LocalStore(uri)
     raise ConfigurationError(

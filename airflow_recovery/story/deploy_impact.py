@@ -30,6 +30,8 @@ DECLARED_OTHERWISE = (
     "{}: the class, the arguments as they are written or the local files differ from those of the attempt that counts. "
     "If a task that reads it is cleared alone, its own task looks first; it runs again if its fingerprint differs"
 )
+TRIGGER_RULE = "trigger_rule"
+"""As Airflow calls it among the declarations of a task."""
 _OTHER = "another version's"
 """Stands in for a fingerprint that is not the recorded one."""
 

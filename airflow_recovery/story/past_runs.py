@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -27,7 +28,13 @@ class PastRuns:
     notes: list[str]
 
 
-def past_runs(store: ObjectStore, dag_id: str, group_id: str | None = None, most: int = RUNS) -> PastRuns:
+def past_runs(
+    store: ObjectStore,
+    dag_id: str,
+    group_id: str | None = None,
+    most: int = RUNS,
+    read: Callable[[Journal], RunView] = view_run,
+) -> PastRuns:
     """The newest ``most`` runs of a group, as `newest_runs` has them. One that can't be read is named and left out.
 
     Raises `NothingRecorded` where the journal has no such DAG or group, where its runs have several groups and none is
@@ -44,7 +51,7 @@ def past_runs(store: ObjectStore, dag_id: str, group_id: str | None = None, most
     notes: list[str] = []
     for identity in identities:
         try:
-            view = view_run(Journal(store, identity, writer="reader"))
+            view = read(Journal(store, identity, writer="reader"))
             runs.append(PastRun(identity.run_key, view.in_use.plan, view.in_use.state, attempt_seconds(view)))
         except JournalError as error:  # noqa: PERF203 - one run that can't be read is not the others
             if len(identities) == 1:

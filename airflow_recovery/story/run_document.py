@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 from airflow_recovery.attempt.recovery_report import Recovered, recovered
 from airflow_recovery.attempt.task_instances import Observation, TaskTry
@@ -90,7 +90,9 @@ class RunDocument:
 
     A run of more than `MAX_REGIONS` regions is folded: ``subtasks`` has those of which there is nothing to tell but
     that they ran once or have not begun, ``regions`` the others, and what a region reads is told without the keys of
-    subtasks, in ``edges`` too. ``holes``: why the history is not whole, a line each. Recovery itself never reads it.
+    subtasks, in ``edges`` too. At most `MAX_TOLD` of each are there, first those of which there is something to tell;
+    ``left`` counts the regions that are in none of them. `region_page` has them all. ``holes``: why the history is not
+    whole, a line each. Recovery itself never reads it.
     """
 
     dag_id: str
@@ -105,10 +107,16 @@ class RunDocument:
     statuses: dict[str, int]
     regions: tuple[RegionView, ...]
     subtasks: tuple[SubtasksView, ...]
+    left: int
     edges: tuple[Edge, ...]
     decisions: tuple[Decision, ...]
     holes: tuple[str, ...]
     saved: Recovered
+
+
+_WORST = {RegionStatus.FAILED: 0, RegionStatus.LOST: 1, RegionStatus.RUNNING: 2}
+MAX_TOLD = 100
+"""So many regions, and so many rows of subtasks, of a folded run: its document is as large as that of a small one."""
 
 
 @without_garbage_collection()
@@ -128,7 +136,16 @@ def run_document(
     views = _Regions(view, events, observation, {} if is_folded else unseen_code(view))
     statuses = views.statuses()
     counts = Counter(status.value for status in statuses.values())
-    together = _uneventful(plan, views.story.eventful()) if is_folded else {}
+    told: Sequence[str] = list(plan.by_name)
+    rows: tuple[SubtasksView, ...] = ()
+    edges: Sequence[Edge] = edges_of(plan, state) if not is_folded else ()
+    if is_folded:
+        eventful = sorted(views.story.eventful(), key=lambda name: _WORST.get(statuses[name], len(_WORST)))
+        together = _uneventful(plan, eventful)
+        told = _first([name for name in plan.by_name if name not in together], eventful)
+        rows = _together(views, statuses, together)[:MAX_TOLD]
+        shown = {row.of for row in rows} | {without_key(plan.by_name[name]) for name in told}
+        edges = [edge for edge in group_edges_of(plan, state) if {edge.producer, edge.consumer} <= shown]
     return RunDocument(
         dag_id=identity.dag_id,
         run_id=run_id,
@@ -140,9 +157,10 @@ def run_document(
         header=view.header(),
         is_active=run_state in ("running", "queued") or counts[RegionStatus.RUNNING.value] > 0,
         statuses={status.value: counts[status.value] for status in RegionStatus if counts[status.value]},
-        regions=tuple(views.of(plan.by_name[name]) for name in plan.by_name if name not in together),
-        subtasks=_together(views, statuses, together) if is_folded else (),
-        edges=tuple(group_edges_of(plan, state) if is_folded else edges_of(plan, state)),
+        regions=tuple(views.of(plan.by_name[name]) for name in told),
+        subtasks=rows,
+        left=len(plan.regions) - len(told) - sum(row.regions for row in rows),
+        edges=tuple(edges),
         decisions=tuple(decisions_of(events)),
         holes=events.holes,
         saved=recovered(plan, state, events.newest_kept()),
@@ -178,9 +196,19 @@ _NOT_READ = (
 
 def _uneventful(plan: PlanRecord, eventful: Sequence[str]) -> dict[str, None]:
     """The subtasks but those of which there is something to tell, in their order."""
-    alone = set(eventful[:MAX_REGIONS])
+    alone = set(eventful[: min(MAX_REGIONS, MAX_TOLD)])
     names = chain.from_iterable(plan.subtask_names.values())
     return dict.fromkeys(name for name in names if name not in alone)
+
+
+def _first(names: Sequence[str], eventful: Sequence[str]) -> list[str]:
+    """`MAX_TOLD` of ``names``, in their order; the ``eventful`` ones before the others."""
+    if len(names) <= MAX_TOLD:
+        return list(names)
+    known = set(names)
+    wanted = dict.fromkeys(chain((name for name in eventful if name in known), names))
+    chosen = set(islice(wanted, MAX_TOLD))
+    return [name for name in names if name in chosen]
 
 
 def _together(views: _Regions, statuses: Mapping[str, RegionStatus], names: Iterable[str]) -> tuple[SubtasksView, ...]:

@@ -54,6 +54,7 @@ def test_subtasks_with_nothing_to_tell_are_told_as_one(rest: RestWorld) -> None:
     assert run["statuses"] == {"run": 9, "waiting": 6, "failed": 1}
     assert [(each["producer"], each["consumer"]) for each in run["edges"]] == [("source", "total"), ("total", "spread")]
     assert "show --all" in run["holes"][0]
+    assert run["left"] == 0
 
 
 def test_of_very_many_that_have_failed_the_first_are_told_one_by_one(
@@ -67,6 +68,17 @@ def test_of_very_many_that_have_failed_the_first_are_told_one_by_one(
         ("source", "failed", 1),
         ("spread", "waiting", 5),
     ]
+
+
+def test_a_run_is_told_with_so_many_regions_and_rows_and_counts_those_that_are_left(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.story.run_document.MAX_TOLD", 1)
+    run = rest.get().json()["run"]
+    assert [each["story"]["name"] for each in run["regions"]] == [FAILED]  # of which there is more to tell
+    assert [(each["of"], each["regions"]) for each in run["subtasks"]] == [("source", 9)]
+    assert (run["left"], run["edges"], sum(run["statuses"].values())) == (6, [], 16)
+    assert page(rest, "status=waiting&offset=1&limit=2") == (6, ["spread[0]", "spread[1]"])
 
 
 def test_the_regions_of_a_row_come_by_page(rest: RestWorld) -> None:

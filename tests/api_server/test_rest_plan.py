@@ -10,7 +10,7 @@ import pytest
 from fakes import Hooks, Killed, Process
 from rest_world import RestWorld
 
-from airflow_recovery.api_server import rest_plan, rest_release
+from airflow_recovery.api_server import changes
 from airflow_recovery.attempt import manual_release as release_by_hand
 from airflow_recovery.errors import Failure, RegionFailed
 from airflow_recovery.story.deploy_impact import DECLARED_OTHERWISE
@@ -135,7 +135,7 @@ def test_two_presses_at_once_clear_once(rest: RestWorld) -> None:
 def test_without_the_comparison_a_second_press_would_run_everything_again(
     rest: RestWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest_plan, "changes", lambda seen, now, tries: ())
+    monkeypatch.setattr(changes, "changes", lambda seen, now, tries: ())
     plan = rest.plan(restart=["by_route"])
     rest.run_plan(plan)
     rest.world.until_green()
@@ -312,7 +312,7 @@ def test_control_without_the_question_one_post_deletes_a_published_result(
     rest: RestWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert published(rest)
-    for module in (rest_release, release_by_hand):
+    for module in (changes, release_by_hand):
         monkeypatch.setattr(module, "check_may_go", lambda found, *, force: None)
     assert rest.post("release", {"region": "busiest", "attempt": 1}).status_code == 200
     assert files(rest) == []

@@ -17,7 +17,7 @@ from fakes import Hooks, Killed, Process
 from rest_world import DAG, DIAMOND, KEY, RUN, RestWorld
 from written_night import Night, region
 
-from airflow_recovery.api_server import rest_plan, rest_run
+from airflow_recovery.api_server import plan_readings, readings
 from airflow_recovery.errors import Failure, RegionFailed, StoreAccessDenied
 from airflow_recovery.journal.folders import folders
 from airflow_recovery.model.components import Component
@@ -103,7 +103,7 @@ def test_code_that_can_not_be_seen_is_named_in_the_run_and_in_a_plan(rest: RestW
 def test_control_where_nobody_looks_for_unseen_code_the_tab_shows_a_region_as_any_other(
     rest: RestWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (rest_plan, run_document):
+    for module in (plan_readings, run_document):
         monkeypatch.setattr(module, "unseen_code", lambda view: {})
     rest.world.go("raw")
     made_of(rest.world.journal(), "raw", Component("image etl:1", "etl:1", seen=False))
@@ -365,5 +365,5 @@ def test_control_by_the_folders_name_nothing_is_found(long_group: RestWorld, mon
     def by_folder(store: Any, dag_id: str, run_key: str) -> list[str]:
         return folders(store, f"{encode(dag_id)}/{encode(run_key)}/")
 
-    monkeypatch.setattr(rest_run, "groups_of", by_folder)
+    monkeypatch.setattr(readings, "groups_of", by_folder)
     assert long_group.get().status_code != 200

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from rest_world import RestWorld
 
-from airflow_recovery.api_server import journals, rest_plan
+from airflow_recovery.api_server import changes, journals, rest_run
+from airflow_recovery.api_server.shared_reads import KeptDocuments
 from airflow_recovery.errors import StoreAccessDenied, StoreCredentialsExpired, StoreUnavailable
 from airflow_recovery.journal.owner import own_prefix, own_results
 from airflow_recovery.journal.stream import EventWriter
@@ -207,6 +208,7 @@ def test_fault_116_a_journal_that_is_larger_than_a_request_may_read(
 ) -> None:
     assert ask(rest, "").status_code == 200, "control: within the budget it is read"
     monkeypatch.setattr(journals, "REQUEST_BYTES", 500)
+    monkeypatch.setattr(rest_run, "kept_documents", KeptDocuments())
     detail = refused(rest, route, 502, "unreadable")
     assert "no more than 500 bytes to be read for one request" in detail
     assert "airflow recovery show" in detail
@@ -225,7 +227,7 @@ def test_fault_16_control_without_the_comparison_a_stale_page_runs_a_region_agai
     rest.world.restart("by_route")
     rest.world.until_green()
     assert rest.world.current("by_route") == 2
-    monkeypatch.setattr(rest_plan, "changes", lambda *arguments: ())
+    monkeypatch.setattr(changes, "changes", lambda *arguments: ())
     assert rest.run_plan(old).status_code == 200
     rest.world.until_green()
     assert rest.world.current("by_route") == 3

@@ -1,6 +1,7 @@
 """Routes that wait for a store: how many at once, in which threads, and what happens after a time-out.
 
-In a real API server, beside a task's heartbeat: `tests/testing_airflow/test_silent_store_airflow.py`.
+In a real API server, beside a task's heartbeat: `tests/testing_airflow/test_clear_clients_airflow.py`. Who may have a
+place: `tests/security/test_starved_places.py`.
 """
 
 from __future__ import annotations
@@ -8,19 +9,24 @@ from __future__ import annotations
 import inspect
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio.to_thread
 import pytest
+from airflow.api_fastapi.core_api.security import get_user
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from rest_world import RestWorld
 
 from airflow_recovery.api_server import app as app_module
-from airflow_recovery.api_server import rest_pin, rest_plan, rest_release, rest_run, store_routes
-from airflow_recovery.api_server.store_routes import StoreGate, StoreRoute
+from airflow_recovery.api_server import journals, rest_pin, rest_plan, rest_release, rest_run, store_routes
+from airflow_recovery.api_server.places import Places
+from airflow_recovery.api_server.silence import Silence
+from airflow_recovery.api_server.store_routes import StoreRoute
 from airflow_recovery.errors import StoreAccessDenied, StoreTimeout
 from airflow_recovery.testing.patience import HANG_S
 
@@ -46,7 +52,7 @@ def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RestWorld:
 @pytest.fixture
 def clock(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(store_routes, "gate", StoreGate(pause_s=10.0, clock=found))
+    monkeypatch.setattr(journals, "silence", Silence(10.0, found))
     return found
 
 
@@ -97,10 +103,10 @@ def test_after_a_time_out_nobody_asks_the_store_for_a_while(rest: RestWorld, ask
 
     assert [(each.status_code, each.json()["code"]) for each in refused] == [(503, "no_answer")] * 3
     assert asked_store.asked == asked
-    said = refused[0].json()["detail"]
     assert (
-        said == "The store does not answer, and is asked again in 10 s."
-    )  # nothing that only who has logged in may know
+        refused[0].json()["detail"]
+        == f"The store {rest.stores.journal.base_uri} does not answer, and is asked again in 10 s."
+    )
     assert refused[0].headers["Retry-After"] == "10"
     asked_store.error, clock.now = None, clock.now + 10.0
     assert rest.get().status_code == 200
@@ -109,7 +115,7 @@ def test_after_a_time_out_nobody_asks_the_store_for_a_while(rest: RestWorld, ask
 def test_control_without_the_pause_every_request_waits_for_the_store(
     rest: RestWorld, asked_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_routes, "gate", StoreGate(pause_s=0.0))
+    monkeypatch.setattr(journals, "silence", Silence(pause_s=0.0))
     asked_store.error = StoreTimeout("no answer")
     for _ in range(3):
         assert rest.get().status_code == 503
@@ -134,6 +140,8 @@ class Silent:
         self.app = FastAPI()
         self.app.include_router(router)
         self.app.add_api_route("/shared", self._shared, methods=["GET"])
+        users = count()
+        self.app.dependency_overrides[get_user] = lambda: SimpleNamespace(get_name=lambda: f"user {next(users)}")
 
     def _wait(self) -> str:
         self.waiting.release()
@@ -152,7 +160,7 @@ class Silent:
             taken = client.get("/shared").json()
             if requests > ROOM:
                 # Not before: one that finds room may be slow to take it.
-                store_routes.gate._wait_s = 0.05
+                store_routes.places.wait_s = 0.05
                 asked += [pool.submit(client.get, "/store") for _ in range(requests - ROOM)]
                 while sum(each.done() for each in asked) < requests - ROOM:
                     threading.Event().wait(0.01)
@@ -163,13 +171,13 @@ class Silent:
 def test_who_finds_no_room_is_refused_and_nobody_takes_a_thread_of_the_shared_pool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(store_routes, "gate", StoreGate(ROOM, wait_s=HANG_S))
+    monkeypatch.setattr(store_routes, "places", Places(ROOM, by_user=1, by_dag=ROOM, wait_s=HANG_S))
     taken, statuses = Silent(StoreRoute).ask(ROOM + 5)
     assert (taken, statuses) == (0, [200] * ROOM + [503] * 5)
 
 
 def test_who_finds_room_in_time_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_routes, "gate", StoreGate(ROOM, wait_s=HANG_S))
+    monkeypatch.setattr(store_routes, "places", Places(ROOM, by_user=1, by_dag=ROOM, wait_s=HANG_S))
     silent = Silent(StoreRoute)
     silent._let_go.set()
     with TestClient(silent.app) as client, ThreadPoolExecutor(20) as pool:

@@ -47,7 +47,8 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
         RegionFailed RestartPending SessionLost BuiltElsewhere SinkNotApplied SinkSuperseded SinkUnavailable
         SubtasksFailed TransferBroken""",
     ("later", 503, "no_answer", "NO_ANSWER"): """
-        CacheUnreachable ObjectExists ObjectMissing StoreError StoreFull StoreTimeout StoreUnavailable""",
+        CacheUnreachable ObjectExists ObjectMissing ReadingStopped StoreError StoreFull StoreSilent StoreTimeout
+        StoreUnavailable""",
 }
 
 

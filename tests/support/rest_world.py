@@ -6,7 +6,9 @@ without it. A browser says it in the cookie ``user``.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,13 +33,16 @@ from airflow_recovery.api_server import app as app_module
 from airflow_recovery.api_server import journals as journals_module
 from airflow_recovery.api_server.compare_and_clear import RunMissing
 from airflow_recovery.api_server.dag_runs import RunRow
-from airflow_recovery.api_server.store_routes import StoreGate
+from airflow_recovery.api_server.places import Places
+from airflow_recovery.api_server.shared_reads import KeptDocuments, SharedReads
+from airflow_recovery.api_server.silence import Silence
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, Observation
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.stream import EventWriter
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.store import ObjectStore, open_store
+from airflow_recovery.testing.patience import HANG_S
 
 DAG, KEY, RUN = "flights", "date-2026-01-01T000000Z", "scheduled__2026-01-01T00:00:00+00:00"
 DIAMOND = {"raw": (), "by_route": ("raw",), "by_carrier": ("raw",), "busiest": ("by_route", "by_carrier")}
@@ -126,13 +131,19 @@ class RestWorld:
         for each in (*access.MAY_READ, access.MAY_ACT[0]):
             overrides[each.dependency] = _may_act if each is access.MAY_ACT[0] else _may_read
         patch.setattr(app_module.app, "dependency_overrides", overrides)
-        patch.setattr(store_routes, "gate", StoreGate())
+        patch.setattr(store_routes, "places", Places(8, by_user=8, by_dag=8, wait_s=HANG_S))
+        patch.setattr(rest_run, "shared_reads", SharedReads())
+        patch.setattr(rest_run, "kept_documents", KeptDocuments())
+        patch.setattr(rest_run, "create_session", lambda **options: nullcontext(SimpleNamespace()))
+        patch.setattr(journals_module, "silence", Silence())
+        patch.setattr(journals_module, "_large", OrderedDict())
+        # A store of a test is known to this process alone.
+        patch.setattr(journals_module, "READS_LARGE_RUNS_APART", False)
         for module in (rest_run, rest_plan, rest_release, rest_pin, rest_withdraw):
             patch.setattr(module, "find_dag_run", self._find)
         for module in (rest_run, rest_plan):
             patch.setattr(module, "observe", self._observe)
-        for module in (rest_run, rest_plan, rest_release, journals_module):
-            patch.setattr(module, "deployment_stores", lambda: self.stores)
+        patch.setattr(journals_module, "deployment_stores", lambda: self.stores)
         patch.setattr(journals_module, "deployment_name", lambda: self.deployment)
         for module in (rest_plan, rest_release, rest_pin, rest_withdraw):
             patch.setattr(module, "audit", self._audit)

@@ -228,6 +228,20 @@ def test_a_row_of_a_large_run_opens_its_subtasks(
     browser.reads("It has not begun.", "#details")
 
 
+def test_regions_that_a_large_runs_page_leaves_out_are_listed_by_the_server(
+    rest: MakeRest, browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_recovery.story.run_document.MAX_REGIONS", 6)
+    monkeypatch.setattr("airflow_recovery.story.run_document.MAX_TOLD", 1)
+    finished(rest(), PLAN.regions[:10])
+    browser.open(site.run_page())
+    browser.reads("10 of 16 regions", "#regions")
+    browser.press("List all 16 regions", "#regions")
+    browser.reads("1 to 16 of 16", "#details")
+    browser.press("total", "#details")
+    browser.reads("It has not begun.", "#details")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_light_and_dark_are_as_airflow_has_them_and_accessible(
     rest: MakeRest, browser: Browser, site: Site, theme: str

@@ -30,7 +30,7 @@ export function regionsTable(run, asked, onRegion, onSubtasks) {
   ]);
   const all = plural(regionsOf(run), "region");
   const shown = regions.length + subtasks.reduce((sum, folded) => sum + folded.regions, 0);
-  return table(asked ? `${count(shown)} of ${all}` : all, REGIONS, [...rows, ...foldedRows]);
+  return table(asked || run.left ? `${count(shown)} of ${all}` : all, REGIONS, [...rows, ...foldedRows]);
 }
 
 export function regionsOf({ statuses }) {

@@ -108,9 +108,12 @@ function showRegions() {
   keepingFocus(byId("regions"), () => byId("regions").replaceChildren(regionsTable(page.run, asked, selectRegion, listSubtasks), ...searchAll(asked)));
 }
 
+// Of a large run, the page has some regions only: the server searches and lists the others.
 function searchAll(asked) {
-  if (!asked || !page.run.subtasks.length) return [];
-  return [el("button", { type: "button", onclick: () => listRegions(`Regions with "${asked}" in their names`, { search: asked }) }, `Search all ${plural(regionsOf(page.run), "region")}`)];
+  const all = plural(regionsOf(page.run), "region");
+  const button = (label, title, query) => [el("button", { type: "button", onclick: () => listRegions(title, query) }, label)];
+  if (asked && (page.run.subtasks.length || page.run.left)) return button(`Search all ${all}`, `Regions with "${asked}" in their names`, { search: asked });
+  return page.run.left ? button(`List all ${all}`, "All regions", {}) : [];
 }
 
 // Who works with the keyboard stays where he is when the page is renewed under him.

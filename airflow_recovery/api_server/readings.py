@@ -1,0 +1,367 @@
+"""Read journals for the Recovery tab and the REST API, without Airflow.
+
+The API server calls each function in a thread. For a large journal it calls the function in another process
+(`airflow_recovery.api_server.reader_process`). Values of Airflow's database are arguments. The results are JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from airflow_recovery.advice.advising import advise
+from airflow_recovery.advice.history import history_of
+from airflow_recovery.attempt.task_instances import Observation
+from airflow_recovery.errors import JournalError, NothingRecorded
+from airflow_recovery.journal.journal import Journal
+from airflow_recovery.journal.sharded_listing import list_whole
+from airflow_recovery.model.cached_location import is_cached_location
+from airflow_recovery.model.manifest import PartitionManifest
+from airflow_recovery.model.records import RunIdentity
+from airflow_recovery.planning.evaluation import Evaluation
+from airflow_recovery.results.places import Asker, Look, ResultPlaces
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
+from airflow_recovery.story import what_if
+from airflow_recovery.story.compared_components import compared_components
+from airflow_recovery.story.mode import ChannelView, story_modes
+from airflow_recovery.story.past_runs import past_runs
+from airflow_recovery.story.region_status import RegionStatus
+from airflow_recovery.story.run_costs import (
+    RegionCost,
+    RunCost,
+    kept_in,
+    most_repeated,
+    region_costs,
+    run_cost,
+    slowest,
+)
+from airflow_recovery.story.run_document import RunDocument, region_page, run_document
+from airflow_recovery.story.run_lookup import groups_of
+from airflow_recovery.story.run_view import RunView, view_run
+
+ADVISED_BY = 10
+_SEGMENTS = 2000
+"""Of event streams that are listed to notice a change of the history. A run with more has no history on the page."""
+
+
+class LargeJournal(Exception):
+    """The journal has more objects than one page of a listing. Another process must read it."""
+
+
+@plain_dataclass
+class Kept:
+    """The last run that a process has read, with the listing of its journal."""
+
+    folder: str = ""
+    listed_at: float = 0.0
+    listed: tuple[ObjectInfo, ...] = ()
+    version: str = ""
+    view: RunView | None = None
+
+
+@plain_dataclass
+class Access:
+    """The stores for one question.
+
+    ``refuses_large``: raise `LargeJournal` for a large journal. ``kept``: a cache, for a process that answers several
+    questions; listings from before ``asked_at`` (`time.monotonic`) are not used. ``audit`` writes an action into
+    Airflow's audit log; only functions that change a run call it.
+    """
+
+    journal: ObjectStore
+    results: ObjectStore
+    open_location: Callable[[str], ObjectStore]
+    refuses_large: bool
+    kept: Kept | None = None
+    asked_at: float = 0.0
+    audit: Callable[[Mapping[str, Any]], None] = lambda said: None
+
+    def view(self, journal: Journal, listed: Sequence[ObjectInfo] | None = None) -> RunView:
+        """Read the run of ``journal``. ``listed``: its objects, if the caller has just listed them."""
+        objects = self.listed(journal) if listed is None else listed
+        if self.kept is None:
+            return view_run(journal, objects)
+        version = version_of(journal, objects, Observation({}), journal.layout.prefix)
+        if self.kept.view is None or self.kept.version != version:
+            self.kept.view = None  # never hold two runs in memory
+            self.kept.version, self.kept.view = version, view_run(journal, objects)
+        return replace(self.kept.view, journal=journal)
+
+    def listed(self, journal: Journal) -> Sequence[ObjectInfo]:
+        """List all objects of the journal except heartbeats. Raises `LargeJournal`."""
+
+        def regions() -> Iterable[str]:
+            if self.refuses_large:
+                raise LargeJournal
+            return journal.recorded_regions()
+
+        kept, folder = self.kept, journal.layout.prefix
+        if kept is not None and kept.folder == folder and kept.listed_at >= self.asked_at:
+            return kept.listed
+        begun = time.monotonic()
+        listed = tuple(list_whole(self.journal, journal.layout, regions))
+        if kept is not None:
+            kept.folder, kept.listed_at, kept.listed = folder, begun, listed
+        return listed
+
+    def view_of(self, dag_id: str, run_key: str, group_id: str | None) -> RunView:
+        """One group of a run, read once. Raises as `journal_of`."""
+        return self.view(self.journal_of(dag_id, run_key, group_id))
+
+    def journal_of(self, dag_id: str, run_key: str, group_id: str | None) -> Journal:
+        """Return the journal of a group of the run, as the function `journal_of` does."""
+        return journal_of(self.journal, dag_id, run_key, group_id, groups_of(self.journal, dag_id, run_key))
+
+
+def journal_of(store: ObjectStore, dag_id: str, run_key: str, group_id: str | None, groups: list[str]) -> Journal:
+    """The journal of one of the ``groups`` of a run; the first, where none is named. Raises `NothingRecorded`."""
+    if not groups:
+        raise NothingRecorded(f"Nothing is recorded of run {run_key} of DAG {dag_id!r}: no region has begun.")
+    if group_id is not None and group_id not in groups:
+        raise NothingRecorded(f"Run {run_key} of DAG {dag_id!r} has no group {group_id!r}. It has {', '.join(groups)}.")
+    return Journal(store, RunIdentity(dag_id, run_key, group_id or groups[0]), writer=uuid.uuid4().hex)
+
+
+def version_of(journal: Journal, listed: Iterable[ObjectInfo], observation: Observation, *more: str | None) -> str:
+    """Changes with whatever a page shows. ``listed``: all objects of the journal but heartbeats. Caches don't count."""
+    digest = hashlib.sha256(repr(more).encode())
+    for info in listed:
+        if info.key != journal.layout.snapshot:
+            digest.update(f"{info.key} {info.etag}\n".encode())
+    for key, task in sorted(observation.tries.items()):
+        digest.update(f"{key} {task.ti_id} {task.state}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def as_json(answer: Any, kind: Any = None) -> bytes:
+    """Return the answer as JSON. ``kind``: its type, if that is not its class."""
+    wanted: Any = kind or type(answer)
+    written: bytes = _adapter(wanted).dump_json(answer, by_alias=True)
+    return written
+
+
+# --- a run -----------------------------------------------------------------------------------------------------------
+
+
+@plain_dataclass(frozen=True)
+class RunRead:
+    """A `RunDocument` as JSON, and its version. No document if the caller knows this version."""
+
+    version: str
+    document: bytes | None
+
+
+def read_run(
+    access: Access,
+    *,
+    dag_id: str,
+    run_id: str,
+    run_key: str,
+    run_state: str | None,
+    group: str | None,
+    observation: Observation,
+    known: str | None,
+) -> RunRead:
+    """Read a whole run. ``known``: the version of the document that the caller has."""
+    groups = groups_of(access.journal, dag_id, run_key)
+    journal = journal_of(access.journal, dag_id, run_key, group, groups)
+    listed = access.listed(journal)
+    streams = islice(access.journal.list(journal.layout.streams), _SEGMENTS)
+    version = version_of(journal, (*listed, *streams), observation, run_state, *groups)
+    if version == known:
+        return RunRead(version, None)
+    others = tuple(each for each in groups if each != journal.identity.group_id)
+    view = access.view(journal, listed)
+    document = run_document(view, run_id=run_id, run_state=run_state, observation=observation, others=others)
+    return RunRead(version, as_json(document, RunDocument))
+
+
+def read_regions(  # noqa: PLR0913 - a parameter each
+    access: Access,
+    *,
+    dag_id: str,
+    run_key: str,
+    group: str | None,
+    observation: Observation,
+    of: str | None,
+    status: RegionStatus | None,
+    search: str,
+    offset: int,
+    limit: int,
+) -> bytes:
+    """Read one page of the regions of a run."""
+    view = access.view_of(dag_id, run_key, group)
+    return as_json(region_page(view, observation, of=of, status=status, search=search, offset=offset, limit=limit))
+
+
+def read_why(access: Access, *, dag_id: str, run_key: str, group: str | None, region: str) -> bytes:
+    """Compare the code, settings and arguments of the newest attempt of a region with the attempt before it."""
+    return as_json(compared_components(access.view_of(dag_id, run_key, group), region))
+
+
+@dataclass(frozen=True)
+class ChannelsAnswer:
+    """The channels of a run; most runs have none."""
+
+    channels: list[ChannelView]
+
+
+def read_channels(access: Access, *, dag_id: str, run_key: str, group: str | None) -> bytes:
+    """Read the loss ledger of each channel."""
+    journal = access.journal_of(dag_id, run_key, group)
+    if access.refuses_large:
+        access.listed(journal)
+    return as_json(
+        ChannelsAnswer([ledger for mode in story_modes() for ledger in mode.ledgers(access.results, journal)])
+    )
+
+
+# --- the runs of a DAG -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GroupSummary:
+    """One group of a run. ``problem``: why its journal could not be read; then the rest is empty."""
+
+    group_id: str
+    statuses: dict[str, int]
+    regions: int
+    seconds_saved: float
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run. No groups: nothing of it is recorded."""
+
+    run_id: str
+    run_key: str
+    state: str | None
+    run_after: str | None
+    groups: list[GroupSummary]
+
+
+@dataclass(frozen=True)
+class RunsAnswer:
+    """The newest runs of a DAG, the newest first."""
+
+    dag_id: str
+    runs: list[RunSummary]
+
+
+@plain_dataclass(frozen=True)
+class KnownRun:
+    """A run as Airflow has it, with its task instances."""
+
+    run_id: str
+    run_key: str
+    state: str | None
+    run_after: str | None
+    observation: Observation
+
+
+def read_runs(access: Access, *, dag_id: str, runs: Sequence[KnownRun]) -> bytes:
+    """Count the regions of each run by status. For a run that can't be read, report why."""
+    summaries = []
+    for run in runs:
+        groups = groups_of(access.journal, dag_id, run.run_key)
+        found = [_group(access, dag_id, run, group, groups) for group in groups]
+        summaries.append(RunSummary(run.run_id, run.run_key, run.state, run.run_after, found))
+    return as_json(RunsAnswer(dag_id, summaries))
+
+
+def _group(access: Access, dag_id: str, run: KnownRun, group: str, groups: list[str]) -> GroupSummary:
+    try:
+        view = access.view(journal_of(access.journal, dag_id, run.run_key, group, groups))
+        document = run_document(view, run_id=run.run_id, run_state=run.state, observation=run.observation)
+    except JournalError as error:
+        # The others can be read: a store that gives no answer is another matter, and raised.
+        return GroupSummary(group, {}, 0, 0.0, " ".join(str(error).split()))
+    return GroupSummary(group, document.statuses, sum(document.statuses.values()), document.saved.seconds_saved)
+
+
+@dataclass(frozen=True)
+class AdviceAnswer:
+    """Which results to write and which not, in one line; `airflow recovery advise` says the rest.
+
+    ``costs``: of each run that can be read, the oldest first; ``slowest`` and ``repeated``: regions over these runs.
+    ``notes``: which runs can't be read, and why, each in a sentence.
+    """
+
+    dag_id: str
+    group_id: str
+    runs: int
+    first_line: str
+    costs: list[RunCost]
+    slowest: list[RegionCost]
+    repeated: list[RegionCost]
+    notes: list[str]
+
+
+def read_advice(access: Access, *, dag_id: str, group: str | None) -> bytes:
+    """Report what the newest `ADVISED_BY` runs cost and saved, and the first line of `airflow recovery advise`."""
+    past = past_runs(access.journal, dag_id, group, ADVISED_BY, read=access.view)
+    advice = advise(history_of(past.runs))
+    costs = [
+        run_cost(run, kept_in(access.journal, RunIdentity(dag_id, run.run_key, past.group_id), run))
+        for run in past.runs
+    ]
+    regions = region_costs(past.runs)
+    return as_json(
+        AdviceAnswer(
+            dag_id,
+            past.group_id,
+            advice.runs,
+            advice.first_line(),
+            costs,
+            slowest(regions),
+            most_repeated(regions),
+            past.notes,
+        )
+    )
+
+
+# --- where results lie -----------------------------------------------------------------------------------------------
+
+
+def places_of(access: Access, view: RunView) -> ResultPlaces:
+    """Where the API server looks for results of a run: where a plan of the run has them, and nowhere else."""
+    return ResultPlaces.of(access.results.base_uri, view.journal.identity, Asker.API_SERVER, view.in_use.recorded)
+
+
+def evaluation_of(access: Access, view: RunView) -> Evaluation:
+    """For one plan. What a Spark Connect server keeps is taken to be there: only tasks know how to ask it."""
+    return what_if.evaluate_run(view, places_of(access, view), access.open_location, lambda manifest: None)
+
+
+def not_asked(access: Access, view: RunView) -> list[str]:
+    """The regions with a result at a location that this API server does not open, and takes to be as registered."""
+    places = places_of(access, view)
+    return [
+        region.name
+        for region in view.in_use.plan.regions
+        if (current := view.in_use.state.of(region.name).current) is not None
+        and current.outcome is not None
+        and any(_is_foreign(places, output) for output in current.outcome.outputs)
+    ]
+
+
+def _is_foreign(places: ResultPlaces, output: PartitionManifest) -> bool:
+    if is_cached_location(output.location) or output.managed:
+        return False
+    return places.look_at(output) is Look.TAKEN_TO_BE_THERE
