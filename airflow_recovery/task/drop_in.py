@@ -519,7 +519,16 @@ class DropInApplication(SparkApplication):
     def _keep_pushed(self, claim: Claim, left: LeftInAirflow) -> None:
         """If another try can find the job again, it needs what this one has pushed."""
         if self.can_be_asked:
-            store_pushed(self._stores.results, self._below(claim), left)
+            digest = store_pushed(self._stores.results, self._below(claim), left)
+            journal = self._run.journal
+            journal.store.put(journal.layout.pushed(claim.region, claim.attempt), digest.encode())
+
+    def _pushed(self, claim: Claim) -> LeftInAirflow:
+        journal = self._run.journal
+        digest = ""
+        with suppress(ObjectMissing):
+            digest = journal.store.get(journal.layout.pushed(claim.region, claim.attempt)).body.decode(errors="replace")
+        return read_pushed(self._stores.results, self._below(claim), digest)
 
     def _advice_on_checkpoints(self, text: str) -> str:
         """Spark's file sink has met a checkpoint that knows batches which are not in the attempt's folder."""
@@ -546,7 +555,7 @@ class DropInApplication(SparkApplication):
         """
         if not self.can_be_asked and self._submitted_with(attempt.claim) != self._rests_on_today:
             return None
-        left = read_pushed(self._stores.results, self._below(attempt.claim))
+        left = self._pushed(attempt.claim)
         try:
             with recording(self._context, left):
                 self.returned = self.end_previous(attempt.claim.tag)
