@@ -589,8 +589,14 @@ class DropInApplication(SparkApplication):
         set_events(self._context, self._left.events)
 
     def _is_as_today(self, claim: Claim) -> bool:
+        """Whether its job was started with today's code and inputs.
+
+        A job may be found again though Airflow has lost what it was started with: the pod of an attempt is called by
+        the claim's tag. Such a job may run other code, so its result is not used. Of a job that can't be asked about,
+        `finish_previous` decides.
+        """
         submitted = self._submitted_with(claim)
-        return submitted is None or submitted == self._rests_on_today
+        return submitted == self._rests_on_today or (submitted is None and not self.can_be_asked)
 
     def _submitted_with(self, claim: Claim) -> str | None:
         """What the application of ``claim`` was started with; `None` where nothing is known of it."""
