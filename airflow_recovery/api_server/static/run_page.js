@@ -2,7 +2,7 @@
 
 import { Problem, get, parameters, pause, post } from "./api.js";
 import { PAGE, familyDetails, madeOf, regionDetails, regionPage } from "./details.js";
-import { byId, el } from "./dom.js";
+import { byId, el, shown } from "./dom.js";
 import { LEVELS, MANY, boxesOf, level } from "./graph_model.js";
 import { GraphView } from "./graph_view.js";
 import { ledger } from "./ledger.js";
@@ -69,8 +69,8 @@ function tell(error) {
   place.hidden = !error;
   place.replaceChildren();
   if (!error) return;
-  const shown = error instanceof Problem ? error.message : `The page has failed: ${error.message}`;
-  place.replaceChildren(el("strong", {}, shown));
+  const text = error instanceof Problem ? error.message : `The page has failed: ${error.message}`;
+  place.replaceChildren(el("strong", {}, text));
   if (error.changed?.length) place.append(el("ul", {}, ...error.changed.map((line) => el("li", {}, line))));
 }
 
@@ -79,10 +79,10 @@ function show() {
   byId("tools").hidden = document.querySelector("main").hidden = false; // before, there is nothing to look at
   page.level ??= graph.boxes.length > MANY ? "overview" : "all";
   byId("level").value = page.level;
-  byId("title").textContent = `Recovery of ${run.dag_id}, ${run.run_id}`;
+  byId("title").textContent = shown(`Recovery of ${run.dag_id}, ${run.run_id}`);
   const { seconds_saved: saved, spared } = run.saved;
   const savedText = saved > 0 ? ` ${seconds(saved)} of Spark saved against clearing everything: ${plural(spared.length, "region")} did not run again.` : "";
-  byId("summary").textContent = `${run.job}: ${plural(regionsOf(run), "region")}, run ${run.run_state ?? "unknown"}.${savedText}`;
+  byId("summary").textContent = shown(`${run.job}: ${plural(regionsOf(run), "region")}, run ${run.run_state ?? "unknown"}.${savedText}`);
   const legend = Object.keys(STATES).filter((status) => run.statuses[status]);
   byId("legend").replaceChildren(
     ...legend.map((status) => el("li", { class: `state-${status}`, title: STATES[status].says }, `${stateText(status)}: ${run.statuses[status]}`)),
