@@ -17,6 +17,7 @@ from airflow_recovery.api_server.rest_plan import Group, not_asked_warnings
 from airflow_recovery.api_server.store_routes import StoreRoute
 from airflow_recovery.attempt.manual_release import check_may_go, release_by_hand
 from airflow_recovery.journal.recorded import recorded_journal
+from airflow_recovery.store.lifecycle import kept_after_deletion
 from airflow_recovery.story.release_preview import ReleasePreview, attempt_to_release, preview_release
 
 router = APIRouter(responses=RESPONSES, route_class=StoreRoute)
@@ -43,13 +44,17 @@ class Release(WhichAttempt):
 
 
 class ReleasedData(BaseModel):
-    """What was deleted. ``pinned_by``: somebody began to read it meanwhile; its data goes with the next ``gc``."""
+    """What was deleted. ``pinned_by``: somebody began to read it meanwhile; its data goes with the next ``gc``.
+
+    ``kept_after_deletion``: why deleted objects stay readable in this store, or may; empty if they are gone.
+    """
 
     region: str
     attempt: int
     files: int
     bytes: int
     pinned_by: str
+    kept_after_deletion: str
 
 
 @router.post("/dags/{dag_id}/runs/{run_id}/release/plan", dependencies=MAY_ASK)
@@ -81,12 +86,14 @@ def release(
     check_may_go(hand, force=which.force)
     audit(session, who, "airflow_recovery.release", dag_id, run_id, which.model_dump())
     session.close()
+    results = deployment_results()
     with recorded_journal(view.journal) as journal:
-        deleted = release_by_hand(journal, deployment_results(), hand, who, force=which.force)
+        deleted = release_by_hand(journal, results, hand, who, force=which.force)
     return ReleasedData(
         region=which.region,
         attempt=hand.attempt.number,
         files=deleted.objects,
         bytes=deleted.size,
         pinned_by=deleted.readers,
+        kept_after_deletion=kept_after_deletion(results) if deleted.objects else "",
     )

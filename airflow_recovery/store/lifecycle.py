@@ -1,4 +1,7 @@
-"""Results that the bucket deletes by itself (fault 29): an ordinary loss, with a cause that somebody can remove."""
+"""What a bucket does by itself: it deletes objects by age (fault 29), and it keeps deleted objects (fault 383).
+
+The first is an ordinary loss, with a cause that a user can remove. The second is a deletion that deletes nothing.
+"""
 
 from __future__ import annotations
 
@@ -37,3 +40,12 @@ def rule_text(rule: ExpiryRule) -> str:
     """The rule as a clause of a message: its name, the age in days, and its prefix if it has one."""
     where = f" below {rule.prefix!r}" if rule.prefix else ""
     return f"the bucket's lifecycle rule {rule.name!r} deletes what is older than {rule.days} days{where}"
+
+
+def kept_after_deletion(store: ObjectStore) -> str:
+    """Return why objects that are deleted in ``store`` stay readable, or may; empty if they are gone.
+
+    One request to a bucket at most. Does not fail: if the bucket gives no answer, the text says so.
+    """
+    keeps_deleted = getattr(store, "keeps_deleted", None)
+    return keeps_deleted() if keeps_deleted is not None else ""

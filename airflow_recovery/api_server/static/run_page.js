@@ -296,7 +296,8 @@ function runRelease({ region, attempt, still_needed: needed }, button) {
   return doing(async () => {
     // Force is for what was shown, not for what may have come to need it since.
     const done = await post([...RUN, "release"], { region, attempt, force: Boolean(needed) }, query());
-    finish(done.pinned_by ? `${done.pinned_by} began to read it: its data goes later.` : `Released ${bytes(done.bytes)} in ${count(done.files)} files.`);
+    const released = `Released ${bytes(done.bytes)} in ${count(done.files)} files. ${done.kept_after_deletion}`;
+    finish(done.pinned_by ? `${done.pinned_by} began to read it: its data goes later.` : released);
   });
 }
 
