@@ -21,10 +21,11 @@ _NOT_PLAIN = re.compile(r"[^\n\t\x20-\x7e]")
 _BREAK = "&#8203;"
 """A space without width, as HTML writes it. Behind an ``@``, no user is notified."""
 _MARKUP = re.compile(
-    r"(?P<escape>[\\`*_<>|\[\]~$])|(?P<entity>&)|(?P<link>[@#]|:(?=//|[\w+-]+:)|(?<=www)\.|!(?=\d)|(?<=gh)-(?=\d))",
+    r"(?P<escape>[\\`*_<>|\[\]~$])|(?P<entity>&)|"
+    r"(?P<link>[@#]|:(?=//|[+-]1:|[\w+-]*[a-z][\w+-]*:)|(?<=www)\.|!(?=\d)|(?<=gh)-(?=\d))",
     re.IGNORECASE,
 )
-_BEGINS_BLOCK = re.compile(r"^(?=[-+=/])|^(\d+)(?=[.)](?:\s|$))")
+_BEGINS_BLOCK = re.compile(r"^(?=[-+=]|/\w+(?:\s|$))|^(\d+)(?=[.)](?:\s|$))")
 _NOTE_MARKUP = re.compile(r"(?<=\])\(|(?<!\\)<")
 
 

@@ -63,6 +63,7 @@ NASTY = {
     "a mention": "@team and a@b.example",
     "an issue": "fixes #12, GH-12, !34",
     "an emoji": ":white_check_mark: Limit: 0.0 s of Spark may run again",
+    "a path and a time": "/tmp/a/b at 2026-01-01T00:00:00+00:00",
     "Slack's channel": "<!channel> <@U123> <https://evil.example|click>",
     "a terminal's command": "\x1b]0;title\x07 \x1b[2J\x1b[31mred",
     "a C1 command": "\x9b2J",
@@ -99,7 +100,7 @@ def test_a_terminal_is_given_no_command(text: str) -> None:
 
 
 ACTIVE = {
-    "a block or a command at the beginning": re.compile(r"^\s*(#{1,6}\s|[-+*]\s|\d+[.)]\s|>|/|=|---)"),
+    "a block or a command at the beginning": re.compile(r"^\s*(#{1,6}\s|[-+*]\s|\d+[.)]\s|>|/close|=|---)"),
     "markup that no backslash precedes": re.compile(r"(?<!\\)(?:\\\\)*[`*_<>|\[\]~$]"),
     "an entity that is not ours": re.compile(r"&(?!amp;|#8203;)"),
 }
@@ -107,7 +108,7 @@ SEEN = {
     "a mention": re.compile(r"@(?!&#8203;)"),
     "an issue or a heading": re.compile(r"(?<!&)#(?!&#8203;)"),
     "a link": re.compile(r"://|www\.(?!&#8203;)"),
-    "an emoji": re.compile(r":[\w+-]+:"),
+    "an emoji": re.compile(r":(?:[+-]1|[\w+-]*[a-z][\w+-]*):"),
     "another reference": re.compile(r"!\d|GH-\d"),
 }
 
@@ -150,7 +151,14 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         self.found.append(tag)
 
-    handle_endtag = handle_comment = handle_decl = lambda self, text: self.found.append(text)
+    def handle_endtag(self, tag: str) -> None:
+        self.found.append(tag)
+
+    def handle_comment(self, data: str) -> None:
+        self.found.append(data)
+
+    def handle_decl(self, decl: str) -> None:
+        self.found.append(decl)
 
     def handle_data(self, data: str) -> None:
         self.text += data
