@@ -30,12 +30,13 @@ class Room:
 MODES = tuple(package.rpartition(".")[2] for package in PACKAGES.values())
 """Rooms that the core finds by name, where a job has such a region (`airflow_recovery.model.mode`)."""
 
-_VALUES = ("errors", "locations", "globs", "checks", "model")
+_VALUES = ("errors", "escaping", "locations", "globs", "checks", "model")
 _RECORDED = (*_VALUES, "store", "journal")
 _CORE = (*_RECORDED, "planning", "results", "sinks", "job", "driver", "attempt", "story")
 
 ROOMS: dict[str, Room] = {
     "errors": Room("one tree of errors: what is expected, what is there, what to do next", is_pure=True),
+    "escaping": Room("text of others, made safe for the place that shows it", is_pure=True),
     "locations": Room("how places in stores are written", is_pure=True),
     "globs": Room("which paths a pattern of files matches, as Hadoop has it", is_pure=True),
     "checks": Room(
@@ -43,7 +44,7 @@ ROOMS: dict[str, Room] = {
     ),
     "model": Room("every value and record, and how it becomes bytes", ("errors", "locations", "checks"), is_pure=True),
     "store": Room("object stores and write-once objects: S3, Google, Azure and a folder", ("errors", "locations")),
-    "verify": Room("the independent checker: reads a journal with code of its own", ("errors", "store")),
+    "verify": Room("the independent checker: reads a journal with code of its own", ("errors", "escaping", "store")),
     "journal": Room("one run's journal: list, fold, append; the event stream beside it", (*_VALUES, "store")),
     "planning": Room("the decisions: regions, what is valid, who runs again", (*_VALUES, "journal"), is_pure=True),
     "advice": Room(

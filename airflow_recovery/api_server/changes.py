@@ -20,6 +20,7 @@ from airflow_recovery.attempt.withdraw import withdraw
 from airflow_recovery.errors import Outdated
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.model.records import Pin, Withdrawal
+from airflow_recovery.store.lifecycle import kept_after_deletion
 from airflow_recovery.story.release_preview import attempt_to_release
 from airflow_recovery.story.what_if import asked_by, changes, prepared_from_json, tasks_to_clear
 
@@ -69,12 +70,16 @@ def apply_kept_plan(
 
 @dataclass(frozen=True)
 class ReleasedAttempt:
-    """The data that was deleted. ``readers``: attempts that have started to read it."""
+    """The data that was deleted. ``readers``: attempts that have started to read it.
+
+    ``kept_after_deletion``: why the deleted objects stay readable in their bucket; empty if they are gone.
+    """
 
     attempt: int
     files: int
     bytes: int
     readers: str
+    kept_after_deletion: str
 
 
 def release_attempt(
@@ -90,7 +95,8 @@ def release_attempt(
     access.audit(asked)
     with recorded_journal(view.journal) as journal:
         deleted = release_by_hand(journal, access.results, hand, who, force=asked["force"])
-    return ReleasedAttempt(hand.attempt.number, deleted.objects, deleted.size, deleted.readers)
+    kept = kept_after_deletion(access.results) if deleted.objects else ""
+    return ReleasedAttempt(hand.attempt.number, deleted.objects, deleted.size, deleted.readers, kept)
 
 
 def pin_attempt(

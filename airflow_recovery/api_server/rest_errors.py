@@ -33,6 +33,7 @@ from airflow_recovery.errors import (
     StoreCredentialsExpired,
     StoreError,
 )
+from airflow_recovery.escaping import one_line
 
 log = logging.getLogger(__name__)
 
@@ -130,10 +131,10 @@ def _of_recovery(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RecoveryError)
     status, code = _status_of(error)
     if status >= 500:
-        log.warning("%s %s: %s", request.method, request.url.path, error)
+        log.warning("%s %s: %s", request.method, one_line(request.url.path), one_line(str(error)))
     # KeyError's own text is the repr of its argument.
     detail = str(error.args[0]) if error.args else str(error)
-    answer = _answer(status, code, " ".join(detail.split()), getattr(error, "changed", ()))
+    answer = _answer(status, code, one_line(detail), getattr(error, "changed", ()))
     if status == 503:
         answer.headers["Retry-After"] = str(max(1, math.ceil(getattr(error, "retry_after_s", 0.0))))
     return answer

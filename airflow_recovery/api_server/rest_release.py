@@ -44,13 +44,17 @@ class Release(WhichAttempt):
 
 
 class ReleasedData(BaseModel):
-    """What was deleted. ``pinned_by``: somebody began to read it meanwhile; its data goes with the next ``gc``."""
+    """What was deleted. ``pinned_by``: somebody began to read it meanwhile; its data goes with the next ``gc``.
+
+    ``kept_after_deletion``: why deleted objects stay readable in this store, or may; empty if they are gone.
+    """
 
     region: str
     attempt: int
     files: int
     bytes: int
     pinned_by: str
+    kept_after_deletion: str
 
 
 @router.post(
@@ -104,4 +108,5 @@ def release(
         files=deleted.files,
         bytes=deleted.bytes,
         pinned_by=deleted.readers,
+        kept_after_deletion=deleted.kept_after_deletion,
     )

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_recovery.attempt.task_instances import ClearRequest, ClearResult, Observation
+from airflow_recovery.escaping import for_note
 from airflow_recovery.model.codec import OrMinusOne, from_json, later, needed
 
 CALL_KEY = "airflow_recovery.failover"
@@ -138,7 +139,7 @@ def noted(text: object) -> str:
     """A note as Airflow takes it: one line, with our sign, cut where it is too long. Raises `ValueError`: no text."""
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"expected a note, found {text!r}")
-    line = NOTE_SIGN + " ".join(text.removeprefix(NOTE_SIGN).split())
+    line = NOTE_SIGN + for_note(text.removeprefix(NOTE_SIGN))
     return line if len(line) <= MAX_NOTE else f"{line[: MAX_NOTE - 1]}…"
 
 

@@ -79,7 +79,7 @@ def results_for_bundle(args: argparse.Namespace) -> list[dict[str, str]]:
 def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Iterator[Check]:
     """What can be looked at without Airflow: versions, the options' stores, and the spark-submit of this shell."""
     from airflow_recovery.doctor.spark import check_submission
-    from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_store
+    from airflow_recovery.doctor.stores import check_deletion, check_expiry, check_owners, check_places, check_store
     from airflow_recovery.doctor.versions import check_archive, check_versions
 
     if args.spark:
@@ -105,6 +105,8 @@ def standalone_checks(args: argparse.Namespace, *, is_for_bundle: bool) -> Itera
             if right:
                 look = partial(check_store, what, store, right & tried, policy, buttons=buttons & tried)
                 yield Check(f"the {what}", look)
+        if Right.DELETE in needs.results | needs.buttons[1]:
+            yield Check("what is deleted in the results", partial(check_deletion, results))
         if needs.journal:
             yield Check("lifecycle rules of the journal", partial(check_expiry, journal))
             yield Check("owners", partial(check_owners, journal, results, deployment.name))

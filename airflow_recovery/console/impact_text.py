@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from airflow_recovery.escaping import for_markdown, one_line
 from airflow_recovery.planning.plan_text import cut, table
 from airflow_recovery.story.deploy_impact import Effect, Impact, JobImpact, RegionImpact, RunImpact
 
@@ -17,68 +18,75 @@ _CHANGE_COLUMNS = ("vertex or region", "change", "why")
 
 def impact_text(impact: Impact, limit: float | None) -> str:
     """For a terminal."""
-    parts = [_headline(impact, "")]
+    parts = [_headline(impact, "", one_line)]
     for job in impact.jobs:
-        parts.append(f"{_title(job)}{f': {_brief(job)}' if _brief(job) else ''}")
+        parts.append(f"{one_line(_title(job))}{f': {_brief(job)}' if _brief(job) else ''}")
         if job.changes:
             parts.append(table(_CHANGE_COLUMNS, _changes(job)))
         if rows := _rows(job):
             parts.append(table(_RUN_COLUMNS, rows))
-        parts += [f"Note: {note}." for note in _notes(job)]
-    parts += [f"Note: {note}" for note in impact.notes]
-    parts += [f"Not answered: {text}" for text in _unanswered(impact)]
+        parts += [f"Note: {one_line(note)}." for note in _notes(job)]
+    parts += [f"Note: {one_line(note)}" for note in impact.notes]
+    parts += [f"Not answered: {one_line(text)}" for text in _unanswered(impact)]
     if limit is not None:
         parts.append(limit_text(impact, limit)[1])
     return "\n\n".join(parts)
 
 
 def impact_markdown(impact: Impact, limit: float | None) -> str:
-    """For a pull request: the same, with tables that GitHub and GitLab show."""
-    parts = ["### What this deploy runs again", _headline(impact, "**")]
+    """For a pull request: the same, with tables that GitHub and GitLab show.
+
+    Names and error texts are those of the deploy that is reviewed: each is escaped (`for_markdown`).
+    """
+    parts = ["### What this deploy runs again", _headline(impact, "**", for_markdown)]
     for job in impact.jobs:
         if not job.changes and not _rows(job) and not _notes(job):
             continue
-        parts.append(f"#### {_title(job)}")
+        parts.append(f"#### {for_markdown(_title(job))}")
         if _brief(job):
             parts.append(f"{_brief(job)[0].upper()}{_brief(job)[1:]}.")
         if job.changes:
             parts.append(_markdown_table(_CHANGE_COLUMNS, _changes(job)))
         if rows := _rows(job):
             parts.append(_markdown_table(_RUN_COLUMNS, rows))
-        parts += [f"- {_plain(note)}" for note in _notes(job)]
+        parts += [f"- {for_markdown(note)}" for note in _notes(job)]
     unchanged = [_title(job) for job in impact.jobs if not job.changes and not _rows(job) and not _notes(job)]
     if unchanged:
-        parts.append(f"Nothing changes for {_plain('; '.join(unchanged))}.")
-    parts += [f"- {_plain(note)}" for note in impact.notes]
+        parts.append(f"Nothing changes for {for_markdown('; '.join(unchanged))}.")
+    parts += [f"- {for_markdown(note)}" for note in impact.notes]
     if unanswered := _unanswered(impact):
-        parts.append("\n".join(["**Not answered**", "", *(f"- {_plain(text)}" for text in unanswered)]))
+        parts.append("\n".join(["**Not answered**", "", *(f"- {for_markdown(text)}" for text in unanswered)]))
     if limit is not None:
-        is_over, said = limit_text(impact, limit)
+        is_over, said = limit_text(impact, limit, for_markdown)
         is_held = ":white_check_mark:" if impact.is_complete else ":grey_question:"
         parts.append(f"{':x:' if is_over else is_held} {said}")
     return "\n\n".join(parts)
 
 
-def limit_text(impact: Impact, limit: float) -> tuple[bool, str]:
-    """Whether the limit is exceeded, and what is said of it. Seconds that nobody knows can't be held to one."""
+def limit_text(impact: Impact, limit: float, escaped: Callable[[str], str] = one_line) -> tuple[bool, str]:
+    """Whether the limit is exceeded, and what is said of it. Seconds that nobody knows can't be held to one.
+
+    ``escaped`` is called for names.
+    """
     if impact.at_most_seconds > limit:
         return True, f"Limit: {_seconds(impact.at_most_seconds)} s of Spark may run again, over {limit:g} s."
     if impact.unmeasured:
-        names = ", ".join(_folded(impact.unmeasured))
+        names = escaped(", ".join(_folded(impact.unmeasured)))
         return True, f"Limit: {limit:g} s can't be held, since no run has recorded the seconds of {names}."
     as_far = "" if impact.is_complete else ", as far as it is answered"
     return False, f"Limit: {_seconds(impact.at_most_seconds)} s of Spark may run again, within {limit:g} s{as_far}."
 
 
-def _headline(impact: Impact, bold: str) -> str:
+def _headline(impact: Impact, bold: str, escaped: Callable[[str], str]) -> str:
+    new, old, span = escaped(impact.new), escaped(impact.old), escaped(impact.span)
     again, possible = impact.regions(Effect.AGAIN), impact.regions(Effect.MAYBE)
     runs = [run for job in impact.jobs for run in job.runs if any(region.effect in _AGAIN for region in run.regions)]
     looked_at = sum(len(job.runs) for job in impact.jobs)
     if not looked_at:
-        versions = f"with {impact.new} in place of {impact.old}"
+        versions = f"with {new} in place of {old}"
         if _unanswered(impact):
-            return f"{bold}Of no run can be told{bold} what would run again {versions} ({impact.span})."
-        return f"{bold}No run is recorded{bold} ({impact.span}), so none would run again {versions}."
+            return f"{bold}Of no run can be told{bold} what would run again {versions} ({span})."
+        return f"{bold}No run is recorded{bold} ({span}), so none would run again {versions}."
     said = f"{_counted(len(again), 'region')} of {_counted(len(runs), 'run')} would run again"
     seconds = f"{_seconds(impact.seconds)} s of Spark"
     if possible:
@@ -89,8 +97,8 @@ def _headline(impact: Impact, bold: str) -> str:
         said, seconds = "Nothing would run again", ""
     detail = f": {seconds}, {_bytes(written)} written" if seconds else ""
     return (
-        f"{bold}{said}{detail}{bold} once {_counted(looked_at, 'recorded run')} ({impact.span}) were cleared or "
-        f"backfilled with {impact.new} in place of {impact.old}."
+        f"{bold}{said}{detail}{bold} once {_counted(looked_at, 'recorded run')} ({span}) were cleared or "
+        f"backfilled with {new} in place of {old}."
     )
 
 
@@ -171,13 +179,8 @@ def _folded(names: Sequence[str]) -> list[str]:
 
 
 def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *([_plain(cut(cell)) for cell in row] for row in rows)]
+    lines = [columns, ["---"] * len(columns), *([for_markdown(cut(cell)) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _plain(text: str) -> str:
-    """Names with underscores and stars, and what a template has between braces, as they are."""
-    return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", text)
 
 
 def _counted(number: int, what: str) -> str:

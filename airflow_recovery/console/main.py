@@ -13,9 +13,10 @@ from types import ModuleType
 from typing import NoReturn
 
 from airflow_recovery.console.exit_codes import EXIT_CODES, ExitCode, exit_code_of
-from airflow_recovery.console.terminal import answers_only, printable
+from airflow_recovery.console.terminal import answers_only
 from airflow_recovery.doctor.checking import CHECK_THREAD
 from airflow_recovery.errors import ConfigurationError, RecoveryError
+from airflow_recovery.escaping import for_terminal
 
 DESCRIPTION = "Fine-grained recovery of Spark pipelines: what a run did, what would run again, and why."
 EPILOG = "exit codes: " + "; ".join(f"{code.value} {code.meaning}" for code in EXIT_CODES)
@@ -71,8 +72,9 @@ def execute(subcommand: Subcommand, args: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     except RecoveryError as error:
-        # KeyError quotes its message.
-        print(printable(f"error: {error.args[0] if error.args else error}"), file=sys.stderr)
+        # KeyError quotes its message. Further lines of it begin like no message of another command.
+        text = f"error: {error.args[0] if error.args else error}".replace("\n", "\n  ")
+        print(for_terminal(text), file=sys.stderr)
         return exit_code_of(error)
 
 

@@ -14,6 +14,7 @@ from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.terminal import output
 from airflow_recovery.console.user import user_name
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.escaping import one_line
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.model.records import Pin
 from airflow_recovery.planning.plan_text import table
@@ -51,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         output(json.dumps({**asdict(turn), "pinned": turn.is_pinned}, indent=1))
     elif turn.is_pinned:
-        output(f"Pinned: {region}@{turn.attempt}, by {turn.who} ({turn.why}). Its data stay until `pin --off`.")
+        why = one_line(turn.why)
+        output(f"Pinned: {region}@{turn.attempt}, by {turn.who} ({why}). Its data stay until `pin --off`.")
     else:
         output(f"Unpinned: {region}@{turn.attempt}. The release policy counts again.")
     return ExitCode.DONE

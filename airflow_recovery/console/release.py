@@ -20,6 +20,7 @@ from airflow_recovery.journal.owner import check_results
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.results.release import Deleted
 from airflow_recovery.results.table_tags import RunTags
+from airflow_recovery.store.lifecycle import kept_after_deletion
 from airflow_recovery.story.release_preview import ReleasePreview, preview_release
 from airflow_recovery.story.run_view import view_run
 
@@ -57,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
         deleted = release_by_hand(
             journal, deployment.results, release, user_name(), force=force, dry_run=args.dry_run, tags=tags
         )
+    kept = kept_after_deletion(deployment.results) if deleted.objects else ""
     if args.json:
         document = {
             **asdict(identity),
@@ -70,10 +72,11 @@ def run(args: argparse.Namespace) -> int:
             "bytes": deleted.size,
             "left_to": deleted.readers,
             "tags_left": deleted.tags_left,
+            "kept_after_deletion": kept,
         }
         output(json.dumps(document, indent=1))
     else:
-        output("\n".join(_done(release, deleted, dry_run=args.dry_run)))
+        output("\n".join(_done(release, deleted, kept, dry_run=args.dry_run)))
     return ExitCode.DONE
 
 
@@ -90,12 +93,12 @@ def _given_up(hand: ReleaseByHand, preview: ReleasePreview | None) -> Iterator[s
         yield f"Without {hand.name}, these run again when its rows are wanted: {', '.join(preview.again)}."
 
 
-def _done(hand: ReleaseByHand, deleted: Deleted, *, dry_run: bool) -> Iterator[str]:
+def _done(hand: ReleaseByHand, deleted: Deleted, kept: str, *, dry_run: bool) -> Iterator[str]:
     if deleted.readers:
         yield f"{hand.name} is released; its data are left to gc, since {deleted.readers} reads it."
     elif dry_run:
         yield f"Would delete {deleted.objects:,} objects, {deleted.size:,} bytes."
     else:
         yield f"Released {hand.name}: {deleted.objects:,} objects, {deleted.size:,} bytes."
-    if deleted.tags_left:
-        yield f"warning: {deleted.tags_left}"
+    for text in filter(None, (deleted.tags_left, kept)):
+        yield f"warning: {text}"

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
-_NOT_PLAIN = re.compile(r"[^\n\t\x20-\x7e]")
-
-
-def printable(text: str) -> str:
-    r"""``text`` with every character that shows nothing as its escape: ``\x1b`` for one that begins a command.
-
-    A terminal obeys those: it would rename its window, rub lines out, or write from right to left. Line ends and tabs
-    stay.
-    """
-    return _NOT_PLAIN.sub(lambda match: _shown(match[0]), text)
+from airflow_recovery.escaping import for_terminal
 
 
 def output(text: str, *, flush: bool = False) -> None:
-    """Print a command's answer, as `printable` text. Standard output has nothing else: see `answers_only`."""
-    print(printable(text), file=getattr(sys.stdout, "answers", sys.stdout), flush=flush)
+    """Print a command's answer, escaped for a terminal. Standard output has nothing else: see `answers_only`."""
+    print(for_terminal(text), file=getattr(sys.stdout, "answers", sys.stdout), flush=flush)
 
 
 @contextmanager
@@ -38,18 +28,14 @@ def answers_only() -> Iterator[None]:
 
 
 class _NotTheAnswer:
-    """Standard output, for all that is no answer: it is printed on standard error, as `printable` text."""
+    """Standard output, for all that is no answer: it is printed on standard error, escaped."""
 
     def __init__(self, answers: Any) -> None:
         self.answers = answers
 
     def write(self, text: str) -> int:
-        sys.stderr.write(printable(text))
+        sys.stderr.write(for_terminal(text))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.stderr, name)
-
-
-def _shown(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode()

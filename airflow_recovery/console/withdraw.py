@@ -13,6 +13,7 @@ from airflow_recovery.console.deployment import deployment_of
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.terminal import output
 from airflow_recovery.console.user import user_name
+from airflow_recovery.escaping import one_line
 from airflow_recovery.journal.recorded import recorded_journal
 from airflow_recovery.story.run_view import view_run
 
@@ -40,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
         output(json.dumps([{**asdict(turn), "withdrawn": turn.is_withdrawn} for turn in turns], indent=1))
         return ExitCode.DONE
     for turn in turns:
-        output(f"Withdrawn: {turn.text()}" if turn.is_withdrawn else f"Readers are given {turn.region}@{turn.attempt}.")
+        given = f"Readers are given {turn.region}@{turn.attempt}."
+        output(one_line(f"Withdrawn: {turn.text()}") if turn.is_withdrawn else given)
     if not args.off:
         output("Other DAGs are given none of it, nor what rests on it, until a publish names a newer attempt.")
+        output("No file was deleted: who may read the store can still read them. `release` and `gc` delete files.")
     return ExitCode.DONE

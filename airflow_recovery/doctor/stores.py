@@ -10,11 +10,11 @@ from functools import partial
 
 from airflow_recovery.doctor.clocks import check_clock
 from airflow_recovery.doctor.components import Right
-from airflow_recovery.doctor.result import CheckResult, ok, warning, wrong
+from airflow_recovery.doctor.result import CheckResult, not_checked, ok, warning, wrong
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, RecordInvalid, StoreError
 from airflow_recovery.journal.owner import check_owner, check_results
 from airflow_recovery.locations import comparable
-from airflow_recovery.store.lifecycle import ExpiryRule, rule_text
+from airflow_recovery.store.lifecycle import ExpiryRule, kept_after_deletion, rule_text
 from airflow_recovery.store.object_store import ObjectStore, Upload, UploadStore
 from airflow_recovery.store.probe import probe
 
@@ -173,6 +173,23 @@ def check_expiry(journal: ObjectStore) -> Iterator[CheckResult]:
         found="; ".join(map(rule_text, expiring)),
         next_step="Limit the rule to other prefixes; `airflow recovery gc --purge` removes runs that have ended.",
     )
+
+
+def check_deletion(store: ObjectStore) -> Iterator[CheckResult]:
+    """Whether the objects that `gc` and `release` delete in the results stay readable."""
+    check = "what is deleted in the results"
+    kept = kept_after_deletion(store)
+    if not kept:
+        yield ok(check, "is gone")
+    elif "unknown" in kept:
+        yield not_checked(check, kept)
+    else:
+        yield warning(
+            check,
+            recommended="a store that frees the space of deleted objects, and lets nobody read them",
+            found=kept,
+            next_step="Add a lifecycle rule that deletes noncurrent versions, unless you keep them on purpose.",
+        )
 
 
 def check_owners(journal: ObjectStore, results: ObjectStore, deployment: str | None) -> Iterator[CheckResult]:

@@ -236,6 +236,10 @@ class JournalLayout:
         """Overwritten while a next try of the task follows the driver of an attempt that an earlier try left."""
         return f"{self.heartbeat(region, attempt)}.follower"
 
+    def pushed(self, region: str, attempt: int) -> str:
+        """Overwritten while an attempt runs: the digest of the XComs that its task has pushed so far."""
+        return f"{self.heartbeat(region, attempt)}.pushed"
+
     @property
     def attempts(self) -> str:
         """The prefix of what is said of attempts."""

@@ -2,10 +2,13 @@
 
     <journal of the run>/snap/newest      overwritten; a header, then a line for each outcome: key, etag, body
 
-A snapshot is a cache and nothing else. An entry counts only for the etag that the present listing shows, and every
-record has a checksum of its own; a snapshot that is damaged, or of something else, is as good as none. It is written in
-the background by whoever had to read many objects that it lacked, so that of all the tasks of a run that is resumed a
-few read everything, and the others one object.
+A snapshot is a cache and nothing else. An entry counts only if the etag that the present listing shows is a digest of
+the entry's body (`is_etag_of`), so a snapshot can be forged, damaged or of another run, and changes no decision. It is
+written in the background by whoever had to read many objects that it lacked, so that of all the tasks of a run that is
+resumed a few read everything, and the others one object.
+
+Azure, and S3 with a KMS key, list etags that are no digests. There are no snapshots there: each process reads every
+outcome from its object.
 """
 
 from __future__ import annotations
@@ -14,12 +17,12 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from airflow_recovery.errors import ObjectMissing, RecordInvalid, StoreError
 from airflow_recovery.journal.codec import MAX_RECORD_BYTES, parse_json
 from airflow_recovery.model.codec import canonical_json
-from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject
+from airflow_recovery.store.object_store import ObjectInfo, ObjectStore, StoredObject, is_etag_of
 
 log = logging.getLogger(__name__)
 
@@ -93,10 +96,10 @@ class RecordCache:
         missing = _missing(etags, self._known)
         if len(missing) >= self._worth and snapshot is not None and snapshot.etag != self._snapshot_read:
             self._snapshot_read = snapshot.etag
-            self._known |= self._read_snapshot()
+            self._known |= self._read_snapshot(missing, etags)
             missing = _missing(etags, self._known)
         fetched = fetch(missing) if missing else {}
-        self._known |= {key: (stored.info.etag, stored.body) for key, stored in fetched.items()}
+        self._known |= _entries(fetched)
         if self._writes and len(missing) >= self._worth and self._is_due(snapshot):
             self._begin(self._write, {key: self._known[key] for key in etags})
         return {key: self._known[key][1] for key in etags}
@@ -120,34 +123,52 @@ class RecordCache:
             return False
         return self._pace.begins(snapshot.modified_s if snapshot is not None else None)
 
-    def _read_snapshot(self) -> Entries:
+    def _read_snapshot(self, missing: Iterable[str], etags: Mapping[str, str]) -> Entries:
+        """The entries of the snapshot for the ``missing`` keys whose bodies the listed ``etags`` prove."""
         try:
-            return _read(self._store.get(self._snapshot_key).body, where=self._snapshot_key)
+            entries = _read(self._store.get(self._snapshot_key).body, where=self._snapshot_key)
         except (RecordInvalid, StoreError) as error:
             # Everything that it could have said is read from the objects themselves.
             level = logging.DEBUG if isinstance(error, ObjectMissing) else logging.WARNING
             log.log(level, "The snapshot of the journal could not be read, so every outcome is: %s", error)
             return {}
+        found = {key: entries[key] for key in missing if key in entries and entries[key][0] == etags[key]}
+        proved = {key: entry for key, entry in found.items() if is_etag_of(*entry)}
+        if len(proved) < len(found):
+            log.warning(
+                "The snapshot %s has %d outcomes whose bytes are not those of the listed objects. The objects are read "
+                "instead. See who else may write there.",
+                self._snapshot_key,
+                len(found) - len(proved),
+            )
+        return proved
 
     def _begin(self, write: Callable[..., None], *arguments: object) -> None:
         self._writer = threading.Thread(target=write, args=arguments, name="journal snapshot", daemon=True)
         self._writer.start()
 
     def _renew(self, etags: dict[str, str], known: Entries, has_snapshot: bool, fetch: Fetch) -> None:
-        if has_snapshot:
-            known |= self._read_snapshot()
         missing = _missing(etags, known)
+        if has_snapshot:
+            known |= self._read_snapshot(missing, etags)
+            missing = _missing(etags, known)
         if len(missing) < self._worth:
             return
         try:
-            known |= {key: (stored.info.etag, stored.body) for key, stored in fetch(missing).items()}
+            first = _entries(fetch(missing[:1]))
+            if not all(is_etag_of(*entry) for entry in first.values()):
+                return
+            known |= first | _entries(fetch(missing[1:]))
         except StoreError as error:
             log.info("The snapshot of the journal could not be renewed: %s", error)
             return
         self._write({key: known[key] for key in etags})
 
     def _write(self, entries: Entries) -> None:
-        body = _written(entries)
+        proved = {key: entry for key, entry in entries.items() if is_etag_of(*entry)}
+        if len(proved) < self._worth:
+            return  # the etags of this store are no digests, so nobody could use it
+        body = snapshot_of(proved)
         if len(body) > MAX_RECORD_BYTES:
             return
         try:
@@ -156,19 +177,26 @@ class RecordCache:
             log.info("The snapshot of the journal could not be written: %s", error)
 
 
+def _entries(fetched: Mapping[str, StoredObject]) -> Entries:
+    return {key: (stored.info.etag, stored.body) for key, stored in fetched.items()}
+
+
 def _missing(etags: Mapping[str, str], known: Entries) -> list[str]:
     return [key for key, etag in etags.items() if key not in known or known[key][0] != etag]
 
 
-def _written(entries: Entries) -> bytes:
-    """A line for each object that fits into one, as all of ours do. Bodies go as they are: nothing is parsed twice."""
+def snapshot_of(entries: Entries) -> bytes:
+    """The bytes of a snapshot: a line for each object that fits into one, as all of ours do.
+
+    Bodies go as they are: nothing is parsed twice.
+    """
     lines = [_SEPARATOR.join((key.encode(), etag.encode(), body)) for key, (etag, body) in entries.items()]
     body = b"\n".join(line for line in lines if line.count(b"\n") == 0 and line.count(_SEPARATOR) == 2)
     return canonical_json({"format": FORMAT, "crc": zlib.crc32(body)}).encode() + b"\n" + body
 
 
 def _read(snapshot: bytes, *, where: str) -> Entries:
-    """The entries that `_written` made ``snapshot`` of. Raises `RecordInvalid` for anything else."""
+    """The entries that `snapshot_of` made ``snapshot`` of. Raises `RecordInvalid` for anything else."""
     if len(snapshot) > MAX_RECORD_BYTES:
         raise RecordInvalid(f"{where}: {len(snapshot)} bytes, more than the limit of {MAX_RECORD_BYTES}.")
     head, _, body = snapshot.partition(b"\n")

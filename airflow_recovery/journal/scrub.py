@@ -17,31 +17,32 @@ MASK = "***"
 # text is read once. `key` alone is a column, not a secret; `ExpiredToken: ...` says what is wrong.
 _NAME = (
     r"(?<!expired)(?<!invalid)(?<!invalid )(?<!unexpected )(?<!unrecognized )"
-    r"(?:password|passwd|passphrase|secret|token|"
-    r"(?:secret|access|account|api|private|encryption|signing|storage|shared)[._ -]?key(?:[._-]?id)?|"
+    r"(?:password|passwd|passphrase|secret|(?:sas\.fixed\.)?token(?:(?<=sas\.fixed\.token)(?:\.[\w-]{1,63}){1,2})?|"
+    r"(?:secret|access|account|api|private|encryption|signing|storage|shared|fernet|master|session|consumer|ssh|hmac|"
+    r"subscription)[._ -]?key(?:[._-]?id)?|azure\.sas|"
     r"(?<![a-z])(?:pwd|sig|signature)|_pwd|x-amz-(?:signature|credential|security-token))"
     # Of one Azure account.
     r"(?:(?:\.[\w-]{1,63}){1,6}\.windows\.net)?"
 )
-_HINTS = ("pass", "secret", "token", "key", "pwd", "sig", "x-amz-")
+_HINTS = ("pass", "secret", "token", "key", "pwd", "sig", "x-amz-", "azure.sas")
 # As it is, escaped in JSON within JSON, and in HTML; three at once in Python and TOML.
-_MARK = r"(?:\"\\*\"\\*\"|'''|[\"']|u002[27]|&quot;|&#3[49];)"
+_MARK = r"(?:\"\\*\"\\*\"|'''|[\"'`]|u002[27]|&quot;|&#3[49];|%2[27])"
 _QUOTE = rf"\\*{_MARK}"
 _QUOTED = (
-    # Up to the quote that ends it, or to the end of what was cut off.
-    rf"(?P<quote>\\*{_MARK})(?:(?!(?P=quote))(?:\\.|[^\\\n]|\\(?=\n|\Z)))*(?P<end>(?P=quote)|$|(?=\n))"
+    # Up to the quote that ends it, or to the end of what was cut off. SQL and CSV double a quote within.
+    rf"(?P<quote>\\*{_MARK})(?:(?P=quote)(?P=quote)|(?!(?P=quote))(?:\\.|[^\\\n]|\\(?=\n|\Z)))*(?P<end>(?P=quote)|$|(?=\n))"
 )
 _VALUE = rf"{_QUOTED}|[^\s\"',;&}}\])<]+"
 # What stands around a value: Some(x), b'x', [x], $'x', YAML's tags, anchors and blocks.
 _AROUND = (
     r"(?:(?:some|(?:secret)?str|secret|password)\(|\[\s*|[({<$](?!/)|[bfru]{1,2}(?=\\*[\"'])|&\w{1,64}\s+|!{1,2}\w{1,64}\s+|"
-    r"[|>][+-]?[ \t]*\n\s*){0,3}"
+    r"[|>][+-]?[ \t]*\n\s*|string\(\d{1,9}\)\s*){0,3}"
 )
 # A word is in small letters; what is encoded has a digit, or a capital after a small letter.
 _ENCODED = r"(?=[^\s\"',;|)\]]{0,200}(?:[0-9]|[a-z][A-Z]))[^\s\"',;&}\])<|]{6,}"
 # The type of a column, what MySQL logs, and no value at all.
 _SAYS_NOTHING = re.compile(
-    r"(?i)null|none|nil|undefined|true|false|yes|no|(?:string|varchar|char|text|binary|u?int|integer|bigint|long|double)"
+    r"(?i)null|none|nil|undefined|true|false|yes|no|(?:string|varchar|char|str|text|binary|u?int|integer|bigint|long|double)"
     r"(?:type\(.*)?"
 )
 _CELL = r"[ \t]*(?:[|\u2502\u2503]|\\+u250[23])[ \t]*"
@@ -96,6 +97,12 @@ FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], Replacement], ...] = (
         ),
         MASK,
     ),
+    # The address of a webhook is its secret.
+    (
+        ("hooks.slack.com", "/webhook"),
+        re.compile(r"(?<=hooks\.slack\.com/services/)[\w/-]{8,}|(?<=/webhooks/)\d{8,}/[\w-]{8,}"),
+        MASK,
+    ),
     # A word is lower case; what is encoded has a digit, a capital, a sign of base 64 or a dot inside.
     (
         ("bearer",),
@@ -104,6 +111,14 @@ FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], Replacement], ...] = (
     ),
     (("basic",), re.compile(r"\b((?i:basic))\s+(?=[\w+/]*(?:[0-9=]|[a-z][A-Z]))[\w+/=]{8,}"), rf"\1 {MASK}"),
     (("cookie",), re.compile(r"(?i)\b((?:set-)?cookie\s*:\s*)(?!\*\*\*)\S.*"), rf"\1{MASK}"),
+    # Authorization: in a header whatever follows the scheme, also a word
+    (
+        ("authorization",),
+        re.compile(
+            rf"(?i)(\bauthorization(?:{_QUOTE})?\s*[:=]\s*(?:{_QUOTE})?(?:basic|bearer)\s+)(?!\*\*\*)[^\s\"',;]+"
+        ),
+        rf"\1{MASK}",
+    ),
     # Authorization: with another scheme, or without
     (
         ("authorization",),
@@ -112,12 +127,14 @@ FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], Replacement], ...] = (
         ),
         _named,
     ),
+    # val name: String = "x" of Scala, name: str = "x" of Python
+    (_HINTS, _form(_NAME, rf"\s*:\s*[A-Za-z][\w.\[\]]{{0,60}}\s*=(?![=>])\s*{_AROUND}"), _named),
     # name=x, name: x, name -> x of Scala, name => x, conf["name"] = x, names: [x], name%3Dx
     (
         _HINTS,
         _form(
             rf"{_NAME}(?:(?<=password)s(?=\W{{1,4}}\[)|(?<=secret)s(?=\W{{1,4}}\[))?",
-            rf"(?:{_QUOTE}|`)?\]?\s*(?:=>|->|\u2192|\\+u2192|\\?:=|==?=?|\\?[=:]|%3[AD])\s*{_AROUND}",
+            rf"(?:{_QUOTE}|`)?\]?\s*(?:=>|->|\u2192|\u21d2|\\+u(?:2192|21d2)|\\?:=|==?=?|\\?[=:]|%3[AD])\s*{_AROUND}",
         ),
         _named,
     ),
@@ -125,8 +142,8 @@ FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], Replacement], ...] = (
     (
         ("value",),
         _form(
-            rf"\b(?:name|key)(?:{_QUOTE})?\s*[:=]\s*(?:{_QUOTE})?[\w.-]{{0,80}}{_NAME}",
-            rf"(?:{_QUOTE})?[,;\s]+(?:{_QUOTE})?value(?:{_QUOTE})?\s*[:=]\s*",
+            rf"\b(?:parameter)?(?:name|key)(?:{_QUOTE})?\s*[:=]\s*(?:{_QUOTE})?[\w.-]{{0,80}}{_NAME}",
+            rf"(?:{_QUOTE})?[,;\s]+(?:{_QUOTE})?(?:parameter)?value(?:{_QUOTE})?\s*[:=]\s*",
         ),
         _named,
     ),
@@ -137,6 +154,12 @@ FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], Replacement], ...] = (
             rf"(?=\\*[\"']\s*,\s*\\*[\"'](?:name|key)\\*[\"']\s*:\s*\\*[\"'][\w.-]{{0,80}}{_NAME}\\*[\"'])"
         ),
         rf"\1{MASK}",
+    ),
+    # key | name, and value | x below it: a row of show(vertical=True)
+    (
+        ("value",),
+        _form(rf"^[ \t]*(?:name|key){_CELL}[\w.-]{{0,80}}{_NAME}", rf"[ \t]*\n[ \t]*value{_CELL}", r"[^\n]+"),
+        _named,
     ),
     # A pair: (name,x) of Scala, ('name', 'x') of Python, option("name", "x"), setPassword("x")
     (
@@ -150,6 +173,14 @@ FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], Replacement], ...] = (
         _named,
     ),
     (_HINTS, _form(_NAME, r"\(\s*", _QUOTED), _named),
+    # "name" to "x" of Kotlin
+    (_HINTS, _form(_NAME, rf"(?:{_QUOTE})\s+to\s+", _QUOTED), _named),
+    # auth=("ann", "x"), BasicAuth("ann", "x"), AWSCredentials("id", "x")
+    (
+        ("auth", "credential"),
+        _form(r"(?:\bauth\s*=\s*|basicauth|credentials?)", r"\(\s*\\*[\"'][^\"'\n]{0,256}\\*[\"']\s*,\s*", _QUOTED),
+        _named,
+    ),
     # 'name', 'x' within more; name 'x' of SQL; name is 'x'
     (_HINTS, _encoded_form(_NAME, rf"(?:{_QUOTE})\s*,\s*(?:{_QUOTE})"), _named),
     (_HINTS, _form(_NAME, rf"(?:{_QUOTE})?\s+(?:(?:is|was|set\s+to)\s+)?", _QUOTED), _named),
@@ -157,7 +188,9 @@ FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], Replacement], ...] = (
     (
         _HINTS,
         _encoded_form(
-            _NAME, rf"(?:{_QUOTE})?(?:{_CELL}|[ \t]*\.{{2,80}}[ \t]*|,|\(|(?:[ \t]|\\+t)+(?:(?:is|was|set to)[ \t]+)?)"
+            _NAME,
+            rf"(?:{_QUOTE})?(?:{_CELL}|[ \t]*\.{{2,80}}[ \t]*|,|;(?![^\s;]*=)|\(|"
+            r"(?:[ \t]|\\+t)+(?:(?:is|was|set to)[ \t]+)?)",
         ),
         _named,
     ),
@@ -166,11 +199,15 @@ FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], Replacement], ...] = (
     # IDENTIFIED BY 'x', SET PASSWORD FOR ann = 'x'
     (("identified",), _form("identified", r"\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?"), _named),
     (("password for",), _form(r"password\s+for", r"\s+\S+\s*=\s*(?:password\()?"), _named),
+    # What psql and ssh ask: Password for user ann: x
+    (("password for",), _encoded_form(r"password\s+for", r"(?:\s+\S{1,128}){1,2}?:\s*"), _named),
     # --password x, also quoted and in a list; setenv and ENV
     (("-",), _form(rf"(?<![\w-])--?[\w-]{{0,64}}{_NAME}", rf"(?:{_QUOTE}\s*,)?\s+(?!-)|{_QUOTE},(?=[\"'])"), _named),
     (("env", "set "), _form(rf"\b(?:setenv|env|set\s+-\w+)\s+\w{{0,64}}{_NAME}", r"\s+"), _named),
     # curl -u user:x, sshpass -p x, mysql -px
     (("-u", "--user"), _form(r"(?<![\w-])(?:-u|--user)", r"[\s=]+(?!\d+:\d+)[^\s:\"'/]{1,128}:"), _named),
+    # A line of .netrc
+    (("login",), _form(r"\blogin", r"\s+\S{1,128}\s+password\s+", r"\S+"), _named),
     (("sshpass",), _form("sshpass", r"\s+-p\s*"), _named),
     (("mysql", "mariadb"), _form(r"\b(?:mysql|mariadb)", r"[^\n|;]{0,200}?\s-p", r"[^\s-]\S*"), _named),
     # XML: <password>x</password>, <entry key="password">x</entry>, and Hadoop's
@@ -207,8 +244,22 @@ def _columns(text: str) -> str:
     return "\n".join(lines)
 
 
+_COLOUR = re.compile(r"(?:\x1b|\\+(?:u001b|x1b|033))\[[0-9;]{0,20}m")
+
+
 def scrubbed(text: str) -> str:
-    """``text`` with everything of a secret's form replaced; the same text where there is none."""
+    """``text`` with everything of a secret's form replaced; the same text where there is none.
+
+    A text with a secret loses the colours of a terminal, which may stand between a name and its value.
+    """
+    plain = _COLOUR.sub("", text) if "1b[" in text or "\x1b" in text or "033[" in text else text
+    if plain != text:
+        masked = _scrubbed(plain)
+        return text if masked == plain else masked
+    return _scrubbed(text)
+
+
+def _scrubbed(text: str) -> str:
     lower = text.lower()
     for hints, pattern, replacement in FORMS:
         if any(hint in lower for hint in hints):

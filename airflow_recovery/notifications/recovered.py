@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier
 
 from airflow_recovery.checks import check_arguments
+from airflow_recovery.escaping import for_message
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -29,7 +30,8 @@ class RecoveredNotifier(BaseNotifier):
             SmtpNotifier(to="team@example.com", subject="{{ dag.dag_id }}", html_content="{{ recovery }}")
         )):
 
-    The other one's templates know ``recovery``: the line above, one for each group of the DAG. It works as a callback
+    The other one's templates know ``recovery``: the line above, one for each group of the DAG. It is escaped for HTML
+    and for Slack. It works as a callback
     of the DAG or of its last task, on success as on failure. It never fails its callback: a journal that can't be read
     is told in the log.
 
@@ -53,7 +55,8 @@ class RecoveredNotifier(BaseNotifier):
         texts = {group: report.text() for group, report in reports.items() if self.always or report.again}
         if not texts:
             return
-        text = "; ".join(texts.values() if len(texts) == 1 else (f"{group}: {line}" for group, line in texts.items()))
+        lines = texts.values() if len(texts) == 1 else (f"{group}: {line}" for group, line in texts.items())
+        text = for_message("; ".join(lines))
         log.info("%s", text)
         self.notifier({**context, "recovery": text})  # type: ignore[typeddict-unknown-key]
 

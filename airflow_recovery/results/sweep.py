@@ -47,7 +47,7 @@ from airflow_recovery.results.sweep_uploads import listed_uploads, prefixes_of, 
 from airflow_recovery.results.swept_run import DAY_S, SweepOptions, SweptRun
 from airflow_recovery.results.table_tags import RunTags
 from airflow_recovery.results.tables import Tables
-from airflow_recovery.store.lifecycle import rule_text, rules_over
+from airflow_recovery.store.lifecycle import kept_after_deletion, rule_text, rules_over
 from airflow_recovery.store.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -117,6 +117,9 @@ class Sweeper:
             for store, now_s in ((self._store, self._now_s), (self._results, self._results_now_s)):
                 sweep_probes(store, self._report, now_s, dry_run=self._options.dry_run)
         sweep_uploads(self._results, uploads, self._runs, self._report, self._results_now_s, self._options)
+        if self._report.of(Action.DELETED):
+            stores = [self._results, self._store] if self._options.purge_older_than_s is not None else [self._results]
+            self._report.kept_after_deletion = list(dict.fromkeys(filter(None, map(kept_after_deletion, stores))))
         return self._report
 
     def _guarded(self, identity: RunIdentity) -> None:

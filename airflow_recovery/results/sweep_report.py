@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from airflow_recovery.escaping import one_line
+
 MOST_ALIKE = 10
 """Of so many subtasks at most that fared alike, each has a line of its own in the text."""
 
@@ -40,6 +42,8 @@ class SweepReport:
     warnings: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     """What was left as it is, since a store or a journal gave no answer about it."""
+    kept_after_deletion: list[str] = field(default_factory=list)
+    """Why what was deleted stays readable, or may (`airflow_recovery.store.lifecycle.kept_after_deletion`)."""
 
     def add(self, what: str, action: Action, why: str, objects: int = 0, size: int = 0) -> None:
         """Add an entry. ``size`` is in bytes."""
@@ -71,6 +75,7 @@ class SweepReport:
             ],
             "warnings": self.warnings,
             "unread": self.unread,
+            "kept_after_deletion": self.kept_after_deletion,
         }
 
     def text(self) -> str:
@@ -78,11 +83,12 @@ class SweepReport:
 
         The entries of a dry run read as those of the sweep that would follow.
         """
-        lines = [f"warning: {warning}" for warning in [*self.warnings, *self.unread]]
+        lines = [f"warning: {one_line(warning)}" for warning in [*self.warnings, *self.unread]]
         lines += [_lines(alike) for alike in _folded(self.entries)]
         count = Counter(entry.action for entry in self.entries)
         counts = ", ".join(f"{count[action]} {action.value}" for action in Action if count[action]) or "nothing to do"
         lines.append(f"{counts}; {size_text(self.deleted_bytes)} deleted")
+        lines += [f"warning: {one_line(text)}" for text in self.kept_after_deletion]
         if self.is_dry_run:
             lines.append("Dry run: nothing was deleted.")
         return "\n".join(lines)
@@ -112,4 +118,4 @@ def _lines(alike: list[SweepEntry]) -> str:
     first, objects, size = alike[0], sum(entry.objects for entry in alike), sum(entry.size for entry in alike)
     more = f" and {len(alike) - 1:,} more subtasks" if len(alike) > 1 else ""
     amount = f" ({objects} objects, {size_text(size)})" if objects else ""
-    return f"{first.action.value:<8} {first.what}{more}{amount}: {first.why}"
+    return f"{first.action.value:<8} {one_line(first.what)}{more}{amount}: {one_line(first.why)}"

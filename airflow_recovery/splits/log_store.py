@@ -3,6 +3,9 @@
     <base>/_splits/<dag id>/<run key>/<group id>/<vertex>/log-<k>       record k, put at the tail + 1
                                                          /snapshot-<k>  the book of log-0 to log-k: readers start there
 
+A snapshot is a cache. Record k has the digest of the book that it leads to, and a snapshot with another book is passed
+over.
+
 No process coordinates. Whoever wants to append folds all records, and puts the next number if it is absent: of two
 writers one is refused, reads the other's record, decides again, and tries the number after it. Where the reply to a
 write was lost, the record is read back: it names the write that put it.
@@ -10,12 +13,14 @@ write was lost, the record is read back: it names the write that put it.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from airflow_recovery.errors import JobDefinitionError, ObjectExists, RecordInvalid, StoreError
+from airflow_recovery.errors import JobDefinitionError, ObjectExists, ObjectMissing, RecordInvalid, StoreError
 from airflow_recovery.journal.codec import check_belongs, check_size, checksum, parse_json
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.layout import JournalLayout
@@ -54,8 +59,7 @@ class SplitLogStore:
         self._store = store
         self._slots = ListedSlots(store, f"{folder}log-", deadline_s=deadline_s)
         self._snapshots = ListedSlots(store, f"{folder}snapshot-", deadline_s=deadline_s)
-        self._log = _SplitLog(identity, vertex, writer, f"{store.base_uri}/{self._slots.prefix}")
-        self._snapshot_every = snapshot_every
+        self._log = _SplitLog(identity, vertex, writer, f"{store.base_uri}/{self._slots.prefix}", snapshot_every)
         self._is_open = False
 
     @property
@@ -85,7 +89,7 @@ class SplitLogStore:
         self._open()
         steps: Steps[LogRecord | None] = self._log.append(decide)
         record = self._slots.run(steps)
-        if record is not None and self._log.tail % self._snapshot_every == 0:
+        if record is not None and self._log.has_snapshot(self.tail):
             self._write_snapshot()
         return record
 
@@ -95,11 +99,20 @@ class SplitLogStore:
             return
         for number in reversed(self._snapshots.numbers()):
             key = self._snapshots.key(number)
-            book = self._log.decode_snapshot(self._store.get(key).body, f"{self._store.base_uri}/{key}")
-            if book is not None:
+            where = f"{self._store.base_uri}/{key}"
+            book = self._log.decode_snapshot(self._store.get(key).body, where)
+            if book is not None and self._is_proved(book, number, where):
                 self._log.state, self._log.tail = book, number + 1
                 break
         self._is_open = True
+
+    def _is_proved(self, book: SplitBook, number: int, where: str) -> bool:
+        """Whether record ``number`` leads to ``book``. Records of earlier versions do not tell."""
+        with suppress(ObjectMissing):
+            if self._log.book_after(number, self._store.get(self._slots.key(number)).body) == _digest_of(book):
+                return True
+        log.warning("%s: expected the book that record %d leads to, found another. It is passed over.", where, number)
+        return False
 
     def _write_snapshot(self) -> None:
         try:
@@ -115,20 +128,34 @@ class SplitLogStore:
 class _SplitLog(WriteOnceLog[SplitBook]):
     """The documents of the log, and the fold over them. ``where`` is the URI of the log, for messages."""
 
-    def __init__(self, identity: RunIdentity, vertex: str, writer: str, where: str) -> None:
+    def __init__(self, identity: RunIdentity, vertex: str, writer: str, where: str, snapshot_every: int) -> None:
         super().__init__(SplitBook())
         self.vertex = vertex
         self.last_sent: dict[int, Message] = {}
         self._identity = identity
         self._writer = writer
         self._where = where
+        self._snapshot_every = snapshot_every
         self._writes = 0
+
+    def has_snapshot(self, slot: int) -> bool:
+        """Whether a snapshot is written of the book that the record in ``slot`` leads to."""
+        return (slot + 1) % self._snapshot_every == 0
 
     def encode(self, slot: int, record: LogRecord) -> bytes:
         """The document of one write: it has a write id, so that an equal record of another process is told apart."""
         self._writes += 1
-        write_id = f"{self._writer}-{self._writes}"
-        return self._document("split-log", {"number": slot, "write_id": write_id, "record": LOG_RECORD.to_json(record)})
+        body = {"number": slot, "write_id": f"{self._writer}-{self._writes}", "record": LOG_RECORD.to_json(record)}
+        if self.has_snapshot(slot):
+            after = SplitBook.from_json(self.state.to_json())
+            after.add(record)
+            body["book"] = _digest_of(after)
+        return self._document("split-log", body)
+
+    def book_after(self, slot: int, body: bytes) -> str | None:
+        """Return the digest of the book that the record in ``slot`` leads to, if it has one. Raises `RecordInvalid`."""
+        content = self._content(body, "split-log", f"{self._where}{slot:08d}")
+        return content.get("book") if isinstance(content, dict) and content.get("number") == slot else None
 
     def fold(self, slot: int, body: bytes) -> None:
         """Enter the record into the book. Raises `RecordInvalid`."""
@@ -181,6 +208,10 @@ class _SplitLog(WriteOnceLog[SplitBook]):
             f"{where}: expected a record of the splits of {self.vertex!r}, found {got!r}. Restore the object, or reset "
             "the vertex."
         )
+
+
+def _digest_of(book: SplitBook) -> str:
+    return hashlib.sha256(canonical_json(book.to_json()).encode()).hexdigest()
 
 
 def split_log(journal: Journal, vertex: str) -> SplitLogStore:

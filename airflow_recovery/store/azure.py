@@ -30,6 +30,10 @@ class AzureStore(CloudStore):
 
     cloud = "Azure Blob Storage"
     extra = "azure"
+    deletion = (
+        "Azure keeps deleted blobs for some days if the account has soft delete, and permanently if it has versioning. "
+        "`az storage account blob-service-properties show` shows both."
+    )
 
     def _new_client(self, bucket: str, access: CloudAccess, options: dict[str, Any]) -> ObstoreAzureStore:
         named = _named(f"abfss://{bucket}")

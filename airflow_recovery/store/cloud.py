@@ -73,6 +73,8 @@ class CloudStore(ABC):
     """Its name in messages."""
     extra: ClassVar[str]
     """The extra of this package that brings the library."""
+    deletion: ClassVar[str]
+    """What may keep a deleted object readable, and how a user sees whether it does. The library can't ask."""
 
     def __init__(
         self,
@@ -178,6 +180,10 @@ class CloudStore(ABC):
                 # Of the first key that was missing. What became of those behind it, the answer does not say.
                 with ThreadPoolExecutor(_DELETERS, thread_name_prefix="recovery-delete") as pool:
                     list(pool.map(self._delete_one, batch))
+
+    def keeps_deleted(self) -> str:
+        """As `airflow_recovery.store.lifecycle.kept_after_deletion`. Asks nobody."""
+        return f"Whether deleted objects of {self._root} stay readable is unknown here. {self.deletion}"
 
     @abstractmethod
     def _new_client(self, bucket: str, access: CloudAccess, options: dict[str, Any]) -> Client:

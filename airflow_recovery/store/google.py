@@ -22,6 +22,10 @@ class GoogleStore(CloudStore):
 
     cloud = "Google Cloud Storage"
     extra = "google"
+    deletion = (
+        "Google keeps deleted objects for 7 days unless the bucket's soft delete was changed, and permanently if the "
+        "bucket has versioning. `gcloud storage buckets describe` shows both."
+    )
 
     def _new_client(self, bucket: str, access: CloudAccess, options: dict[str, Any]) -> GCSStore:
         from obstore.store import GCSStore

@@ -1,4 +1,7 @@
-"""Results that the bucket deletes (fault 29) or archives: an ordinary loss, with a cause that somebody can remove."""
+"""What a bucket does by itself: it deletes or archives objects by age (fault 29), and keeps deleted ones (fault 383).
+
+The first is an ordinary loss, with a cause that a user can remove. The second is a deletion that deletes nothing.
+"""
 
 from __future__ import annotations
 
@@ -43,3 +46,12 @@ def rule_text(rule: ExpiryRule) -> str:
     to = f" to {rule.archive}" if rule.archive else ""
     does = "moves" if rule.archive else "deletes"
     return f"the bucket's lifecycle rule {rule.name!r} {does} what is older than {rule.days} days{where}{to}"
+
+
+def kept_after_deletion(store: ObjectStore) -> str:
+    """Return why objects that are deleted in ``store`` stay readable, or may; empty if they are gone.
+
+    One request to a bucket at most. Does not fail: if the bucket gives no answer, the text says so.
+    """
+    keeps_deleted = getattr(store, "keeps_deleted", None)
+    return keeps_deleted() if keeps_deleted is not None else ""

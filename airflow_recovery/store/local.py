@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
-from hashlib import blake2b
 from typing import IO, NoReturn
 
 from airflow_recovery.errors import (
@@ -30,6 +29,7 @@ from airflow_recovery.store.object_store import (
     check_size,
     checked_key,
     checked_prefix,
+    content_hash,
 )
 
 _TEMPORARY = ".tmp-"
@@ -91,7 +91,7 @@ class LocalStore:
                 body = file.read(status.st_size)
         except OSError as error:
             self._refuse("read", self._path(key), error)
-        return StoredObject(_info(key, len(body), blake2b(body, digest_size=16).hexdigest(), status.st_mtime), body)
+        return StoredObject(_info(key, len(body), content_hash(body).hexdigest(), status.st_mtime), body)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """``length`` bytes of ``key`` from ``start`` on; fewer at its end. Raises `ObjectMissing`."""
@@ -188,7 +188,7 @@ class LocalStore:
                 os.fsync(within)
         except OSError as error:
             self._refuse("write", self._path(key), error)
-        return _info(key, len(body), blake2b(body, digest_size=16).hexdigest(), modified_s)
+        return _info(key, len(body), content_hash(body).hexdigest(), modified_s)
 
     def _link(self, temporary: str, name: str, within: int) -> None:
         try:
@@ -354,7 +354,7 @@ def _etag(path: str, file: IO[bytes], status: os.stat_result) -> str:
     known = _etags.get(identity)
     if known is not None:
         return known
-    digest = blake2b(digest_size=16)
+    digest = content_hash()
     while chunk := file.read(_CHUNK_BYTES):
         digest.update(chunk)
     etag = digest.hexdigest()

@@ -6,6 +6,7 @@
     FolderStore    folders that hold nothing, of a directory: a bucket has objects in their place
     VersionStore   which version of an object is at a key, so that a replaced object is noticed
     get_many       many reads at once
+    is_etag_of     whether a listed etag proves a content that was not read from the object itself
     in_key_order   a listing, checked
 
 Keys are relative to the base URI that the store was opened with.
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import blake2b, md5
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from airflow_recovery.errors import ObjectTooLarge, StoreUnsuitable
@@ -33,8 +35,9 @@ PAGE_KEYS = 1_000
 class ObjectInfo(NamedTuple):
     """One listed object.
 
-    ``etag`` is the identity of the object's content at this key (quotes stripped). It is compared, never interpreted:
-    on S3 it is what the server says (a multipart etag is no MD5), in a directory it is the content's hash.
+    ``etag`` is the identity of the object's content at this key (quotes stripped). It is compared and not interpreted:
+    on S3 it is what the server says (a multipart etag is no MD5), in a directory it is the content's hash. Only
+    `is_etag_of` computes it again, to check a copy of the content that comes from another place.
     ``modified_s``: when it was stored, in seconds since the epoch, by the store's clock.
     ``archived``: the storage class of an object that can't be read before it is restored; empty for all others.
     """
@@ -44,6 +47,19 @@ class ObjectInfo(NamedTuple):
     etag: str
     modified_s: float | None = None
     archived: str = ""
+
+
+def content_hash(body: bytes = b"") -> blake2b:
+    """A digest of ``body``, and of what is added to it. Its hexadecimal form is the etag of a file in a directory."""
+    return blake2b(body, digest_size=16)
+
+
+def is_etag_of(etag: str, body: bytes) -> bool:
+    """Whether ``etag`` proves that the object which a store has listed with it holds ``body``.
+
+    False is no proof of the opposite: the etags of Azure, and of S3 with a KMS key, are no digests of the content.
+    """
+    return etag == md5(body, usedforsecurity=False).hexdigest() or etag == content_hash(body).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from airflow_recovery.errors import (
     ConfigurationError,
     ObjectMissing,
     RecoveryError,
+    StoreAccessDenied,
+    StoreError,
     StoreMisconfigured,
     StoreUnavailable,
     StoreUnsuitable,
@@ -44,6 +46,7 @@ _ONCE = 1
 _LISTING = "a listing"
 _CHECKSUMS = ("SHA256", "SHA1", "CRC64NVME", "CRC32C", "CRC32")
 _NO_RULES = ("NoSuchLifecycleConfiguration", "NotImplemented")
+_NO_VERSIONS = ("NotImplemented", "MethodNotAllowed")
 
 
 class S3Store:
@@ -244,6 +247,31 @@ class S3Store:
                     if days is not None and archive in ("", *ARCHIVED)
                 ]
         return tuple(rules)
+
+    def keeps_deleted(self) -> str:
+        """As `airflow_recovery.store.lifecycle.kept_after_deletion`, by the bucket's versioning. One request."""
+        bucket = f"s3://{self._bucket}"
+        try:
+            status = self._ask("get_bucket_versioning", {"Bucket": self._bucket}).get("Status")
+        except Exception as error:
+            if answered(error)[0] in _NO_VERSIONS:
+                return ""
+            meant = self._translated(error, "read the versioning of", bucket)
+            if not isinstance(meant, StoreError):
+                raise
+            why = "this role lacks s3:GetBucketVersioning." if isinstance(meant, StoreAccessDenied) else str(meant)
+            return f"Whether deleted objects of {bucket} stay readable as older versions is unknown: {why}"
+        if status == "Enabled":
+            return (
+                f"{bucket} has versioning, so deleted objects stay readable as older versions and take up space, until "
+                "a lifecycle rule deletes noncurrent versions. An object lock or a legal hold keeps them longer."
+            )
+        if status == "Suspended":
+            return (
+                f"The versioning of {bucket} is suspended. Of objects that were written before that, older versions "
+                "stay readable after a deletion, until a lifecycle rule deletes noncurrent versions."
+            )
+        return ""
 
     def _get(self, key: str, max_bytes: int | None, **part: str) -> StoredObject:
         failures = 0

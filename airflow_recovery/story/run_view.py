@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from airflow_recovery.attempt.withdraw import withdrawals
 from airflow_recovery.errors import UnknownRegion
+from airflow_recovery.escaping import one_line
 from airflow_recovery.journal.in_use import RunInUse, newest_claim, read_run
 from airflow_recovery.journal.journal import Journal, until_pages_agree
 from airflow_recovery.journal.published import CLEAR_WHAT_WAS_PURGED
@@ -41,7 +42,7 @@ class RunView:
         lines += [f"Withdrawn, so that other DAGs are not given it: {turn.text()}." for turn in self.withdrawn]
         if in_use.state.is_purged:
             lines.append(f"It was purged: nothing of it counts, and its data goes. {CLEAR_WHAT_WAS_PURGED}")
-        return "\n".join(lines)
+        return "\n".join(map(one_line, lines))
 
     def region(self, name: str) -> RegionPlan:
         """The region of that name in the plan in use. Raises `UnknownRegion` with the closest names."""

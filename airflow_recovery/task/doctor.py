@@ -21,7 +21,14 @@ from airflow_recovery.doctor.components import DRIVING, READING, Component, Righ
 from airflow_recovery.doctor.fault_detection import check_detection
 from airflow_recovery.doctor.result import CheckResult, not_checked, ok, wrong
 from airflow_recovery.doctor.spark import SparkConnection, check_connect_client, check_master, check_submission
-from airflow_recovery.doctor.stores import check_expiry, check_owners, check_places, check_reach, check_store
+from airflow_recovery.doctor.stores import (
+    check_deletion,
+    check_expiry,
+    check_owners,
+    check_places,
+    check_reach,
+    check_store,
+)
 from airflow_recovery.doctor.versions import check_archive, check_versions, installed_versions
 from airflow_recovery.errors import ConfigurationError, RecoveryError
 from airflow_recovery.hooks.clear_clients import (
@@ -410,9 +417,11 @@ class AirflowChecks:
         needs = self._component.needs
         rights = needs.results | (DRIVING if needs.spark and self._drivers_run_here() else Right.NONE)
         allowed, buttons = self._allowed(rights), self._allowed(needs.buttons[1])
-        return check_store(
+        yield from check_store(
             "results", stores.results, allowed, needs.policies[1], buttons=buttons, advised=needs.advised
         )
+        if Right.DELETE in rights | needs.buttons[1]:
+            yield from check_deletion(stores.results)
 
     @staticmethod
     def _of_owners(stores: Stores, deployment: str | None) -> Iterator[CheckResult]:

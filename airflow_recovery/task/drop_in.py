@@ -568,7 +568,16 @@ class DropInApplication(SparkApplication):
     def _keep_pushed(self, claim: Claim, left: LeftInAirflow) -> None:
         """If another try can find the job again, it needs what this one has pushed."""
         if self.can_be_asked:
-            store_pushed(self._stores.results, self._below(claim), left)
+            digest = store_pushed(self._stores.results, self._below(claim), left)
+            journal = self._run.journal
+            journal.store.put(journal.layout.pushed(claim.region, claim.attempt), digest.encode())
+
+    def _pushed(self, claim: Claim) -> LeftInAirflow:
+        journal = self._run.journal
+        digest = ""
+        with suppress(ObjectMissing):
+            digest = journal.store.get(journal.layout.pushed(claim.region, claim.attempt)).body.decode(errors="replace")
+        return read_pushed(self._stores.results, self._below(claim), digest)
 
     def _advice_on_checkpoints(self, text: str) -> str:
         """Spark's file sink has met a checkpoint that knows batches which are not in the attempt's folder."""
@@ -595,7 +604,7 @@ class DropInApplication(SparkApplication):
         """
         if not self.can_be_asked and self._submitted_with(attempt.claim) != self._rests_on_today:
             return None
-        left = read_pushed(self._stores.results, self._below(attempt.claim))
+        left = self._pushed(attempt.claim)
         try:
             with recording(self._context, left):
                 self.returned = self.end_previous(attempt.claim.tag)
@@ -629,8 +638,14 @@ class DropInApplication(SparkApplication):
         set_events(self._context, self._left.events)
 
     def _is_as_today(self, claim: Claim) -> bool:
+        """Whether its job was started with today's code and inputs.
+
+        A job may be found again though Airflow has lost what it was started with: the pod of an attempt is called by
+        the claim's tag. Such a job may run other code, so its result is not used. Of a job that can't be asked about,
+        `finish_previous` decides.
+        """
         submitted = self._submitted_with(claim)
-        return submitted is None or submitted == self._rests_on_today
+        return submitted == self._rests_on_today or (submitted is None and not self.can_be_asked)
 
     def _submitted_with(self, claim: Claim) -> str | None:
         """What the application of ``claim`` was started with; `None` where nothing is known of it."""

@@ -188,19 +188,33 @@ def read_left(store: ObjectStore, folder: str, stored: StoredXComs) -> LeftInAir
     return left
 
 
-def store_pushed(store: ObjectStore, folder: str, left: LeftInAirflow) -> None:
-    """Store what was pushed so far for the task's next try, since the job may outlive this one. Raises store errors."""
+def store_pushed(store: ObjectStore, folder: str, left: LeftInAirflow) -> str:
+    """Store what was pushed so far for the task's next try, since the job may outlive this one.
+
+    Returns the digest of what was stored, for the journal: who may write results must not choose XComs. Raises the
+    store's errors.
+    """
     body = left.to_json()
     unfit = _why_unfit(left, body)
-    store.put(xcoms_key(folder, _PUSHED), LeftInAirflow(unfit=unfit).to_json() if unfit else body)
+    stored = LeftInAirflow(unfit=unfit).to_json() if unfit else body
+    store.put(xcoms_key(folder, _PUSHED), stored)
+    return hashlib.sha256(stored).hexdigest()
 
 
-def read_pushed(store: ObjectStore, folder: str) -> LeftInAirflow:
-    """What an earlier try had pushed when it was lost. Raises the store's errors."""
+def read_pushed(store: ObjectStore, folder: str, digest: str) -> LeftInAirflow:
+    """What an earlier try had pushed when it was lost, if it has this ``digest``. Raises the store's errors.
+
+    An empty digest means that nothing was pushed.
+    """
     try:
-        return LeftInAirflow.from_json(store.get(xcoms_key(folder, _PUSHED)).body)
+        body = store.get(xcoms_key(folder, _PUSHED)).body
     except ObjectMissing:
+        body = b""
+    if hashlib.sha256(body).hexdigest() == digest:
+        return LeftInAirflow.from_json(body)
+    if not body and not digest:
         return LeftInAirflow()
+    return LeftInAirflow(unfit="what an earlier try has pushed is not what the journal has the digest of")
 
 
 def _why_unfit(left: LeftInAirflow, body: bytes) -> str:

@@ -76,6 +76,7 @@ class S3Request:
         for parameter, action in (
             ("uploads", "s3:ListBucketMultipartUploads"),
             ("lifecycle", "s3:GetLifecycleConfiguration"),
+            ("versioning", "s3:GetBucketVersioning"),
             ("location", "s3:GetBucketLocation"),
         ):
             if parameter in self.query:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_recovery.escaping import one_line
 from airflow_recovery.verify.finding import INVARIANTS, Answer, Verdict
 
 
@@ -26,7 +27,7 @@ class Report:
     def text(self) -> str:
         """A table, and below it everything that was found."""
         rows = [
-            (f"I{answer.invariant}", answer.verdict.value, INVARIANTS[answer.invariant], answer.said)
+            (f"I{answer.invariant}", answer.verdict.value, INVARIANTS[answer.invariant], one_line(answer.said))
             for answer in self.answers
         ]
         widths = [max(len(row[at]) for row in rows) for at in range(3)]
@@ -39,10 +40,10 @@ class Report:
             for finding in answer.findings:
                 lines += [
                     "",
-                    f"I{answer.invariant} is violated: {', '.join(finding.objects) or 'the run'}",
-                    f"  expected  {finding.expected}",
-                    f"  found     {finding.found}",
-                    f"  next      {finding.next_step}",
+                    one_line(f"I{answer.invariant} is violated: {', '.join(finding.objects) or 'the run'}"),
+                    f"  expected  {one_line(finding.expected)}",
+                    f"  found     {one_line(finding.found)}",
+                    f"  next      {one_line(finding.next_step)}",
                 ]
         return "\n".join(lines)
 

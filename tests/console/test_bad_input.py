@@ -19,8 +19,8 @@ from airflow_recovery.console import main as command_line
 from airflow_recovery.console import plan as plan_command
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.main import SUBCOMMANDS
-from airflow_recovery.console.terminal import printable
 from airflow_recovery.errors import RegionFailed
+from airflow_recovery.escaping import for_terminal
 
 DAG, DATE = "flights", "2026-01-01"
 POSITIONAL = {"dag": DAG, "run": DATE, "region": "raw"}
@@ -244,7 +244,7 @@ def test_nothing_that_a_terminal_obeys_is_in_an_error(recorded, failed):
 
 
 def test_control_printed_as_it_is_the_terminal_gets_its_orders(recorded, failed, monkeypatch):
-    monkeypatch.setattr("airflow_recovery.console.terminal.printable", lambda text: text)
+    monkeypatch.setattr("airflow_recovery.console.terminal.for_terminal", lambda text: text)
     assert "\x1b]0;owned\x07" in recorded.call("show", DAG, DATE)[1]
 
 
@@ -279,6 +279,6 @@ def test_control_with_one_stream_for_all_a_script_reads_no_json(noisy, monkeypat
 
 
 def test_what_shows_itself_is_printed_as_it_is():
-    assert printable("Größe: 3 │ 日本\n\tb") == "Größe: 3 │ 日本\n\tb"
-    assert printable(EVIL).isprintable()
-    assert printable("\ud800") == "\\ud800", "a half of a character can't be written at all"
+    assert for_terminal("Größe: 3 │ 日本\n\tb") == "Größe: 3 │ 日本\n\tb"
+    assert for_terminal(EVIL).isprintable()
+    assert for_terminal("\ud800") == "\\ud800", "a half of a character can't be written at all"

@@ -23,6 +23,7 @@ from airflow_recovery.console import versions
 from airflow_recovery.console.exit_codes import ExitCode
 from airflow_recovery.console.versions import open_version, reports_of
 from airflow_recovery.errors import RegionFailed
+from airflow_recovery.escaping import for_markdown
 from airflow_recovery.model.codec import from_json
 from airflow_recovery.model.components import Component
 from airflow_recovery.model.keys import OPERATORS_GROUP
@@ -451,7 +452,8 @@ def test_the_markdown_of_a_pull_request(bundle: Bundle) -> None:
     bundle.ran(old)
     code, said = bundle.impact(old, new, "--markdown", "--max-seconds", "5")
     assert code == ExitCode.OVER_LIMIT
-    assert said.replace(new, "NEW").replace(old, "OLD") == MARKDOWN.replace("\\\n", "")
+    named = said.replace(for_markdown(new), "NEW").replace(for_markdown(old), "OLD")
+    assert named == MARKDOWN.replace("\\\n", "")
 
 
 # with DAG files

@@ -78,8 +78,8 @@ FAILURE = Failure("ArithmeticException", "by zero", "DIVIDE_BY_ZERO", "22012", (
 CHECKPOINTS = CheckpointFolder(RUN, "table")
 CHECKPOINT = Checkpoint(f"{CHECKPOINTS.attempt('1')}/checkpoint", 5, -1, 4, Place(2, (5, 0)))
 SNAPSHOT = {
-    LAYOUT.attempt("raw", 1, "outcome"): ("etag-1", b'{"body":1}'),
-    LAYOUT.attempt("ü", 2, "outcome"): ("e", b"2"),
+    LAYOUT.attempt("raw", 1, "outcome"): ("5530a335dae8f191877a655ac401e217", b'{"body":1}'),
+    LAYOUT.attempt("ü", 2, "outcome"): ("4129e2a8044a57ce7635fd6023661cd6", b"2"),
 }
 SHARED = shared_identity("0a1b2c")
 TABLE_KEY = RegionKey.of(RUN, "delays ü")
@@ -285,6 +285,7 @@ WRITERS = {
     "streaming/producer.py::_write": "a segment of a channel: Arrow's own format, named by a record",
     "streaming/writing.py::_put": "a batch of rows: Arrow's own format, or Parquet, named by a record",
     "streaming/writing.py::empty_file": "Parquet without rows, named by a record",
+    "task/drop_in.py::_keep_pushed": "a digest of what a task has pushed so far: 64 hexadecimal digits",
     "task/left_in_airflow.py::store_left": "what a task left in Airflow, named by its digest in a record",
     "task/left_in_airflow.py::store_pushed": "what a task has pushed so far, until its attempt ends",
     "task/run_spark.py::_start": f"{BESIDE_JOURNAL}/_servers/{RUN_IN}/00000001",

@@ -213,6 +213,17 @@ PRINTED = {
     "table of columns, show": "+----+--------+\n|user|password|\n+----+--------+\n| ann|§|\n+----+--------+",
     "table of columns, several rows": "| n | db_password | x |\n|---|---|---|\n| 1 | § | a |\n| 2 | § | b |",
     "spark show, vertical": "-RECORD 0------\n user     | ann \n password | § ",
+    "spark show, vertical, a setting": "-RECORD 0------\n key   | fs.s3a.secret.key \n value | § ",
+    "scala val": 'val password: String = "§"',
+    "python typed": "token: str = '§'",
+    "kotlin pair": 'mapOf("user" to "ann", "password" to "§")',
+    "python auth": "requests.get(url, auth=('ann', '§'))",
+    "java credentials": 'new BasicAWSCredentials("id", "§")',
+    "psql asks": "Password for user ann: §",
+    "a scheme alone": "tried Bearer §",
+    "another scheme alone": "tried Basic §",
+    "a webhook of Slack": "https://hooks.slack.com/services/T0/B0/§",
+    "in colours": "\x1b[32mpassword\x1b[0m=\x1b[1m§\x1b[0m",
 }
 """Where the secret stands, as §."""
 
@@ -228,6 +239,8 @@ OF_A_WORD = (
     "Map(password -> hunter)",
     "(password,hunter)",
     "<password>hunter</password>",
+    "Authorization: Bearer hunter",
+    "machine h login ann password hunter",
 )
 """These forms are known by what stands around, though the secret is a word like others."""
 

@@ -64,7 +64,7 @@ def test_an_old_file_is_hashed_once(local_store: LocalStore, tmp_path: Path, mon
     info = local_store.put("one", b"body")
     monkeypatch.setattr(local_module.time, "time_ns", lambda: 2**63 - 1)  # long after
     [first] = local_store.list()
-    monkeypatch.setattr(local_module, "blake2b", None)
+    monkeypatch.setattr(local_module, "content_hash", None)
     [second] = local_store.list()
     assert first.etag == second.etag == info.etag
 

@@ -6,132 +6,38 @@ With real pods: `tests/task/test_kubernetes.py`.
 from __future__ import annotations
 
 import builtins
-import json
-import os
 import re
-import stat
-import sys
-from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.hooks import spark_submit as provider
-from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from job_tasks import Drivers, job_dag
 from kubernetes.client import ApiException
-from kubernetes_fake import FakePods, fake_pods
-from tries import TaskStateStore, run_try, state_in, task_context
+from kubernetes_fake import FakePods
+from pod_drop_in import NAMESPACE, PodDropIn, drop_in_fixture, pods_fixture  # noqa: F401 - fixtures
+from tries import run_try
 from urllib3.exceptions import HTTPError
 
 from airflow_recovery.attempt.application import ApplicationStatus
 from airflow_recovery.driver.region_spec import RegionSpec
 from airflow_recovery.errors import ClusterFull, ConfigurationError, DriverLost, OutOfMemory, RegionFailed
-from airflow_recovery.model.keys import OPERATORS_GROUP
-from airflow_recovery.model.records import Claim, FenceCause, Outcome
-from airflow_recovery.operators import RecoverableSparkSubmitOperator, SparkRegionOperator
+from airflow_recovery.model.records import Claim, FenceCause
+from airflow_recovery.operators import SparkRegionOperator
 from airflow_recovery.task import driver_pod
-from airflow_recovery.task.spark_submission import SparkSubmission, resolved_connection
+from airflow_recovery.task.spark_submission import resolved_connection
 
 pytest.importorskip("airflow.providers.cncf.kubernetes")
 
-NAMESPACE = "lake"
 CLAIM = Claim("t", 1, "w", "h", (), "r", 1, "i", "airflow-recovery-1a2b", "now")
 POD = "airflow-recovery-1a2b-driver"
 EVICTED = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
-SUBMIT = f"""#!{sys.executable}
-import json, os, pathlib, sys, urllib.request
-told = dict(word.split("=", 1) for word in sys.argv[1:] if word.startswith("spark."))
-pathlib.Path(os.environ["FOLDER"], "submitted").write_text(json.dumps(told))
-output = pathlib.Path(sys.argv[-1].removeprefix("file://"))
-output.mkdir(parents=True)
-(output / "part-0").write_text("rows")
-print(os.environ.get("SAYS", ""))
-sys.exit(int(os.environ.get("CODE", "0")))
-"""
 REFUSED = (
     'Exception in thread "main" io.fabric8.kubernetes.client.KubernetesClientException: Failure executing: POST at: '
     'https://k/api/v1/namespaces/lake/pods. Message: pods "x-driver" is forbidden: {}. Received status: Status('
     "apiVersion=v1, code=403, reason=Forbidden)."
 )
-
-
-class PodDropIn:
-    """A drop-in whose pod has come to its end when it is first looked at: ``ends`` says how."""
-
-    def __init__(self, folder: Path, pods: FakePods, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.pods = folder, pods
-        self.ends: dict[str, Any] | None = {"phase": "Succeeded"}
-        self.log = ""
-        self.store = TaskStateStore()
-        submit = provider.SparkSubmitHook.submit
-
-        def submit_and_end(hook: Any, *arguments: Any, **more: Any) -> Any:
-            answer = submit(hook, *arguments, **more)
-            if self.ends is not None:
-                self.pods.put(NAMESPACE, self.settings()["spark.kubernetes.driver.pod.name"], **self.ends)
-                self.pods.logs[NAMESPACE, self.settings()["spark.kubernetes.driver.pod.name"]] = self.log
-            return answer
-
-        monkeypatch.setattr(provider.SparkSubmitHook, "submit", submit_and_end)
-
-    def settings(self) -> dict[str, str]:
-        return dict(json.loads((self.folder / "submitted").read_text()))
-
-    def operator(self, **given: Any) -> RecoverableSparkSubmitOperator:
-        with DAG("d", schedule=None, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc)):
-            return RecoverableSparkSubmitOperator(
-                task_id="t",
-                application="app.py",
-                outputs=["out"],
-                application_args=["{output:out}"],
-                **{"conn_id": "pods", "track_driver_via_k8s_api": True, **given},
-            )
-
-    def run(self, **given: Any) -> dict[str, Any]:
-        return run_try(self.operator(**given), {**task_context("t"), "task_state_store": self.store})
-
-    def outcome(self) -> Outcome:
-        outcome = state_in(self.folder, OPERATORS_GROUP, "t").of("t").attempts[1].outcome
-        assert outcome is not None
-        return outcome
-
-    def submission(self, **given: Any) -> SparkSubmission:
-        unused: Any = None
-        context: Any = {**task_context("t"), "task_state_store": self.store}
-        return SparkSubmission(self.operator(**given), context, unused, unused)
-
-
-@pytest.fixture
-def pods() -> Iterator[FakePods]:
-    with fake_pods() as fake:
-        yield fake
-
-
-@pytest.fixture
-def drop_in(recovery: Path, pods: FakePods, monkeypatch: pytest.MonkeyPatch) -> PodDropIn:
-    program = recovery / "bin" / "spark-submit"
-    program.parent.mkdir()
-    program.write_text(SUBMIT)
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    (recovery / "app.py").touch()
-    monkeypatch.chdir(recovery)
-    extra = {"deploy-mode": "cluster", "namespace": NAMESPACE}
-    for name, value in {
-        "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
-        "FOLDER": str(recovery),
-        "AIRFLOW_CONN_PODS": json.dumps({"conn_type": "spark", "host": "k8s://https://k", "extra": extra}),
-        "AIRFLOW_CONN_NOWHERE": json.dumps(
-            {"conn_type": "spark", "host": "k8s://https://k", "extra": {"deploy-mode": "cluster"}}
-        ),
-        "AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER": "False",
-        "AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE": str(pods.kubeconfig(recovery / "kubeconfig")),
-        "NO_PROXY": "127.0.0.1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    return PodDropIn(recovery, pods, monkeypatch)
 
 
 # --- the end of a pod -------------------------------------------------------------------------------------------------

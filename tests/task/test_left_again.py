@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -34,7 +35,7 @@ from airflow_recovery.sinks import DeltaTable
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.task import asset_events, drop_in, outliving_job
 from airflow_recovery.task.dag_operators import plan_of_dag
-from airflow_recovery.task.left_in_airflow import MOST_BYTES, SUMMARY_KEY
+from airflow_recovery.task.left_in_airflow import MOST_BYTES, SUMMARY_KEY, LeftInAirflow
 
 KNOWN = "hunter2-and-more"
 MADE = Asset("made", uri="s3://lake/made")
@@ -443,9 +444,37 @@ def test_fault_192_what_a_lost_try_had_pushed_and_could_not_store_has_the_job_ru
 def test_fault_192_control_without_what_is_stored_at_each_push_the_first_ones_are_lost(
     service: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drop_in, "store_pushed", lambda *_: None)
+    monkeypatch.setattr(drop_in, "store_pushed", lambda *_: "")
     operator, store = service()
     assert "at_submit" not in next_try(operator, store, 2)
+
+
+def forge_pushed(recovery: Path) -> None:
+    """As whoever may write results, and not the journal."""
+    [path] = recovery.rglob("pushed.json")
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "xcoms": {**document["xcoms"], "at_submit": "FORGED"}}))
+
+
+def test_fault_385_who_may_write_results_does_not_choose_what_a_lost_try_has_pushed(
+    service: Callable[..., Any], recovery: Path
+) -> None:
+    operator, store = service()
+    forge_pushed(recovery)
+    again = next_try(operator, store, 2)
+    assert (again["at_submit"], again[SUMMARY_KEY], Service.jobs) == ("submitted", "ran", 2)
+
+
+@pytest.mark.control
+def test_fault_385_control_without_the_digest_in_the_journal_the_forged_value_is_pushed(
+    service: Callable[..., Any], recovery: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator, store = service()
+    forge_pushed(recovery)
+    [path] = recovery.rglob("pushed.json")
+    left = LeftInAirflow.from_json(path.read_bytes())
+    monkeypatch.setattr(drop_in, "read_pushed", lambda *_: left)
+    assert next_try(operator, store, 2)["at_submit"] == "FORGED"
 
 
 def test_an_operator_whose_result_can_not_be_asked_runs_its_job_again(

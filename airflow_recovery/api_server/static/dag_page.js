@@ -2,7 +2,7 @@
 
 import { Problem, get, parameters, pause } from "./api.js";
 import { costs } from "./costs.js";
-import { byId, el, table } from "./dom.js";
+import { byId, el, shown, table } from "./dom.js";
 import { followTheme } from "./theme.js";
 import { STATES, moment, plural, seconds, stateText } from "./words.js";
 
@@ -22,13 +22,13 @@ async function refresh() {
   } catch (error) {
     failures += 1;
     byId("problem").hidden = false;
-    byId("problem").textContent = error instanceof Problem ? error.message : `The page has failed: ${error.message}`;
+    byId("problem").textContent = shown(error instanceof Problem ? error.message : `The page has failed: ${error.message}`);
   }
   setTimeout(() => (document.hidden ? undefined : refresh()), pause(POLL_MS, failures));
 }
 
 function show({ dag_id: dag, runs }) {
-  byId("title").textContent = `Recovery of ${dag}`;
+  byId("title").textContent = shown(`Recovery of ${dag}`);
   const saved = runs.flatMap((run) => run.groups).reduce((sum, group) => sum + group.seconds_saved, 0);
   byId("summary").textContent = `The last ${plural(runs.length, "run")}${saved > 0 ? `; ${seconds(saved)} of Spark saved in them` : ""}.`;
   const rows = runs.flatMap((run) => (run.groups.length ? run.groups.map((group) => row(run, group)) : [[link(run, null), run.state ?? "", "", "nothing is recorded", "", moment(run.run_after)]]));

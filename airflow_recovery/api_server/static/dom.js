@@ -1,5 +1,13 @@
 // Makes elements. Text becomes text nodes and never markup: names and errors are other people's.
 
+// Characters that show nothing, or that turn the text behind them around. Line ends and tabs stay.
+const UNSEEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu;
+
+// Text of others as a page shows it: each character that shows nothing as its code, such as \u{202e}.
+export function shown(text) {
+  return text.replace(UNSEEN, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 export function el(tag, attributes = {}, ...children) {
@@ -14,10 +22,15 @@ function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? "" : String(value));
+    else element.setAttribute(name, value === true ? "" : isRead(name) ? shown(String(value)) : String(value));
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  const present = children.filter((child) => child !== null && child !== undefined);
+  element.append(...present.map((child) => (child instanceof Node ? child : shown(String(child)))));
   return element;
+}
+
+function isRead(name) {
+  return name === "title" || name.startsWith("aria-");
 }
 
 export function byId(id) {

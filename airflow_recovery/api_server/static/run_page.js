@@ -2,7 +2,7 @@
 
 import { Problem, get, parameters, pause, post } from "./api.js";
 import { PAGE, familyDetails, madeOf, regionDetails, regionPage } from "./details.js";
-import { byId, el } from "./dom.js";
+import { byId, el, shown } from "./dom.js";
 import { LEVELS, MANY, boxesOf, level } from "./graph_model.js";
 import { GraphView } from "./graph_view.js";
 import { ledger } from "./ledger.js";
@@ -69,8 +69,8 @@ function tell(error) {
   place.hidden = !error;
   place.replaceChildren();
   if (!error) return;
-  const shown = error instanceof Problem ? error.message : `The page has failed: ${error.message}`;
-  place.replaceChildren(el("strong", {}, shown));
+  const text = error instanceof Problem ? error.message : `The page has failed: ${error.message}`;
+  place.replaceChildren(el("strong", {}, text));
   if (error.changed?.length) place.append(el("ul", {}, ...error.changed.map((line) => el("li", {}, line))));
 }
 
@@ -79,10 +79,10 @@ function show() {
   byId("tools").hidden = document.querySelector("main").hidden = false; // before, there is nothing to look at
   page.level ??= graph.boxes.length > MANY ? "overview" : "all";
   byId("level").value = page.level;
-  byId("title").textContent = `Recovery of ${run.dag_id}, ${run.run_id}`;
+  byId("title").textContent = shown(`Recovery of ${run.dag_id}, ${run.run_id}`);
   const { seconds_saved: saved, spared } = run.saved;
   const savedText = saved > 0 ? ` ${seconds(saved)} of Spark saved against clearing everything: ${plural(spared.length, "region")} did not run again.` : "";
-  byId("summary").textContent = `${run.job}: ${plural(regionsOf(run), "region")}, run ${run.run_state ?? "unknown"}.${savedText}`;
+  byId("summary").textContent = shown(`${run.job}: ${plural(regionsOf(run), "region")}, run ${run.run_state ?? "unknown"}.${savedText}`);
   const legend = Object.keys(STATES).filter((status) => run.statuses[status]);
   byId("legend").replaceChildren(
     ...legend.map((status) => el("li", { class: `state-${status}`, title: STATES[status].says }, `${stateText(status)}: ${run.statuses[status]}`)),
@@ -299,7 +299,8 @@ function runRelease({ region, attempt, still_needed: needed }, button) {
   return doing(async () => {
     // Force is for what was shown, not for what may have come to need it since.
     const done = await post([...RUN, "release"], { region, attempt, force: Boolean(needed) }, query());
-    finish(done.pinned_by ? `${done.pinned_by} began to read it: its data goes later.` : `Released ${bytes(done.bytes)} in ${count(done.files)} files.`);
+    const released = `Released ${bytes(done.bytes)} in ${count(done.files)} files. ${done.kept_after_deletion}`;
+    finish(done.pinned_by ? `${done.pinned_by} began to read it: its data goes later.` : released);
   });
 }
 

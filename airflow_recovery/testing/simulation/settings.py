@@ -77,6 +77,7 @@ class Trouble(str, Enum):
     OTHER_DAG = "another DAG commits to the same table, or Airflow loses it"
     RENAME = "a task that commits to the table gets another name, or its old one, and the run is cleared"
     BACKUP = "the journal is backed up; the next time, it comes back from that backup"
+    FORGE = "somebody overwrites the cache of outcomes, so that all of them are of today's code"
 
 
 DECISIONS = frozenset({Trouble.BREAK, Trouble.SKIP, Trouble.BRANCH, Trouble.HAND})
@@ -87,6 +88,8 @@ OF_DECLARATIONS = frozenset({Trouble.ALONE})
 """Drawn for jobs that are decided alone: in other runs whoever has new code is cleared."""
 OF_READERS = frozenset({Trouble.READER, Trouble.WITHDRAW})
 """Of runs that publish: drawn for jobs that are decided alone."""
+NEVER_DRAWN = frozenset({Trouble.BACKUP, Trouble.FORGE})
+"""Only a test asks for them by name."""
 OF_A_TABLE = frozenset({Trouble.OTHER_DAG, Trouble.RENAME})
 """Drawn for jobs that commit to the table of all runs alone (`Settings.sharing_a_table`)."""
 BESIDE_A_TABLE = (
@@ -138,7 +141,7 @@ def drawn_troubles(rng: random.Random) -> dict[Trouble, int]:
     others = [
         trouble
         for trouble in Trouble
-        if trouble not in DECISIONS | OF_RUNS | OF_DECLARATIONS | OF_READERS | OF_A_TABLE | {Trouble.BACKUP}
+        if trouble not in DECISIONS | OF_RUNS | OF_DECLARATIONS | OF_READERS | OF_A_TABLE | NEVER_DRAWN
     ]
     weights = [1 if trouble in DRASTIC else 3 for trouble in others]
     kinds = rng.choices(others, weights, k=rng.randint(1, 3))

@@ -78,6 +78,7 @@ class Troubles:
             Trouble.OTHER_DAG: self._other_dag,
             Trouble.RENAME: self._rename,
             Trouble.BACKUP: self._backup,
+            Trouble.FORGE: self._forge,
         }
 
     @property
@@ -227,6 +228,9 @@ class Troubles:
             yield "JOURNAL comes back from its backup; USER clears all", self._run.restore_backup
         else:
             yield "JOURNAL is backed up", self._run.back_up
+
+    def _forge(self) -> Iterator[Act]:
+        yield "OUTSIDER overwrites the cache of outcomes", partial(visitors.forge_cache, self._world)
 
     def _database(self) -> Iterator[Act]:
         yield "AIRFLOW's database is lost", self._world.lose_database
