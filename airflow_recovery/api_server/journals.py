@@ -13,10 +13,9 @@ from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, Timeouts, open_stores
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.owner import check_owner, check_results
-from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.results.places import Asker, Look, ResultPlaces
+from airflow_recovery.results.places import Asker, ResultPlaces
 from airflow_recovery.story import what_if
 from airflow_recovery.story.run_lookup import groups_of
 from airflow_recovery.story.run_view import RunView, view_run
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from airflow_recovery.attempt.task_instances import Observation
-    from airflow_recovery.model.manifest import PartitionManifest
     from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 
 TIMEOUTS = Timeouts(connect_s=2.0, read_s=5.0, read_attempts=1)
@@ -93,7 +91,8 @@ def version_of(journal: Journal, listed: Iterable[ObjectInfo], observation: Obse
 
 def places_of(stores: Stores, view: RunView) -> ResultPlaces:
     """Where the API server looks for results of a run: where a plan of the run has them, and nowhere else."""
-    return ResultPlaces.of(stores.results.base_uri, view.journal.identity, Asker.API_SERVER, view.in_use.recorded)
+    base, identity = stores.results.base_uri, view.journal.identity
+    return ResultPlaces.of(base, identity, Asker.API_SERVER, view.in_use.recorded, stores.may_open)
 
 
 def evaluation_of(stores: Stores, view: RunView) -> Evaluation:
@@ -103,17 +102,4 @@ def evaluation_of(stores: Stores, view: RunView) -> Evaluation:
 
 def not_asked(stores: Stores, view: RunView) -> list[str]:
     """The regions with a result at a location that this API server does not open, and takes to be as registered."""
-    places = places_of(stores, view)
-    return [
-        region.name
-        for region in view.in_use.plan.regions
-        if (current := view.in_use.state.of(region.name).current) is not None
-        and current.outcome is not None
-        and any(_is_foreign(places, output) for output in current.outcome.outputs)
-    ]
-
-
-def _is_foreign(places: ResultPlaces, output: PartitionManifest) -> bool:
-    if is_cached_location(output.location) or output.managed:
-        return False
-    return places.look_at(output) is Look.TAKEN_TO_BE_THERE
+    return what_if.not_asked(places_of(stores, view), view)

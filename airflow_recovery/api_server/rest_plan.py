@@ -223,6 +223,6 @@ def not_asked_warnings(view: RunView) -> list[str]:
     if not unseen:
         return []
     return [
-        "Not asked, and taken to be there, since no plan of this run names a location that the API server may open: "
-        f"{', '.join(unseen)}. `airflow recovery plan` and the tasks look."
+        f"Not asked, and taken to be there: {', '.join(unseen)}. The API server opens a location of your own only if a "
+        "plan of this run declares it and it is in [recovery] allowed_locations. The tasks look."
     ]

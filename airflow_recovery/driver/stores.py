@@ -46,10 +46,12 @@ def lend_catalogs(catalogs: Mapping[str, Mapping[str, str]]) -> None:
 
 def open_spec_store(spec: StoreSpec) -> ObjectStore:
     """The store at ``spec.uri``. Credentials come from the environment of this process."""
+    from airflow_recovery.store.allowed import Source
     from airflow_recovery.store.opening import open_store
 
     return open_store(
         spec.uri,
+        source=Source.SETTING,
         endpoint_url=spec.endpoint_url,
         region_name=spec.region_name,
         encryption=encryption_of(spec),

@@ -22,6 +22,8 @@ class GoogleStore(CloudStore):
 
     cloud = "Google Cloud Storage"
     extra = "google"
+    identity_hosts = ("googleapis.com", "metadata.google.internal", "metadata", "169.254.169.254")
+    identity_variables = ("GCE_METADATA_HOST", "GCE_METADATA_ROOT")
 
     def _new_client(self, bucket: str, access: CloudAccess, options: dict[str, Any]) -> GCSStore:
         from obstore.store import GCSStore
@@ -30,6 +32,9 @@ class GoogleStore(CloudStore):
         if access.endpoint_url:
             config["base_url"] = access.endpoint_url.rstrip("/")
         return GCSStore(bucket, config=config, **options)
+
+    def _own_url(self) -> str:
+        return "https://storage.googleapis.com"
 
     @staticmethod
     def _form() -> str:

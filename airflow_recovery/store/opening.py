@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.locations import EXPECTED, scheme_of
+from airflow_recovery.store.allowed import NO_LIMITS, Limits, Reach, Source, decide
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 def open_store(
     uri: str,
     *,
+    source: Source = Source.SETTING,
+    limits: Limits = NO_LIMITS,
     endpoint_url: str | None = None,
     region_name: str | None = None,
     session: AnySession | None = None,
@@ -28,8 +31,10 @@ def open_store(
 
     Makes no request yet. Credentials for S3 come from ``session``; those for Google's and Azure's clouds, and the
     endpoint, from ``access``. Without one they come from the library's own chain: the environment, a profile, or the
-    machine's role. Raises `ConfigurationError` for any other URI.
+    machine's role. ``source``: where ``uri`` was read. Raises `LocationNotAllowed` as `decide`, and
+    `ConfigurationError` for any other URI.
     """
+    decide(uri, source, limits, Reach(endpoint_url if access is None else access.endpoint_url))
     scheme = scheme_of(uri)
     if scheme in ("gs", "abfss"):
         from airflow_recovery.store.azure import AzureStore
