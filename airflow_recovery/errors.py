@@ -72,6 +72,10 @@ class ConfigurationError(RecoveryError):
     kind = Kind.FINAL
 
 
+class LocationNotAllowed(ConfigurationError):
+    """The deployment's credentials may not be used at a location. Nothing was sent there."""
+
+
 # --- object store ----------------------------------------------------------------------------------------------------
 
 

@@ -156,7 +156,8 @@ def of_tab(endpoint_url: str, levels: int, parallelism: int) -> dict[str, Any]:
     observed = Observation({task.key: task for task in tries})
 
     def ask(known: str | None) -> RunRead:
-        access = Access(BudgetedStore(store, REQUEST_BYTES), store, lambda location: store, refuses_large=False)
+        journal = BudgetedStore(store, REQUEST_BYTES)
+        access = Access(journal, store, lambda location: store, lambda location: True, refuses_large=False)
         return read_run(
             access,
             dag_id=IDENTITY.dag_id,

@@ -37,13 +37,13 @@ OF_A_MODE = {
 # What a pure module may import: parts of the standard library that neither see nor touch the world outside.
 PURE_STDLIB = {
     "__future__", "abc", "bisect", "collections", "copy", "dataclasses", "difflib", "enum", "functools", "graphlib",
-    "array", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "types", "typing", "zlib",
+    "array", "hashlib", "heapq", "ipaddress", "itertools", "json", "math", "operator", "re", "types", "typing", "zlib",
     "importlib",  # of our own code alone: `model.mode` imports a mode's package when a region needs it
 }  # fmt: skip
 # Besides the rooms that are pure: what they know of others, and the pure part of the modes.
 PURE = (
     *(name for name, room in ROOMS.items() if room.is_pure),
-    "journal.run_state", "journal.codec", "store.log",
+    "journal.run_state", "journal.codec", "store.log", "store.allowed",
     "splits.log", "splits.mode",
     "streaming.mode", "streaming.channel_graph", "streaming.preview",
     "streaming.restart", "streaming.restart_plan", "streaming.planning", "splits.planning", "streaming.appending",

@@ -18,7 +18,7 @@ from airflow_recovery.get_provider_info import get_provider_info
 from airflow_recovery.testing.patience import HANG_S
 
 OPTIONS = {
-    "journal", "results", "aws_conn_id", "results_aws_conn_id", "gcp_conn_id", "wasb_conn_id",
+    "journal", "results", "aws_conn_id", "results_aws_conn_id", "gcp_conn_id", "wasb_conn_id", "allowed_locations",
     "api_conn_id", "request_timeout", "unseen_code", "code_version",
     "deployment", "driver_jvm", "class_archives", "spark_idle_timeout", "spark_max_life", "preload",
     "retention", "grace", "previous_worker_timeout", "orphaned_driver_timeout", "spark_history_url",

@@ -63,7 +63,7 @@ def deployment_access(audit: Audit = lambda said: None, *, refuses_large: bool =
     check_owner(stores.journal, deployment_name() or "")
     journal = BudgetedStore(stores.journal, REQUEST_BYTES)
     is_refused = refuses_large and READS_LARGE_RUNS_APART
-    return Access(journal, stores.results, stores.open_location, is_refused, audit=audit)
+    return Access(journal, stores.results, stores.open_location, stores.may_open, is_refused, audit=audit)
 
 
 def deployment_results() -> ObjectStore:
@@ -148,10 +148,12 @@ def change(function: Callable[..., Any], audit: Audit, tries: KnownTries | None 
     return replace(found, most_s=CHANGE_S).ask() if isinstance(found, Apart) else found
 
 
-def _hear(stores: Stores, audit: Audit, kind: str, about: Any) -> StoreSpec | None:
-    """Answer a process: write the audit log, or return how to open a location. Raises if that is not allowed."""
+def _hear(stores: Stores, audit: Audit, kind: str, about: Any) -> StoreSpec | bool | None:
+    """Answer a process: write the audit log, or return whether and how to open a location. Raises if it may not."""
     if kind == "audit":
         audit(about)
         return None
+    if kind == "may open":
+        return stores.may_open(about)
     stores.open_location(about)  # raises if it may not be opened
     return replace(stores.results_spec, uri=about)

@@ -137,6 +137,6 @@ def _not_asked_warnings(access: Access, view: RunView) -> list[str]:
     if not unseen:
         return []
     return [
-        "Not asked, and taken to be there, since no plan of this run names a location that the API server may open: "
-        f"{', '.join(unseen)}. `airflow recovery plan` and the tasks look."
+        f"Not asked, and taken to be there: {', '.join(unseen)}. The API server opens a location of your own only if a "
+        "plan of this run declares it and it is in [recovery] allowed_locations. The tasks look."
     ]

@@ -2,7 +2,7 @@
 
 The process reads questions from its standard input and writes answers to its standard output, one after the other. It
 ends after a minute without a question. It does not import Airflow. Each question brings the credentials. The process
-sends two kinds of requests to the API server: may I open this location, and how; write this into the audit log.
+sends three kinds of requests to the API server: may I open this location; how; write this into the audit log.
 """
 
 from __future__ import annotations
@@ -71,13 +71,14 @@ class Question:
 
 
 class Reader:
-    """Answers questions. ``ask_back`` sends a request of kind ``location`` or ``audit`` to the API server."""
+    """Answers questions. ``ask_back`` sends a request to the API server: ``may open``, ``location`` or ``audit``."""
 
     def __init__(self, ask_back: Callable[[str, Any], Any]) -> None:
         self._ask_back = ask_back
         self._silence = Silence()
         self._known: tuple[StoreSpec, StoreSpec, dict[str, str]] | None = None
         self._by_location: dict[str, ObjectStore] = {}
+        self._allowed: dict[str, bool] = {}
         self._lock = threading.Lock()
         self._inherited = dict(os.environ)
         self._tries = (b"", Observation({}))
@@ -91,6 +92,7 @@ class Reader:
             self._waits = question.waits
             self._journal, self._results = self._open(question.journal), self._open(question.results)
             self._by_location.clear()
+            self._allowed.clear()
             self._kept = Kept()
             self._known = known
         journal = BudgetedStore(self._journal, question.budget_bytes)
@@ -98,6 +100,7 @@ class Reader:
             journal,
             self._results,
             self._open_location,
+            self._may_open,
             refuses_large=False,
             kept=self._kept,
             asked_at=question.asked_at,
@@ -113,6 +116,12 @@ class Reader:
 
     def _open(self, spec: StoreSpec) -> ObjectStore:
         return HeededStore(open_spec_store(spec, self._waits), self._silence)
+
+    def _may_open(self, location: str) -> bool:
+        with self._lock:
+            if location not in self._allowed:
+                self._allowed[location] = self._ask_back("may open", location)
+            return self._allowed[location]
 
     def _open_location(self, location: str) -> ObjectStore:
         base = self._results.base_uri

@@ -25,11 +25,9 @@ from airflow_recovery.attempt.task_instances import Observation
 from airflow_recovery.errors import JournalError, NothingRecorded
 from airflow_recovery.journal.journal import Journal
 from airflow_recovery.journal.sharded_listing import list_whole
-from airflow_recovery.model.cached_location import is_cached_location
-from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.model.records import RunIdentity
 from airflow_recovery.planning.evaluation import Evaluation
-from airflow_recovery.results.places import Asker, Look, ResultPlaces
+from airflow_recovery.results.places import Asker, ResultPlaces
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.story import what_if
 from airflow_recovery.story.compared_components import compared_components
@@ -81,6 +79,7 @@ class Access:
     journal: ObjectStore
     results: ObjectStore
     open_location: Callable[[str], ObjectStore]
+    may_open: Callable[[str], bool]
     refuses_large: bool
     kept: Kept | None = None
     asked_at: float = 0.0
@@ -341,7 +340,8 @@ def read_advice(access: Access, *, dag_id: str, group: str | None) -> bytes:
 
 def places_of(access: Access, view: RunView) -> ResultPlaces:
     """Where the API server looks for results of a run: where a plan of the run has them, and nowhere else."""
-    return ResultPlaces.of(access.results.base_uri, view.journal.identity, Asker.API_SERVER, view.in_use.recorded)
+    base, identity = access.results.base_uri, view.journal.identity
+    return ResultPlaces.of(base, identity, Asker.API_SERVER, view.in_use.recorded, access.may_open)
 
 
 def evaluation_of(access: Access, view: RunView) -> Evaluation:
@@ -351,17 +351,4 @@ def evaluation_of(access: Access, view: RunView) -> Evaluation:
 
 def not_asked(access: Access, view: RunView) -> list[str]:
     """The regions with a result at a location that this API server does not open, and takes to be as registered."""
-    places = places_of(access, view)
-    return [
-        region.name
-        for region in view.in_use.plan.regions
-        if (current := view.in_use.state.of(region.name).current) is not None
-        and current.outcome is not None
-        and any(_is_foreign(places, output) for output in current.outcome.outputs)
-    ]
-
-
-def _is_foreign(places: ResultPlaces, output: PartitionManifest) -> bool:
-    if is_cached_location(output.location) or output.managed:
-        return False
-    return places.look_at(output) is Look.TAKEN_TO_BE_THERE
+    return what_if.not_asked(places_of(access, view), view)

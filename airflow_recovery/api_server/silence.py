@@ -75,6 +75,7 @@ class HeededStores:
     def __init__(self, stores: Any, silence: Silence) -> None:
         self._stores = stores
         self._silence = silence
+        self.may_open = stores.may_open
         self.journal = HeededStore(stores.journal, silence)
         self.results = HeededStore(stores.results, silence)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from airflow_recovery.console.deployment import Deployment
@@ -46,6 +47,13 @@ def cache_server_of(args: argparse.Namespace) -> CacheServer | None:
 def evaluation_of(args: argparse.Namespace, deployment: Deployment, view: RunView) -> Evaluation:
     """For one plan of ``view``: asks the stores, and the server that is named, now."""
     server = cache_server_of(args)
-    places = ResultPlaces.of(deployment.results.base_uri, view.journal.identity, Asker.PERSON, view.in_use.recorded)
+    base, identity = deployment.results.base_uri, view.journal.identity
+    places = ResultPlaces.of(base, identity, Asker.PERSON, view.in_use.recorded, deployment.may_open)
     ask_cached = server.ask if server is not None else None
+    if unseen := what_if.not_asked(places, view):
+        print(
+            f"Not asked, and taken to be there: {', '.join(unseen)}. A location that a record names is opened only if "
+            "it is in [recovery] allowed_locations (AIRFLOW__RECOVERY__ALLOWED_LOCATIONS).",
+            file=sys.stderr,
+        )
     return what_if.evaluate_run(view, places, deployment.open_location, ask_cached, deployment.tables.why_lost)

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn, Protocol
 
 from airflow_recovery.attempt.rebuild import RebuildRequest, Rebuilt
-from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.errors import ConfigurationError, LocationNotAllowed
 from airflow_recovery.journal.owner import check_owner
 from airflow_recovery.locations import scheme_of, split_uri
 from airflow_recovery.model.committing import CommitSpec
 from airflow_recovery.model.retention import DEFAULT_GRACE_S, DEFAULT_RETENTION, Retention, parse_duration_s
 from airflow_recovery.results.tables import Tables
 from airflow_recovery.sinks.committer import Committer
+from airflow_recovery.store.allowed import Limits, Reach, Source, decide, read_allowed
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.store.opening import open_store
 
@@ -23,6 +24,7 @@ JOURNAL_VARIABLE = "AIRFLOW__RECOVERY__JOURNAL"
 RESULTS_VARIABLE = "AIRFLOW__RECOVERY__RESULTS"
 RETENTION_VARIABLE = "AIRFLOW__RECOVERY__RETENTION"
 GRACE_VARIABLE = "AIRFLOW__RECOVERY__GRACE"
+ALLOWED_VARIABLE = "AIRFLOW__RECOVERY__ALLOWED_LOCATIONS"
 DEPLOYMENT_VARIABLE = "AIRFLOW__RECOVERY__DEPLOYMENT"
 RESULTS_BELOW_JOURNAL = "_results"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -57,7 +59,11 @@ class Deployment(Protocol):
         ...
 
     def open_location(self, location: str) -> ObjectStore:
-        """The store with ``location`` in it, where a result lies."""
+        """The store with ``location`` in it, where a result lies. Raises `LocationNotAllowed`."""
+        ...
+
+    def may_open(self, location: str) -> bool:
+        """Whether credentials may be used at ``location``, which a record names."""
         ...
 
     @property
@@ -107,15 +113,16 @@ class StandaloneDeployment:
         retention: Retention = DEFAULT_RETENTION,
         grace_s: float = DEFAULT_GRACE_S,
         name: str | None = None,
+        allowed: tuple[str, ...] = (),
     ) -> None:
         self._endpoint_url = endpoint_url
         self._region_name = region_name
         self._by_root: dict[str, ObjectStore] = {}
-        self.journal = open_store(journal, endpoint_url=endpoint_url, region_name=region_name)
-        self.results = open_store(
-            results or f"{journal.rstrip('/')}/{RESULTS_BELOW_JOURNAL}",
-            endpoint_url=endpoint_url,
-            region_name=region_name,
+        results = results or f"{journal.rstrip('/')}/{RESULTS_BELOW_JOURNAL}"
+        self._limits = Limits((journal, results), allowed)
+        self.journal, self.results = (
+            open_store(uri, source=Source.COMMAND, endpoint_url=endpoint_url, region_name=region_name)
+            for uri in (journal, results)
         )
         self.tables = Tables(_no_catalog, _no_catalog, self.open_location)
         self.retention = retention
@@ -124,10 +131,26 @@ class StandaloneDeployment:
 
     def open_location(self, location: str) -> ObjectStore:
         """One store for each bucket, so that many results share its connections."""
+        decide(location, Source.RECORD, self._limits, Reach(self._endpoint_url))
         root = location if scheme_of(location) is None else split_uri(location)[0]
         if root not in self._by_root:
-            self._by_root[root] = open_store(root, endpoint_url=self._endpoint_url, region_name=self._region_name)
+            limits = Limits((root,))  # ``location`` in it is allowed
+            self._by_root[root] = open_store(
+                root,
+                source=Source.RECORD,
+                limits=limits,
+                endpoint_url=self._endpoint_url,
+                region_name=self._region_name,
+            )
         return self._by_root[root]
+
+    def may_open(self, location: str) -> bool:
+        """Whether `open_location` raises no `LocationNotAllowed`."""
+        try:
+            decide(location, Source.RECORD, self._limits, Reach(self._endpoint_url))
+        except LocationNotAllowed:
+            return False
+        return True
 
     def open_committer(self, spec: CommitSpec) -> Committer:
         """Raises `ConfigurationError`: without Airflow, its connections are not known."""
@@ -195,6 +218,7 @@ def open_standalone(args: argparse.Namespace, environment: Mapping[str, str] = o
         retention=Retention.parse(environment.get(RETENTION_VARIABLE) or DEFAULT_RETENTION.text()),
         grace_s=parse_duration_s(environment.get(GRACE_VARIABLE) or f"{DEFAULT_GRACE_S}s"),
         name=environment.get(DEPLOYMENT_VARIABLE, "").strip() or None,
+        allowed=read_allowed(environment.get(ALLOWED_VARIABLE, ""), ALLOWED_VARIABLE),
     )
 
 

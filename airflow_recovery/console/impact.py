@@ -271,7 +271,8 @@ Evaluations = Callable[[RunView], Callable[[PlanRecord, RunState], Evaluation]]
 
 def _evaluations(deployment: Deployment, args: argparse.Namespace) -> Evaluations:
     def of_run(view: RunView) -> Callable[[PlanRecord, RunState], Evaluation]:
-        places = ResultPlaces.of(deployment.results.base_uri, view.journal.identity, Asker.PERSON, view.in_use.recorded)
+        base, identity = deployment.results.base_uri, view.journal.identity
+        places = ResultPlaces.of(base, identity, Asker.PERSON, view.in_use.recorded, deployment.may_open)
         prober = ResultProber(deployment.open_location, places=places)
 
         def evaluate(plan: PlanRecord, state: RunState) -> Evaluation:

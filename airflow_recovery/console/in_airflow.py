@@ -74,6 +74,10 @@ class AirflowDeployment:
         """The results of this deployment, or a user's own location, reached in the same way."""
         return self._stores.open_location(location)
 
+    def may_open(self, location: str) -> bool:
+        """Whether the deployment's credentials may be used at ``location``."""
+        return self._stores.may_open(location)
+
     @cached_property
     def tables(self) -> Tables:
         """Opens a catalog with the Airflow connection of its name."""

@@ -23,6 +23,9 @@ RECOVERABLE_LABEL = "recoverable"
 MEMORY_LABEL = "memory"
 
 
+_NOT_SET_UP = (NOT_SET_UP, errors.ConfigurationError.__name__, errors.LocationNotAllowed.__name__)
+
+
 class FailureClass(str, Enum):
     """What failed: the value of a failure's label ``class``."""
 
@@ -159,7 +162,7 @@ def classify(failure: Failure) -> FailureClass:
         return FailureClass.USER_CODE
     if failure.type == CLUSTER_FULL:
         return FailureClass.CLUSTER_FULL
-    if failure.type in (NOT_SET_UP, errors.ConfigurationError.__name__) or start_advice(failure) is not None:
+    if failure.type in _NOT_SET_UP or start_advice(failure) is not None:
         return FailureClass.NOT_SET_UP
     for pattern, kind in ((_SESSION_LOST, FailureClass.SESSION_LOST), (_OUT_OF_MEMORY, FailureClass.OUT_OF_MEMORY)):
         if pattern.search(text):

@@ -49,10 +49,12 @@ def open_spec_store(spec: StoreSpec, waits: Mapping[str, Any] | None = None) -> 
 
     ``waits``: as `airflow_recovery.store.opening.open_store` has them.
     """
+    from airflow_recovery.store.allowed import Source
     from airflow_recovery.store.opening import open_store
 
     return open_store(
         spec.uri,
+        source=Source.SETTING,
         endpoint_url=spec.endpoint_url,
         region_name=spec.region_name,
         encryption=encryption_of(spec),

@@ -3,7 +3,7 @@
     LocalFiles        this machine
     StoredFiles       an object store, as `airflow_recovery.hooks.stores` opens it
     WebFiles          http and https, without credentials
-    HadoopFiles       HDFS over WebHDFS, with the connection ``webhdfs_default``
+    HadoopFiles       HDFS over WebHDFS, with the connection ``webhdfs_default``; data nodes are those that it names
     GlueJobs          the definitions of Glue's jobs, with the operator's own connection
     DatabricksFiles   DBFS, notebooks and files of the workspace, with the operator's own connection
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import http.client
 import json
 import os
 import urllib.request
@@ -25,6 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
+from airflow_recovery.errors import LocationNotAllowed
+from airflow_recovery.store.allowed import NO_LIMITS, Limits, Reach, Source, decide, is_never, place_of
 from airflow_recovery.store.object_store import ObjectStore, ObjectVersion, VersionStore
 
 if TYPE_CHECKING:
@@ -149,11 +152,17 @@ def _identity(version: ObjectVersion) -> tuple[Any, ...]:
 
 
 class WebFiles:
-    """Files of a web server. A server that gives neither an etag nor a time is read again for the version."""
+    """Files of a web server. A server that gives neither an etag nor a time is read again for the version.
+
+    A redirect is followed on the same server, and to an address of which ``may_open`` returns True.
+    """
+
+    def __init__(self, may_open: Callable[[str], bool] = lambda url: False) -> None:
+        self._may_open = may_open
 
     def read(self, uri: str) -> CodeFile:
         """Read a file. For a large one, its etag or its time and size stand for its content."""
-        with _open(urllib.request.Request(uri)) as answer:
+        with self._open(urllib.request.Request(uri)) as answer:
             version = _web_version(answer.headers)
             body = answer.read(MAX_READ_BYTES + 1)
         if len(body) <= MAX_READ_BYTES:
@@ -166,17 +175,81 @@ class WebFiles:
     def version(self, uri: str) -> tuple[Any, ...]:
         """Return etag, time and size as the server reports them."""
         try:
-            with _open(urllib.request.Request(uri, method="HEAD")) as answer:
+            with self._open(urllib.request.Request(uri, method="HEAD")) as answer:
                 version = _web_version(answer.headers)
         except OSError:  # a server that knows no HEAD
             version = ()
         return version or self.read(uri).version
 
+    def _open(self, request: urllib.request.Request) -> Any:
+        asked = request.full_url
+        own = Limits((asked, asked.replace("http://", "https://", 1)))
 
-def _open(request: urllib.request.Request) -> Any:
+        def check(url: str) -> None:
+            if not self._may_open(url):
+                decide(url, Source.REDIRECT, own)
+
+        return _open(request, check)
+
+
+def _open(request: urllib.request.Request, check_redirect: Callable[[str], object]) -> Any:
+    """Send ``request``, and follow redirects to where ``check_redirect`` raises no `LocationNotAllowed`."""
     if urlsplit(request.full_url).scheme not in ("http", "https"):
         raise CodeUnseen("it is no http or https address")
-    return urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+    try:
+        place_of(request.full_url)
+    except ValueError as error:
+        raise CodeUnseen(str(error)) from None
+    opener = urllib.request.build_opener(_ToPeers, _ToSecurePeers, _Redirects(check_redirect))
+    return opener.open(request, timeout=_TIMEOUT_S)
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    def __init__(self, check: Callable[[str], object]) -> None:
+        self._check = check
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        """As the base's. Raises `CodeUnseen` for an address that is not followed."""
+        try:
+            self._check(newurl)
+        except LocationNotAllowed as error:
+            raise CodeUnseen(f"the server redirects: {error}") from None
+        if not newurl.startswith(("http://", "https://")):
+            raise CodeUnseen("the server redirects to an address that is not http or https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+class _ToPeers(urllib.request.HTTPHandler):
+    def http_open(self, req: Any) -> Any:
+        """As the base's, over `_Connection`."""
+        return self.do_open(_Connection, req)
+
+
+class _ToSecurePeers(urllib.request.HTTPSHandler):
+    def https_open(self, req: Any) -> Any:
+        """As the base's, over `_SecureConnection`."""
+        return self.do_open(_SecureConnection, req)
+
+
+class _Connection(http.client.HTTPConnection):
+    def connect(self) -> None:
+        """Connect. A name may stand for an address that is never used."""
+        super().connect()
+        _check_peer(self.sock)
+
+
+class _SecureConnection(http.client.HTTPSConnection):
+    def connect(self) -> None:
+        """As `_Connection.connect`."""
+        super().connect()
+        _check_peer(self.sock)
+
+
+def _check_peer(sock: Any) -> None:
+    address = str(sock.getpeername()[0])
+    if is_never(address):
+        sock.close()
+        raise CodeUnseen(f"its host stands for {address}, which is never used")
 
 
 def _web_version(headers: Any) -> tuple[Any, ...]:
@@ -188,7 +261,8 @@ class HadoopFiles:
     """Files of HDFS, over the REST API of its name node (WebHDFS) and the connection ``webhdfs_default``.
 
     The URI must name no host, or a host of the connection: another cluster may have another file at the same path.
-    Kerberos is not supported.
+    A name node redirects to a data node. It is followed to a host of the connection, and to those in ``data_nodes`` of
+    its extra, separated by commas; ``.hadoop.example`` names all hosts that end so. Kerberos is not supported.
     """
 
     @cached_property
@@ -201,19 +275,25 @@ class HadoopFiles:
         """Read a file. For a large one, HDFS' own checksum stands for its content."""
         version = self.version(uri)  # before the content: a file that is replaced meanwhile is noticed
         if version[1] <= MAX_READ_BYTES:
-            with _open(self._request(uri, "OPEN")) as answer:
+            with self._open(uri, "OPEN") as answer:
                 return CodeFile(hashed(answer.read()), version)
-        with _open(self._request(uri, "GETFILECHECKSUM")) as answer:
+        with self._open(uri, "GETFILECHECKSUM") as answer:
             checksum = json.load(answer)["FileChecksum"]
         return CodeFile(f"{checksum['algorithm']}:{checksum['bytes']}", version)
 
     def version(self, uri: str) -> tuple[Any, ...]:
         """Return id, length and time of the file."""
-        with _open(self._request(uri, "GETFILESTATUS")) as answer:
+        with self._open(uri, "GETFILESTATUS") as answer:
             about = json.load(answer)["FileStatus"]
         if about["type"] != "FILE":
             raise CodeUnseen("it is a folder")
         return (about.get("fileId", 0), int(about["length"]), about["modificationTime"])
+
+    def _open(self, uri: str, operation: str) -> Any:
+        named = str(self._connection.extra_dejson.get("data_nodes") or "")
+        hosts = [*(self._connection.host or "").split(","), *(name.strip() for name in named.split(","))]
+        reach = Reach(hosts=tuple(name for name in hosts if name))
+        return _open(self._request(uri, operation), lambda url: decide(url, Source.REDIRECT, NO_LIMITS, reach))
 
     def _request(self, uri: str, operation: str) -> urllib.request.Request:
         connection, parts = self._connection, urlsplit(uri)

@@ -84,6 +84,8 @@ class RecoverySettings:
     unseen_code: UnseenCode = UnseenCode.RUN_ON_CLEAR
     """For operators that declare nothing else."""
     code_version: CodeVersion = CodeVersion.NONE
+    allowed_locations: tuple[str, ...] = ()
+    """Where the credentials may be used although a run's conf, a record or a redirect has named the location."""
 
     @property
     def previous_worker_timeout_s(self) -> float:
@@ -94,6 +96,8 @@ class RecoverySettings:
     def load(cls) -> RecoverySettings:
         """The settings as Airflow has them. Raises `ConfigurationError` naming what is missing or wrong."""
         from airflow.sdk import conf
+
+        from airflow_recovery.store.allowed import read_allowed
 
         journal = (conf.get(SECTION, "journal", fallback="") or "").rstrip("/")
         if not journal:
@@ -144,6 +148,7 @@ class RecoverySettings:
             job_recovery=configured_job_recovery(),
             unseen_code=configured_unseen_code(),
             code_version=configured_code_version(),
+            allowed_locations=read_allowed(conf.get(SECTION, "allowed_locations", fallback="")),
         )
 
 

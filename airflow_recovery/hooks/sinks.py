@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.hooks.stores import Stores
-from airflow_recovery.locations import scheme_of
+from airflow_recovery.locations import DELTA, ICEBERG, scheme_of
 from airflow_recovery.sinks import CommitSpec, Committer, DatabaseAddress, sink_of
 from airflow_recovery.store.object_store import ObjectStore
 
@@ -58,7 +58,11 @@ class AirflowSinkResources:
         return self._stores.open_location(location)
 
     def storage_options(self, location: str) -> dict[str, str]:
-        """delta-rs' names of what a Spark driver is told by its environment. Empty where that is not S3."""
+        """delta-rs' names of what a Spark driver is told by its environment. Empty where that is not S3.
+
+        Raises `LocationNotAllowed`: on other clouds, delta-rs takes credentials from the environment.
+        """
+        self._stores.check(f"{DELTA}{location}")
         if scheme_of(location) != "s3":
             return {}
         environment = {**os.environ, **self._stores.driver_env()}
@@ -71,8 +75,10 @@ class AirflowSinkResources:
     def catalog_properties(self, name: str) -> dict[str, str]:
         """The extra of the Airflow connection ``name``, if there is one, over what reaches the results' S3.
 
-        Its host is the ``uri`` where the extra has none, its login and password the ``credential``.
+        Its host is the ``uri`` where the extra has none, its login and password the ``credential``. Raises
+        `LocationNotAllowed` for a catalog that a run's conf or a record has chosen.
         """
+        self._stores.check(f"{ICEBERG}{name}")
         from airflow.sdk import BaseHook
         from airflow.sdk.exceptions import AirflowNotFoundException
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from airflow_recovery.driver.region_spec import StoreSpec
 from airflow_recovery.driver.stores import CREDENTIALS, OWN_CREDENTIALS, cloud_variable
-from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.errors import ConfigurationError, LocationNotAllowed
+from airflow_recovery.globs import alternatives
 from airflow_recovery.hooks.cloud_connections import azure_access, google_access
 from airflow_recovery.hooks.settings import RecoverySettings
-from airflow_recovery.locations import scheme_of, split_uri
+from airflow_recovery.locations import DELTA, scheme_of, split_uri
+from airflow_recovery.store.allowed import Limits, Reach, Source, decide, place_of
 from airflow_recovery.store.encryption import Encryption
 from airflow_recovery.store.opening import open_store
 
@@ -38,6 +40,8 @@ class S3Access:
     region_name: str | None
     encryption: Encryption | None
     renew: Callable[[], AnySession]
+    buckets: tuple[str, ...] = ()
+    """Those that the connection names."""
 
     def variables(self) -> dict[str, str]:
         """Its credentials, frozen, as environment variables; empty where it has none."""
@@ -59,10 +63,21 @@ class Timeouts:
 
 
 class Stores:
-    """Journal and results of this deployment. Talks to nobody until a store is asked for something."""
+    """Journal and results of this deployment. Talks to nobody until a store is asked for something.
 
-    def __init__(self, settings: RecoverySettings, timeouts: Timeouts | None = None) -> None:
+    Every location but these two is a location that a record, or a user who triggers a DAG, may have chosen. Before a
+    client is made for it, `decide` must allow it. ``written`` returns the roots that the DAG file names, in a task.
+    """
+
+    def __init__(
+        self,
+        settings: RecoverySettings,
+        timeouts: Timeouts | None = None,
+        written: Callable[[], Collection[str]] = tuple,
+    ) -> None:
         self._settings = settings
+        self._limits = Limits((settings.journal, settings.results), settings.allowed_locations, written)
+        self._reaches: dict[str, Reach] = {}
         self._timeouts = timeouts or Timeouts()
         self._accesses: dict[str, S3Access] = {}
         self._clients: dict[str | None, S3Store] = {}
@@ -71,12 +86,12 @@ class Stores:
     @cached_property
     def journal(self) -> ObjectStore:
         """The store that holds all journals. Raises `ConfigurationError` for a URI of another kind."""
-        return self._open(self._settings.journal, self._settings.aws_conn_id)
+        return self._open(self._settings.journal, self._settings.aws_conn_id, Source.SETTING)
 
     @cached_property
     def results(self) -> ObjectStore:
         """The store that holds the managed results of all runs."""
-        return self._open(self._settings.results, self._results_conn_id)
+        return self._open(self._settings.results, self._results_conn_id, Source.SETTING)
 
     @cached_property
     def journal_spec(self) -> StoreSpec:
@@ -89,25 +104,61 @@ class Stores:
         return self._spec(self._settings.results, self._results_conn_id)
 
     def open_external(self, location: str) -> ObjectStore:
-        """The store with base URI ``location`` (a user's own input or output), reached as the results are."""
-        return self._open(location, self._results_conn_id)
+        """The store with base URI ``location`` (a user's own input or output), reached as the results are.
+
+        Raises `LocationNotAllowed`.
+        """
+        return self._open(location, self._results_conn_id, Source.RUN)
+
+    def open_answered(self, location: str) -> ObjectStore:
+        """As `open_external`, of a location that a catalog of the deployment has answered. The host is checked."""
+        return self._open(location, self._results_conn_id, Source.CATALOG)
+
+    def opener_of(
+        self, location: str, conn_id: str | None = None, source: Source = Source.RUN
+    ) -> Callable[[str], ObjectStore]:
+        """Return what opens folders in the bucket of ``location``, a URI or a pattern, that is allowed as a whole.
+
+        To find a file, the folder above it is listed. ``conn_id``: a connection of a user's own, for S3 or
+        Google's cloud. Raises `LocationNotAllowed`, and `ConfigurationError` if there is no such connection.
+        """
+        try:
+            each_location = alternatives(location)
+        except ValueError:  # braces that are no pattern
+            each_location = [location]
+        for each in each_location:
+            self.check(each, conn_id, source)
+        roots = {place_of(each).root for each in each_location}
+        decided = Source.SETTING  # only the host is looked at again
+
+        def open_at(folder: str) -> ObjectStore:
+            place = place_of(folder)
+            if place.kind and place.root not in roots:
+                raise LocationNotAllowed(f"Expected a folder in the bucket of {location!r}, found {folder!r}.")
+            return self._open(folder, conn_id or self._results_conn_id, decided, is_own=conn_id is not None)
+
+        return open_at
+
+    def check(self, location: str, conn_id: str | None = None, source: Source = Source.RUN) -> None:
+        """Raise `LocationNotAllowed` if credentials may not be used at ``location``. Sends nothing there.
+
+        ``location``: also that of a table, or of a web server. ``conn_id``: of a connection of a user's own.
+        """
+        decide(location, source, self._limits, self._reach(location, conn_id or self._results_conn_id, conn_id))
+
+    def may_open(self, location: str) -> bool:
+        """Whether `check` raises nothing."""
+        try:
+            self.check(location, source=Source.RECORD)
+        except LocationNotAllowed:
+            return False
+        return True
 
     def open_location(self, location: str) -> ObjectStore:
         """The results of this deployment, or a user's own location, reached in the same way."""
         base = self.results.base_uri
         is_ours = location == base or location.startswith(f"{base}/")
-        return self.results if is_ours else self.open_external(location)
-
-    def open_with(self, location: str, conn_id: str) -> ObjectStore:
-        """Open the store with base URI ``location`` by an Airflow connection of a user's own. Of S3 and Google.
-
-        Raises `ConfigurationError` if there is no such connection.
-        """
-        if scheme_of(location) == "gs":
-            from airflow_recovery.store.google import GoogleStore
-
-            return GoogleStore(location, google_access(conn_id))
-        return self._s3(conn_id).sibling(location)
+        return self.results if is_ours else self._open(location, self._results_conn_id, Source.RECORD)
 
     def driver_env(self) -> dict[str, str]:
         """Environment variables that a Spark driver needs for its stores: the connections' credentials.
@@ -148,11 +199,34 @@ class Stores:
     def _has_two_connections(self) -> bool:
         return self._results_conn_id != self._settings.aws_conn_id
 
-    def _open(self, uri: str, conn_id: str | None) -> ObjectStore:
+    def _open(self, uri: str, conn_id: str | None, source: Source, *, is_own: bool = False) -> ObjectStore:
+        """``is_own``: ``conn_id`` is a connection of a user's own, also for Google's cloud."""
         scheme = scheme_of(uri)
+        decide(uri, source, self._limits, self._reach(uri, conn_id, conn_id if is_own else None))
+        if is_own and scheme == "gs":
+            from airflow_recovery.store.google import GoogleStore
+
+            return GoogleStore(uri, google_access(str(conn_id)))
         if scheme in ("gs", "abfss"):
             return self._cloud(uri)
-        return self._s3(conn_id or None).sibling(uri) if scheme == "s3" else open_store(uri)
+        return self._s3(conn_id or None).sibling(uri) if scheme == "s3" else open_store(uri, source=source)
+
+    def _reach(self, location: str, conn_id: str | None, own: str | None) -> Reach:
+        """What the connection for ``location`` names. ``own``: a connection of a user's own."""
+        uri = location.removeprefix(DELTA)
+        scheme = scheme_of(uri)
+        if scheme == "s3" and conn_id:
+            access = self._access(conn_id)
+            return Reach(access.endpoint_url, access.buckets)
+        if scheme not in ("gs", "abfss"):
+            return Reach()
+        if own is not None:
+            return Reach(google_access(own).endpoint_url if scheme == "gs" else None)
+        root = split_uri(uri)[0]
+        if root not in self._reaches:
+            cloud = self._cloud_access(uri)
+            self._reaches[root] = Reach(cloud.endpoint_url if cloud is not None else None)
+        return self._reaches[root]
 
     def _cloud(self, uri: str) -> CloudStore:
         """All stores of a bucket share its connections."""
@@ -248,7 +322,9 @@ def _read_access(conn_id: str, option: str) -> S3Access:
         encryption = Encryption.parse(config.get_service_config("s3").get("extra_args") or {})
     except ConfigurationError as error:
         raise ConfigurationError(f"Connection {conn_id!r}, extra_args of s3 in its service_config: {error}") from error
-    return S3Access(session, endpoint_url, region_name, encryption, partial(_read_session, conn_id, option))
+    bucket = config.get_service_config("s3").get("bucket_name")
+    buckets = (str(bucket),) if bucket else ()
+    return S3Access(session, endpoint_url, region_name, encryption, partial(_read_session, conn_id, option), buckets)
 
 
 def _read_session(conn_id: str, option: str) -> AnySession:
@@ -282,6 +358,8 @@ def _hooks_session(conn_id: str) -> tuple[AnySession, str | None]:
     return session, session.region_name
 
 
-def open_stores(settings: RecoverySettings, timeouts: Timeouts | None = None) -> Stores:
-    """The stores of ``settings``; nothing is asked of them, nor of Airflow, before they are used."""
-    return Stores(settings, timeouts)
+def open_stores(
+    settings: RecoverySettings, timeouts: Timeouts | None = None, written: Callable[[], Collection[str]] = tuple
+) -> Stores:
+    """The stores of ``settings``; nothing is asked of them, nor of Airflow, before they are used. As `Stores`."""
+    return Stores(settings, timeouts, written)

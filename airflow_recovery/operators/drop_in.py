@@ -360,12 +360,14 @@ class DropInOperator(RecoveringOperator):
         from airflow_recovery.task.dag_operators import on_altered_of, plan_of_dag, publish_tasks_of
         from airflow_recovery.task.dag_read_again import declared_now, declared_operators
         from airflow_recovery.task.open_run import RunPlace, open_run
+        from airflow_recovery.task.written_places import check_settings
 
         self.check_rendered()
         refuse_mapped(context)
         die_with_supervisor()
         dag = self.get_dag()
-        place = RunPlace.of(context, OPERATORS_GROUP, self.job_recovery)
+        place = RunPlace.of(context, OPERATORS_GROUP, self.job_recovery, dag=dag)
+        check_settings(self, place.stores.check)
         code = ApplicationCode(self, place.stores if self.recovers else None)
         computes = self.computes_in(context, code)
         self._log_other_runs(dag)

@@ -149,7 +149,7 @@ class RecoveryPublishOperator(BaseOperator):
             dag = self.get_dag()
             plan = plan_of_dag(dag)
             keys = {region.name: region.name for region in plan.regions}
-            place = RunPlace.of(context, OPERATORS_GROUP, DeclaredJobRecovery(enabled=True))
+            place = RunPlace.of(context, OPERATORS_GROUP, DeclaredJobRecovery(enabled=True), dag=dag)
             operators = declared_operators(dag)
             with open_run(context, place, plan, keys, log, on_altered=on_altered_of(dag), declared=operators) as opened:
                 yield opened

@@ -140,6 +140,8 @@ class RecoveringOperator(BaseOperator):
         self.is_killed = False
         self.xcoms_counted: Mapping[str, bool] = {}
         """As in `Run`."""
+        self._params_as_written: list[Any] = []
+        self._conf_as_written: dict[str, Any] = {}
         self._lineage = NO_LINEAGE
         self.spark_application_id: str | None = None
         self._application: SparkApplication | None = None
@@ -180,6 +182,19 @@ class RecoveringOperator(BaseOperator):
     def partial(cls, **kwargs: Any) -> NoReturn:
         """Refused: each task is one entry of the journal."""
         refuse_expand(cls.__name__, kwargs.get("task_id"))
+
+    def resolve_template_files(self) -> None:
+        """As Airflow's, which calls it when it has read the DAG file: no run has replaced the defaults of params yet.
+
+        Airflow puts the values of ``conf`` into the params of the DAG itself, so they are kept here
+        (`airflow_recovery.task.written_places`).
+        """
+        super().resolve_template_files()
+        dag = self.get_dag()
+        params: list[Any] = [self.params, *([dag.params] if dag is not None else [])]
+        self._params_as_written = [getattr(param, "value", None) for each in params for param in each.values()]
+        conf = getattr(self, "conf", None)
+        self._conf_as_written = dict(conf) if isinstance(conf, Mapping) else {}
 
     def execute(self, context: Context) -> Any:
         """One try. Returns `summary_of` it. Raises Airflow's fail and skip exceptions where a retry can't help."""

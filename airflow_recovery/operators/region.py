@@ -127,6 +127,7 @@ class SparkRegionOperator(SubmittingOperator):
         """One try: plan the job, open the run, and go through the protocol. Raises our own errors."""
         from airflow_recovery.job.loading import load_job
         from airflow_recovery.task.job_run import open_job_run
+        from airflow_recovery.task.written_places import check_settings
 
         if self.subtask is None:
             refuse_mapped(context)
@@ -134,6 +135,7 @@ class SparkRegionOperator(SubmittingOperator):
         job = load_job(self.job)
         ask_cached = self._ask_cached
         with open_job_run(context, job, self.job, self.group_id, self.get_dag(), log, ask_cached) as job_run:
+            check_settings(self, job_run.opened.stores.check)
             os.environ.update(job_run.opened.stores.driver_env())
             if self.spark == PER_RUN:
                 from airflow_recovery.task.run_spark import open_run_spark

@@ -8,7 +8,7 @@ results of its run, and one at a fixed location lies where a plan declares it. P
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -43,6 +43,7 @@ class Look(str, Enum):
     OPEN = "open"
     OPEN_AND_TELL_NOTHING = "open, and tell no names, sizes and etags"
     TAKEN_TO_BE_THERE = "not asked"
+    """No client is made for it: it is not declared, or the credentials may not be used there."""
     NOT_DECLARED = "no code declares it: it is made again"
 
 
@@ -51,18 +52,27 @@ class ResultPlaces:
     """Where results of the run ``identity`` may lie. ``results`` is the base URI of the deployment's results.
 
     ``fixed`` are (result, URI as declared) of the results at locations of the user's own; a URI may be a template.
+    ``may_open``: whether the deployment's credentials may be used at a location. A task asks that when it opens one.
     """
 
     results: str
     identity: RunIdentity
     asker: Asker
     fixed: frozenset[tuple[str, str]] = field(default=frozenset())
+    may_open: Callable[[str], bool] = lambda location: True
 
     @classmethod
-    def of(cls, results: str, identity: RunIdentity, asker: Asker, plans: Iterable[PlanRecord]) -> ResultPlaces:
+    def of(
+        cls,
+        results: str,
+        identity: RunIdentity,
+        asker: Asker,
+        plans: Iterable[PlanRecord],
+        may_open: Callable[[str], bool] = lambda location: True,
+    ) -> ResultPlaces:
         """The places of ``identity``'s results, with the fixed locations that ``plans`` declare."""
         fixed = frozenset(pair for plan in plans for group in plan.groups for pair in group.template.fixed)
-        return cls(results, identity, asker, fixed)
+        return cls(results, identity, asker, fixed, may_open)
 
     def look_at(self, manifest: PartitionManifest) -> Look:
         """Whether its location is opened. Raises `RecordInvalid` for a managed result outside the results of the run.
@@ -79,6 +89,8 @@ class ResultPlaces:
                 f"{manifest.location}: nothing was asked there. Set [recovery] results (--results) as it was when "
                 "they were written; else somebody has changed the record: restart the region."
             )
+        if not self.is_opened(manifest.location):
+            return Look.TAKEN_TO_BE_THERE
         if self.asker is Asker.PERSON:
             return Look.OPEN
         declared = [uri for result, uri in self.fixed if result == manifest.result and declares(uri, manifest.location)]
@@ -87,6 +99,10 @@ class ResultPlaces:
         if any(self._is_served(uri, text) for uri in declared):
             return Look.OPEN_AND_TELL_NOTHING
         return Look.TAKEN_TO_BE_THERE
+
+    def is_opened(self, location: str) -> bool:
+        """Whether ``location`` is opened at all. A task opens it, and fails if it is not allowed."""
+        return self.asker is Asker.TASK or self.may_open(location)
 
     @cached_property
     def _managed(self) -> tuple[str, str]:

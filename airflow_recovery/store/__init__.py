@@ -6,6 +6,7 @@
     write_once     one object that is written once, whatever answers are lost, and the slots of a log
     log            a log of such objects, without I/O: append at the end, fold what others wrote
     probe          the start-up probe
+    allowed        whether the credentials may be used at a location, without I/O
     opening        from a URI to a store
     encryption     what a bucket is told to encrypt with
     lifecycle      the bucket's own rules that delete objects

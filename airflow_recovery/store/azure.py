@@ -6,17 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError
+from airflow_recovery.store.allowed import AZURE_CLOUDS as _CLOUDS
 from airflow_recovery.store.cloud import CloudAccess, CloudStore
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore as ObstoreAzureStore
 
 _ROOT = re.compile(r"abfss://(?P<container>[^/@]+)@(?P<account>[^/@.:]+)\.dfs\.(?P<cloud>[^/@:]+)")
-_CLOUDS = (
-    *("core.windows.net", "core.chinacloudapi.cn", "core.usgovcloudapi.net", "core.cloudapi.de"),
-    "fabric.microsoft.com",
-)
-"""The domains of Azure. Only these get the credentials, because a location, from a run's conf, can have any host."""
 
 
 class AzureStore(CloudStore):
@@ -34,6 +30,11 @@ class AzureStore(CloudStore):
         "Azure keeps deleted blobs for some days if the account has soft delete, and permanently if it has versioning. "
         "`az storage account blob-service-properties show` shows both."
     )
+    identity_hosts = (
+        *("login.microsoftonline.com", "login.microsoftonline.us", "login.partner.microsoftonline.cn"),
+        *("login.chinacloudapi.cn", "169.254.169.254"),
+    )
+    identity_variables = ("AZURE_AUTHORITY_HOST", "IDENTITY_ENDPOINT", "MSI_ENDPOINT")
 
     def _new_client(self, bucket: str, access: CloudAccess, options: dict[str, Any]) -> ObstoreAzureStore:
         named = _named(f"abfss://{bucket}")
@@ -45,9 +46,13 @@ class AzureStore(CloudStore):
             )
         from obstore.store import AzureStore as ObstoreAzureStore
 
-        endpoint = access.endpoint_url or f"https://{named['account']}.blob.{named['cloud']}"
+        endpoint = access.endpoint_url or self._own_url()
         config: Any = {**access.options, "account_name": named["account"], "endpoint": endpoint.rstrip("/")}
         return ObstoreAzureStore(named["container"], config=config, **options)
+
+    def _own_url(self) -> str:
+        named = _named(self.root_uri)
+        return f"https://{named['account']}.blob.{named['cloud']}"
 
     @staticmethod
     def _form() -> str:

@@ -6,6 +6,7 @@ What the two share is here; `google.py` and `azure.py` say how each is reached, 
 from __future__ import annotations
 
 import copy
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
 
 from airflow_recovery.errors import ConfigurationError, ObjectMissing, StoreUnsuitable
 from airflow_recovery.locations import split_uri
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ONCE = 1
+_NOBODY = "http://127.0.0.1:0"
+_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _DELETED_AT_ONCE = 256
 """So many objects go with one request to delete, as Azure takes them."""
 _DELETERS = 16
@@ -71,6 +75,10 @@ class CloudStore(ABC):
 
     cloud: ClassVar[str]
     """Its name in messages."""
+    identity_hosts: ClassVar[tuple[str, ...]]
+    """Where the library gets a token of the machine or of an application; also all hosts below one of them."""
+    identity_variables: ClassVar[tuple[str, ...]]
+    """Variables by which the library is told of others."""
     extra: ClassVar[str]
     """The extra of this package that brings the library."""
     deletion: ClassVar[str]
@@ -311,6 +319,24 @@ class CloudStore(ABC):
                 self._by_attempts[attempts] = self._opened(attempts)
             return self._by_attempts[attempts]
 
+    def _no_other_host(self) -> dict[str, Any]:
+        """Options with which obstore connects to the store and to the cloud's identity services, and nowhere else.
+
+        obstore follows a redirect to any host, and sends it the address of the request, in which the token of a SAS
+        stands. It has no option against that. So every host but these gets a proxy at a port that does not exist. If
+        the environment names a proxy, that proxy decides instead.
+        """
+        if any(os.environ.get(name) or os.environ.get(name.lower()) for name in _PROXIES):
+            return {}
+        named = (os.environ.get(name, "") for name in self.identity_variables)
+        urls = (self._access.endpoint_url or self._own_url(), *named)
+        hosts = (urlsplit(url if "://" in url else f"//{url}").hostname for url in urls if url)
+        return {"proxy_url": _NOBODY, "proxy_excludes": ",".join([*self.identity_hosts, *filter(None, hosts)])}
+
+    @abstractmethod
+    def _own_url(self) -> str:
+        """The cloud's own address of the store."""
+
     def _opened(self, attempts: int) -> Client:
         connect_s, read_s = self._timeouts_s
         is_plain = (self._access.endpoint_url or "").startswith("http://")
@@ -320,6 +346,7 @@ class CloudStore(ABC):
                 "read_timeout": timedelta(seconds=read_s),
                 "timeout": timedelta(seconds=_WHOLE_ANSWER * read_s),
                 **({"allow_http": True} if is_plain else {}),
+                **self._no_other_host(),
             },
             "retry_config": {"max_retries": attempts - 1, "retry_timeout": timedelta(seconds=attempts * read_s)},
         }

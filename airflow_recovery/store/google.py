@@ -26,6 +26,8 @@ class GoogleStore(CloudStore):
         "Google keeps deleted objects for 7 days unless the bucket's soft delete was changed, and permanently if the "
         "bucket has versioning. `gcloud storage buckets describe` shows both."
     )
+    identity_hosts = ("googleapis.com", "metadata.google.internal", "metadata", "169.254.169.254")
+    identity_variables = ("GCE_METADATA_HOST", "GCE_METADATA_ROOT")
 
     def _new_client(self, bucket: str, access: CloudAccess, options: dict[str, Any]) -> GCSStore:
         from obstore.store import GCSStore
@@ -34,6 +36,9 @@ class GoogleStore(CloudStore):
         if access.endpoint_url:
             config["base_url"] = access.endpoint_url.rstrip("/")
         return GCSStore(bucket, config=config, **options)
+
+    def _own_url(self) -> str:
+        return "https://storage.googleapis.com"
 
     @staticmethod
     def _form() -> str:

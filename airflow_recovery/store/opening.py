@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.errors import ConfigurationError
 from airflow_recovery.locations import EXPECTED, scheme_of
+from airflow_recovery.store.allowed import NO_LIMITS, Limits, Reach, Source, decide
 from airflow_recovery.store.local import LocalStore
 from airflow_recovery.store.object_store import ObjectStore
 
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
     from airflow_recovery.store.s3_clients import AnySession
 
 
-def open_store(
+def open_store(  # noqa: PLR0913 - a parameter each
     uri: str,
     *,
+    source: Source = Source.SETTING,
+    limits: Limits = NO_LIMITS,
     endpoint_url: str | None = None,
     region_name: str | None = None,
     session: AnySession | None = None,
@@ -30,9 +33,11 @@ def open_store(
 
     Makes no request yet. Credentials for S3 come from ``session``; those for Google's and Azure's clouds, and the
     endpoint, from ``access``. Without one they come from the library's own chain: the environment, a profile, or the
-    machine's role. ``waits``: for how long its client waits, where that is not as usual: ``connect_timeout_s``,
-    ``read_timeout_s`` and ``max_read_attempts``. Raises `ConfigurationError` for any other URI.
+    machine's role. ``source``: where ``uri`` was read. ``waits``: for how long its client waits, if that is not as
+    usual: ``connect_timeout_s``, ``read_timeout_s`` and ``max_read_attempts``. Raises `LocationNotAllowed` as `decide`,
+    and `ConfigurationError` for any other URI.
     """
+    decide(uri, source, limits, Reach(endpoint_url if access is None else access.endpoint_url))
     scheme = scheme_of(uri)
     if scheme in ("gs", "abfss"):
         from airflow_recovery.store.azure import AzureStore

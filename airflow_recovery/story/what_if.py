@@ -12,6 +12,7 @@ from typing import Any
 from airflow_recovery.attempt.apply_plan import AppliedPlan
 from airflow_recovery.attempt.rebuild import asked_for
 from airflow_recovery.attempt.task_instances import FINISHED_STATES, RUNNING_STATES, Observation
+from airflow_recovery.model.cached_location import is_cached_location
 from airflow_recovery.model.codec import digest_of
 from airflow_recovery.model.manifest import PartitionManifest
 from airflow_recovery.planning.evaluation import Evaluation
@@ -30,7 +31,7 @@ from airflow_recovery.planning.scenario import (
     Together,
     together,
 )
-from airflow_recovery.results.places import ResultPlaces
+from airflow_recovery.results.places import Look, ResultPlaces
 from airflow_recovery.results.prober import ResultProber
 from airflow_recovery.results.tables import TableLost
 from airflow_recovery.store.object_store import ObjectStore
@@ -108,6 +109,22 @@ def evaluate_run(
     evaluation = Evaluation(view.in_use.plan, view.in_use.state, available=prober)
     prober.look_ahead(asked_for(evaluation))
     return evaluation
+
+
+def not_asked(places: ResultPlaces, view: RunView) -> list[str]:
+    """The regions with a result at a location that is not opened, and taken to be as registered."""
+
+    def is_taken(output: PartitionManifest) -> bool:
+        is_own = is_cached_location(output.location) or output.managed
+        return not is_own and places.look_at(output) is Look.TAKEN_TO_BE_THERE
+
+    return [
+        region.name
+        for region in view.in_use.plan.regions
+        if (current := view.in_use.state.of(region.name).current) is not None
+        and current.outcome is not None
+        and any(is_taken(output) for output in current.outcome.outputs)
+    ]
 
 
 def plan_run(view: RunView, evaluation: Evaluation, request: Request = REBUILD) -> Plan:

@@ -37,6 +37,7 @@ from airflow_recovery.job.fingerprint import FilesFound
 from airflow_recovery.job.package_files import FileIdentity, identity_of
 from airflow_recovery.locations import scheme_of
 from airflow_recovery.model.components import Component
+from airflow_recovery.store.allowed import Source
 from airflow_recovery.task.code_places import (
     APPLICATION,
     DATABRICKS,
@@ -83,6 +84,8 @@ class ApplicationCode:
         self._operator = operator
         self._stores = stores
         self._read: dict[str, CodeFile] = {}
+        self._answered: set[str] = set()
+        """The files that the definition of a Glue job names."""
         self._guarded: dict[str, bool] = {}
         """The files whose versions are looked at again, and whether each is loaded when it is needed."""
         self._watched: dict[str, _Version | None] = {}
@@ -188,7 +191,9 @@ class ApplicationCode:
         """The job's definition, and the script and the files that it names."""
         if isinstance(self._files([place.uri])[place.uri], CodeUnseen):
             return [place]
-        return [place, *places_of_fields(self._glue.definitions[place.uri])]
+        answered = places_of_fields(self._glue.definitions[place.uri])
+        self._answered |= {split_alias(each.uri)[0] for each in answered}
+        return [place, *answered]
 
     def _listed(self, pattern: str) -> list[str]:
         for open_at in self._openers(pattern):
@@ -366,7 +371,8 @@ class ApplicationCode:
         elif uri.startswith(GLUE):
             yield self._glue
         elif scheme in ("http", "https"):
-            yield WebFiles()
+            self._stores.check(uri)
+            yield WebFiles(self._stores.may_open)
         elif scheme in HADOOP:
             yield self._hadoop
         else:
@@ -377,10 +383,11 @@ class ApplicationCode:
         kind, stores = scheme_of(uri), self._stores
         if kind is None or stores is None:
             return
+        source = Source.CATALOG if uri in self._answered else Source.RUN
         own = getattr(self._operator, _OWN_CONNECTIONS.get(kind, ""), None)
         if isinstance(own, str) and own:
-            yield lambda location: stores.open_with(location, own)
-        yield stores.open_external
+            yield lambda folder: stores.opener_of(uri, own, source)(folder)
+        yield lambda folder: stores.opener_of(uri, source=source)(folder)
 
     @cached_property
     def _runs_here(self) -> bool:

@@ -835,6 +835,7 @@ class DropInApplication(SparkApplication):
             for name, uri in self._drop_in.outputs.items()
             if uri is None
         }
+        self._check_allowed()
         made_at: dict[str, str | None] = {}
         locations |= {("token", name): self._token(attempt.claim) for name in self._drop_in.tables}
         for name, declared in self._drop_in.inputs.items():
@@ -862,6 +863,12 @@ class DropInApplication(SparkApplication):
             drop_in.task_id, drop_in.references, drop_in.outputs, drop_in.commit, made_at, is_rendered=True
         )
         return locations
+
+    def _check_allowed(self) -> None:
+        """Raise `LocationNotAllowed` if the job would be given a location where the credentials may not be used."""
+        for declared in (*self._drop_in.outputs.values(), *self._drop_in.inputs.values()):
+            if isinstance(declared, str) and not is_published(declared) and not is_stated(declared):
+                self._stores.opener_of(declared)
 
     def _of_stated(self, name: str, declared: str, attempt: ClaimedAttempt) -> dict[tuple[str, str], str]:
         read = [external for external in attempt.externals if external.vertex == name]

@@ -76,7 +76,9 @@ class Unreadable:
 def list_external(
     stores: Stores, pattern: str, vertex: str, *, reads_tables: bool = False, unreadable: Unreadable | None = None
 ) -> tuple[ExternalObject, ...]:
-    """The objects that ``pattern`` names now, reached as the journal is. Raises where there is none.
+    """The objects that ``pattern`` names now, reached as the journal is. Raises if there is none.
+
+    Raises `LocationNotAllowed`, before anything is sent, for a place where the credentials may not be used.
 
     Of another DAG's published result its files, and no others. ``reads_tables``: see `list_objects`. ``unreadable``
     gets what the listing shows beside.
@@ -99,10 +101,11 @@ def list_external(
         return list_objects(
             pattern,
             vertex=vertex,
-            open_location=stores.open_external,
+            open_location=stores.opener_of(pattern),
             reads_tables=reads_tables,
             archived=unreadable.archived,
         )
+    stores.opener_of(pattern)  # raises if the pattern is not allowed
     spec = stores.journal_spec if stores.journal_spec.endpoint_url else stores.results_spec
     return list_objects(
         pattern,

@@ -154,7 +154,7 @@ def _is_object(stores: Stores, location: str) -> bool:
     """Whether one object lies at the place of a folder."""
     above, _, name = location.rstrip("/").rpartition("/")
     is_root = not above or above.rstrip("/").endswith(":")
-    return not is_root and any(info.key == name for info in stores.open_external(above).list(name))
+    return not is_root and any(info.key == name for info in stores.opener_of(location)(above).list(name))
 
 
 def all_in(store: ObjectStore) -> list[ObjectInfo]:

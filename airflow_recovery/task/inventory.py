@@ -12,6 +12,7 @@ from airflow_recovery.globs import alternatives, is_glob, literal_start, matcher
 from airflow_recovery.locations import SCHEMES, comparable
 from airflow_recovery.model.location import LOG_FOLDERS, is_hidden_from_spark, table_of_log
 from airflow_recovery.model.records import ExternalObject
+from airflow_recovery.store.allowed import Source
 from airflow_recovery.store.object_store import ObjectInfo, ObjectStore
 from airflow_recovery.store.opening import open_store
 
@@ -50,7 +51,9 @@ def list_objects(
     Without ``reads_tables``, raises `JobDefinitionError` for files of a table.
     """
     found: dict[str, ExternalObject] = {}
-    open_at = open_location or partial(open_store, endpoint_url=endpoint_url, region_name=region_name)
+    # Who gives no ``open_location`` has decided before that ``pattern`` is allowed.
+    decided = partial(open_store, source=Source.SETTING, endpoint_url=endpoint_url, region_name=region_name)
+    open_at = open_location or decided
     for base, segments in _alternatives(pattern):
         store = open_at(base)
         files, logs = _listed(store, segments)

@@ -70,7 +70,8 @@ def open_job_run(
 
     Raises `SubtasksUnknown` where subtasks are decided at run time and the run has not recorded them.
     """
-    facts, place = run_facts(context), RunPlace.of(context, group_id, job_recovery_of(dag, group_id))
+    facts = run_facts(context)
+    place = RunPlace.of(context, group_id, job_recovery_of(dag, group_id), dag=dag, job=job)
     keys = recorded_keys(place.journal(), initializers(job))
     for name in initializers(job):
         if name not in keys:

@@ -45,7 +45,7 @@ def metastore_input(stores: Stores, uri: str, name: str) -> ExternalObject:
         partitions: list[Any] = []
         if found.partitionKeys:
             partitions = ask("get_partitions", table.database, table.table, _EVERY)
-    files = [file for root in _roots(found, partitions) for file in _files(stores.open_external, root)]
+    files = [file for root in _roots(found, partitions) for file in _files(stores.open_answered, root)]
     parts = sorted(
         [list(part.values), part.createTime, sorted((part.parameters or {}).items()), part.sd.location]
         for part in partitions

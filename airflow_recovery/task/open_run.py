@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_recovery.attempt.heartbeat_watch import HeartbeatTimeouts
 from airflow_recovery.attempt.run import DeclaredOperators, Run
@@ -34,6 +34,10 @@ from airflow_recovery.store.timed import TimedStore
 from airflow_recovery.task.metrics import MeteredEvents, RecoveryMetrics, metrics_of
 from airflow_recovery.task.recovery_off import RunWithoutRecovery
 from airflow_recovery.task.run_context import code_version, dag_run_facts, is_live_run, run_identity, task_identity
+from airflow_recovery.task.written_places import written_places
+
+if TYPE_CHECKING:
+    from airflow_recovery.job import Job
 
 
 @dataclass(frozen=True)
@@ -67,14 +71,26 @@ class RunPlace:
     """What counts besides the code itself (`airflow_recovery.task.run_context.code_version`)."""
 
     @classmethod
-    def of(cls, context: Mapping[str, Any], group_id: str, job_recovery: DeclaredJobRecovery) -> RunPlace:
-        """Of the run of ``context``. ``job_recovery`` is what the job declares of FLIP-383's options."""
-        settings = RecoverySettings.load()
+    def of(
+        cls,
+        context: Mapping[str, Any],
+        group_id: str,
+        job_recovery: DeclaredJobRecovery,
+        *,
+        dag: Any = None,
+        job: Job | None = None,
+    ) -> RunPlace:
+        """Of the run of ``context``. ``job_recovery`` is what the job declares of FLIP-383's options.
+
+        The buckets that ``dag`` and ``job`` name may be opened (`written_places`).
+        """
+        settings, written = RecoverySettings.load(), written_places(context, dag, job)
         options = job_recovery.over(settings.job_recovery).in_effect()
         if options.enabled:
             version = code_version(context, settings.code_version)
-            return cls(run_identity(context, group_id), open_stores(settings), settings, options, code_version=version)
-        unrecorded = RunWithoutRecovery(context, group_id, settings)
+            stores = open_stores(settings, written=written)
+            return cls(run_identity(context, group_id), stores, settings, options, code_version=version)
+        unrecorded = RunWithoutRecovery(context, group_id, settings, written)
         return cls(unrecorded.identity, unrecorded.stores, settings, options, unrecorded)
 
     def journal(self) -> Journal:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -37,13 +37,19 @@ WHY = "recovery is off"
 class RunWithoutRecovery:
     """One DAG run whose job does not recover, as one try of one of its tasks sees it."""
 
-    def __init__(self, context: Mapping[str, Any], group_id: str, settings: RecoverySettings) -> None:
+    def __init__(
+        self,
+        context: Mapping[str, Any],
+        group_id: str,
+        settings: RecoverySettings,
+        written: Callable[[], Collection[str]] = tuple,
+    ) -> None:
         run, instance = context["dag_run"], context["ti"]
         self.identity: RunIdentity = unrecorded(run.dag_id, str(run.run_id), group_id)
         path = "/".join(encode(name) for name in (run.dag_id, str(run.run_id), group_id))
         base = f"{settings.results}/{FOLDER}/{path}"
         folder = f"{base}/{encode(str(instance.id))}"
-        self.stores = Stores(replace(settings, journal=f"{folder}/_driver", results=folder))
+        self.stores = Stores(replace(settings, journal=f"{folder}/_driver", results=folder), written=written)
         """Of this try alone. Its "journal" is where a driver leaves its outcome for the task that waits."""
         self._made = open_stores(settings).open_external(base)
         self._context = context

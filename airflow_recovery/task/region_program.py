@@ -147,6 +147,7 @@ class RegionProgram:
         """Look at published results, at Iceberg tables that are to be made, and at all catalogs, before the claim.
 
         Raises `JobDefinitionError` where a table of the run has two names, or its files are those that a source reads,
+        `LocationNotAllowed` for a table where the credentials may not be used,
         `ConfigurationError` for a catalog that is not configured here, or that no driver elsewhere could ask,
         `UserCodeError` for a table that can't be written, `NotPublished` for a published result that can't be read,
         and `StoreUnavailable` where a catalog gives no answer.
@@ -155,6 +156,8 @@ class RegionProgram:
         self._check_apart()
         made = self._tables_of(self._region.region.results)
         read = self._tables_of(edge.result for edge in self._region.region.inputs)
+        for uri in (*made, *read):
+            self.stores.check(uri)
         locations = [TableLocation.parse(uri) for uri in (*made, *read)]
         iceberg = [location for location in locations if location.is_iceberg]
         if not iceberg:

@@ -389,7 +389,7 @@ def open_for_task(context: Mapping[str, Any], dag: Any, group_id: str, conn_id: 
     """The own Spark of the run of ``context``, for a task that runs no region."""
     from airflow.sdk import BaseHook
 
-    place = RunPlace.of(context, group_id, job_recovery_of(dag, group_id))
+    place = RunPlace.of(context, group_id, job_recovery_of(dag, group_id), dag=dag)
     return place, open_run_spark(BaseHook.get_connection(conn_id), place, place.identity)
 
 

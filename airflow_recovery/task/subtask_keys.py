@@ -37,7 +37,7 @@ def decide_subtasks(
 ) -> list[Sequence[str]]:
     """One try: keep what is recorded, or decide anew and record it. Returns the batch of keys of each task instance."""
     job, facts = load_job(job_ref), run_facts(context)
-    place = RunPlace.of(context, group_id, job_recovery_of(dag, group_id))
+    place = RunPlace.of(context, group_id, job_recovery_of(dag, group_id), dag=dag, job=job)
     stores, size = place.stores, batch_size_of(dag, group_id)
     # Without recovery, they are today's keys, whatever there was before.
     recorded = recorded_keys(place.journal(), initializers(job)) if place.unrecorded is None else {}

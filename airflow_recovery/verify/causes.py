@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from airflow_recovery.verify.finding import Answer, Finding, answer
 from airflow_recovery.verify.history import Attempt, History, Region
 from airflow_recovery.verify.records import InputRef, Named, Outcome, Plan
-from airflow_recovery.verify.registered import Registered, is_in_a_store
+from airflow_recovery.verify.registered import Registered
 from airflow_recovery.verify.shared import Shared
 
 
@@ -81,7 +81,7 @@ def _has_cause(
         or not attempt.outcome.is_finished
         or attempt.outcome.externals != finish.externals
         or any(
-            not output.managed or not is_in_a_store(output.location) or registered.wrong(output)
+            not output.managed or not registered.is_looked_at(output) or registered.wrong(output)
             for output in finish.outputs
         )
     )

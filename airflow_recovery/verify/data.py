@@ -20,7 +20,7 @@ def objects_there(history: History, registered: Registered, shared: Shared) -> A
     An older attempt without its objects is no contradiction: that they were gone may be why it was made again.
     """
     findings = []
-    asked = objects = out_of_reach = 0
+    asked = objects = out_of_reach = not_allowed = 0
     for attempt, outcome in _that_count(history):
         if attempt.has("released") or attempt.has("lost"):
             continue
@@ -29,8 +29,9 @@ def objects_there(history: History, registered: Registered, shared: Shared) -> A
         if outcome.shared is not None and shared.may_be_gone(outcome.shared):
             continue
         for manifest in outcome.outputs:
-            if not is_in_a_store(manifest.location):
-                out_of_reach += 1
+            if not registered.is_looked_at(manifest):
+                out_of_reach += not is_in_a_store(manifest.location)
+                not_allowed += is_in_a_store(manifest.location)
                 continue
             # At a user's own location a later attempt may be writing, or have written.
             if not manifest.managed and attempt.of.attempt < history.regions[attempt.of.region].latest_attempt:
@@ -49,6 +50,7 @@ def objects_there(history: History, registered: Registered, shared: Shared) -> A
                     )
                 )
     beyond = f"; {out_of_reach} kept by a Spark server or a table, not looked at" if out_of_reach else ""
+    beyond += f"; {not_allowed} outside of [recovery] allowed_locations, not looked at" if not_allowed else ""
     return answer(4, f"{objects} objects of {asked} results{beyond}", findings)
 
 

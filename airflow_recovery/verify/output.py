@@ -7,7 +7,7 @@ from airflow_recovery.verify.closure import plan_in_use
 from airflow_recovery.verify.finding import Answer, Finding, answer, not_applicable
 from airflow_recovery.verify.history import History
 from airflow_recovery.verify.records import Plan, Publish
-from airflow_recovery.verify.registered import Registered, is_in_a_store
+from airflow_recovery.verify.registered import Registered
 from airflow_recovery.verify.rows import rows_in
 
 _NEXT = "Clear the task that publishes, with the regions named here."
@@ -109,7 +109,7 @@ def _of_rows(history: History, registered: Registered, publish: Publish) -> tupl
         attempt = history.attempt(region.of)
         for manifest in attempt.outcome.outputs if attempt is not None and attempt.outcome is not None else ():
             files = [path for path in manifest.objects if path.endswith(".parquet")]
-            if manifest.rows is None or len(files) != len(manifest.objects) or not is_in_a_store(manifest.location):
+            if manifest.rows is None or len(files) != len(manifest.objects) or not registered.is_looked_at(manifest):
                 continue
             if attempt is None or attempt.has("released") or registered.wrong(manifest):
                 continue  # I4 says so

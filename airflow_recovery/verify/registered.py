@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from airflow_recovery.errors import LocationNotAllowed
 from airflow_recovery.store.object_store import ObjectStore
 from airflow_recovery.verify.records import Manifest
 
@@ -21,10 +22,14 @@ def is_in_a_store(location: str) -> bool:
 
 
 class Registered:
-    """What lies at the locations of ``manifests``, as listed once. Raises the store's errors: "denied" is no answer."""
+    """What lies at the locations of ``manifests``, as listed once. Raises the store's errors: "denied" is no answer.
+
+    A location of a user's own at which the credentials may not be used is not looked at.
+    """
 
     def __init__(self, open_location: OpenLocation, manifests: Iterable[Manifest]) -> None:
         self._open = open_location
+        self._not_opened: set[str] = set()
         below: dict[str, set[str]] = {}
         for manifest in manifests:
             location = manifest.location
@@ -36,8 +41,17 @@ class Registered:
         with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="verify") as pool:
             self._stored = dict(entry for part in pool.map(self._list, folders) for entry in part)
 
+    def is_looked_at(self, manifest: Manifest) -> bool:
+        """Whether its location is in a store, and was opened."""
+        return is_in_a_store(manifest.location) and manifest.location not in self._not_opened
+
     def wrong(self, manifest: Manifest) -> list[str]:
-        """A text for each object that is not there as it was registered, or that can't be read."""
+        """A text for each object that is not there as it was registered, or that can't be read.
+
+        None for an object that is not looked at.
+        """
+        if not self.is_looked_at(manifest):
+            return []
         texts = []
         for path, (size, etag) in manifest.objects.items():
             uri = f"{manifest.location}/{path}"
@@ -57,7 +71,11 @@ class Registered:
         return store.get(f"{key}/{path}" if key else path, max_bytes=None).body
 
     def _list(self, folder: str) -> list[tuple[str, tuple[int, str, str]]]:
-        store = self._open(folder)
+        try:
+            store = self._open(folder)
+        except LocationNotAllowed:
+            self._not_opened.add(folder)
+            return []
         key = _below(store, folder)
         base = _one_spelling(store.base_uri)
         return [

@@ -227,7 +227,8 @@ def test_task_and_driver_reach_the_stores_with_the_connections_credentials(
 
 def test_an_input_in_another_bucket_is_reached_by_the_same_connection(connect: Any) -> None:
     connect("google_cloud_platform", extra={"keyfile_dict": KEY})
-    stores = open_stores(RecoverySettings("file:///j", "file:///r", gcp_conn_id="cloud"))
+    settings = RecoverySettings("file:///j", "file:///r", gcp_conn_id="cloud", allowed_locations=("gs://lake",))
+    stores = open_stores(settings)
     assert options_of(stores.open_external("gs://lake/in")).keys() == {"service_account_key"}
     assert stores.driver_env() == {}
 

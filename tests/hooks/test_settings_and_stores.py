@@ -123,7 +123,10 @@ def connect(monkeypatch: pytest.MonkeyPatch, name: str, login: str, **extra: obj
 def test_fault_85_journal_and_results_may_have_credentials_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, "journal", "j-key", region_name="eu-west-1")
     connect(monkeypatch, "data", "d-key", region_name="eu-west-2", endpoint_url="http://127.0.0.1:9000")
-    settings = RecoverySettings("s3://journal", "s3://data", aws_conn_id="journal", results_aws_conn_id="data")
+    lake = ("s3://lake",)
+    settings = RecoverySettings(
+        "s3://journal", "s3://data", aws_conn_id="journal", results_aws_conn_id="data", allowed_locations=lake
+    )
     stores = open_stores(settings)
 
     assert stores.journal_spec == StoreSpec("s3://journal", None, "eu-west-1", has_own_credentials=True)

@@ -51,6 +51,8 @@ def test_delta_is_told_what_the_environment_says(resources, monkeypatch):
     assert resources.storage_options("/lake") == {}
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000")
+    monkeypatch.setenv("AIRFLOW__RECOVERY__ALLOWED_LOCATIONS", "s3://lake, s3://x")
+    resources = AirflowSinkResources(open_stores(RecoverySettings.load()))
     assert resources.storage_options("s3://lake/delays") == {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9000",

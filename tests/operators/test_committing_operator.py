@@ -333,6 +333,7 @@ def test_fault_178_a_commit_that_may_have_been_forgotten_is_in_doubt(
     state, journal = state_in(recovery, OPERATORS_GROUP, "t"), journal_in(recovery, OPERATORS_GROUP)
     confirm_dead(journal, state, "t", "ann", "looked")
     state = state_in(recovery, OPERATORS_GROUP, "t")
+    monkeypatch.setenv("AIRFLOW__RECOVERY__ALLOWED_LOCATIONS", ICEBERG.uri)  # a command has no DAG file
     open_committer = open_committers(open_stores(RecoverySettings.load()))
     with pytest.raises(Refused, match="then say so with --not-applied"):
         look_at_abandon(journal, state, "t", open_committer)

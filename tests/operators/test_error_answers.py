@@ -27,7 +27,7 @@ ANSWERS: dict[tuple[str, int, str, str], str] = {
     ("at once", 502, "unreadable", "NO_ANSWER"): "ChannelEvicted CodeReplaced InputLost InputReleased Overtaken",
     ("at once", 503, "no_answer", "NO_ANSWER"): "PagesDisagree WriteLost",
     ("final", 409, "in_use", "NO_ANSWER"): "JournalInUse OutputAltered",
-    ("final", 502, "misconfigured", "USAGE"): "ConfigurationError",
+    ("final", 502, "misconfigured", "USAGE"): "ConfigurationError LocationNotAllowed",
     ("final", 502, "store_denied", "NO_ANSWER"): "StoreAccessDenied",
     ("final", 502, "unreadable", "NO_ANSWER"): """
         AppendedAlready ChannelFailed FingerprintError HoldsOther InputDenied InputFailed InputMalformed

@@ -25,6 +25,7 @@ from airflow_recovery.model.components import Component
 from airflow_recovery.model.keys import OPERATORS_GROUP
 from airflow_recovery.model.records import FenceCause
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, recoverable
+from airflow_recovery.store.allowed import place_of
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task.application_code import ApplicationCode
 from airflow_recovery.task.code_places import Place
@@ -278,7 +279,8 @@ def test_fault_272_a_job_that_outlived_its_worker_is_not_waited_for_if_its_code_
     code.deploy("one")
 
     def rests_on() -> str:
-        found = ApplicationCode(None, open_stores(RecoverySettings.load()))
+        named = {place_of(code.uri).root}
+        found = ApplicationCode(None, open_stores(RecoverySettings.load(), written=lambda: named))
         found.components([Place("application", f"{code.uri}/clean.py")])
         return _rests_on("f", (), found)
 

@@ -81,6 +81,9 @@ class FakeStores:
     def open_location(self, location: str) -> ObjectStore:
         return self.results if location.startswith(self.results.base_uri) else open_store(location)
 
+    def may_open(self, location: str) -> bool:
+        return True
+
 
 class RestWorld:
     """One run, and clients of the API. ``audited``: what is in the audit log, as (user, event, extra)."""

@@ -19,13 +19,14 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 from kubernetes.client import models as k8s
 
-from airflow_recovery.errors import CodeReplaced, StoreUnavailable
+from airflow_recovery.errors import CodeReplaced, ConfigurationError, StoreUnavailable
 from airflow_recovery.hooks import code_sources
 from airflow_recovery.hooks.settings import RecoverySettings
 from airflow_recovery.hooks.stores import Stores, open_stores
 from airflow_recovery.job import application_modules, row_settings
 from airflow_recovery.model.components import Component
 from airflow_recovery.operators import RecoverableSparkSubmitOperator, recoverable
+from airflow_recovery.store.allowed import Source
 from airflow_recovery.store.s3 import S3Store
 from airflow_recovery.task import application_code, drop_in, drop_in_operator
 from airflow_recovery.task.application_code import ApplicationCode
@@ -673,7 +674,15 @@ def test_the_operators_own_connection_is_asked_first(
 ) -> None:
     s3_folder.put("clean.py", b"one")
     asked: list[str] = []
-    monkeypatch.setattr(Stores, "open_with", lambda self, location, conn_id: asked.append(conn_id))
+    opener_of = Stores.opener_of
+
+    def asking(self: Stores, uri: str, conn_id: str | None = None, source: Source = Source.RUN) -> Any:
+        if conn_id is None:
+            return opener_of(self, uri, conn_id, source)
+        asked.append(conn_id)
+        raise ConfigurationError("no such connection")
+
+    monkeypatch.setattr(Stores, "opener_of", asking)
     operator: Any = type("Operator", (), {"aws_conn_id": "mine"})()
     place = Place("application", f"{s3_folder.base_uri}/clean.py")
     ((_, _, seen),) = values(ApplicationCode(operator, stores), place)
@@ -727,8 +736,14 @@ def web() -> Iterator[Web]:
     server.close()
 
 
+def naming(web: Web) -> Stores:
+    """Those of a deployment that allows files of this server."""
+    return open_stores(RecoverySettings("file:///journal", "file:///results", allowed_locations=(web.url,)))
+
+
 @pytest.mark.parametrize("header", ["ETag", "Last-Modified", ""])
-def test_code_of_a_web_server(web: Web, stores: Stores, header: str) -> None:
+def test_code_of_a_web_server(web: Web, header: str) -> None:
+    stores = naming(web)
     bodies = [b"one"]
     headers = {header: "1"} if header else {}
     for method in ("GET", "HEAD"):
@@ -746,9 +761,9 @@ def test_code_of_a_web_server(web: Web, stores: Stores, header: str) -> None:
     assert values(ApplicationCode(None, stores), place)[0][1] != first
 
 
-def test_a_web_server_that_knows_no_head_is_asked_again(web: Web, stores: Stores) -> None:
+def test_a_web_server_that_knows_no_head_is_asked_again(web: Web) -> None:
     web.answers["GET /clean.py"] = lambda _: (200, {"ETag": "1"}, b"one")
-    code = ApplicationCode(None, stores)
+    code = ApplicationCode(None, naming(web))
     values(code, Place("application", f"{web.url}/clean.py"))
     assert code.replaced() == []
     assert web.asked == ["GET /clean.py", "HEAD /clean.py", "GET /clean.py"]
