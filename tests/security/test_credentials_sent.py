@@ -63,7 +63,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recordin
 
 
 @pytest.fixture
-def deployment(monkeypatch: pytest.MonkeyPatch, server: RecordingServer) -> Iterator[None]:
+def deployment(monkeypatch: pytest.MonkeyPatch, server: RecordingServer) -> None:
     """A deployment with results on Azure and a connection for S3, whose secrets are `SECRET`."""
     azure_fields = {"conn_type": "wasb", "login": "acc", "extra": {"sas_token": f"?sv=2022-11-02&sig={SECRET}"}}
     monkeypatch.setenv("AIRFLOW_CONN_BOX", json.dumps(azure_fields))
@@ -72,7 +72,6 @@ def deployment(monkeypatch: pytest.MonkeyPatch, server: RecordingServer) -> Iter
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", SECRET)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "p")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    return
 
 
 def stores_of(*allowed: str, **more: Any) -> Stores:

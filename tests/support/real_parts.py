@@ -70,7 +70,7 @@ def read(path: Path, root: Path = ROOT) -> Found:
         elif isinstance(node, ast.FunctionDef):
             decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
             asked = frozenset(each.arg for each in (*node.args.args, *node.args.kwonlyargs)) | _named(node)
-            if any("fixture" in decorator for decorator in decorators):
+            if any("fixture" in decorator and "usefixtures" not in decorator for decorator in decorators):
                 found.fixtures[node.name] = asked
                 always |= {node.name for decorator in decorators if "autouse=True" in decorator}
             elif node.name.startswith("test_"):
