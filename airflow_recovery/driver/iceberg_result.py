@@ -318,7 +318,8 @@ class _Writing:
         names = [name for name, kind in columns_of(self.schema.json()).items() if {*leaves(kind)}.intersection(times)]
         return UserCodeError(
             f"{self.commit.table}: expected years from 1 to 9999 in column {', '.join(names)}, found a date or a "
-            "timestamp that not every client can read. Nothing was committed, and no retry helps: change what the vertex returns"
+            "timestamp that not every client can read. Nothing was committed, and no retry helps: change what the "
+            "vertex returns"
         )
 
     def _refused(self, error: Exception, done: str) -> UserCodeError:
