@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from delta_spark import delta_conf
 from value_cells import Staged, write_types
 from value_ways import (
     EQUAL,
@@ -22,17 +21,12 @@ from value_ways import (
     Delta,
     Files,
     Iceberg,
-    Jdbc,
     Postgres,
     Target,
-    VertexDelta,
     VertexIceberg,
     run_cell,
     targets_of,
 )
-
-from airflow_recovery.testing.fetched_jars import fetched_jars
-from airflow_recovery.testing.spark_cluster import connect_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,21 +84,3 @@ def test_files_of_vertices(spark: SparkSession, types: dict[str, Staged], tmp_pa
 def test_iceberg_tables_of_vertices(spark: SparkSession, types: dict[str, Staged], tmp_path: Path) -> None:
     properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
     check(types, "table=iceberg", partial(VertexIceberg, spark, properties), FEW)
-
-
-def test_delta_tables_of_vertices(types: dict[str, Staged], tmp_path: Path) -> None:
-    from pyspark.sql import SparkSession
-
-    conf = {**delta_conf(), "spark.sql.session.timeZone": "UTC", "spark.sql.timeType.enabled": "true"}
-    with connect_server(master="local[1]", conf=conf) as server:
-        session = SparkSession.builder.remote(server.url).create()
-        check(types, "table=Delta", partial(VertexDelta, session, tmp_path), FEW)
-        session.stop()
-
-
-@pytest.mark.postgres
-def test_postgresql_by_jdbc(spark: SparkSession, types: dict[str, Staged], postgres: dict[str, str | int]) -> None:
-    """Spark decides, and nothing of the product is asked: docs/values.md names what it changes."""
-    (jar,) = fetched_jars("jdbc", "PostgreSQL's JDBC driver", "postgresql", "--drill").glob("*.jar")
-    spark.sql(f"ADD JAR '{jar}'")
-    check(types, "JDBC", partial(Jdbc, spark, postgres))

@@ -23,7 +23,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 from value_cells import Staged, Value, all_the_same, values_of
 
-from airflow_recovery.driver.delta_result import write_delta
 from airflow_recovery.driver.iceberg_result import write_iceberg
 from airflow_recovery.driver.reader import read_manifest
 from airflow_recovery.driver.stores import catalog_variable
@@ -60,8 +59,8 @@ LAKE = (
 )  # fmt: skip
 """Types of a column of a table of Delta or Iceberg, by Spark's names. Not each format has each."""
 
-SPARKS_REFUSAL = re.compile(r"UNSUPPORTED_DATA_TYPE|DELTA_UNSUPPORTED|UNSUPPORTED_FEATURE|doesn't support")
-"""Conditions by which Spark, or Delta in it, refuses a type before anything is written."""
+SPARKS_REFUSAL = re.compile(r"UNSUPPORTED_DATA_TYPE|UNSUPPORTED_TIME_TYPE|UNSUPPORTED_FEATURE")
+"""Conditions by which Spark refuses a type before anything is written."""
 KEY = RegionKey("d", "r", "g", "made")
 
 _numbers = itertools.count()
@@ -223,39 +222,11 @@ class Postgres:
         self._connection.close()
 
 
-class Jdbc(Postgres):
-    """A table in PostgreSQL that Spark makes by JDBC, as the program of `SparkJDBCOperator` does."""
-
-    def __init__(self, spark: SparkSession, address: dict[str, str | int], kind: str) -> None:
-        super().__init__(address, "text")
-        self._spark, self._address = spark, address
-        self._ask(f"DROP TABLE {self._table}")
-        del kind
-
-    def commit(self, manifest: PartitionManifest) -> str:
-        at = self._address
-        url = f"jdbc:postgresql://{at['host']}:{at['port']}/{at['dbname']}"
-        given = {"driver": "org.postgresql.Driver", "user": str(at["user"]), "password": str(at["password"])}
-        rows_of(self._spark, manifest).write.mode("overwrite").jdbc(url, self._table, properties=given)
-        ((self._kind,),) = self._ask(
-            f"SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = '{self._table}'::regclass "
-            "AND attname = 'v'"
-        )
-        return self._table
-
-    def values(self) -> list[Value]:
-        return super().values() if self._ask(f"SELECT to_regclass('{self._table}')")[0][0] else []
-
-    def drop(self) -> None:
-        self._ask(f"DROP TABLE IF EXISTS {self._table}")
-        self._connection.close()
-
-
 class Delta:
     """A Delta table with a column of type ``kind``, or none yet."""
 
     def __init__(self, folder: Path, kind: str) -> None:
-        self._uri = self.path = str(folder / f"delta_{next(_numbers)}")
+        self._uri = str(folder / f"delta_{next(_numbers)}")
         if kind != NEW:
             schema = deltalake.Schema([deltalake.Field("v", delta_type(kind), nullable=True)])
             deltalake.DeltaTable.create(self._uri, schema)
@@ -424,23 +395,6 @@ class VertexIceberg(Vertex):
             self._catalog.drop_table(self._name)
 
 
-class VertexDelta(Vertex):
-    """A Delta table with a column of type ``kind``, or none yet, that a vertex's result replaces.
-
-    ``spark`` has Delta's jars.
-    """
-
-    def __init__(self, spark: SparkSession, folder: Path, kind: str) -> None:
-        super().__init__(spark)
-        self._table = Delta(folder, kind)
-
-    def write(self, frame: DataFrame) -> PartitionManifest:
-        return write_delta(self._spark, frame, commit_to(f"delta+file://{self._table.path}"), logging.getLogger("t"))
-
-    def held(self) -> list[Value]:
-        return self._table.values()
-
-
 def commit_to(table: str) -> TableCommit:
     return TableCommit("made", table, f"{KEY.path}#made", 1, token_of(KEY, 1, "w"), None)
 
@@ -452,7 +406,7 @@ def targets_of(way: str) -> Iterator[str]:
         return
     if way != "IcebergTable":
         yield NEW
-    for kind in () if way in ("files of a vertex", "JDBC") else LAKE:
+    for kind in () if way == "files of a vertex" else LAKE:
         with suppress(ValueError):
             delta_type(kind) if "Delta" in way else iceberg_type(kind)
             yield kind
