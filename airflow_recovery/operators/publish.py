@@ -17,7 +17,7 @@ from airflow_recovery.job import Job
 from airflow_recovery.job.loading import job_reference
 from airflow_recovery.operators.recovering import retry_arguments
 from airflow_recovery.task.asset_events import ONCE, OnKeptAssets, mark_of_publish, send_events
-from airflow_recovery.task.failures import airflow_errors, times_rescheduled
+from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.links import RecoveryTabLink
 from airflow_recovery.task.notes import leave_note, note_of_publish, noting_failure
 from airflow_recovery.task.run_context import refuse_expand
@@ -112,8 +112,7 @@ class RecoveryPublishOperator(BaseOperator):
         if not recovers(self.get_dag(), self.group_id):
             log.info("Recovery is off: nothing is published in the journal, and readers outside the run see nothing.")
             return {"publish": None, "regions": {}}
-        waits = airflow_errors(looks=times_rescheduled(context))
-        with noting_failure(context), waits, self._open(context) as opened:
+        with noting_failure(context), airflow_errors(), self._open(context) as opened:
             return self.publish(context, opened)
 
     def publish(self, context: Context, opened: OpenRun) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from airflow_recovery.hooks.settings import SECTION, is_recovery_on
 from airflow_recovery.model.job_recovery import DeclaredJobRecovery, declared_job_recovery
 from airflow_recovery.planning.restart_strategy import RestartStrategy
 from airflow_recovery.task.asset_events import ONCE, OnKeptAssets, mark_of_attempt, send_events
-from airflow_recovery.task.failures import airflow_errors, times_rescheduled
+from airflow_recovery.task.failures import airflow_errors
 from airflow_recovery.task.lineage import NO_LINEAGE, lineage_of
 from airflow_recovery.task.links import RecoveryTabLink
 from airflow_recovery.task.notes import how_to_run_again, leave_note, note_of, noting_failure
@@ -218,7 +218,7 @@ class RecoveringOperator(BaseOperator):
 
     @staticmethod
     def _airflow_errors(context: Mapping[str, Any]) -> AbstractContextManager[None]:
-        return airflow_errors(is_last_try=is_last_try(context), looks=times_rescheduled(context))
+        return airflow_errors(is_last_try=is_last_try(context))
 
     def leave_in_airflow(self, context: Context, result: RegionResult | BatchResult) -> Any:
         """Leave in Airflow what a try leaves there besides its state. Returns the task's return value: a summary."""

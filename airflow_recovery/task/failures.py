@@ -3,45 +3,34 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 from airflow_recovery import errors
 
 log = logging.getLogger(__name__)
 
-
-def times_rescheduled(context: Mapping[str, Any]) -> int:
-    """Return how often Airflow has rescheduled this try of the task."""
-    return int(context.get("task_reschedule_count") or 0)
-
-
-def pause_before_look_s(looks: int) -> float:
-    """Return the seconds until a task that waits is started again, which has looked so many times before."""
-    from airflow_recovery.planning.restart_strategy import ExponentialDelay
-
-    pauses = ExponentialDelay()
-    return min(pauses.initial_backoff_s * pauses.backoff_multiplier ** min(looks, 50), pauses.max_backoff_s)
+LOOK_AGAIN_S = 30.0
+"""The pause of a task that waits. After a short one the task may fail: a scheduler that starts the same try again
+before it has heard of the end of its process takes the task for killed. Airflow's sensors pause for 60 s."""
 
 
 @contextmanager
-def airflow_errors(*, is_last_try: bool = False, looks: int = 0) -> Iterator[None]:
+def airflow_errors(*, is_last_try: bool = False) -> Iterator[None]:
     """Inside a task: raise `AirflowFailException` and `AirflowSkipException` where they are meant, else what came.
 
     ``is_last_try``: Airflow has no retry left. What a retry might have cured then says so, and that it is not the
     region's own budget which has ended (fault 72). A task that waits for another one is rescheduled, which uses no
-    retry (fault 352). ``looks``: as `times_rescheduled`.
+    retry (fault 352).
     """
     try:
         yield
     except errors.InputPending as error:
         from airflow.sdk.exceptions import AirflowRescheduleException
 
-        pause_s = pause_before_look_s(looks)
-        log.info("%s It looks again in %.1f s.", error, pause_s)
-        then = datetime.now(timezone.utc) + timedelta(seconds=pause_s)
+        log.info("%s It looks again in %.0f s.", error, LOOK_AGAIN_S)
+        then = datetime.now(timezone.utc) + timedelta(seconds=LOOK_AGAIN_S)
         raise AirflowRescheduleException(then) from error  # type: ignore[no-untyped-call]
     except errors.InputSkipped as error:
         from airflow.sdk.exceptions import AirflowSkipException

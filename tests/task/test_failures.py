@@ -20,7 +20,7 @@ from tries import execute, task_context
 from airflow_recovery import errors
 from airflow_recovery.operators import RecoveryPublishOperator, recoverable
 from airflow_recovery.task import notes as task_notes
-from airflow_recovery.task.failures import airflow_errors, pause_before_look_s
+from airflow_recovery.task.failures import LOOK_AGAIN_S, airflow_errors
 
 OURS = [error for _, error in inspect.getmembers(errors, inspect.isclass) if issubclass(error, errors.RecoveryError)]
 FINAL = [error for error in OURS if error.kind.is_final]
@@ -61,14 +61,10 @@ def test_fault_72_control_an_ended_budget_does_not_blame_airflow() -> None:
 @pytest.mark.parametrize("is_last_try", [False, True])
 def test_fault_352_a_task_that_waits_is_rescheduled_also_in_its_last_try(is_last_try: bool) -> None:
     before = datetime.now(timezone.utc)
-    with pytest.raises(AirflowRescheduleException) as caught, airflow_errors(is_last_try=is_last_try, looks=100):
+    with pytest.raises(AirflowRescheduleException) as caught, airflow_errors(is_last_try=is_last_try):
         raise errors.InputPending("a is not over")
-    assert caught.value.reschedule_date >= before + timedelta(seconds=60)
+    assert caught.value.reschedule_date >= before + timedelta(seconds=LOOK_AGAIN_S)
     assert isinstance(caught.value.__cause__, errors.InputPending)
-
-
-def test_fault_352_the_pauses_grow_up_to_a_minute() -> None:
-    assert [pause_before_look_s(looks) for looks in (0, 1, 2, 100, 100_000)] == [1.0, 1.5, 2.25, 60.0, 60.0]
 
 
 def publishing(*, first: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Exception, list[str]]:
