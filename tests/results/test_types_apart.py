@@ -101,7 +101,7 @@ def _nested(kind: Kind) -> Iterator[tuple[str, Kind]]:
     array = {"type": "array", "elementType": kind.json, "containsNull": True}
     of_map = {"type": "map", "keyType": "string", "valueType": kind.json, "valueContainsNull": True}
     struct = {"type": "struct", "fields": [_field(kind, "a")]}
-    given = {"is_int96": kind.is_int96, "footer": kind.footer}
+    given: dict[str, Any] = {"is_int96": kind.is_int96, "footer": kind.footer}
     yield "array of {}", Kind(array, pa.list_(kind.arrow), [kind.value], kind.metadata, **given)
     yield "map of {}", Kind(of_map, pa.map_(pa.string(), kind.arrow), [("1", kind.value)], kind.metadata, **given)
     yield "struct of {}", Kind(struct, pa.struct([("a", kind.arrow)]), {"a": kind.value}, **given)
