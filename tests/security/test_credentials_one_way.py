@@ -54,11 +54,13 @@ IMPORTS = {
 
 @cache
 def modules() -> dict[str, ast.Module]:
+    """Those of the product in which one of the names stands."""
     found = {}
     for path in sorted(ROOT.rglob("*.py")):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        if name.partition(".")[0] not in NOT_THE_PRODUCT:
-            found[name] = ast.parse(path.read_text())
+        text = path.read_text()
+        if name.partition(".")[0] not in NOT_THE_PRODUCT and any(each in text for each in (*CALLS, *IMPORTS)):
+            found[name] = ast.parse(text)
     return found
 
 
