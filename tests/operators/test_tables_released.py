@@ -37,6 +37,7 @@ from airflow_recovery.operators import RecoveryPublishOperator
 from airflow_recovery.results import table_tags
 from airflow_recovery.results.release import Releaser
 from airflow_recovery.results.tables import ICEBERG_TOKEN, tag_of
+from airflow_recovery.store.allowed import place_of
 
 DOWN = json.dumps({"conn_type": "generic", "extra": json.dumps({"type": "rest", "uri": "http://127.0.0.1:9/"})})
 RETENTION = "AIRFLOW__RECOVERY__RETENTION"
@@ -114,7 +115,9 @@ class CommittingDrivers(Drivers):
     """Each vertex with a table commits to it, and keeps its snapshot with a tag, as a driver does."""
 
     def run(self, spec: RegionSpec, folder: Path) -> None:
-        deployed, outputs = tables_of(open_stores(RecoverySettings.load())), []
+        # A driver is given the catalogs that its task has allowed.
+        stores, outputs = open_stores(RecoverySettings.load(), written=lambda: {place_of("iceberg://lake").root}), []
+        deployed = tables_of(stores)
         for vertex in spec.vertices:
             if not vertex.is_result:
                 continue

@@ -29,8 +29,8 @@ CALLS = {
     "DataprocHook": {"operators.dataproc"},  # as the provider's own operator
     "AwsConnectionWrapper": {"hooks.stores"},
     "build_opener": {"hooks.code_sources"},
-    "urlopen": {"driver.cached_blocks"},  # of the driver's own Spark, on its machine
-    "HTTPConnection": {"hooks.code_sources"},
+    "urlopen": set(),
+    "HTTPConnection": {"driver.cached_blocks", "hooks.code_sources"},  # the first: of the driver's own Spark
     "HTTPSConnection": {"hooks.code_sources"},
     "DeltaTable": {"results.stored_rows", "results.tables", "sinks.delta"},  # with `storage_options`, which decides
     "write_deltalake": {"sinks.delta"},
